@@ -1,0 +1,15 @@
+//! The gauntlet: filters that a parsed item runs through, and the verdict they come to.
+//!
+//! CPU only: no I/O, no clock but the timing of filters, no async. Given the same item, facts and
+//! [`Snapshot`], [`scan`] returns the same class, score, hits, evidence and defects byte for byte, on
+//! any number of threads; only [`Verdict::costs`] differ.
+
+pub mod filter;
+pub mod scan;
+pub mod snapshot;
+pub mod verdict;
+
+pub use filter::{Filter, Findings, Item};
+pub use scan::{Scratch, scan};
+pub use snapshot::{Snapshot, Thresholds};
+pub use verdict::{Class, Counterfactual, FilterCost, Verdict};

@@ -1,0 +1,124 @@
+//! What the engine answers about an item.
+
+use std::sync::Arc;
+
+use gauntlet_mail::{Defect, Hit};
+use serde::{Deserialize, Serialize};
+
+/// The kinds of item, from harmless to unjudgeable. The order is that of severity.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Class {
+    /// Wanted mail.
+    #[default]
+    Ham,
+    /// Newsletters and other mass mail that the recipient may want.
+    Bulk,
+    /// Between the thresholds.
+    Suspect,
+    /// Unwanted mass mail.
+    Spam,
+    /// Mail that impersonates somebody to obtain secrets or money.
+    Phishing,
+    /// Carries something harmful.
+    Malware,
+    /// Could not be judged (a filter failed, or a limit was reached); the policy says what follows.
+    Unscannable,
+}
+
+impl Class {
+    /// Every class, in order of severity.
+    pub const ALL: [Class; 7] = [
+        Class::Ham,
+        Class::Bulk,
+        Class::Suspect,
+        Class::Spam,
+        Class::Phishing,
+        Class::Malware,
+        Class::Unscannable,
+    ];
+
+    /// The name in JSON, headers and policies: `ham`, `bulk`, ...
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Ham => "ham",
+            Class::Bulk => "bulk",
+            Class::Suspect => "suspect",
+            Class::Spam => "spam",
+            Class::Phishing => "phishing",
+            Class::Malware => "malware",
+            Class::Unscannable => "unscannable",
+        }
+    }
+}
+
+impl std::fmt::Display for Class {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl std::str::FromStr for Class {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Self, String> {
+        let names: Vec<&str> = Self::ALL.iter().map(|c| c.name()).collect();
+        let found = Self::ALL.into_iter().find(|c| c.name() == name);
+        found.ok_or_else(|| format!("no class {name:?}; the classes are {}", names.join(", ")))
+    }
+}
+
+/// One change that would have given another class, e.g. "without URL_TEXT_MISMATCH: ham".
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Counterfactual {
+    /// Rules (or signals) that would have to be absent, fewest first.
+    pub without: Vec<Arc<str>>,
+    /// Points they gave together.
+    pub points: f64,
+    /// The class without them.
+    pub class: Class,
+}
+
+/// What a filter cost on this item. Not part of what must be deterministic.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FilterCost {
+    /// The filter's name.
+    pub filter: Arc<str>,
+    /// Wall time in microseconds.
+    pub micros: f32,
+}
+
+/// The engine's answer.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Verdict {
+    /// What kind of item it is.
+    pub class: Class,
+    /// Rule points; with SpamAssassin's rules and the `local` profile this is SpamAssassin's score.
+    pub score: f64,
+    /// Calibrated probability that the item is unwanted, from rules, classifier, signatures and
+    /// lists together; none with a profile that uses rules alone.
+    pub probability: Option<f64>,
+    /// Rules that fired, ordered by rule name.
+    pub hits: Vec<Hit>,
+    /// Oddities of the item and failures of filters.
+    pub defects: Vec<Defect>,
+    /// What would have changed the class, smallest change first.
+    pub counterfactuals: Vec<Counterfactual>,
+    /// Time by filter.
+    pub costs: Vec<FilterCost>,
+    /// Version of the ruleset, model and lists that judged it.
+    pub ruleset: Arc<str>,
+}
+
+impl Verdict {
+    /// Wall time of all filters in microseconds.
+    pub fn cost_us(&self) -> f64 {
+        self.costs.iter().map(|c| f64::from(c.micros)).sum()
+    }
+
+    /// The hit of this rule.
+    pub fn hit(&self, rule: &str) -> Option<&Hit> {
+        self.hits.iter().find(|h| &*h.rule == rule)
+    }
+}

@@ -1,0 +1,1 @@
+//! A node: receiver, scan pool, dispose, sender; `node` wires all.

@@ -1,0 +1,133 @@
+//! Oddities of a message, by name. A defect is not a verdict: filters and rules may score it.
+
+use serde::{Deserialize, Serialize};
+
+/// What is odd. The names are stable: they appear in verdicts, logs and policies in snake case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DefectKind {
+    /// The message has no bytes.
+    EmptyMessage,
+    /// A line of the header block is neither a field nor a continuation.
+    HeaderWithoutColon,
+    /// The header block runs to the end of the message.
+    NoBodySeparator,
+    /// A header field has bytes above 127 that are not valid UTF-8 (RFC 6532).
+    EightBitHeader,
+    /// A NUL byte in the header block.
+    NulInHeader,
+    /// A NUL byte in the body.
+    NulInBody,
+    /// CR without LF, or LF without CR in a message that otherwise uses CRLF.
+    MixedLineEndings,
+    /// A line over 998 bytes (RFC 5322 section 2.1.1) in the header block.
+    LongHeaderLine,
+    /// A field that must occur once occurs again (RFC 5322 section 3.6).
+    DuplicateHeader,
+    /// More than one From field.
+    DuplicateFrom,
+    /// No From field.
+    NoFrom,
+    /// No Date field.
+    NoDate,
+    /// No Message-ID field.
+    NoMessageId,
+    /// More header fields than the limit; the rest are left out.
+    TooManyHeaders,
+    /// A header block over the limit; the rest is read as body.
+    HeaderBlockTooLarge,
+    /// A multipart without a boundary parameter.
+    NoBoundary,
+    /// The boundary never occurs.
+    BoundaryNotFound,
+    /// The closing boundary is missing.
+    UnclosedBoundary,
+    /// A boundary parameter that is given twice, with different values.
+    DuplicateBoundary,
+    /// A nested multipart uses its parent's boundary.
+    BoundaryReused,
+    /// A Content-Type that could not be read.
+    BadContentType,
+    /// An unknown Content-Transfer-Encoding.
+    BadTransferEncoding,
+    /// A Content-Transfer-Encoding other than 7bit, 8bit or binary on a multipart.
+    EncodedMultipart,
+    /// Characters outside the base64 alphabet, wrong padding or length.
+    BadBase64,
+    /// A `=` in quoted-printable that no hexadecimal pair follows.
+    BadQuotedPrintable,
+    /// A charset label that nobody knows.
+    UnknownCharset,
+    /// Bytes that the declared charset cannot have.
+    BadCharset,
+    /// An encoded word (RFC 2047) that could not be decoded.
+    BadEncodedWord,
+    /// Parts nested deeper than the limit; the rest is one opaque part.
+    TooDeep,
+    /// More parts than the limit; the rest are left out.
+    TooManyParts,
+    /// Decoded bytes over the limit; the rest is left out.
+    DecodedTooLarge,
+    /// Text over the limit; the rest is left out.
+    TextTooLarge,
+    /// More URLs than the limit.
+    TooManyUrls,
+    /// More Received fields than the limit.
+    TooManyRelays,
+    /// A filter failed or ran out of its budget (design invariant 6).
+    FilterFailed,
+    /// A rule ran out of its match budget.
+    RuleBudget,
+}
+
+/// One oddity, where it was found.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Defect {
+    /// What is odd.
+    pub kind: DefectKind,
+    /// Index of the part in [`crate::Message::parts`]; 0 is the root.
+    pub part: u16,
+    /// Byte offset in the raw message where it shows, if it has one place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u32>,
+    /// A word more, e.g. the field's name. At most 80 bytes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+impl Defect {
+    /// A defect of the part with this index.
+    pub fn new(kind: DefectKind, part: u16) -> Self {
+        Defect { kind, part, offset: None, detail: String::new() }
+    }
+
+    /// The same, at this byte of the raw message.
+    #[must_use]
+    pub fn at(mut self, offset: usize) -> Self {
+        self.offset = u32::try_from(offset).ok();
+        self
+    }
+
+    /// The same, with a word more; cut at 80 bytes.
+    #[must_use]
+    pub fn detail(mut self, detail: &str) -> Self {
+        let end = (0..=detail.len().min(80)).rev().find(|&i| detail.is_char_boundary(i));
+        detail[..end.unwrap_or(0)].clone_into(&mut self.detail);
+        self
+    }
+}
+
+impl DefectKind {
+    /// The stable name, as in JSON: `bad_base64`.
+    pub fn name(self) -> String {
+        let mut name = String::new();
+        for (i, c) in format!("{self:?}").chars().enumerate() {
+            if c.is_ascii_uppercase() && i > 0 {
+                name.push('_');
+            }
+            name.push(c.to_ascii_lowercase());
+        }
+        name
+    }
+}

@@ -1,0 +1,136 @@
+//! What the network said about an item before the scan.
+//!
+//! Facts are gathered by the gateway, recorded with the verdict, and given to the engine as a value:
+//! a verdict can be replayed later with the same facts and gives the same answer. Every fact may be
+//! missing; missing is *unknown*, never a pass and never a listing.
+
+use serde::{Deserialize, Serialize};
+
+/// Result of an authentication method, in the words of RFC 8601 section 2.7.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AuthResult {
+    /// Not looked up, or no answer in time.
+    #[default]
+    Unknown,
+    /// Nothing published, or nothing to verify.
+    None,
+    /// Verified.
+    Pass,
+    /// Failed.
+    Fail,
+    /// SPF `~all`.
+    SoftFail,
+    /// SPF `?all`, or a signature that could not be judged.
+    Neutral,
+    /// A passing trouble; try later.
+    TempError,
+    /// The published record or the signature is broken.
+    PermError,
+    /// Acceptable by local policy only.
+    Policy,
+}
+
+/// One DKIM signature and what became of it (RFC 6376).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DkimSignature {
+    /// Signing domain, `d=`.
+    pub domain: String,
+    /// Selector, `s=`.
+    pub selector: String,
+    /// Result.
+    pub result: AuthResult,
+    /// Key size in bits; 0 when unknown.
+    pub key_bits: u16,
+    /// The signature covers only the first `l=` bytes of the body.
+    pub partial_body: bool,
+}
+
+/// DMARC policy (RFC 7489 section 6.3, `p=`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DmarcPolicy {
+    /// No record, or not looked up.
+    #[default]
+    Unknown,
+    /// `p=none`.
+    None,
+    /// `p=quarantine`.
+    Quarantine,
+    /// `p=reject`.
+    Reject,
+}
+
+/// An answer of a DNS list about one thing that was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listing {
+    /// The list's zone, e.g. `zen.example.org`.
+    pub zone: String,
+    /// What was asked: an address, a host name or a hash.
+    pub subject: String,
+    /// The A records of the answer as text, sorted.
+    pub answers: Vec<String>,
+    /// TXT of the answer, when the rule asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// One look-up: what was asked, what came, how long it took.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lookup {
+    /// Query name.
+    pub name: String,
+    /// Record type, e.g. `TXT`.
+    pub kind: String,
+    /// Answer as text; empty for "no such name".
+    pub answers: Vec<String>,
+    /// `answered`, `cached`, `no such name`, `timeout`, `refused`, `failed`.
+    pub outcome: String,
+    /// Milliseconds waited.
+    pub millis: u32,
+}
+
+/// An external scanner's answer about the item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AntiVirus {
+    /// Which scanner, e.g. `clamav`.
+    pub scanner: String,
+    /// Name of what was found; none if clean.
+    pub found: Option<String>,
+    /// The scanner could not answer.
+    pub failed: bool,
+}
+
+/// Everything that was known before the scan. `Facts::default()` knows nothing.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Facts {
+    /// SPF of MAIL FROM (RFC 7208).
+    pub spf: AuthResult,
+    /// SPF of HELO.
+    pub spf_helo: AuthResult,
+    /// Every DKIM signature tried, in header order.
+    pub dkim: Vec<DkimSignature>,
+    /// DMARC result of the From domain.
+    pub dmarc: AuthResult,
+    /// The policy that the From domain publishes.
+    pub dmarc_policy: DmarcPolicy,
+    /// ARC chain (RFC 8617).
+    pub arc: AuthResult,
+    /// Name in the client's PTR record.
+    pub reverse_name: Option<String>,
+    /// The PTR's name resolves back to the client.
+    pub reverse_confirmed: Option<bool>,
+    /// Lists that answered with a listing.
+    pub listings: Vec<Listing>,
+    /// Look-ups made, for the record; the engine does not read them.
+    pub lookups: Vec<Lookup>,
+    /// External anti-virus answers.
+    pub anti_virus: Vec<AntiVirus>,
+    /// ISO 3166 country of the client, when a database is configured.
+    pub country: Option<String>,
+    /// Messages seen from this client network and sender domain before, with the share that was spam.
+    pub sender_seen: Option<u32>,
+    /// Share of spam in `sender_seen`, 0 to 1.
+    pub sender_spam_share: Option<f32>,
+}

@@ -1,0 +1,31 @@
+//! One message, read once: headers, MIME tree, decoded text, URLs, relays, attachments, and the
+//! oddities found on the way.
+//!
+//! The crate is pure (no I/O, no clock), bounded (every depth, count and size has a named limit in
+//! [`Limits`]) and never fails: whatever the bytes are, [`Message::parse`] returns a value, and what
+//! was wrong with them is in [`Message::defects`].
+//!
+//! It also owns the words every other crate shares: [`Envelope`], [`Facts`], [`Hit`] and
+//! [`Evidence`], because the rules that read them and the engine that reports them both stand on
+//! this crate.
+
+pub mod address;
+pub mod charset;
+pub mod defect;
+pub mod encoding;
+pub mod envelope;
+pub mod evidence;
+pub mod facts;
+pub mod header;
+pub mod limits;
+pub mod message;
+pub mod mime;
+
+pub use defect::{Defect, DefectKind};
+pub use envelope::{Direction, Envelope, TlsSession};
+pub use evidence::{Evidence, Hit, View};
+pub use facts::Facts;
+pub use header::Header;
+pub use limits::Limits;
+pub use message::{Message, Part};
+pub use mime::{ContentType, Disposition, TransferEncoding};

@@ -1,0 +1,136 @@
+//! What is done with a message, for one recipient.
+
+use serde::{Deserialize, Serialize};
+
+/// The end of a message's way for one recipient. Exactly one is logged for each accepted recipient
+/// (design invariant 3).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "action")]
+pub enum Final {
+    /// To the next hop.
+    Deliver,
+    /// To the next hop, marked for the recipient's spam folder.
+    SpamFolder,
+    /// To other recipients instead.
+    Redirect {
+        /// Addresses that get it.
+        to: Vec<String>,
+    },
+    /// Kept for a reviewer.
+    Hold {
+        /// Folder of the quarantine.
+        folder: String,
+    },
+    /// Kept; the recipient may see and release it.
+    Quarantine {
+        /// Folder of the quarantine.
+        folder: String,
+    },
+    /// Refused with a 5xx that carries a reference code.
+    Reject {
+        /// Text after the code, bland.
+        text: String,
+    },
+    /// Refused for now with a 4xx.
+    Defer {
+        /// Text after the code.
+        text: String,
+    },
+    /// Accepted and dropped.
+    Discard,
+}
+
+impl Final {
+    /// Name in logs and pages: `deliver`, `spam_folder`, ...
+    pub fn name(&self) -> &'static str {
+        match self {
+            Final::Deliver => "deliver",
+            Final::SpamFolder => "spam_folder",
+            Final::Redirect { .. } => "redirect",
+            Final::Hold { .. } => "hold",
+            Final::Quarantine { .. } => "quarantine",
+            Final::Reject { .. } => "reject",
+            Final::Defer { .. } => "defer",
+            Final::Discard => "discard",
+        }
+    }
+}
+
+/// A change made to the message on its way, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "change")]
+pub enum Change {
+    /// Adds a header field at the top.
+    AddHeader {
+        /// Field name.
+        name: String,
+        /// Value, one line.
+        value: String,
+    },
+    /// Removes every field of this name.
+    RemoveHeader {
+        /// Field name.
+        name: String,
+    },
+    /// Puts a tag before the subject.
+    TagSubject {
+        /// E.g. `[SPAM]`.
+        tag: String,
+    },
+    /// Replaces attachments by a note.
+    StripAttachments {
+        /// Indices of the parts.
+        parts: Vec<u16>,
+        /// What the note says.
+        note: String,
+    },
+    /// Adds text at the end of the first text part of each alternative.
+    Disclaimer {
+        /// The text.
+        text: String,
+    },
+    /// Sends a copy as well.
+    Copy {
+        /// Addresses that get it.
+        to: Vec<String>,
+    },
+    /// Signs with the DKIM key of the sender's domain.
+    DkimSign,
+    /// Tells somebody.
+    Notify {
+        /// Addresses.
+        to: Vec<String>,
+        /// Name of the template.
+        template: String,
+    },
+    /// Teaches the classifier.
+    Learn {
+        /// As spam, else as ham.
+        spam: bool,
+    },
+}
+
+/// A policy rule that was tried, and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trace {
+    /// The rule's name.
+    pub rule: String,
+    /// It matched.
+    pub matched: bool,
+    /// The condition that decided, with the value it saw.
+    pub because: String,
+}
+
+/// What is done for one recipient, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disposition {
+    /// The recipient, as accepted.
+    pub recipient: String,
+    /// The end of its way.
+    #[serde(flatten)]
+    pub end: Final,
+    /// Changes on the way, in order.
+    pub changes: Vec<Change>,
+    /// The policy rules that matched, in order.
+    pub rules: Vec<String>,
+}

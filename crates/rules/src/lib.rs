@@ -1,0 +1,1 @@
+//! The SpamAssassin rule language: read, check, compile, match, explain.

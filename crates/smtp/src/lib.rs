@@ -1,0 +1,1 @@
+//! SMTP on the wire: codecs and state machines without sockets.

@@ -1,0 +1,5 @@
+//! Where a node keeps what must survive it: spool, message log, quarantine, users.
+
+pub mod record;
+
+pub use record::LogRecord;
