@@ -2,4 +2,4 @@
 
 pub mod record;
 
-pub use record::LogRecord;
+pub use record::{Delivery, LogRecord, Outcome};

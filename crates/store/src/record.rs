@@ -5,7 +5,68 @@ use gauntlet_mail::{Envelope, Facts};
 use gauntlet_policy::Disposition;
 use serde::{Deserialize, Serialize};
 
+/// How far a message is on its way to one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// In the queue, waiting for its first or next attempt.
+    #[default]
+    Queued,
+    /// The next hop took it, or it is in the Maildir.
+    Delivered,
+    /// Kept in the quarantine, or held for a reviewer.
+    Quarantined,
+    /// Given up: refused for good by the next hop, or too old.
+    Failed,
+    /// Dropped, as the policy said.
+    Discarded,
+    /// Refused within the SMTP session.
+    Rejected,
+    /// Taken out of the queue by an administrator.
+    Deleted,
+}
+
+impl Outcome {
+    /// Nothing more will happen to the message at this address.
+    pub fn is_final(self) -> bool {
+        self != Outcome::Queued
+    }
+
+    /// Name in logs and pages: `queued`, `delivered`, ...
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Queued => "queued",
+            Outcome::Delivered => "delivered",
+            Outcome::Quarantined => "quarantined",
+            Outcome::Failed => "failed",
+            Outcome::Discarded => "discarded",
+            Outcome::Rejected => "rejected",
+            Outcome::Deleted => "deleted",
+        }
+    }
+}
+
+/// What became of a message at one address (a recipient, or one that a redirect or copy names).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Delivery {
+    /// The address the message goes to.
+    pub address: String,
+    /// How far it is.
+    pub outcome: Outcome,
+    /// Unix time in milliseconds of the last change.
+    pub at_ms: i64,
+    /// Attempts made so far.
+    pub attempts: u32,
+    /// Where it went: `host:port` of the next hop, `maildir`, a folder of the quarantine.
+    pub next_hop: String,
+    /// Last answer of the next hop, or the reason of a failure; one line.
+    pub reply: String,
+}
+
 /// Everything that is kept about a message after it left. About 1 KB; bodies are elsewhere.
+///
+/// A record is written when the message is accepted or refused, and again, under the same `id`,
+/// whenever a delivery changes: the later one replaces the earlier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LogRecord {
     /// The message's id on this node: also the reference code that replies carry.
@@ -26,8 +87,11 @@ pub struct LogRecord {
     pub facts: Facts,
     /// What the engine said.
     pub verdict: Verdict,
-    /// What was done, one for each accepted recipient.
+    /// What the policy said, one for each accepted recipient.
     pub dispositions: Vec<Disposition>,
-    /// Milliseconds from the first byte of DATA to the last disposition.
+    /// What became of it, one for each address it goes to; all final when the message is done.
+    #[serde(default)]
+    pub deliveries: Vec<Delivery>,
+    /// Milliseconds from the first byte of DATA to the answer the client got.
     pub latency_ms: u32,
 }
