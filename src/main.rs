@@ -1,6 +1,9 @@
 //! `gauntlet`: the command line. One file a subcommand, each thin: it reads arguments, calls the
 //! crates and prints.
 
+mod completions;
+mod man;
+mod ruleset;
 mod scan;
 
 use std::process::ExitCode;
@@ -9,24 +12,46 @@ use clap::{Parser, Subcommand};
 
 /// Runs mail through a gauntlet of filters, and says why.
 #[derive(Debug, Parser)]
-#[command(name = "gauntlet", version, max_term_width = 100)]
-struct Cli {
+#[command(name = "gauntlet", version, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
+const EXAMPLES: &str = "Examples:
+  gauntlet scan message.eml              judge one message
+  gauntlet scan --explain message.eml    and say why, with the evidence in its context
+  gauntlet scan --json ~/Maildir | jq .  judge a mail box, one JSON line a message
+  gauntlet completions bash > ~/.local/share/bash-completion/completions/gauntlet";
+
+// One line a subcommand here, and one in `main`; everything else is in the subcommand's file.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Judge messages from files, folders, archives or standard input
+    /// Judge messages from files, folders, Maildirs, mailboxes, archives or standard input
     Scan(scan::Args),
+    /// Print the completions of a shell
+    Completions(completions::Args),
+    /// Print the manual page, or write the pages of all subcommands into a folder
+    Man(man::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Scan(args) => scan::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
     };
     result.unwrap_or_else(|error| {
+        // Whoever read our output has seen enough: that is no fault.
+        if is_broken_pipe(&error) {
+            return ExitCode::SUCCESS;
+        }
         eprintln!("gauntlet: {error:#}");
         ExitCode::from(2)
     })
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let kinds = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    kinds.into_iter().any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
 }

@@ -1,32 +1,238 @@
 //! `gauntlet scan`: judge messages from files.
+//!
+//! One thread walks the inputs, `--threads` threads judge, the main thread prints in input order.
+//! A fixed number of messages is between walking and printing at any time, so that memory does not
+//! grow with the input.
 
-use std::io::Write;
+mod envelope;
+mod progress;
+mod report;
+mod source;
+
+use std::collections::BTreeMap;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Instant, SystemTime};
 
-use anyhow::Context;
-use gauntlet_engine::{Scratch, Snapshot, Thresholds, scan};
-use gauntlet_mail::{Envelope, Facts, Message};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use gauntlet_engine::{Class, Scratch, Snapshot, scan};
+use gauntlet_mail::{Facts, Message};
+
+use self::progress::{Progress, Summary};
+use self::report::{Judged, Style};
+use self::source::{Content, Input, Source};
+use crate::ruleset::RulesetArgs;
+
+/// Messages between walking and printing, for each scan thread.
+const WINDOW_PER_THREAD: usize = 32;
+
+const EXIT_UNREADABLE: u8 = 1;
+const EXIT_FAIL_ON: u8 = 3;
+
+const AFTER_HELP: &str = "\
+Inputs: a file that holds one message; a folder (read recursively, hidden files left out); a Maildir;
+a mailbox (mbox, its messages are called box#1, box#2 ...); a tar archive (members are called
+archive/member); any of these compressed with gzip; `-` for standard input.
+
+JSON: {\"file\",\"class\",\"score\",\"hits\":[{\"rule\",\"score\",\"count\",\"description\",\"evidence\":[{\"view\",
+\"part\",\"offset\",\"length\",\"text\"}]}],\"defects\":[...],\"cost_us\",\"probability\",\"counterfactuals\",
+\"bytes\",\"ruleset\"}; an input that could not be read: {\"file\",\"error\"}. Everything but the costs is
+the same at any number of threads.
+
+Exit codes: 0 all read and judged; 1 an input could not be read; 2 wrong usage, or nothing could be
+done; 3 a message was of the class given with --fail-on, or of a more severe one.
+
+Examples:
+  gauntlet scan message.eml
+  gauntlet scan --explain message.eml
+  gauntlet scan --json ~/Maildir backup.tar.gz > verdicts.jsonl
+  gauntlet scan --json --files-from list.txt
+  gauntlet scan --fail-on phishing - < message.eml";
 
 /// Arguments of `gauntlet scan`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Files to judge
-    #[arg(required = true)]
+    /// Files, folders, Maildirs, mailboxes, tar archives, or `-` for standard input
+    #[arg(required_unless_present = "files_from")]
     paths: Vec<PathBuf>,
+    /// Read paths from this file too, one a line, each one message (`-` is standard input)
+    #[arg(long, value_name = "LIST")]
+    files_from: Option<PathBuf>,
+    /// Print one JSON object a line
+    #[arg(long, conflicts_with = "explain")]
+    json: bool,
+    /// Add the time of each filter to the JSON (`costs`)
+    #[arg(long, requires = "json")]
+    costs: bool,
+    /// Print the evidence in its context, and what would have changed the class
+    #[arg(long)]
+    explain: bool,
+    /// Scan threads [default: the CPUs that the process may use]
+    #[arg(long, value_name = "N")]
+    threads: Option<std::num::NonZeroUsize>,
+    /// Judge as if received at this Unix time [default: now]
+    #[arg(long, value_name = "EPOCH", allow_negative_numbers = true)]
+    now: Option<i64>,
+    /// Exit with 3 if a message is of this class or a more severe one
+    #[arg(long, value_name = "CLASS")]
+    fail_on: Option<Class>,
+    /// Largest message in bytes; larger ones are reported and not judged
+    #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
+    max_bytes: u64,
+    #[command(flatten)]
+    ruleset: RulesetArgs,
 }
 
-/// Judges every file and prints one line each.
+/// Judges every input, in order.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let snapshot =
-        Snapshot { version: "none".into(), thresholds: Thresholds::default(), filters: Vec::new() };
-    let mut scratch = Scratch::default();
+    let snapshot = args.ruleset.load()?;
+    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
+    let threads = threads.map_or(1, usize::from);
+    let scanner = Scanner {
+        snapshot: &snapshot,
+        style: Style::new(args.json, args.costs, args.explain),
+        received_at: args.now.unwrap_or_else(clock),
+        message_bytes_max: args.max_bytes,
+    };
+    let progress = Progress::new(&args.paths);
+    let source = Source { message_bytes_max: args.max_bytes, taken: progress.taken().clone() };
+    let start = Instant::now();
+    let mut summary = Summary::default();
+    let walked = std::thread::scope(|scope| {
+        let window = threads * WINDOW_PER_THREAD;
+        let (job_in, job_out) = bounded::<Job>(window);
+        let (done_in, done_out) = bounded::<Done>(window);
+        let (token_in, token_out) = bounded::<()>(window);
+        for _ in 0..window {
+            // The channel was made to hold this many.
+            let _ = token_in.send(());
+        }
+        let walker = scope.spawn(move || walk(args, &source, &job_in, &token_out));
+        for _ in 0..threads {
+            let (jobs, done) = (job_out.clone(), done_in.clone());
+            let (scanner, progress) = (&scanner, &progress);
+            scope.spawn(move || scanner.work(&jobs, &done, progress));
+        }
+        drop((job_out, done_in));
+        let printed = print(&done_out, &token_in, &mut summary, &progress);
+        // Ends the other threads if printing ended early.
+        drop((done_out, token_in));
+        let walked = walker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        printed.map_err(anyhow::Error::from).and(walked)
+    });
+    progress.finish();
+    walked?;
+    let _ = writeln!(io::stderr(), "{}", summary.line(start.elapsed()));
+    let failed = args.fail_on.is_some_and(|class| summary.worst >= Some(class));
+    Ok(match (failed, summary.unreadable) {
+        (true, _) => ExitCode::from(EXIT_FAIL_ON),
+        (false, 0) => ExitCode::SUCCESS,
+        (false, _) => ExitCode::from(EXIT_UNREADABLE),
+    })
+}
+
+fn clock() -> i64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
+}
+
+struct Job {
+    number: u64,
+    input: Input,
+}
+
+struct Done {
+    number: u64,
+    judged: Judged,
+}
+
+/// Numbers the inputs; each waits for a token, which it gets back when it is printed.
+fn walk(
+    args: &Args,
+    source: &Source,
+    jobs: &Sender<Job>,
+    tokens: &Receiver<()>,
+) -> anyhow::Result<()> {
+    let mut number = 0;
+    let mut emit = |input: Input| {
+        if tokens.recv().is_err() || jobs.send(Job { number, input }).is_err() {
+            return ControlFlow::Break(());
+        }
+        number += 1;
+        ControlFlow::Continue(())
+    };
     for path in &args.paths {
-        let raw = std::fs::read(path).with_context(|| path.display().to_string())?;
-        let message = Message::parse(&raw);
-        let verdict =
-            scan(&message, &Envelope::default(), &Facts::default(), &snapshot, &mut scratch);
-        writeln!(std::io::stdout(), "{} {} {}", path.display(), verdict.class, verdict.score)?;
+        if source.walk(path, &mut emit).is_break() {
+            return Ok(());
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    args.files_from.as_ref().map_or(Ok(()), |list| source.list(list, &mut emit))
+}
+
+/// Prints in input order what comes in any order.
+fn print(
+    done: &Receiver<Done>,
+    tokens: &Sender<()>,
+    summary: &mut Summary,
+    progress: &Progress,
+) -> io::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let is_terminal = io::stdout().is_terminal();
+    let (mut waiting, mut next) = (BTreeMap::new(), 0u64);
+    for Done { number, judged } in done {
+        waiting.insert(number, judged);
+        while let Some(judged) = waiting.remove(&next) {
+            next += 1;
+            summary.add(&judged);
+            progress.print(&judged, &mut out)?;
+            // Never blocks: there are as many tokens as the channel holds.
+            let _ = tokens.try_send(());
+        }
+        if is_terminal || done.is_empty() {
+            out.flush()?;
+        }
+    }
+    out.flush()
+}
+
+/// What every scan thread shares.
+struct Scanner<'a> {
+    snapshot: &'a Snapshot,
+    style: Style,
+    received_at: i64,
+    message_bytes_max: u64,
+}
+
+impl Scanner<'_> {
+    fn work(&self, jobs: &Receiver<Job>, done: &Sender<Done>, progress: &Progress) {
+        let mut scratch = Scratch::default();
+        for Job { number, input } in jobs {
+            let bytes = match input.content {
+                Content::Bytes(bytes) => Ok(bytes),
+                Content::Failed(why) => Err(why),
+                Content::File(path) => source::read_file(&path, self.message_bytes_max)
+                    .inspect(|bytes| progress.add(bytes.len()))
+                    .map_err(|error| error.to_string()),
+            };
+            let judged = match bytes {
+                Ok(raw) => self.judge(&input.name, &raw, &mut scratch),
+                Err(why) => self.style.unreadable(&input.name, &why),
+            };
+            if done.send(Done { number, judged }).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn judge(&self, name: &str, raw: &[u8], scratch: &mut Scratch) -> Judged {
+        let start = Instant::now();
+        let message = Message::parse(raw);
+        let envelope = envelope::of_file(&message, self.received_at);
+        let verdict = scan(&message, &envelope, &Facts::default(), self.snapshot, scratch);
+        let cost_us = start.elapsed().as_secs_f64() * 1e6;
+        self.style.judged(name, &message, &verdict, cost_us)
+    }
 }

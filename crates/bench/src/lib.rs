@@ -1,1 +1,3 @@
-//! Load generators and measurement.
+//! Measuring: what the engine and a node cost, and load to measure them with.
+
+pub mod usage;

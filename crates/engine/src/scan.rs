@@ -30,7 +30,7 @@ pub fn scan(
         costs.push(FilterCost { filter: filter.name().into(), micros });
     }
     findings.hits.sort_by(|a, b| a.rule.cmp(&b.rule));
-    let score = findings.hits.iter().map(|h| h.score).sum::<f64>();
+    let score = rounded(findings.hits.iter().map(|h| h.score).sum());
     let mut defects = message.defects();
     defects.append(&mut findings.defects);
     let class = findings.certain.iter().map(|c| c.0).max().unwrap_or(by_score(score, snapshot));
@@ -44,6 +44,11 @@ pub fn scan(
         costs,
         ruleset: snapshot.version.clone(),
     }
+}
+
+/// To a thousandth, so that sums do not show binary fractions; the sum of nothing is 0, not -0.
+fn rounded(score: f64) -> f64 {
+    (score * 1000.0).round() / 1000.0 + 0.0
 }
 
 fn by_score(score: f64, snapshot: &Snapshot) -> Class {

@@ -31,3 +31,10 @@ pub struct Snapshot {
     /// The filters, in the order they run.
     pub filters: Vec<Box<dyn Filter>>,
 }
+
+impl Snapshot {
+    /// Our own filters with their default settings.
+    pub fn default_rules() -> Self {
+        Snapshot { version: "none".into(), thresholds: Thresholds::default(), filters: Vec::new() }
+    }
+}

@@ -1,0 +1,34 @@
+//! What this process used of the machine so far.
+
+/// CPU seconds of all threads of this process, user and system together.
+pub fn cpu_seconds() -> f64 {
+    let usage = usage();
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// Largest resident memory of this process so far, in bytes.
+pub fn peak_rss_bytes() -> u64 {
+    // Linux counts in KiB, macOS in bytes.
+    let unit = if cfg!(target_os = "macos") { 1 } else { 1024 };
+    u64::try_from(usage().ru_maxrss).unwrap_or(0) * unit
+}
+
+fn usage() -> libc::rusage {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: getrusage writes one rusage to the pointer, which is valid for that; all-zero bytes
+    // are a valid rusage (integers only), so reading it is sound even if the call fails.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn figures_are_there() {
+        assert!(super::peak_rss_bytes() > 100_000);
+        assert!(super::cpu_seconds() >= 0.0);
+    }
+}
