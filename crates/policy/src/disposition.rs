@@ -69,7 +69,7 @@ pub enum Change {
     },
     /// Removes every field of this name.
     RemoveHeader {
-        /// Field name.
+        /// Field name; `*` stands for any run of characters.
         name: String,
     },
     /// Puts a tag before the subject.

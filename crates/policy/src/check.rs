@@ -1,0 +1,200 @@
+//! What is wrong with a policy that reads: contradictions, unknown groups, rules that never run.
+
+use crate::condition::{CONDITION_DEPTH_MAX, Condition};
+use crate::disposition::{Change, Final};
+use crate::file::{ChangeTemplate, PolicyError, RULES_MAX, Rule};
+use crate::groups::Groups;
+
+/// Something wrong, or odd, about one rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The rule's name.
+    pub rule: String,
+    /// Line of the rule, from 1.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl Finding {
+    pub(crate) fn of(rule: &Rule, message: String) -> Self {
+        Finding { rule: rule.name.clone(), line: rule.line, message }
+    }
+}
+
+impl From<Finding> for PolicyError {
+    fn from(finding: Finding) -> Self {
+        PolicyError::Meaning(finding)
+    }
+}
+
+/// Refuses what cannot be meant; returns what is merely odd.
+pub(crate) fn check(rules: &[Rule], groups: &Groups) -> Result<Vec<Finding>, PolicyError> {
+    if let Some(rule) = rules.get(RULES_MAX) {
+        return Err(Finding::of(rule, format!("more than {RULES_MAX} rules")).into());
+    }
+    for (i, rule) in rules.iter().enumerate() {
+        if let Some(first) = rules[..i].iter().find(|r| r.name == rule.name) {
+            let message = format!("the name is taken by the rule at line {}", first.line);
+            return Err(Finding::of(rule, message).into());
+        }
+        check_rule(rule, groups)?;
+    }
+    Ok(unreachable_rules(rules))
+}
+
+fn check_rule(rule: &Rule, groups: &Groups) -> Result<(), PolicyError> {
+    let wrong = |message: String| Err(Finding::of(rule, message).into());
+    if rule.name.trim().is_empty() {
+        return wrong("a rule needs a name: it is what the log says".into());
+    }
+    if let Some(Final::Hold { folder } | Final::Quarantine { folder }) = &rule.end
+        && !is_folder_name(folder)
+    {
+        return wrong(format!(
+            "{folder:?} is no folder name: use letters, digits, '-' and '_', at most 64"
+        ));
+    }
+    if let Some(Final::Reject { text } | Final::Defer { text }) = &rule.end
+        && let Some(problem) = one_line(text, 400)
+    {
+        return wrong(format!("the reply text {problem}"));
+    }
+    for change in &rule.changes {
+        if let Some(problem) = change_problem(change) {
+            return wrong(problem);
+        }
+    }
+    match &rule.when {
+        Some(when) if when.depth() > CONDITION_DEPTH_MAX => {
+            wrong(format!("conditions nest deeper than {CONDITION_DEPTH_MAX}"))
+        }
+        Some(when) => condition_problem(when, groups).map_or(Ok(()), wrong),
+        None => Ok(()),
+    }
+}
+
+fn is_folder_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+}
+
+/// Texts that go onto the wire must be one printable line, or they inject lines of their own.
+fn one_line(text: &str, bytes_max: usize) -> Option<String> {
+    if text.chars().any(char::is_control) {
+        return Some("has control characters; write one line".into());
+    }
+    (text.len() > bytes_max).then(|| format!("is over {bytes_max} bytes"))
+}
+
+fn change_problem(change: &ChangeTemplate) -> Option<String> {
+    let ChangeTemplate::Fixed(change) = change else { return None };
+    let field = |name: &str| {
+        let fine = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
+        (!fine).then(|| format!("{name:?} is no header field name"))
+    };
+    match change {
+        Change::AddHeader { name, value } => {
+            field(name).or_else(|| one_line(value, 900).map(|p| format!("the value of {name} {p}")))
+        }
+        Change::RemoveHeader { name } => field(name),
+        Change::TagSubject { tag } => one_line(tag, 64).map(|p| format!("the subject tag {p}")),
+        Change::Copy { to } | Change::Notify { to, .. } => {
+            to.iter().find(|a| !a.contains('@')).map(|a| format!("{a:?} is no address"))
+        }
+        _ => None,
+    }
+}
+
+/// The first thing in a condition that can never hold or names what does not exist.
+fn condition_problem(when: &Condition, groups: &Groups) -> Option<String> {
+    if let (Some(min), Some(below)) = (when.score_min, when.score_below)
+        && min >= below
+    {
+        return Some(format!("score_min {min} and score_below {below} leave no score"));
+    }
+    if let (Some(min), Some(below)) = (when.size_min, when.size_below)
+        && min >= below
+    {
+        return Some(format!("size_min {} and size_below {} leave no size", min.0, below.0));
+    }
+    if when.probability_min.is_some_and(|p| !(0.0..=1.0).contains(&p)) {
+        return Some("probability_min is a probability, between 0 and 1".into());
+    }
+    let named = [&when.sender_group, &when.recipient_group];
+    let unknown = named.into_iter().flatten().flat_map(|g| g.as_slice()).find(|g| !groups.has(g));
+    if let Some(group) = unknown {
+        return Some(format!(
+            "no group {group:?}; define it with [[group]] or in the configuration"
+        ));
+    }
+    for (name, list) in [("all", &when.all), ("any", &when.any)] {
+        if list.as_ref().is_some_and(Vec::is_empty) {
+            return Some(format!("`{name}` is an empty list"));
+        }
+    }
+    let inner = [&when.all, &when.any].into_iter().flatten().flatten().chain(when.not.as_deref());
+    inner.into_iter().find_map(|c| condition_problem(c, groups))
+}
+
+/// Rules behind one that always matches and stops.
+fn unreachable_rules(rules: &[Rule]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (i, rule) in rules.iter().enumerate() {
+        let blocker = rules[..i].iter().find(|earlier| {
+            let always = earlier.when.as_ref().is_none_or(|w| *w == Condition::default());
+            let same = earlier.when == rule.when;
+            earlier.stop
+                && (always || same)
+                && rule.directions.iter().all(|d| earlier.directions.contains(d))
+        });
+        if let Some(blocker) = blocker {
+            let message =
+                format!("never tried: {:?} (line {}) stops before it", blocker.name, blocker.line);
+            findings.push(Finding::of(rule, message));
+        }
+    }
+    findings
+}
+
+/// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`".
+pub(crate) fn with_nearest(message: &str) -> String {
+    let mut names = message.split('`').skip(1).step_by(2);
+    let nearest = names.next().filter(|_| message.starts_with("unknown")).and_then(|given| {
+        names.map(|n| (strsim::osa_distance(given, n), n)).min().filter(|(d, _)| *d <= 3)
+    });
+    let short = message.lines().next().unwrap_or(message);
+    nearest.map_or_else(|| short.to_owned(), |(_, name)| format!("{short}; did you mean `{name}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::file::Policy;
+    use crate::groups::Groups;
+
+    fn problem(text: &str) -> String {
+        Policy::parse(text, &Groups::default()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn contradictions_and_unknown_groups() {
+        let rule =
+            |when: &str| format!("[[rule]]\nname = \"r\"\nwhen = {{ {when} }}\ndo = \"discard\"");
+        assert!(problem(&rule("score_min = 5, score_below = 5")).contains("leave no score"));
+        assert!(problem(&rule("recipient_group = \"sales\"")).contains("no group \"sales\""));
+        assert!(problem(&rule("any = []")).contains("empty list"));
+        let nested = "not = {".repeat(20) + "score_min = 1" + &"}".repeat(20);
+        assert!(problem(&rule(&nested)).contains("nest deeper"));
+        let reply = "[[rule]]\nname = \"r\"\ndo = { reject = \"a\\r\\n250 ok\" }";
+        assert!(problem(reply).contains("control characters"));
+    }
+
+    #[test]
+    fn unreachable_rules_are_named() {
+        let text = "[[rule]]\nname = \"all\"\ndo = \"deliver\"\n\
+            [[rule]]\nname = \"late\"\nwhen = { class = \"spam\" }\ndo = \"discard\"\n";
+        let policy = Policy::parse(text, &Groups::default()).unwrap();
+        assert_eq!(policy.warnings.len(), 1);
+        assert_eq!((policy.warnings[0].line, policy.warnings[0].rule.as_str()), (4, "late"));
+    }
+}

@@ -1,0 +1,267 @@
+//! Conditions: data, not code. All fields of one table must hold; `all`, `any` and `not` nest.
+
+use std::str::FromStr;
+
+use gauntlet_engine::Class;
+use gauntlet_mail::facts::{AuthResult, DmarcPolicy};
+use serde::{Deserialize, Deserializer};
+
+use crate::pattern::{OneOrMany, Pattern};
+
+/// Deepest nesting of `all`, `any` and `not`.
+pub const CONDITION_DEPTH_MAX: usize = 16;
+
+/// One table of conditions. A field that is absent does not constrain.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Condition {
+    /// Class of the verdict.
+    pub class: Option<OneOrMany<Class>>,
+    /// Score at least this many points.
+    pub score_min: Option<f64>,
+    /// Score below this many points.
+    pub score_below: Option<f64>,
+    /// Probability at least this (0 to 1); a verdict without one does not match.
+    pub probability_min: Option<f64>,
+    /// Spam above the snapshot's high threshold.
+    pub explicit: Option<bool>,
+    /// A rule that hit, by pattern.
+    pub hit: Option<OneOrMany<Pattern>>,
+    /// A defect of the message, by pattern over its name.
+    pub defect: Option<OneOrMany<Pattern>>,
+    /// Envelope sender; `<>` is the null sender.
+    pub sender: Option<OneOrMany<Pattern>>,
+    /// Group that the envelope sender is in.
+    pub sender_group: Option<OneOrMany<String>>,
+    /// Address of the From field.
+    pub from: Option<OneOrMany<Pattern>>,
+    /// This recipient.
+    pub recipient: Option<OneOrMany<Pattern>>,
+    /// Group that this recipient is in.
+    pub recipient_group: Option<OneOrMany<String>>,
+    /// Recipients of the message, at least.
+    pub recipients_min: Option<usize>,
+    /// Size of the message at least.
+    pub size_min: Option<Bytes>,
+    /// Size of the message below.
+    pub size_below: Option<Bytes>,
+    /// An attachment that fits all that is given.
+    pub attachment: Option<AttachmentCondition>,
+    /// Attachments, at least.
+    pub attachments_min: Option<usize>,
+    /// ISO 3166 country of the client, if known.
+    pub country: Option<OneOrMany<Pattern>>,
+    /// A header field.
+    pub header: Option<HeaderCondition>,
+    /// Decoded subject.
+    pub subject: Option<OneOrMany<Pattern>>,
+    /// Time at which the message came.
+    pub time: Option<TimeCondition>,
+    /// Result of an authentication method.
+    pub auth: Option<AuthCondition>,
+    /// The client logged in.
+    pub authenticated: Option<bool>,
+    /// The connection was encrypted.
+    pub tls: Option<bool>,
+    /// A DNS list that names the client or a URL of the message.
+    pub listed: Option<OneOrMany<Pattern>>,
+    /// Messages of this sender, client or recipient in a span of time.
+    pub rate: Option<RateCondition>,
+    /// Language of the message as its Content-Language field states it.
+    pub language: Option<OneOrMany<Pattern>>,
+    /// Every one of these.
+    pub all: Option<Vec<Condition>>,
+    /// At least one of these.
+    pub any: Option<Vec<Condition>>,
+    /// Not this.
+    pub not: Option<Box<Condition>>,
+}
+
+/// An attachment that fits all fields that are given.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AttachmentCondition {
+    /// File name.
+    pub name: Option<OneOrMany<Pattern>>,
+    /// Declared or recognised type, e.g. `application/pdf`.
+    #[serde(rename = "type")]
+    pub kind: Option<OneOrMany<Pattern>>,
+    /// Decoded size at least.
+    pub size_min: Option<Bytes>,
+    /// Encrypted, so that nobody can look inside.
+    pub encrypted: Option<bool>,
+}
+
+/// A header field by name, and what its decoded value fits (any value if none is given).
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeaderCondition {
+    /// Field name, or a pattern over it.
+    pub name: Pattern,
+    /// Patterns over the decoded value.
+    pub value: Option<OneOrMany<Pattern>>,
+}
+
+/// A time of day and days of the week, in UTC plus an offset.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimeCondition {
+    /// `HH:MM`, the start; with an end before it the span goes over midnight.
+    pub from: TimeOfDay,
+    /// `HH:MM`, the end (not included).
+    pub to: TimeOfDay,
+    /// Days of the week, `mon` to `sun`; all if absent.
+    #[serde(default)]
+    pub days: Vec<Day>,
+    /// Minutes to add to UTC.
+    #[serde(default)]
+    pub utc_offset_minutes: i64,
+}
+
+/// Results of authentication methods (RFC 8601 words: `pass`, `fail`, `none`, `unknown` ...).
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AuthCondition {
+    /// SPF of the envelope sender.
+    pub spf: Option<OneOrMany<AuthResult>>,
+    /// The best result of any DKIM signature; `none` if there is none.
+    pub dkim: Option<OneOrMany<AuthResult>>,
+    /// DMARC of the From domain.
+    pub dmarc: Option<OneOrMany<AuthResult>>,
+    /// What the From domain asks receivers to do.
+    pub dmarc_policy: Option<OneOrMany<DmarcPolicy>>,
+    /// ARC chain.
+    pub arc: Option<OneOrMany<AuthResult>>,
+}
+
+/// What a rate is counted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RateKey {
+    /// The envelope sender.
+    Sender,
+    /// The client address.
+    Client,
+    /// The recipient.
+    Recipient,
+}
+
+/// At least so many messages in the last hour.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateCondition {
+    /// What is counted.
+    pub by: RateKey,
+    /// Messages in the last hour, this one included, at least.
+    pub per_hour_min: u32,
+}
+
+/// A number of bytes: `300`, `"64 KB"`, `"10 MB"` (powers of 1024).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes(pub u64);
+
+impl FromStr for Bytes {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no size; write e.g. 300, \"64 KB\" or \"10 MB\"");
+        let text = text.trim();
+        let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let number: u64 = text[..split].parse().map_err(|_| wrong())?;
+        let factor: u64 = match text[split..].trim().to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "k" | "kb" | "kib" => 1 << 10,
+            "m" | "mb" | "mib" => 1 << 20,
+            "g" | "gb" | "gib" => 1 << 30,
+            _ => return Err(wrong()),
+        };
+        number.checked_mul(factor).map(Bytes).ok_or_else(wrong)
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Either {
+            Number(u64),
+            Text(String),
+        }
+        match Either::deserialize(deserializer)? {
+            Either::Number(n) => Ok(Bytes(n)),
+            Either::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+/// Minutes since midnight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct TimeOfDay(pub u16);
+
+impl TryFrom<String> for TimeOfDay {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        let parts = text.split_once(':').and_then(|(h, m)| {
+            let (h, m): (u16, u16) = (h.parse().ok()?, m.parse().ok()?);
+            ((h < 24 && m < 60) || (h == 24 && m == 0)).then_some(h * 60 + m)
+        });
+        parts.map(TimeOfDay).ok_or_else(|| format!("{text:?} is no time of day; write e.g. 08:30"))
+    }
+}
+
+/// A day of the week.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names say all")]
+pub enum Day {
+    Mon,
+    Tue,
+    Wed,
+    Thu,
+    Fri,
+    Sat,
+    Sun,
+}
+
+impl TimeCondition {
+    /// Whether this Unix time in seconds is inside.
+    pub fn contains(&self, unix: i64) -> bool {
+        let local = unix + self.utc_offset_minutes * 60;
+        let minute = local.rem_euclid(86_400) / 60;
+        // 1 January 1970 was a Thursday.
+        let weekday = (local.div_euclid(86_400) + 3).rem_euclid(7);
+        let (from, to) = (i64::from(self.from.0), i64::from(self.to.0));
+        let inside =
+            if from <= to { (from..to).contains(&minute) } else { minute >= from || minute < to };
+        inside && (self.days.is_empty() || self.days.iter().any(|&d| d as i64 == weekday))
+    }
+}
+
+impl Condition {
+    /// How deep `all`, `any` and `not` nest; 1 for a flat table.
+    pub fn depth(&self) -> usize {
+        let lists = [&self.all, &self.any];
+        let inner = lists.into_iter().flatten().flatten();
+        let inner = inner.chain(self.not.as_deref()).map(Condition::depth).max();
+        1 + inner.unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times() {
+        assert_eq!("64 KB".parse(), Ok(Bytes(65_536)));
+        assert!("12 apples".parse::<Bytes>().is_err());
+        let night = TimeCondition {
+            from: TimeOfDay(22 * 60),
+            to: TimeOfDay(6 * 60),
+            days: vec![Day::Thu],
+            utc_offset_minutes: 0,
+        };
+        assert!(night.contains(0) && night.contains(23 * 3600) && !night.contains(12 * 3600));
+        assert!(!night.contains(86_400), "that is a Friday");
+    }
+}

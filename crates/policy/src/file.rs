@@ -1,0 +1,304 @@
+//! The policy file: TOML, read whole or not at all, every mistake named by line.
+
+use gauntlet_mail::Direction;
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::check::{self, Finding};
+use crate::condition::Condition;
+use crate::disposition::{Change, Final};
+use crate::groups::Groups;
+use crate::pattern::OneOrMany;
+
+/// Most rules in one policy.
+pub const RULES_MAX: usize = 1_000;
+
+/// A policy that cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PolicyError {
+    /// Not TOML, or a field that is unknown or of the wrong type.
+    #[error("policy, line {line}: {message}")]
+    Syntax {
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong and what would be right.
+        message: String,
+    },
+    /// It reads, but cannot mean what it says.
+    #[error("policy, line {}: rule {:?}: {}", .0.line, .0.rule, .0.message)]
+    Meaning(Finding),
+}
+
+/// An ordered list of rules.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    /// In the order they are tried.
+    pub rules: Vec<Rule>,
+    /// Groups that the file itself defines.
+    pub groups: Groups,
+    /// Oddities that do not keep it from being used: unreachable rules and the like.
+    pub warnings: Vec<Finding>,
+}
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// Unique name, logged with every disposition it made.
+    pub name: String,
+    /// Directions it applies to.
+    pub directions: Vec<Direction>,
+    /// When it matches; none matches always.
+    pub when: Option<Condition>,
+    /// Changes, in order.
+    pub changes: Vec<ChangeTemplate>,
+    /// The end of the way, if the rule decides it.
+    pub end: Option<Final>,
+    /// No further rule is tried after a match.
+    pub stop: bool,
+    /// Line in the file, from 1.
+    pub line: usize,
+}
+
+/// A change as written; [`ChangeTemplate::StripAttachments`] finds its parts in the message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ChangeTemplate {
+    /// Nothing to find out; only placeholders in texts are filled in.
+    Fixed(Change),
+    /// Strips the attachments that fit.
+    StripAttachments {
+        /// Which; all if none.
+        which: Option<crate::condition::AttachmentCondition>,
+        /// What the note says.
+        note: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileShape {
+    #[serde(default)]
+    group: Vec<GroupShape>,
+    #[serde(default)]
+    rule: Vec<Spanned<RuleShape>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupShape {
+    name: String,
+    members: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleShape {
+    name: String,
+    #[serde(default)]
+    direction: DirectionShape,
+    #[serde(default)]
+    enabled: Enabled,
+    when: Option<Condition>,
+    #[serde(rename = "do")]
+    actions: OneOrMany<ActionShape>,
+    stop: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Enabled(bool);
+
+impl Default for Enabled {
+    fn default() -> Self {
+        Enabled(true)
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+enum DirectionShape {
+    Inbound,
+    Outbound,
+    #[default]
+    Both,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ActionShape {
+    Deliver,
+    SpamFolder,
+    Discard,
+    DkimSign,
+    Redirect(OneOrMany<String>),
+    Hold(String),
+    Quarantine(String),
+    Reject(String),
+    Defer(String),
+    AddHeader(HeaderShape),
+    RemoveHeader(String),
+    TagSubject(String),
+    StripAttachments(StripShape),
+    Disclaimer(String),
+    Copy(OneOrMany<String>),
+    Notify(NotifyShape),
+    Learn(LearnShape),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeaderShape {
+    name: String,
+    value: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StripShape {
+    which: Option<crate::condition::AttachmentCondition>,
+    note: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NotifyShape {
+    to: OneOrMany<String>,
+    template: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum LearnShape {
+    Spam,
+    Ham,
+}
+
+impl Policy {
+    /// The policy that comes with the program: 36 rules that a company can run unchanged.
+    pub const DEFAULT: &'static str = include_str!("../../../rules/policy.toml");
+
+    /// Reads a policy. `groups` are those the node knows beside the file's own.
+    pub fn parse(text: &str, known: &Groups) -> Result<Self, PolicyError> {
+        let file: FileShape = toml::from_str(text).map_err(|e| syntax_error(text, &e))?;
+        let mut groups = known.clone();
+        for group in file.group {
+            groups.add(&group.name, group.members);
+        }
+        let mut rules = Vec::new();
+        for shape in file.rule {
+            let line = line_of(text, shape.span().start);
+            if let Some(rule) = read_rule(shape.into_inner(), line)? {
+                rules.push(rule);
+            }
+        }
+        let warnings = check::check(&rules, &groups)?;
+        Ok(Policy { rules, groups, warnings })
+    }
+
+    /// The default policy, with these groups.
+    ///
+    /// # Panics
+    /// Never in a built program: a test reads the default policy.
+    pub fn default_policy(known: &Groups) -> Self {
+        Self::parse(Self::DEFAULT, known).unwrap_or_else(|e| panic!("the default policy: {e}"))
+    }
+}
+
+fn read_rule(shape: RuleShape, line: usize) -> Result<Option<Rule>, PolicyError> {
+    if !shape.enabled.0 {
+        return Ok(None);
+    }
+    let mut rule = Rule {
+        directions: match shape.direction {
+            DirectionShape::Inbound => vec![Direction::Inbound],
+            DirectionShape::Outbound => vec![Direction::Outbound],
+            DirectionShape::Both => vec![Direction::Inbound, Direction::Outbound],
+        },
+        name: shape.name,
+        when: shape.when,
+        changes: Vec::new(),
+        end: None,
+        stop: false,
+        line,
+    };
+    let actions = match shape.actions {
+        OneOrMany::One(action) => vec![action],
+        OneOrMany::Many(actions) => actions,
+    };
+    for action in actions {
+        match read_action(action) {
+            Action::Change(change) => rule.changes.push(change),
+            Action::End(end) => {
+                if let Some(first) = &rule.end {
+                    let message =
+                        format!("both {} and {}; a rule ends one way", first.name(), end.name());
+                    return Err(Finding::of(&rule, message).into());
+                }
+                rule.end = Some(end);
+            }
+        }
+    }
+    rule.stop = shape.stop.unwrap_or(rule.end.is_some());
+    Ok(Some(rule))
+}
+
+enum Action {
+    Change(ChangeTemplate),
+    End(Final),
+}
+
+fn read_action(shape: ActionShape) -> Action {
+    let change = |change| Action::Change(ChangeTemplate::Fixed(change));
+    match shape {
+        ActionShape::Deliver => Action::End(Final::Deliver),
+        ActionShape::SpamFolder => Action::End(Final::SpamFolder),
+        ActionShape::Discard => Action::End(Final::Discard),
+        ActionShape::Redirect(to) => Action::End(Final::Redirect { to: to.as_slice().to_vec() }),
+        ActionShape::Hold(folder) => Action::End(Final::Hold { folder }),
+        ActionShape::Quarantine(folder) => Action::End(Final::Quarantine { folder }),
+        ActionShape::Reject(text) => Action::End(Final::Reject { text }),
+        ActionShape::Defer(text) => Action::End(Final::Defer { text }),
+        ActionShape::DkimSign => change(Change::DkimSign),
+        ActionShape::AddHeader(h) => change(Change::AddHeader { name: h.name, value: h.value }),
+        ActionShape::RemoveHeader(name) => change(Change::RemoveHeader { name }),
+        ActionShape::TagSubject(tag) => change(Change::TagSubject { tag }),
+        ActionShape::Disclaimer(text) => change(Change::Disclaimer { text }),
+        ActionShape::Copy(to) => change(Change::Copy { to: to.as_slice().to_vec() }),
+        ActionShape::Notify(n) => {
+            change(Change::Notify { to: n.to.as_slice().to_vec(), template: n.template })
+        }
+        ActionShape::Learn(l) => change(Change::Learn { spam: matches!(l, LearnShape::Spam) }),
+        ActionShape::StripAttachments(s) => {
+            Action::Change(ChangeTemplate::StripAttachments { which: s.which, note: s.note })
+        }
+    }
+}
+
+/// Line of a byte offset, from 1.
+fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count()
+}
+
+fn syntax_error(text: &str, error: &toml::de::Error) -> PolicyError {
+    let line = error.span().map_or(1, |span| line_of(text, span.start));
+    PolicyError::Syntax { line, message: check::with_nearest(error.message()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_named_by_line() {
+        let text = "[[rule]]\nname = \"a\"\nwhen = { clas = \"spam\" }\ndo = \"deliver\"\n";
+        let error = Policy::parse(text, &Groups::default()).unwrap_err().to_string();
+        assert!(error.starts_with("policy, line 3:"), "{error}");
+        assert!(error.contains("did you mean `class`?"), "{error}");
+    }
+
+    #[test]
+    fn a_rule_ends_one_way() {
+        let text = "[[rule]]\nname = \"a\"\ndo = [\"deliver\", \"discard\"]\n";
+        let error = Policy::parse(text, &Groups::default()).unwrap_err().to_string();
+        assert!(error.contains("both deliver and discard"), "{error}");
+    }
+}

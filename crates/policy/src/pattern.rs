@@ -1,0 +1,87 @@
+//! Patterns in policies: `*` stands for any run of characters, case is ignored.
+
+use serde::Deserialize;
+
+/// A shell-like pattern without brackets: `*@example.org`, `*.exe`, `bank`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub struct Pattern {
+    text: String,
+}
+
+impl From<String> for Pattern {
+    fn from(text: String) -> Self {
+        Pattern { text: text.to_lowercase() }
+    }
+}
+
+impl Pattern {
+    /// The pattern, in lower case.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the whole of `value` fits. Linear in both lengths but for one backtrack a star.
+    pub fn matches(&self, value: &str) -> bool {
+        let value = value.to_lowercase();
+        let (pattern, value) = (self.text.as_bytes(), value.as_bytes());
+        let (mut p, mut v) = (0, 0);
+        let mut star: Option<(usize, usize)> = None;
+        while v < value.len() {
+            if pattern.get(p) == Some(&b'*') {
+                star = Some((p, v));
+                p += 1;
+            } else if pattern.get(p) == Some(&value[v]) {
+                (p, v) = (p + 1, v + 1);
+            } else if let Some((at, taken)) = star {
+                star = Some((at, taken + 1));
+                (p, v) = (at + 1, taken + 1);
+            } else {
+                return false;
+            }
+        }
+        pattern[p..].iter().all(|&b| b == b'*')
+    }
+}
+
+/// One value or a list of them: `class = "spam"` and `class = ["spam", "phishing"]` both read.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum OneOrMany<T> {
+    /// A single value.
+    One(T),
+    /// A list.
+    Many(Vec<T>),
+}
+
+impl<T> OneOrMany<T> {
+    /// The values.
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            OneOrMany::One(value) => std::slice::from_ref(value),
+            OneOrMany::Many(values) => values,
+        }
+    }
+}
+
+impl OneOrMany<Pattern> {
+    /// The first pattern that fits.
+    pub fn matching(&self, value: &str) -> Option<&Pattern> {
+        self.as_slice().iter().find(|p| p.matches(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars() {
+        let fits = |p: &str, v: &str| Pattern::from(p.to_owned()).matches(v);
+        assert!(fits("*@Example.org", "Me@example.ORG"));
+        assert!(!fits("*@example.org", "me@example.org.evil"));
+        assert!(fits("*.tar.*", "a.tar.tar.gz"));
+        assert!(fits("", "") && fits("*", "") && !fits("", "x"));
+        assert!(!fits("a*b*c", "a-b-d"));
+    }
+}

@@ -1,0 +1,240 @@
+//! Making the changes of a disposition to the bytes of a message.
+//!
+//! Everything that is not changed stays byte for byte as it was, so that signatures over it still
+//! verify. Nothing inside `multipart/signed` or `multipart/encrypted` is touched.
+
+use std::ops::Range;
+
+use gauntlet_mail::{Message, Part};
+
+use crate::disposition::Change;
+use crate::pattern::Pattern;
+
+/// Characters of base64 in one line (RFC 2045 section 6.8).
+const BASE64_LINE: usize = 76;
+
+/// Returns the message with these changes made, in order. Changes that are not about its bytes
+/// (copy, notify, learn, sign) are left to the caller.
+pub fn apply(message: &Message<'_>, changes: &[Change]) -> Vec<u8> {
+    let mut edits = Edits { message, top: Vec::new(), list: Vec::new() };
+    for change in changes {
+        match change {
+            Change::AddHeader { name, value } => edits.add_header(name, value),
+            Change::RemoveHeader { name } => edits.remove_header(name),
+            Change::TagSubject { tag } => edits.tag_subject(tag),
+            Change::StripAttachments { parts, note } => edits.strip(parts, note),
+            Change::Disclaimer { text } => edits.disclaimer(text),
+            Change::Copy { .. }
+            | Change::DkimSign
+            | Change::Notify { .. }
+            | Change::Learn { .. } => {}
+        }
+    }
+    edits.finish()
+}
+
+/// Replacements of byte ranges, collected and then made in one pass.
+struct Edits<'m> {
+    message: &'m Message<'m>,
+    /// New fields, put before all others.
+    top: Vec<u8>,
+    list: Vec<(Range<usize>, Vec<u8>)>,
+}
+
+impl Edits<'_> {
+    fn line_end(&self) -> &'static str {
+        let first = memchr::memchr(b'\n', self.message.raw());
+        let bare = first.is_some_and(|i| i == 0 || self.message.raw()[i - 1] != b'\r');
+        if bare { "\n" } else { "\r\n" }
+    }
+
+    fn add_header(&mut self, name: &str, value: &str) {
+        let line = format!("{name}: {}{}", encode_word(value), self.line_end());
+        self.top.extend_from_slice(line.as_bytes());
+    }
+
+    fn remove_header(&mut self, name: &str) {
+        let raw = self.message.raw();
+        let pattern = Pattern::from(name.to_owned());
+        for header in self.message.headers().iter().filter(|h| pattern.matches(&h.name_str())) {
+            let value_end = header.value_offset(raw) + header.raw_value.len();
+            let end =
+                memchr::memchr(b'\n', &raw[value_end..]).map_or(raw.len(), |i| value_end + i + 1);
+            self.list.push((header.offset..end, Vec::new()));
+        }
+    }
+
+    fn tag_subject(&mut self, tag: &str) {
+        let Some(subject) = self.message.header("subject") else {
+            return self.add_header("Subject", tag);
+        };
+        if subject.decoded().starts_with(tag) {
+            return;
+        }
+        let at = subject.value_offset(self.message.raw());
+        self.list.push((at..at, format!(" {}", encode_word(tag)).into_bytes()));
+    }
+
+    fn strip(&mut self, parts: &[u16], note: &str) {
+        for &index in parts {
+            let Some(part) = self.message.parts().get(usize::from(index)) else { continue };
+            if self.is_sealed(part) {
+                continue;
+            }
+            let name = part.file_name().unwrap_or("attachment").replace(['\r', '\n'], " ");
+            self.replace_content(part, "text/plain", &format!("{note}\n\n({name})\n"));
+        }
+    }
+
+    fn disclaimer(&mut self, text: &str) {
+        for kind in ["plain", "html"] {
+            let leaf = self.message.parts().iter().find(|p| {
+                p.content_type.is("text", kind) && !p.is_attachment() && !self.is_sealed(p)
+            });
+            let Some(part) = leaf else { continue };
+            let Some(body) = part.text() else { continue };
+            let changed = if kind == "html" {
+                append_html(body, text)
+            } else {
+                format!("{body}\n-- \n{text}\n")
+            };
+            self.replace_content(part, &format!("text/{kind}"), &changed);
+        }
+    }
+
+    /// Whether the part is the root of, or inside, something signed or encrypted.
+    fn is_sealed(&self, part: &Part<'_>) -> bool {
+        let sealed = |p: &Part<'_>| {
+            p.content_type.is("multipart", "signed") || p.content_type.is("multipart", "encrypted")
+        };
+        let parts = self.message.parts();
+        let mut next = Some(part);
+        while let Some(at) = next {
+            if sealed(at) {
+                return true;
+            }
+            next = at.parent.and_then(|i| parts.get(usize::from(i)));
+        }
+        false
+    }
+
+    /// Replaces a part's body, and the fields that describe it, by UTF-8 text in base64.
+    fn replace_content(&mut self, part: &Part<'_>, kind: &str, text: &str) {
+        let (raw, end) = (self.message.raw(), self.line_end());
+        let mut block = Vec::new();
+        for header in &part.headers {
+            if header.name.to_ascii_lowercase().starts_with(b"content-") {
+                continue;
+            }
+            let value_end = header.value_offset(raw) + header.raw_value.len();
+            block.extend_from_slice(&raw[header.offset..value_end]);
+            block.extend_from_slice(end.as_bytes());
+        }
+        let fields = format!(
+            "Content-Type: {kind}; charset=utf-8{end}Content-Transfer-Encoding: base64{end}{end}"
+        );
+        block.extend_from_slice(fields.as_bytes());
+        let encoded = base64_simd::STANDARD.encode_to_string(text.as_bytes());
+        for line in encoded.as_bytes().chunks(BASE64_LINE) {
+            block.extend_from_slice(line);
+            block.extend_from_slice(end.as_bytes());
+        }
+        self.list.push((part.header_range.start..part.body_range.end, block));
+    }
+
+    /// Makes the edits. Of two that overlap, the one that begins first (then the longer) is made.
+    fn finish(mut self) -> Vec<u8> {
+        let raw = self.message.raw();
+        self.list.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
+        let mut out = Vec::with_capacity(raw.len() + self.top.len() + 1024);
+        // An mbox line stays first.
+        let start = match raw.starts_with(b"From ") {
+            true => memchr::memchr(b'\n', raw).map_or(0, |i| i + 1),
+            false => 0,
+        };
+        out.extend_from_slice(&raw[..start]);
+        out.extend_from_slice(&self.top);
+        let mut at = start;
+        for (range, bytes) in self.list {
+            if range.start < at {
+                continue;
+            }
+            out.extend_from_slice(&raw[at..range.start]);
+            out.extend_from_slice(&bytes);
+            at = range.end;
+        }
+        out.extend_from_slice(&raw[at..]);
+        out
+    }
+}
+
+/// An encoded word (RFC 2047) where the text is not plain ASCII; folded by words of 45 bytes.
+fn encode_word(text: &str) -> String {
+    if text.bytes().all(|b| (b' '..=b'~').contains(&b)) {
+        return text.to_owned();
+    }
+    let mut words = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let cut = (0..=rest.len().min(45)).rev().find(|&i| rest.is_char_boundary(i)).unwrap_or(0);
+        let (word, tail) = rest.split_at(cut.max(1));
+        words.push(format!("=?utf-8?B?{}?=", base64_simd::STANDARD.encode_to_string(word)));
+        rest = tail;
+    }
+    words.join(" ")
+}
+
+/// Puts the text, escaped, before `</body>`, or at the end.
+fn append_html(html: &str, text: &str) -> String {
+    let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('\n', "<br>");
+    let block = format!("<hr><p>{escaped}</p>");
+    let at = html.to_ascii_lowercase().rfind("</body>").unwrap_or(html.len());
+    format!("{}{block}{}", &html[..at], &html[at..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAIL: &[u8] = b"From: a@b\r\nX-Old: 1\r\n two\r\nSubject: hi\r\n\
+        Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n\r\nhello\r\n--x\r\n\
+        Content-Type: application/x-msdownload; name=a.exe\r\n\r\nMZ\r\n--x--\r\n";
+
+    fn changed(changes: &[Change]) -> String {
+        String::from_utf8(apply(&Message::parse(MAIL), changes)).unwrap()
+    }
+
+    #[test]
+    fn nothing_to_do_changes_nothing() {
+        assert_eq!(changed(&[]).as_bytes(), MAIL);
+    }
+
+    #[test]
+    fn headers_and_subject() {
+        let out = changed(&[
+            Change::AddHeader { name: "X-Spam".into(), value: "yes".into() },
+            Change::RemoveHeader { name: "x-old".into() },
+            Change::TagSubject { tag: "[Späm]".into() },
+        ]);
+        assert!(out.starts_with("X-Spam: yes\r\nFrom: a@b\r\nSubject: =?utf-8?B?"), "{out}");
+        assert_eq!(Message::parse(out.as_bytes()).subject(), "[Späm] hi");
+        assert!(!out.contains("two"));
+    }
+
+    #[test]
+    fn stripped_attachment_leaves_a_note() {
+        let out = changed(&[Change::StripAttachments { parts: vec![2], note: "removed".into() }]);
+        let message = Message::parse(out.as_bytes());
+        assert_eq!(message.parts()[2].text(), Some("removed\n\n(a.exe)\n"));
+        assert_eq!(message.parts()[1].text(), Some("hello"));
+        assert!(!out.contains("MZ"));
+    }
+
+    #[test]
+    fn disclaimer_goes_into_the_text() {
+        let out = changed(&[Change::Disclaimer { text: "Ltd".into() }]);
+        let message = Message::parse(out.as_bytes());
+        assert_eq!(message.parts()[1].text(), Some("hello\n-- \nLtd\n"));
+        assert!(append_html("<body>x</BODY></html>", "a<b").contains("<p>a&lt;b</p></BODY>"));
+    }
+}
