@@ -11,6 +11,7 @@
 //! an argument. Answers equal SpamAssassin 4.0.1's with `-L` (profile `local`), which is the oracle
 //! that the tests compare with.
 
+pub mod boundaries;
 pub mod evals;
 pub mod pattern;
 pub mod rule;
@@ -18,7 +19,7 @@ pub mod ruleset;
 pub mod settings;
 pub mod views;
 
-pub use evals::EvalContext;
+pub use evals::{Eval, EvalContext, EvalTables};
 pub use pattern::Pattern;
 pub use rule::{HeaderSelector, Rule};
 pub use ruleset::{LoadError, LoadOptions, LoadReport, Outcome, Profile, RulesScratch, Ruleset};

@@ -1,0 +1,226 @@
+//! Dates as SpamAssassin reads them: forgiving, in pieces, never out of range.
+//!
+//! This is not an RFC 5322 parser. Rules compare the result with other dates read the same way, so
+//! what matters is that odd dates come out as SpamAssassin's do: a day too high moves to the first
+//! of the next month, hours over 23 are 23, years are held between 1970 and 2037.
+
+use std::sync::LazyLock;
+
+use regex::bytes::Regex;
+
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+
+/// Zone names with their offset as `hhmm`, signed.
+const ZONES: [(&str, i64); 49] = [
+    ("UT", 0),
+    ("UTC", 0),
+    ("NDT", -230),
+    ("AST", -400),
+    ("ADT", -300),
+    ("NST", -330),
+    ("EST", -500),
+    ("EDT", -400),
+    ("CST", -600),
+    ("CDT", -500),
+    ("MST", -700),
+    ("MDT", -600),
+    ("PST", -800),
+    ("PDT", -700),
+    ("HST", -1000),
+    ("AKST", -900),
+    ("AKDT", -800),
+    ("HADT", -900),
+    ("HAST", -1000),
+    ("GMT", 0),
+    ("BST", 100),
+    ("IST", 100),
+    ("WET", 0),
+    ("WEST", 100),
+    ("CET", 100),
+    ("CEST", 200),
+    ("EET", 200),
+    ("EEST", 300),
+    ("MSK", 300),
+    ("MSD", 400),
+    ("MET", 100),
+    ("MEZ", 100),
+    ("MEST", 200),
+    ("MESZ", 200),
+    ("BRST", -200),
+    ("BRT", -300),
+    ("AEST", 1000),
+    ("AEDT", 1100),
+    ("ACST", 930),
+    ("ACDT", 1030),
+    ("AWST", 800),
+    ("NZST", 1200),
+    ("NZDT", 1300),
+    ("JST", 900),
+    ("KST", 900),
+    ("HKT", 800),
+    ("SGT", 800),
+    ("PHT", 800),
+    ("IDT", 300),
+];
+
+static DAY_MONTH_YEAR: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i) (\d+) (jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) (\d{4}) ")
+});
+static CTIME: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i) (jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) +(\d+) \d+:\d+:\d+ (\d{4}) ")
+});
+static SHORT_YEAR: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i) (\d+) (jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) (\d{2,3}) ")
+});
+static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r" (\d?\d):(\d\d)(?::(\d\d))? "));
+static OFFSET: LazyLock<Regex> = LazyLock::new(|| pattern(r" ([-+])(\d{4}) "));
+static ZONE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b([A-Z]{2,4}(?:-DST)?)\b"));
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(&format!("(?-u){text}")).expect("a constant pattern")
+}
+
+/// The date in a header value, in Unix seconds; none if there is no day, month and year in it.
+pub fn parse(text: &[u8]) -> Option<i64> {
+    let mut rest = spaced(text);
+    let (day, month, year) = take_date(&mut rest)?;
+    let seconds = take_time(&mut rest);
+    let offset = offset(&rest);
+    let days = days_in_range(day, month, year)?;
+    let local = days * 86_400 + seconds;
+    // East of Greenwich the first hours of 1970 would be negative; they count as zero.
+    Some(if offset > 0 && local < offset { 0 } else { local - offset })
+}
+
+/// The text between two spaces, with one space for every run of commas and white space.
+fn spaced(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + 2);
+    out.push(b' ');
+    for &byte in text.iter().chain(b" ") {
+        if !(byte.is_ascii_whitespace() || byte == 0x0b || byte == b',') {
+            out.push(byte);
+        } else if out.last() != Some(&b' ') {
+            out.push(b' ');
+        }
+    }
+    out
+}
+
+fn number(digits: &[u8]) -> i64 {
+    // Four digits hold every value that is looked at; longer ones are too big anyway.
+    digits.iter().fold(0, |n: i64, d| (n * 10 + i64::from(d - b'0')).min(1_000_000))
+}
+
+fn month_number(name: &[u8]) -> i64 {
+    let found = (1..).zip(MONTHS).find(|(_, m)| name.eq_ignore_ascii_case(m.as_bytes()));
+    found.map_or(1, |(n, _)| n)
+}
+
+/// Finds the first match, replaces it by a space, and gives its groups.
+fn take<const N: usize>(rest: &mut Vec<u8>, pattern: &Regex) -> Option<[Vec<u8>; N]> {
+    let found = pattern.captures(rest)?;
+    let groups = std::array::from_fn(|i| {
+        found.get(i + 1).map(|m| m.as_bytes().to_vec()).unwrap_or_default()
+    });
+    let whole = found.get(0)?.range();
+    rest.splice(whole, *b" ");
+    Some(groups)
+}
+
+/// Day, month from 1, year of four digits.
+fn take_date(rest: &mut Vec<u8>) -> Option<(i64, i64, i64)> {
+    if let Some([day, month, year]) = take(rest, &DAY_MONTH_YEAR) {
+        return Some((number(&day), month_number(&month), number(&year)));
+    }
+    if let Some([month, day, year]) = take(rest, &CTIME) {
+        return Some((number(&day), month_number(&month), number(&year)));
+    }
+    let [day, month, year] = take(rest, &SHORT_YEAR)?;
+    let century = if year.len() == 2 && number(&year) < 50 { 2000 } else { 1900 };
+    Some((number(&day), month_number(&month), century + number(&year)))
+}
+
+/// Seconds since midnight; zero if there is no time.
+fn take_time(rest: &mut Vec<u8>) -> i64 {
+    let Some([hour, minute, second]) = take(rest, &TIME) else { return 0 };
+    number(&hour).min(23) * 3600 + number(&minute).min(59) * 60 + number(&second).min(59)
+}
+
+/// Seconds east of Greenwich; zero if no zone or an unknown one is named.
+fn offset(rest: &[u8]) -> i64 {
+    let seconds = |hhmm: i64| (hhmm / 100 * 60 + hhmm % 100) * 60;
+    if let Some(found) = OFFSET.captures(rest) {
+        let hhmm = number(&found[2]);
+        return seconds(if &found[1] == b"-" { -hhmm } else { hhmm });
+    }
+    let Some(found) = ZONE.find(rest) else { return 0 };
+    let zone = ZONES.iter().find(|(name, _)| name.as_bytes() == found.as_bytes());
+    zone.map_or(0, |&(_, hhmm)| seconds(hhmm))
+}
+
+fn days_in_month(month: i64, year: i64) -> i64 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        _ => 31,
+    }
+}
+
+/// Days since 1970; none if the day is 0, or does not exist in the year that was moved into range.
+fn days_in_range(mut day: i64, mut month: i64, mut year: i64) -> Option<i64> {
+    if day > days_in_month(month, year) {
+        day = 1;
+        month += 1;
+        if month > 12 {
+            month = 1;
+            year += 1;
+        }
+    }
+    year = year.clamp(1970, 2037);
+    if day == 0 || day > days_in_month(month, year) {
+        return None;
+    }
+    Some(days_from_civil(year, month, day))
+}
+
+/// Days from 1970-01-01 to a date of the Gregorian calendar: months counted from March, so that the
+/// leap day is the last of its year.
+fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn dates_as_they_come() {
+        for (text, time) in [
+            ("Tue, 14 Nov 2023 22:13:20 +0000", Some(1_700_000_000)),
+            ("Tue,14 Nov 2023 17:13:20 -0500 (EST)", Some(1_700_000_000)),
+            ("14 nov 23 22:13:20 GMT", Some(1_700_000_000)),
+            ("Tue Nov 14 22:13:20 2023", Some(1_700_000_000)),
+            ("Tue, 14 Nov 2023 23:13:20 CET", Some(1_700_000_000)),
+            ("Tue, 14 Nov 2023 22:13:20 EST-DST", Some(1_700_000_000)),
+            ("14 Nov 2023", Some(1_699_920_000)),
+            ("14 Nov 123 22:13:20 +0000", Some(1_700_000_000)),
+            ("31 Apr 2023 00:00:00 +0000", Some(1_682_899_200)),
+            ("31 Dec 1969 00:00:00 +0000", Some(31_449_600)),
+            ("1 Jan 1970 00:00:00 +0100", Some(0)),
+            ("1 Jan 2099 99:99:99 +0000", Some(2_114_467_199)),
+            ("29 Feb 2040 00:00:00 +0000", None),
+            ("0 Jan 2020 00:00:00 +0000", None),
+            ("yesterday", None),
+            ("", None),
+        ] {
+            assert_eq!(parse(text.as_bytes()), time, "{text}");
+        }
+    }
+}
