@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use gauntlet_mail::evidence::EVIDENCE_PER_HIT_MAX;
 use gauntlet_mail::{Defect, Envelope, Evidence, Facts, Hit, Message};
 
+use crate::rulebook::{Lean, Rule};
 use crate::scan::Scratch;
 use crate::snapshot::Snapshot;
 use crate::verdict::Class;
@@ -22,7 +24,7 @@ pub struct Item<'a> {
 }
 
 /// What filters found so far.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Findings {
     /// Rules that fired.
     pub hits: Vec<Hit>,
@@ -32,6 +34,14 @@ pub struct Findings {
     /// list), with the rule that says so. The most severe wins, except that an allow list beats
     /// everything below [`Class::Phishing`].
     pub certain: Vec<(Class, Arc<str>)>,
+    /// Rules that fired and speak of phishing.
+    pub phishing: Vec<Arc<str>>,
+    /// Rules that fired and say that this is mass mail.
+    pub bulk: Vec<Arc<str>>,
+    /// What the classifier says: log odds that the item is unwanted.
+    pub classifier: Option<f64>,
+    /// What near-duplicate signatures say: log odds that the item is unwanted.
+    pub signatures: Option<f64>,
 }
 
 impl Findings {
@@ -45,6 +55,27 @@ impl Findings {
             evidence: vec![at],
         });
     }
+
+    /// Adds a hit of a filter's rule; a rule that hit before gets the evidence, not the points, again.
+    pub fn add(&mut self, rule: &Rule, at: Evidence) {
+        if !rule.enabled {
+            return;
+        }
+        if let Some(hit) = self.hits.iter_mut().find(|h| Arc::ptr_eq(&h.rule, &rule.name)) {
+            hit.count = hit.count.saturating_add(1);
+            if hit.evidence.len() < EVIDENCE_PER_HIT_MAX && !hit.evidence.contains(&at) {
+                hit.evidence.push(at);
+            }
+            return;
+        }
+        self.hit(&rule.name, rule.score, &rule.description, at);
+        match rule.lean {
+            Lean::Points => {}
+            Lean::Phishing => self.phishing.push(rule.name.clone()),
+            Lean::Bulk => self.bulk.push(rule.name.clone()),
+            Lean::Certain(class) => self.certain.push((class, rule.name.clone())),
+        }
+    }
 }
 
 /// One kind of analysis. Code; the rules it reads are data in the snapshot.
@@ -53,4 +84,9 @@ pub trait Filter: Send + Sync + std::fmt::Debug {
     fn name(&self) -> &'static str;
     /// Looks at the item and adds what it found. Deterministic; never waits.
     fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings);
+    /// Names the data that it judges by (words, lists, a model), so that the ruleset's version
+    /// changes with it. Its rules are in the book and need not be named.
+    fn data_version(&self) -> String {
+        String::new()
+    }
 }

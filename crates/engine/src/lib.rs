@@ -4,12 +4,17 @@
 //! [`Snapshot`], [`scan`] returns the same class, score, hits, evidence and defects byte for byte, on
 //! any number of threads; only [`Verdict::costs`] differ.
 
+mod counterfactual;
 pub mod filter;
+pub mod filters;
+pub mod fusion;
+pub mod rulebook;
 pub mod scan;
 pub mod snapshot;
 pub mod verdict;
 
 pub use filter::{Filter, Findings, Item};
+pub use rulebook::{Lean, Rule, RuleBook};
 pub use scan::{Scratch, scan};
-pub use snapshot::{Snapshot, Thresholds};
+pub use snapshot::{FailAction, Settings, Snapshot, Thresholds};
 pub use verdict::{Class, Counterfactual, FilterCost, Verdict};

@@ -1,40 +1,177 @@
 //! Everything that judges an item, immutable while it does (design invariant 4).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::filter::Filter;
+use crate::filters;
+use crate::fusion::Weights;
+use crate::rulebook::RuleBook;
 
-/// Points at which a class begins.
+/// Where a class begins: in points, used when there is no classifier, and as probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Thresholds {
-    /// From here an item is suspect.
+    /// From here an item is suspect (points).
     pub suspect: f64,
-    /// From here it is spam.
+    /// From here it is spam (points).
     pub spam: f64,
-    /// From here it is explicit spam: certain enough to be kept from people altogether.
+    /// From here it is explicit spam: certain enough to be kept from people altogether (points).
     pub explicit: f64,
+    /// An item that is suspect at least, and whose phishing rules have this many points together, is
+    /// phishing.
+    pub phishing: f64,
+    /// From here an item is suspect (probability).
+    pub suspect_probability: f64,
+    /// From here it is spam (probability).
+    pub spam_probability: f64,
+    /// From here it is explicit spam (probability).
+    pub explicit_probability: f64,
 }
 
 impl Default for Thresholds {
     fn default() -> Self {
-        Thresholds { suspect: 4.0, spam: 6.0, explicit: 12.0 }
+        Thresholds {
+            suspect: 4.0,
+            spam: 6.0,
+            explicit: 12.0,
+            phishing: 3.0,
+            suspect_probability: 0.5,
+            spam_probability: 0.9,
+            explicit_probability: 0.99,
+        }
     }
+}
+
+/// What a filter that failed does to the class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FailAction {
+    /// The item is [`crate::Class::Unscannable`], and the policy says what follows.
+    #[default]
+    Unscannable,
+    /// The other filters decide; the defect is still in the verdict.
+    Ignore,
+}
+
+/// What can be chosen about the engine. `Settings::default()` is what ships.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Where the classes begin.
+    pub thresholds: Thresholds,
+    /// Other points for rules of the filters, by rule name; 0 turns a rule off.
+    pub scores: BTreeMap<String, f64>,
+    /// What a filter that failed does to the class.
+    pub on_failure: FailAction,
+    /// Names of filters to leave out.
+    pub filters_off: Vec<String>,
+}
+
+/// Why a snapshot could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Points for a rule that no filter has.
+    #[error("no rule is called {0:?}, so its points cannot be set; check the spelling")]
+    UnknownRule(String),
+    /// A filter that there is not.
+    #[error("no filter is called {name:?}; the filters are {known}")]
+    UnknownFilter {
+        /// The name given.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
 }
 
 /// Ruleset, model, lists and thresholds of one version. Updates swap the whole of it.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Names this version in verdicts and logs.
+    /// Names this version in verdicts and logs: a hash over everything that can change a verdict.
     pub version: Arc<str>,
     /// Where the classes begin.
     pub thresholds: Thresholds,
+    /// Weights that make a probability of points and classifier; none if the class follows from
+    /// the points alone.
+    pub fusion: Option<Weights>,
+    /// What a filter that failed does to the class.
+    pub on_failure: FailAction,
+    /// Hits of one item at most; the filter that goes beyond has failed.
+    pub hits_max: usize,
     /// The filters, in the order they run.
     pub filters: Vec<Box<dyn Filter>>,
+    /// Their names, shared by all verdicts.
+    pub(crate) filter_names: Vec<Arc<str>>,
+    /// Every rule that the filters written in code can hit.
+    pub book: RuleBook,
 }
 
+/// Bytes of the hash that make a version: 48 bits are plenty to tell versions apart.
+const VERSION_BYTES: usize = 6;
+/// All of SpamAssassin's rules can hit at once without reaching this.
+const HITS_MAX: usize = 20_000;
+
 impl Snapshot {
-    /// Our own filters with their default settings.
+    /// What ships, with its default settings.
     pub fn default_rules() -> Self {
-        Snapshot { version: "none".into(), thresholds: Thresholds::default(), filters: Vec::new() }
+        // Defaults name no rules or filters, so nothing in them can be unknown.
+        Self::build(&Settings::default()).unwrap_or_else(|_| Self::empty())
     }
+
+    /// No filter at all: everything is ham. For tests and measurements.
+    pub fn empty() -> Self {
+        Snapshot {
+            version: "empty".into(),
+            thresholds: Thresholds::default(),
+            fusion: Some(Weights::default()),
+            on_failure: FailAction::default(),
+            hits_max: HITS_MAX,
+            filters: Vec::new(),
+            filter_names: Vec::new(),
+            book: RuleBook::default(),
+        }
+    }
+
+    /// The same with these filters instead.
+    #[must_use]
+    pub fn with_filters(mut self, filters: Vec<Box<dyn Filter>>) -> Self {
+        self.filter_names = filters.iter().map(|f| f.name().into()).collect();
+        self.filters = filters;
+        self
+    }
+
+    /// Makes a snapshot of these settings.
+    pub fn build(settings: &Settings) -> Result<Self, Error> {
+        let mut book = RuleBook::new(settings.scores.clone());
+        let mut filters = filters::all(&mut book, settings);
+        if let Some(unknown) = book.unknown().first() {
+            return Err(Error::UnknownRule((*unknown).to_owned()));
+        }
+        for off in &settings.filters_off {
+            if !filters.iter().any(|f| f.name() == off) {
+                let known: Vec<_> = filters.iter().map(|f| f.name()).collect();
+                let known = known.join(", ");
+                return Err(Error::UnknownFilter { name: off.clone(), known });
+            }
+        }
+        filters.retain(|f| !settings.filters_off.iter().any(|off| off == f.name()));
+        let version = version(&book, settings, &filters);
+        let mut snapshot = Self::empty().with_filters(filters);
+        snapshot.version = version;
+        snapshot.thresholds = settings.thresholds;
+        snapshot.on_failure = settings.on_failure;
+        snapshot.book = book;
+        Ok(snapshot)
+    }
+}
+
+/// A hash over rules, points, thresholds, and the data of every filter.
+fn version(book: &RuleBook, settings: &Settings, filters: &[Box<dyn Filter>]) -> Arc<str> {
+    let mut hash = blake3::Hasher::new();
+    hash.update(env!("CARGO_PKG_VERSION").as_bytes());
+    hash.update(format!("{settings:?}{:?}{:?}", book.rules(), Weights::default()).as_bytes());
+    for filter in filters {
+        hash.update(filter.name().as_bytes());
+        hash.update(filter.data_version().as_bytes());
+    }
+    let digest = hash.finalize();
+    let hex = digest.to_hex();
+    format!("{}+{}", env!("CARGO_PKG_VERSION"), &hex[..2 * VERSION_BYTES]).into()
 }

@@ -99,6 +99,9 @@ pub struct Verdict {
     /// Calibrated probability that the item is unwanted, from rules, classifier, signatures and
     /// lists together; none with a profile that uses rules alone.
     pub probability: Option<f64>,
+    /// Spam above the high threshold: certain enough to be kept from people altogether.
+    #[serde(default)]
+    pub explicit: bool,
     /// Rules that fired, ordered by rule name.
     pub hits: Vec<Hit>,
     /// Oddities of the item and failures of filters.

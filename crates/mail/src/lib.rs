@@ -11,6 +11,7 @@
 
 pub mod address;
 pub mod charset;
+pub mod date;
 pub mod defect;
 pub mod encoding;
 pub mod envelope;

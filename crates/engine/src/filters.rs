@@ -1,0 +1,39 @@
+//! The filters, one a file. Each file has the struct, the rules it can hit with their points, its
+//! limits, and a message that hits and one that must not.
+
+use crate::filter::Filter;
+use crate::rulebook::RuleBook;
+use crate::snapshot::Settings;
+
+pub mod test_strings;
+
+/// All filters in the order they run: cheap ones that are sure of their class first.
+pub(crate) fn all(book: &mut RuleBook, _settings: &Settings) -> Vec<Box<dyn Filter>> {
+    vec![Box::new(test_strings::TestStrings::new(book))]
+}
+
+/// What the tests of the filters share.
+#[cfg(test)]
+pub(crate) mod testing {
+    use gauntlet_mail::{Envelope, Facts, Message};
+
+    use crate::filter::{Filter, Findings, Item};
+    use crate::scan::Scratch;
+    use crate::snapshot::Snapshot;
+
+    /// What the filter finds in a message, given with LF.
+    pub(crate) fn find(filter: &dyn Filter, raw: &str, envelope: &Envelope) -> Findings {
+        let message = Message::parse(raw.as_bytes());
+        let (facts, snapshot) = (Facts::default(), Snapshot::empty());
+        let item = Item { message: &message, envelope, facts: &facts, snapshot: &snapshot };
+        let mut findings = Findings::default();
+        filter.run(&item, &mut Scratch::default(), &mut findings);
+        findings
+    }
+
+    /// Names of the rules that hit, in the order of the filter.
+    pub(crate) fn hits(filter: &dyn Filter, raw: &str) -> Vec<String> {
+        let findings = find(filter, raw, &Envelope::default());
+        findings.hits.iter().map(|h| h.rule.to_string()).collect()
+    }
+}

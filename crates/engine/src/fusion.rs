@@ -1,0 +1,170 @@
+//! From what the filters found to class and probability.
+//!
+//! With a classifier, rules, classifier and signatures are added up as log odds with calibrated
+//! weights, and the class follows from the probability. Without one (or with SpamAssassin's rules in
+//! their `local` profile) the class follows from the points alone and there is no probability.
+
+use crate::snapshot::{Snapshot, Thresholds};
+use crate::verdict::Class;
+
+/// What is weighed, gathered from the findings.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Signals {
+    /// Points of all rules that fired.
+    pub rule_points: f64,
+    /// Points of those that speak of phishing.
+    pub phishing_points: f64,
+    /// Some rule says that this is mass mail.
+    pub bulk: bool,
+    /// A class that holds whatever the points.
+    pub certain: Option<Class>,
+    /// Log odds of the classifier.
+    pub classifier: Option<f64>,
+    /// Log odds of near-duplicate signatures.
+    pub signatures: Option<f64>,
+}
+
+/// Weights of the log odds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weights {
+    /// Log odds of an item about which nothing is known.
+    pub intercept: f64,
+    /// For each rule point; points beyond ±`points_max` count no further, so that one long list of
+    /// hits cannot outweigh everything.
+    pub rule_points: f64,
+    /// Bound of the points.
+    pub points_max: f64,
+    /// For each unit of the classifier's log odds.
+    pub classifier: f64,
+    /// For each unit of the signatures' log odds.
+    pub signatures: f64,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Weights {
+            intercept: -1.0,
+            rule_points: 0.35,
+            points_max: 20.0,
+            classifier: 0.9,
+            signatures: 1.0,
+        }
+    }
+}
+
+/// What it comes to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Judgement {
+    /// The class.
+    pub class: Class,
+    /// Spam, and above the high threshold.
+    pub explicit: bool,
+    /// Probability that the item is unwanted; none without a classifier.
+    pub probability: Option<f64>,
+}
+
+/// Weighs the signals with the weights and thresholds of the snapshot.
+pub fn judge(signals: &Signals, snapshot: &Snapshot) -> Judgement {
+    let thresholds = &snapshot.thresholds;
+    let probability = snapshot.fusion.as_ref().and_then(|w| probability(signals, w));
+    let (class, explicit) = match probability {
+        Some(p) => by_threshold(p, &thresholds.probability()),
+        None => by_threshold(signals.rule_points, &thresholds.points()),
+    };
+    let phishing = class >= Class::Suspect && signals.phishing_points >= thresholds.phishing;
+    let class = match class {
+        _ if phishing => Class::Phishing,
+        Class::Ham if signals.bulk => Class::Bulk,
+        class => class,
+    };
+    match signals.certain {
+        Some(certain) => {
+            Judgement { class: certain, explicit: certain >= Class::Spam, probability }
+        }
+        None => Judgement { class, explicit, probability },
+    }
+}
+
+fn probability(signals: &Signals, weights: &Weights) -> Option<f64> {
+    let classifier = signals.classifier?;
+    let points = signals.rule_points.clamp(-weights.points_max, weights.points_max);
+    let odds = weights.intercept
+        + weights.rule_points * points
+        + weights.classifier * classifier
+        + weights.signatures * signals.signatures.unwrap_or(0.0);
+    // A millionth is finer than any calibration, and keeps the output short.
+    Some((1e6 / (1.0 + (-odds).exp())).round() / 1e6)
+}
+
+/// The class of a value that grows with the suspicion; whether it is explicit.
+fn by_threshold(value: f64, [suspect, spam, explicit]: &[f64; 3]) -> (Class, bool) {
+    match value {
+        v if v >= *spam => (Class::Spam, v >= *explicit),
+        v if v >= *suspect => (Class::Suspect, false),
+        _ => (Class::Ham, false),
+    }
+}
+
+impl Thresholds {
+    fn points(&self) -> [f64; 3] {
+        [self.suspect, self.spam, self.explicit]
+    }
+
+    fn probability(&self) -> [f64; 3] {
+        [self.suspect_probability, self.spam_probability, self.explicit_probability]
+    }
+}
+
+/// The class that holds whatever the points: the most severe, except that an allow list (ham) beats
+/// everything below phishing.
+pub fn certain(classes: impl Iterator<Item = Class> + Clone) -> Option<Class> {
+    let most = classes.clone().max()?;
+    let allowed = classes.clone().any(|c| c == Class::Ham);
+    Some(if allowed && most < Class::Phishing { Class::Ham } else { most })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        Snapshot::empty()
+    }
+
+    fn class(signals: Signals) -> Class {
+        judge(&signals, &snapshot()).class
+    }
+
+    #[test]
+    fn points_alone() {
+        let points = |rule_points| Signals { rule_points, ..Signals::default() };
+        assert_eq!(class(points(0.0)), Class::Ham);
+        assert_eq!(class(points(4.5)), Class::Suspect);
+        assert_eq!(class(points(6.0)), Class::Spam);
+        assert_eq!(class(Signals { bulk: true, ..points(0.0) }), Class::Bulk);
+        assert_eq!(class(Signals { phishing_points: 5.0, ..points(7.0) }), Class::Phishing);
+        assert_eq!(class(Signals { phishing_points: 5.0, ..points(2.0) }), Class::Ham);
+        assert!(judge(&points(99.0), &snapshot()).explicit);
+    }
+
+    #[test]
+    fn the_classifier_gives_a_probability_that_grows_with_every_signal() {
+        let p = |points, logit| {
+            let signals =
+                Signals { rule_points: points, classifier: Some(logit), ..Signals::default() };
+            judge(&signals, &snapshot()).probability.unwrap()
+        };
+        assert!(p(0.0, -6.0) < 0.01);
+        assert!(p(8.0, 8.0) > 0.99);
+        assert!(p(1.0, 0.0) > p(0.0, 0.0) && p(0.0, 1.0) > p(0.0, 0.0));
+    }
+
+    #[test]
+    fn an_allow_list_beats_spam_but_not_malware() {
+        let of = |classes: &[Class]| certain(classes.iter().copied());
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[Class::Ham, Class::Spam]), Some(Class::Ham));
+        assert_eq!(of(&[Class::Ham, Class::Malware]), Some(Class::Malware));
+        assert_eq!(of(&[Class::Spam, Class::Phishing]), Some(Class::Phishing));
+    }
+}
