@@ -2,6 +2,7 @@
 //! crates and prints.
 
 mod completions;
+mod config;
 mod man;
 mod ruleset;
 mod scan;
@@ -29,6 +30,8 @@ const EXAMPLES: &str = "Examples:
 enum Command {
     /// Judge messages from files, folders, Maildirs, mailboxes, archives or standard input
     Scan(scan::Args),
+    /// Check a configuration file, or show the effective settings
+    Config(config::Args),
     /// Print the completions of a shell
     Completions(completions::Args),
     /// Print the manual page, or write the pages of all subcommands into a folder
@@ -38,6 +41,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Scan(args) => scan::run(&args),
+        Command::Config(args) => config::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     };

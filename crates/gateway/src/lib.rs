@@ -1,1 +1,3 @@
 //! A node: receiver, scan pool, dispose, sender; `node` wires all.
+
+pub mod config;

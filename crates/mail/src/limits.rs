@@ -1,8 +1,11 @@
 //! The bounds of a parse. Reaching one never fails a message: the rest is left out and a defect
 //! says so.
 
+use serde::{Deserialize, Serialize};
+
 /// Upper bounds for one message. Every field is a setting `[limits]` of the configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// Nesting of MIME parts (the root has depth 0).
     pub depth_max: u16,

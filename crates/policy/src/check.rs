@@ -158,7 +158,7 @@ fn unreachable_rules(rules: &[Rule]) -> Vec<Finding> {
 }
 
 /// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`".
-pub(crate) fn with_nearest(message: &str) -> String {
+pub fn with_nearest(message: &str) -> String {
     let mut names = message.split('`').skip(1).step_by(2);
     let nearest = names.next().filter(|_| message.starts_with("unknown")).and_then(|given| {
         names.map(|n| (strsim::osa_distance(given, n), n)).min().filter(|(d, _)| *d <= 3)

@@ -1,0 +1,16 @@
+//! Settings: defaults, the file, the environment; effective values and where each came from.
+//!
+//! `config/gauntlet.toml` documents every setting; a test keeps it equal to [`Config::default`].
+//! Nothing is merged by surprise: a table in the file replaces single keys of the defaults, a list
+//! replaces the whole list, and an environment variable replaces one key.
+
+mod load;
+mod settings;
+
+pub use load::{ConfigError, Loaded, Origin, Setting};
+pub use settings::{
+    Config, ConsoleSettings, DomainSettings, ListSettings, ListenerRole, ListenerSettings,
+    LogFormat, LogSettings, NodeSettings, PolicySettings, QuarantineSettings, ReceiverSettings,
+    RouteSettings, RuleSettings, ScanSettings, SenderSettings, SpoolBackend, SpoolSettings,
+    ThresholdSettings,
+};

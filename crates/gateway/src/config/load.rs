@@ -1,0 +1,371 @@
+//! Reading settings and telling where each came from.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::settings::{Config, ListenerRole};
+
+/// Environment variables that begin with this override settings: `GAUNTLET_SCAN__THREADS=4` is
+/// `threads` of `[scan]`.
+pub(super) const ENVIRONMENT_PREFIX: &str = "GAUNTLET_";
+
+/// Variables with the prefix that are no settings.
+const OTHER_VARIABLES: [&str; 3] = ["GAUNTLET_CORPUS", "GAUNTLET_BLESS", "GAUNTLET_CONFIG"];
+
+/// Settings that cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{path}: {cause}")]
+    Read {
+        /// Which file.
+        path: String,
+        /// Why not.
+        cause: String,
+    },
+    /// Not TOML, an unknown key, or a value of the wrong type.
+    #[error("{path}:{line}: {message}")]
+    File {
+        /// Which file.
+        path: String,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong, with the nearest valid key.
+        message: String,
+    },
+    /// A variable that names no setting or has a wrong value.
+    #[error("environment variable {name}: {message}")]
+    Environment {
+        /// The variable.
+        name: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// Values that read but cannot work.
+    #[error("{key}: {message}")]
+    Meaning {
+        /// The setting.
+        key: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// The file, at this line.
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+    },
+    /// An environment variable.
+    Environment(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Origin::Environment(name) => write!(f, "${name}"),
+        }
+    }
+}
+
+/// One effective setting.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// Dotted name, e.g. `scan.threads`.
+    pub key: String,
+    /// The value as TOML writes it.
+    pub value: String,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// Settings, and where they came from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// The settings.
+    pub config: Config,
+    /// The file that was read, if any.
+    pub path: Option<PathBuf>,
+    origins: BTreeMap<String, Origin>,
+}
+
+impl Loaded {
+    /// Reads the defaults, the file and the environment, in this order, and checks the result.
+    ///
+    /// `environment` are the process's variables; those without the prefix are ignored.
+    pub fn load<I>(path: Option<&Path>, environment: I) -> Result<Self, ConfigError>
+    where
+        I: IntoIterator<Item = (String, String)>,
+    {
+        let mut origins = BTreeMap::new();
+        let mut table = Table::new();
+        if let Some(path) = path {
+            let text = std::fs::read_to_string(path).map_err(|e| ConfigError::Read {
+                path: path.display().to_string(),
+                cause: e.to_string(),
+            })?;
+            table = read_file(&text, path, &mut origins)?;
+        }
+        override_by(environment, &mut table, &mut origins)?;
+        let config = Config::deserialize(table).map_err(|e| ConfigError::Meaning {
+            key: "configuration".into(),
+            message: e.to_string(),
+        })?;
+        check(&config)?;
+        Ok(Loaded { config, path: path.map(Path::to_owned), origins })
+    }
+
+    /// Every setting with its value and origin, in the order of the file's documentation.
+    pub fn settings(&self) -> Vec<Setting> {
+        let mut settings = Vec::new();
+        if let Ok(Value::Table(table)) = Value::try_from(&self.config) {
+            collect("", &Value::Table(table), &self.origins, &mut settings);
+        }
+        settings
+    }
+}
+
+fn collect(
+    prefix: &str,
+    value: &Value,
+    origins: &BTreeMap<String, Origin>,
+    settings: &mut Vec<Setting>,
+) {
+    if let Value::Table(table) = value {
+        for (key, value) in table {
+            let key = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+            collect(&key, value, origins, settings);
+        }
+        return;
+    }
+    let origin = origins.get(prefix).cloned().unwrap_or(Origin::Default);
+    settings.push(Setting { key: prefix.to_owned(), value: value.to_string(), origin });
+}
+
+/// Reads the file for its mistakes (with their lines), its values and their lines.
+fn read_file(
+    text: &str,
+    path: &Path,
+    origins: &mut BTreeMap<String, Origin>,
+) -> Result<Table, ConfigError> {
+    let wrong = |error: toml::de::Error| ConfigError::File {
+        path: path.display().to_string(),
+        line: error.span().map_or(1, |s| line_of(text, s.start)),
+        message: with_nearest(error.message()),
+    };
+    toml::from_str::<Config>(text).map_err(wrong)?;
+    let spanned = toml::de::DeTable::parse(text).map_err(wrong)?;
+    for (section, value) in spanned.get_ref() {
+        let file = |offset| Origin::File { path: path.to_owned(), line: line_of(text, offset) };
+        match value.get_ref() {
+            toml::de::DeValue::Table(keys) => {
+                for key in keys.keys() {
+                    let name = format!("{}.{}", section.get_ref(), key.get_ref());
+                    origins.insert(name, file(key.span().start));
+                }
+            }
+            _ => {
+                origins.insert(section.get_ref().to_string(), file(section.span().start));
+            }
+        }
+    }
+    text.parse().map_err(wrong)
+}
+
+/// Applies `GAUNTLET_SECTION__KEY` variables to the table.
+fn override_by<I>(
+    environment: I,
+    table: &mut Table,
+    origins: &mut BTreeMap<String, Origin>,
+) -> Result<(), ConfigError>
+where
+    I: IntoIterator<Item = (String, String)>,
+{
+    let mut variables: Vec<_> = environment.into_iter().collect();
+    variables.sort();
+    let Ok(Value::Table(defaults)) = Value::try_from(Config::default()) else { return Ok(()) };
+    for (name, text) in variables {
+        let Some(key) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
+        if OTHER_VARIABLES.contains(&name.as_str()) || !key.contains("__") {
+            continue;
+        }
+        let wrong = |message: String| ConfigError::Environment { name: name.clone(), message };
+        let lower = key.to_lowercase();
+        let (section, key) = lower.split_once("__").unwrap_or((&lower, ""));
+        let default = defaults.get(section).and_then(|s| s.get(key)).ok_or_else(|| {
+            wrong(format!("no setting {section}.{key}; `gauntlet config show` lists all"))
+        })?;
+        let value = read_value(&text, default).map_err(wrong)?;
+        let slot = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+        if let Some(slot) = slot.as_table_mut() {
+            slot.insert(key.to_owned(), value);
+        }
+        origins.insert(format!("{section}.{key}"), Origin::Environment(name.clone()));
+        Config::deserialize(table.clone())
+            .map_err(|e| wrong(e.message().lines().next().unwrap_or_default().to_owned()))?;
+    }
+    Ok(())
+}
+
+/// Reads a variable's text as the type that the default has.
+fn read_value(text: &str, default: &Value) -> Result<Value, String> {
+    let number = |kind: &str| format!("{text:?} is no {kind}");
+    Ok(match default {
+        Value::Integer(_) => Value::Integer(text.parse().map_err(|_| number("whole number"))?),
+        Value::Float(_) => Value::Float(text.parse().map_err(|_| number("number"))?),
+        Value::Boolean(_) => Value::Boolean(text.parse().map_err(|_| number("true or false"))?),
+        Value::Array(items) => {
+            let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
+            let integers = matches!(items.first(), Some(Value::Integer(_)));
+            let read = |p: &str| match integers {
+                true => p.parse().map(Value::Integer).map_err(|_| number("list of whole numbers")),
+                false => Ok(Value::String(p.to_owned())),
+            };
+            Value::Array(parts.map(read).collect::<Result<_, _>>()?)
+        }
+        _ => Value::String(text.to_owned()),
+    })
+}
+
+/// Refuses values that read but cannot work.
+fn check(config: &Config) -> Result<(), ConfigError> {
+    let wrong =
+        |key: &str, message: String| Err(ConfigError::Meaning { key: key.to_owned(), message });
+    for listener in &config.listener {
+        let Some(address) = socket_address(&listener.address) else {
+            let message =
+                format!("{:?} is no address and port, e.g. 127.0.0.1:2525", listener.address);
+            return wrong("listener.address", message);
+        };
+        let open = config.domains.local.is_empty() && listener.role == ListenerRole::Inbound;
+        if open && !address.ip().is_loopback() {
+            return wrong(
+                "domains.local",
+                format!("is empty, so {address} would take mail for everybody; list your domains"),
+            );
+        }
+        if listener.certificate.as_os_str().is_empty() != listener.key.as_os_str().is_empty() {
+            return wrong("listener.key", "a certificate and its key belong together".into());
+        }
+    }
+    if !config.console.address.is_empty() && socket_address(&config.console.address).is_none() {
+        let message = format!("{:?} is no address and port", config.console.address);
+        return wrong("console.address", message);
+    }
+    let t = &config.thresholds;
+    if !(t.suspect <= t.spam && t.spam <= t.explicit) {
+        return wrong("thresholds", "must rise: suspect, spam, explicit".into());
+    }
+    if config.sender.retry_seconds.is_empty() {
+        return wrong("sender.retry_seconds", "needs one number at least".into());
+    }
+    for (key, value) in [
+        ("receiver.sessions_max", config.receiver.sessions_max),
+        ("receiver.recipients_max", config.receiver.recipients_max),
+        ("scan.queue_max", config.scan.queue_max),
+        ("spool.batch_messages_max", config.spool.batch_messages_max),
+        ("sender.connections_per_hop_max", config.sender.connections_per_hop_max),
+    ] {
+        if value == 0 {
+            return wrong(key, "must be 1 at least".into());
+        }
+    }
+    Ok(())
+}
+
+fn socket_address(text: &str) -> Option<SocketAddr> {
+    text.to_socket_addrs().ok()?.next()
+}
+
+/// Line of a byte offset, from 1.
+fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count()
+}
+
+/// Adds the nearest valid key to serde's "unknown field `x`, expected one of `a`, `b`".
+fn with_nearest(message: &str) -> String {
+    gauntlet_policy::check::with_nearest(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str, environment: &[(&str, &str)]) -> Result<Loaded, ConfigError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gauntlet.toml");
+        std::fs::write(&path, text).unwrap();
+        let pairs = environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        Loaded::load(Some(&path), pairs)
+    }
+
+    fn origin(loaded: &Loaded, key: &str) -> (String, Origin) {
+        let setting = loaded.settings().into_iter().find(|s| s.key == key).unwrap();
+        (setting.value, setting.origin)
+    }
+
+    #[test]
+    fn the_documented_file_is_the_defaults() {
+        let text = include_str!("../../../../config/gauntlet.toml");
+        assert_eq!(toml::from_str::<Config>(text).unwrap(), Config::default());
+        let documented: Table = text.parse().unwrap();
+        let Ok(Value::Table(defaults)) = Value::try_from(Config::default()) else { panic!() };
+        for (section, value) in &defaults {
+            let Some(keys) = value.as_table() else { continue };
+            for key in keys.keys() {
+                assert!(documented[section].get(key).is_some(), "{section}.{key} is undocumented");
+            }
+        }
+    }
+
+    #[test]
+    fn a_mistake_names_line_and_nearest_key() {
+        let error = load("[scan]\n\nthread = 4\n", &[]).unwrap_err().to_string();
+        assert!(error.contains("gauntlet.toml:3: unknown field `thread`"), "{error}");
+        assert!(error.ends_with("did you mean `threads`?"), "{error}");
+        let error = load("[scan]\nthreads = \"four\"\n", &[]).unwrap_err().to_string();
+        assert!(error.contains("gauntlet.toml:2: invalid type: string"), "{error}");
+    }
+
+    #[test]
+    fn origins_are_told() {
+        let loaded =
+            load("[scan]\nthreads = 4\nqueue_max = 9\n", &[("GAUNTLET_SCAN__THREADS", "2")])
+                .unwrap();
+        assert_eq!(loaded.config.scan.threads, 2);
+        let (value, from) = origin(&loaded, "scan.threads");
+        assert_eq!((value.as_str(), from.to_string().as_str()), ("2", "$GAUNTLET_SCAN__THREADS"));
+        assert!(matches!(origin(&loaded, "scan.queue_max").1, Origin::File { line: 3, .. }));
+        assert_eq!(origin(&loaded, "spool.backend").1, Origin::Default);
+    }
+
+    #[test]
+    fn wrong_variables_are_named() {
+        let error = load("", &[("GAUNTLET_SCAN__THREADS", "x")]).unwrap_err().to_string();
+        assert_eq!(error, "environment variable GAUNTLET_SCAN__THREADS: \"x\" is no whole number");
+        let error = load("", &[("GAUNTLET_SCAN__TREADS", "1")]).unwrap_err().to_string();
+        assert!(error.contains("no setting scan.treads"), "{error}");
+    }
+
+    #[test]
+    fn no_open_relay_by_an_empty_list() {
+        let text = "[[listener]]\naddress = \"0.0.0.0:2525\"\n";
+        let error = load(text, &[]).unwrap_err().to_string();
+        assert!(error.contains("would take mail for everybody"), "{error}");
+        assert!(load(&format!("{text}[domains]\nlocal = [\"a.example\"]\n"), &[]).is_ok());
+    }
+}

@@ -1,0 +1,459 @@
+//! The settings, one struct a table of the file. Units are last in the names.
+
+use std::path::{Path, PathBuf};
+
+use gauntlet_engine::Thresholds;
+use gauntlet_mail::{Direction, Limits};
+use serde::{Deserialize, Serialize};
+
+/// Everything that can be set.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The node itself.
+    pub node: NodeSettings,
+    /// Where mail is accepted, one table a listener.
+    pub listener: Vec<ListenerSettings>,
+    /// What an SMTP client may do.
+    pub receiver: ReceiverSettings,
+    /// Whose mail is ours.
+    pub domains: DomainSettings,
+    /// Where mail goes.
+    pub route: RouteSettings,
+    /// How it goes there.
+    pub sender: SenderSettings,
+    /// Messages in flight.
+    pub spool: SpoolSettings,
+    /// The scan pool.
+    pub scan: ScanSettings,
+    /// Bounds of one message.
+    pub limits: Limits,
+    /// Where classes begin.
+    pub thresholds: ThresholdSettings,
+    /// Rules beside our own.
+    pub rules: RuleSettings,
+    /// Senders, clients and hosts that are known.
+    pub lists: ListSettings,
+    /// What is done with mail.
+    pub policy: PolicySettings,
+    /// Held mail.
+    pub quarantine: QuarantineSettings,
+    /// The web console.
+    pub console: ConsoleSettings,
+    /// Logs.
+    pub log: LogSettings,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            node: NodeSettings::default(),
+            listener: vec![ListenerSettings::default()],
+            receiver: ReceiverSettings::default(),
+            domains: DomainSettings::default(),
+            route: RouteSettings::default(),
+            sender: SenderSettings::default(),
+            spool: SpoolSettings::default(),
+            scan: ScanSettings::default(),
+            limits: Limits::default(),
+            thresholds: ThresholdSettings::default(),
+            rules: RuleSettings::default(),
+            lists: ListSettings::default(),
+            policy: PolicySettings::default(),
+            quarantine: QuarantineSettings::default(),
+            console: ConsoleSettings::default(),
+            log: LogSettings::default(),
+        }
+    }
+}
+
+/// The node itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NodeSettings {
+    /// Name in greetings, Received fields and logs; empty takes the machine's name.
+    pub name: String,
+    /// The one folder that holds all data: spool, log, quarantine, users.
+    pub data: PathBuf,
+    /// Seconds that a stop waits for sessions to end.
+    pub drain_seconds_max: u64,
+}
+
+impl Default for NodeSettings {
+    fn default() -> Self {
+        NodeSettings { name: String::new(), data: "gauntlet-data".into(), drain_seconds_max: 30 }
+    }
+}
+
+impl NodeSettings {
+    /// The node's name: as set, else the machine's, else `localhost`.
+    pub fn host_name(&self) -> String {
+        if !self.name.is_empty() {
+            return self.name.clone();
+        }
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let name = name.trim();
+        if name.is_empty() { "localhost".into() } else { name.to_owned() }
+    }
+
+    /// A path inside the data folder, unless it is absolute.
+    pub fn inside(&self, path: &Path) -> PathBuf {
+        self.data.join(path)
+    }
+}
+
+/// Who a listener is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ListenerRole {
+    /// The internet: mail for our domains.
+    #[default]
+    Inbound,
+    /// Our own servers: mail to anywhere, from `networks` only.
+    Outbound,
+    /// Our users: mail to anywhere after a login.
+    Submission,
+    /// A server of ours by LMTP (RFC 2033).
+    Lmtp,
+}
+
+impl ListenerRole {
+    /// The direction of mail that comes in by such a listener.
+    pub fn direction(self) -> Direction {
+        match self {
+            ListenerRole::Inbound | ListenerRole::Lmtp => Direction::Inbound,
+            ListenerRole::Outbound | ListenerRole::Submission => Direction::Outbound,
+        }
+    }
+}
+
+/// Where mail is accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListenerSettings {
+    /// Who it is for.
+    pub role: ListenerRole,
+    /// Address and port; port 0 takes a free one.
+    pub address: String,
+    /// Networks in CIDR form that may use an outbound listener.
+    pub networks: Vec<String>,
+    /// TLS from the first byte (RFC 8314), else STARTTLS where a certificate is set.
+    pub implicit_tls: bool,
+    /// Certificate chain in PEM; empty offers no TLS.
+    pub certificate: PathBuf,
+    /// Private key in PEM.
+    pub key: PathBuf,
+}
+
+impl Default for ListenerSettings {
+    fn default() -> Self {
+        ListenerSettings {
+            role: ListenerRole::Inbound,
+            address: "127.0.0.1:2525".into(),
+            networks: vec!["127.0.0.0/8".into(), "::1/128".into()],
+            implicit_tls: false,
+            certificate: PathBuf::new(),
+            key: PathBuf::new(),
+        }
+    }
+}
+
+/// What an SMTP client may do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReceiverSettings {
+    /// Sessions at once over all listeners.
+    pub sessions_max: usize,
+    /// Sessions at once from one client address.
+    pub sessions_per_client_max: usize,
+    /// Bytes of one message.
+    pub message_bytes_max: u64,
+    /// Recipients of one message.
+    pub recipients_max: usize,
+    /// Messages in one session.
+    pub messages_per_session_max: usize,
+    /// Refused commands before the session is closed.
+    pub errors_max: usize,
+    /// Bytes of one command line (RFC 5321 section 4.5.3.1.4 asks for 512 at least).
+    pub command_bytes_max: usize,
+    /// Received fields before a message counts as looping.
+    pub received_headers_max: usize,
+    /// Seconds to wait for the next command.
+    pub command_seconds_max: u64,
+    /// Seconds between two pieces of a body.
+    pub data_seconds_max: u64,
+    /// Seconds for a whole body.
+    pub body_seconds_max: u64,
+    /// Bytes of bodies held in memory over all sessions; above, new bodies get 452.
+    pub memory_bytes_max: u64,
+}
+
+impl Default for ReceiverSettings {
+    fn default() -> Self {
+        ReceiverSettings {
+            sessions_max: 1_000,
+            sessions_per_client_max: 200,
+            message_bytes_max: 50 << 20,
+            recipients_max: 1_000,
+            messages_per_session_max: 1_000,
+            errors_max: 20,
+            command_bytes_max: 4_096,
+            received_headers_max: 50,
+            command_seconds_max: 300,
+            data_seconds_max: 180,
+            body_seconds_max: 1_800,
+            memory_bytes_max: 128 << 20,
+        }
+    }
+}
+
+/// Whose mail is ours.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DomainSettings {
+    /// Domains we accept mail for; `*.example.org` takes the subdomains. Empty accepts every
+    /// recipient, and is refused where an inbound listener is not on a loopback address.
+    pub local: Vec<String>,
+    /// A file of addresses (or `@domain`), one a line, that exist; empty accepts every local part.
+    pub recipients: PathBuf,
+}
+
+/// Where mail goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RouteSettings {
+    /// Next hop for mail to our domains, `host:port`; empty delivers into `maildir`.
+    pub next_hop: String,
+    /// Next hop for outbound mail, `host:port`; empty asks the DNS for MX records.
+    pub smart_host: String,
+    /// Maildir that takes mail when no next hop is set; relative to the data folder.
+    pub maildir: PathBuf,
+    /// Hand a message on inside the client's session where that is safe (cut-through).
+    pub cut_through: bool,
+}
+
+impl Default for RouteSettings {
+    fn default() -> Self {
+        RouteSettings {
+            next_hop: String::new(),
+            smart_host: String::new(),
+            maildir: "maildir".into(),
+            cut_through: true,
+        }
+    }
+}
+
+/// How mail goes to a next hop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SenderSettings {
+    /// Connections at once to one next hop.
+    pub connections_per_hop_max: usize,
+    /// Messages over one connection before it is closed.
+    pub messages_per_connection_max: usize,
+    /// Seconds to wait for a connection.
+    pub connect_seconds_max: u64,
+    /// Seconds to wait for a reply.
+    pub reply_seconds_max: u64,
+    /// Seconds before each further attempt; the last one repeats.
+    pub retry_seconds: Vec<u64>,
+    /// Seconds after which a message that could not be delivered is returned.
+    pub expire_seconds: u64,
+    /// Return undeliverable mail to its sender (RFC 3464).
+    pub bounces: bool,
+}
+
+impl Default for SenderSettings {
+    fn default() -> Self {
+        SenderSettings {
+            connections_per_hop_max: 20,
+            messages_per_connection_max: 100,
+            connect_seconds_max: 30,
+            reply_seconds_max: 300,
+            retry_seconds: vec![60, 300, 900, 1_800, 3_600, 7_200, 14_400],
+            expire_seconds: 5 * 86_400,
+            bounces: true,
+        }
+    }
+}
+
+/// Where messages in flight are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpoolBackend {
+    /// On disk, durable before 250.
+    #[default]
+    Disk,
+    /// In memory: lost with the process. For measuring.
+    Ram,
+    /// Nowhere. For measuring.
+    Null,
+}
+
+/// Messages in flight.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SpoolSettings {
+    /// Where they are kept.
+    pub backend: SpoolBackend,
+    /// Folder, relative to the data folder.
+    pub path: PathBuf,
+    /// Bytes of one segment file.
+    pub segment_bytes_max: u64,
+    /// Messages made durable by one sync.
+    pub batch_messages_max: usize,
+    /// Bytes of free disk below which new mail gets 452.
+    pub free_bytes_min: u64,
+    /// Bytes of the spool above which new mail gets 452.
+    pub bytes_max: u64,
+}
+
+impl Default for SpoolSettings {
+    fn default() -> Self {
+        SpoolSettings {
+            backend: SpoolBackend::Disk,
+            path: "spool".into(),
+            segment_bytes_max: 64 << 20,
+            batch_messages_max: 256,
+            free_bytes_min: 256 << 20,
+            bytes_max: 64 << 30,
+        }
+    }
+}
+
+/// The scan pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScanSettings {
+    /// Scan threads; 0 takes one for each CPU that the process may use.
+    pub threads: usize,
+    /// Messages that wait for a thread; above, new bodies get 451.
+    pub queue_max: usize,
+    /// Seconds a message may wait for its verdict before it gets 451.
+    pub wait_seconds_max: u64,
+}
+
+impl Default for ScanSettings {
+    fn default() -> Self {
+        ScanSettings { threads: 0, queue_max: 256, wait_seconds_max: 60 }
+    }
+}
+
+/// Where classes begin, in points.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ThresholdSettings {
+    /// From here a message is suspect.
+    pub suspect: f64,
+    /// From here it is spam.
+    pub spam: f64,
+    /// From here it is explicit spam.
+    pub explicit: f64,
+}
+
+impl Default for ThresholdSettings {
+    fn default() -> Self {
+        let Thresholds { suspect, spam, explicit, .. } = Thresholds::default();
+        ThresholdSettings { suspect, spam, explicit }
+    }
+}
+
+/// Rules beside our own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RuleSettings {
+    /// Rule files and folders in SpamAssassin's language.
+    pub paths: Vec<PathBuf>,
+    /// Use our own rules as well.
+    pub own: bool,
+    /// Refuse a rule file that is not understood as a whole.
+    pub strict: bool,
+}
+
+impl Default for RuleSettings {
+    fn default() -> Self {
+        RuleSettings { paths: Vec::new(), own: true, strict: false }
+    }
+}
+
+/// Senders, clients and hosts that are known. Entries are addresses, `@domain`, domains, networks
+/// in CIDR form or URL hosts; `file:PATH` reads entries from a file, one a line.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListSettings {
+    /// Never spam.
+    pub allow: Vec<String>,
+    /// Always spam.
+    pub block: Vec<String>,
+}
+
+/// What is done with mail.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicySettings {
+    /// The policy file; empty uses the one that comes with the program.
+    pub path: PathBuf,
+}
+
+/// Held mail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct QuarantineSettings {
+    /// Days that held mail is kept.
+    pub retention_days: u32,
+    /// Bytes of held mail; above, the oldest goes first.
+    pub bytes_max: u64,
+}
+
+impl Default for QuarantineSettings {
+    fn default() -> Self {
+        QuarantineSettings { retention_days: 7, bytes_max: 10 << 30 }
+    }
+}
+
+/// The web console.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConsoleSettings {
+    /// Address and port; port 0 takes a free one, empty switches it off.
+    pub address: String,
+    /// Seconds without a request after which a login ends.
+    pub session_seconds: u64,
+}
+
+impl Default for ConsoleSettings {
+    fn default() -> Self {
+        ConsoleSettings { address: "127.0.0.1:8025".into(), session_seconds: 8 * 3_600 }
+    }
+}
+
+/// How logs are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// Text on a terminal, JSON otherwise.
+    #[default]
+    Auto,
+    /// One line of text an event.
+    Text,
+    /// One JSON object an event.
+    Json,
+}
+
+/// Logs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogSettings {
+    /// How they are written.
+    pub format: LogFormat,
+    /// `error`, `warn`, `info`, `debug`, `trace`, or per module as `gauntlet_smtp=debug,info`.
+    pub level: String,
+    /// Days that the message log is kept.
+    pub retention_days: u32,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        LogSettings { format: LogFormat::Auto, level: "info".into(), retention_days: 100 }
+    }
+}

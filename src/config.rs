@@ -1,0 +1,78 @@
+//! `gauntlet config`: check a file, show the effective settings.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use gauntlet_gateway::config::Loaded;
+use gauntlet_policy::{Groups, Policy};
+
+/// Arguments of `gauntlet config`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Read a file and say what is wrong with it
+    #[command(after_help = "Exit status: 0 if the file can be used, 2 if not.")]
+    Check {
+        /// The configuration file
+        file: PathBuf,
+    },
+    /// Print every setting with its effective value and where it came from
+    Show {
+        /// The configuration file; without one, defaults and environment
+        #[arg(short, long, env = "GAUNTLET_CONFIG")]
+        config: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Runs `gauntlet config`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.action {
+        Action::Check { file } => check(file),
+        Action::Show { config, json } => show(config.as_deref(), *json),
+    }
+}
+
+fn check(file: &Path) -> anyhow::Result<ExitCode> {
+    let loaded = Loaded::load(Some(file), std::env::vars())?;
+    let set = loaded.settings().iter().filter(|s| s.origin.to_string() != "default").count();
+    let path = &loaded.config.policy.path;
+    if !path.as_os_str().is_empty() {
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| anyhow::anyhow!("policy.path: {}: {e}", path.display()))?;
+        Policy::parse(&text, &Groups::default())?;
+    }
+    writeln!(
+        std::io::stdout(),
+        "{}: good; {set} settings differ from the defaults",
+        file.display()
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(file: Option<&Path>, json: bool) -> anyhow::Result<ExitCode> {
+    let settings = Loaded::load(file, std::env::vars())?.settings();
+    let mut out = std::io::stdout().lock();
+    if json {
+        for s in settings {
+            let line = serde_json::json!({
+                "key": s.key, "value": s.value, "origin": s.origin.to_string(),
+            });
+            writeln!(out, "{line}")?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let width = settings.iter().map(|s| s.key.len()).max().unwrap_or(0);
+    for s in settings {
+        writeln!(out, "{:width$} = {}  # {}", s.key, s.value, s.origin)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
