@@ -13,6 +13,8 @@
 
 pub mod boundaries;
 pub mod evals;
+mod expression;
+pub mod language;
 pub mod pattern;
 pub mod rule;
 pub mod ruleset;
@@ -20,6 +22,7 @@ pub mod settings;
 pub mod views;
 
 pub use evals::{Eval, EvalContext, EvalTables};
+pub use language::{Problem, Severity};
 pub use pattern::Pattern;
 pub use rule::{HeaderSelector, Rule};
 pub use ruleset::{LoadError, LoadOptions, LoadReport, Outcome, Profile, RulesScratch, Ruleset};

@@ -51,31 +51,131 @@ pub struct EvalCall {
     pub args: Vec<String>,
 }
 
+/// One condition of a `uri_detail` rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UriCondition {
+    /// What is matched: `raw`, `type`, `cleaned`, `text`, `domain` or `host`.
+    pub key: String,
+    /// Written with `!~`.
+    pub negated: bool,
+    /// Pattern, see [`Test`].
+    pub pattern: String,
+}
+
 /// What a rule tests.
+///
+/// Patterns are Perl's without delimiters, modifiers in front as `(?i)`, tags replaced, and pure
+/// ASCII (bytes above 127 are written `\xHH`).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
-    /// `header NAME Selector =~ /re/` (or `!~`, with an optional `[if-unset: x]`).
-    Header { selector: HeaderSelector, pattern: String, negated: bool, if_unset: Option<String> },
+    /// `header NAME Selector =~ /re/` (or `!~`).
+    Header {
+        /// Which value.
+        selector: HeaderSelector,
+        /// The pattern.
+        pattern: String,
+        /// Written with `!~`.
+        negated: bool,
+        /// What stands for a missing field: `[if-unset: x]`.
+        if_unset: Option<String>,
+    },
     /// `header NAME exists:Field`.
-    Exists { selector: HeaderSelector },
+    Exists {
+        /// The field.
+        selector: HeaderSelector,
+    },
     /// `body NAME /re/`.
-    Body { pattern: String },
+    Body {
+        /// The pattern.
+        pattern: String,
+    },
     /// `rawbody NAME /re/`.
-    Rawbody { pattern: String },
+    Rawbody {
+        /// The pattern.
+        pattern: String,
+    },
     /// `full NAME /re/`.
-    Full { pattern: String },
+    Full {
+        /// The pattern.
+        pattern: String,
+    },
     /// `uri NAME /re/`.
-    Uri { pattern: String },
-    /// `mimeheader NAME Selector =~ /re/`.
-    MimeHeader { selector: HeaderSelector, pattern: String, negated: bool, if_unset: String },
-    /// `uri_detail`, kept as its conditions; answered by an eval.
-    UriDetail { conditions: String },
+    Uri {
+        /// The pattern.
+        pattern: String,
+    },
+    /// `mimeheader NAME Selector =~ /re/` (or `!~`).
+    MimeHeader {
+        /// Which value; the only modifier is `raw`.
+        selector: HeaderSelector,
+        /// The pattern.
+        pattern: String,
+        /// Written with `!~`: no part matches.
+        negated: bool,
+        /// What stands for a missing field; empty if not given.
+        if_unset: String,
+    },
+    /// `uri_detail NAME key =~ /re/ ...`: one URI that meets all conditions.
+    UriDetail {
+        /// At most one for each key.
+        conditions: Vec<UriCondition>,
+    },
     /// `meta NAME expression`.
-    Meta { expression: String },
+    Meta {
+        /// As written.
+        expression: String,
+    },
     /// `header|body|rawbody|full NAME eval:function(args)`.
-    Eval { kind: EvalKind, call: EvalCall },
-    /// A name that has a definition without a test (`header NAME` of other plugins, askdns, ...).
+    Eval {
+        /// By which command it was defined.
+        kind: EvalKind,
+        /// The call.
+        call: EvalCall,
+    },
+    /// A name without a test that is run here: `reuse`, `askdns`.
     Empty,
+}
+
+impl Test {
+    /// The pattern of a test that has one.
+    pub fn pattern(&self) -> Option<&str> {
+        match self {
+            Test::Header { pattern, .. }
+            | Test::Body { pattern }
+            | Test::Rawbody { pattern }
+            | Test::Full { pattern }
+            | Test::Uri { pattern }
+            | Test::MimeHeader { pattern, .. } => Some(pattern),
+            _ => None,
+        }
+    }
+
+    /// The pattern that `replace_rules` may change: not that of `mimeheader`.
+    pub(crate) fn pattern_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Test::Header { pattern, .. }
+            | Test::Body { pattern }
+            | Test::Rawbody { pattern }
+            | Test::Full { pattern }
+            | Test::Uri { pattern } => Some(pattern),
+            _ => None,
+        }
+    }
+
+    /// The kind as it is counted in reports.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Test::Header { .. } | Test::Exists { .. } => "header",
+            Test::Body { .. } => "body",
+            Test::Rawbody { .. } => "rawbody",
+            Test::Full { .. } => "full",
+            Test::Uri { .. } => "uri",
+            Test::MimeHeader { .. } => "mimeheader",
+            Test::UriDetail { .. } | Test::Eval { .. } => "eval",
+            Test::Meta { .. } => "meta",
+            Test::Empty => "empty",
+        }
+    }
 }
 
 /// Which kind of eval rule; says when it runs and what evidence it may point at.

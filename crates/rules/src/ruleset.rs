@@ -1,10 +1,12 @@
 //! All rules, compiled, immutable.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use gauntlet_mail::{Defect, Envelope, Facts, Hit, Message};
 
+use crate::language::{self, Problem, ReadOptions, Severity};
 use crate::rule::Rule;
 use crate::settings::Settings;
 use crate::views::{ViewSettings, Views};
@@ -20,27 +22,62 @@ pub enum Profile {
 }
 
 /// How to load.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct LoadOptions {
     /// Folders with `.pre` and extra `.cf` files, read like `/etc/spamassassin`.
     pub site: Vec<PathBuf>,
     /// Which rules run.
     pub profile: Profile,
-    /// Any problem refuses the whole set.
+    /// Any error or warning refuses the whole set.
     pub strict: bool,
+    /// Locale that `lang` lines are compared with, e.g. `en_US`.
+    pub language: String,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        LoadOptions {
+            site: Vec::new(),
+            profile: Profile::Local,
+            strict: false,
+            language: "en_US".to_owned(),
+        }
+    }
 }
 
 /// Why nothing was loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// A file or folder could not be read.
-    #[error("{path}: {cause}")]
-    Read { path: String, cause: std::io::Error },
+    #[error("cannot read {path}: {cause}")]
+    Read {
+        /// The file or folder.
+        path: String,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// Problems were found, and the load was strict.
+    #[error("{count} problems, the first: {first}")]
+    Strict {
+        /// Errors and warnings.
+        count: usize,
+        /// The first of them.
+        first: Box<Problem>,
+    },
 }
 
 /// What was found while loading.
 #[derive(Debug, Clone, Default)]
-pub struct LoadReport {}
+pub struct LoadReport {
+    /// Problems in the order they were met.
+    pub problems: Vec<Problem>,
+    /// Loaded rules by kind.
+    pub kinds: BTreeMap<&'static str, usize>,
+    /// Files read, in order.
+    pub files: Vec<PathBuf>,
+    /// Packages of loaded plugins.
+    pub plugins: Vec<String>,
+}
 
 /// Buffers of one scan thread.
 #[derive(Debug, Default)]
@@ -70,12 +107,34 @@ pub struct Ruleset {
 impl Ruleset {
     /// Reads rules from folders and files, in this order.
     pub fn load(
-        _sources: &[PathBuf],
-        _options: &LoadOptions,
+        sources: &[PathBuf],
+        options: &LoadOptions,
     ) -> Result<(Ruleset, LoadReport), LoadError> {
-        let settings = Settings::default();
-        let view_settings = ViewSettings::from_settings(&settings);
-        Ok((Ruleset { rules: Vec::new(), settings, view_settings }, LoadReport::default()))
+        let read = ReadOptions {
+            sites: options.site.clone(),
+            local_tests_only: options.profile == Profile::Local,
+            language: options.language.clone(),
+        };
+        let config = language::read(sources, &read)
+            .map_err(|(path, cause)| LoadError::Read { path: path.display().to_string(), cause })?;
+        let mut report = LoadReport {
+            problems: config.problems,
+            files: config.files,
+            plugins: config.plugins,
+            ..LoadReport::default()
+        };
+        for rule in &config.rules {
+            *report.kinds.entry(rule.test.kind()).or_default() += 1;
+        }
+        let bad = |p: &&Problem| p.severity >= Severity::Warning;
+        if options.strict
+            && let Some(first) = report.problems.iter().find(bad)
+        {
+            let count = report.problems.iter().filter(bad).count();
+            return Err(LoadError::Strict { count, first: Box::new(first.clone()) });
+        }
+        let view_settings = ViewSettings::from_settings(&config.settings);
+        Ok((Ruleset { rules: config.rules, settings: config.settings, view_settings }, report))
     }
 
     /// Every rule, by name.
