@@ -1,15 +1,25 @@
 //! The filters, one a file. Each file has the struct, the rules it can hit with their points, its
 //! limits, and a message that hits and one that must not.
 
+use std::sync::Arc;
+
 use crate::filter::Filter;
+use crate::lookalike::Brands;
 use crate::rulebook::RuleBook;
 use crate::snapshot::Settings;
 
+pub mod header_form;
+pub mod sender;
 pub mod test_strings;
 
 /// All filters in the order they run: cheap ones that are sure of their class first.
 pub(crate) fn all(book: &mut RuleBook, _settings: &Settings) -> Vec<Box<dyn Filter>> {
-    vec![Box::new(test_strings::TestStrings::new(book))]
+    let brands = Arc::new(Brands::shipped());
+    vec![
+        Box::new(test_strings::TestStrings::new(book)),
+        Box::new(header_form::HeaderForm::new(book)),
+        Box::new(sender::Sender::new(book, brands)),
+    ]
 }
 
 /// What the tests of the filters share.

@@ -8,6 +8,7 @@ mod counterfactual;
 pub mod filter;
 pub mod filters;
 pub mod fusion;
+pub mod lookalike;
 pub mod rulebook;
 pub mod scan;
 pub mod snapshot;

@@ -1,0 +1,270 @@
+//! Hosts and names that pretend to be those of a much imitated firm.
+//!
+//! A host label is folded to its *skeleton* (characters that look alike become one, after the idea of
+//! Unicode Technical Standard 39, with a table of our own for what is seen in mail), then compared
+//! with the labels of `data/brands.tsv`: equal, off by one slip of the keyboard, or inside a longer
+//! label.
+
+use std::collections::HashMap;
+
+use psl::Psl;
+
+/// Labels shorter than this are not compared with slips: too many honest words are one letter away.
+const TYPO_LABEL_BYTES_MIN: usize = 7;
+/// Shorter labels are not looked for inside longer ones.
+const INSIDE_LABEL_BYTES_MIN: usize = 5;
+/// Labels of a host that are compared; real ones have few.
+const LABELS_MAX: usize = 12;
+
+/// How a host imitates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Likeness {
+    /// Looks the same with other characters: `paypa1.example`.
+    Confusable,
+    /// One letter added, missing, changed or swapped: `mircosoft.example`.
+    Typo,
+    /// The name stands in a host that belongs to others: `paypal.com.example`, `paypal-login.example`.
+    Inside,
+}
+
+/// A firm that is imitated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Brand {
+    /// As people write it.
+    pub name: String,
+    /// Words that mean it, in lower case.
+    pub labels: Vec<String>,
+    /// Domains that are really its.
+    pub domains: Vec<String>,
+}
+
+impl Brand {
+    /// Whether the host is one of the brand's, or below one.
+    pub fn owns(&self, host: &str) -> bool {
+        self.domains.iter().any(|domain| is_below(host, domain))
+    }
+}
+
+/// The brands, ready to be compared with.
+#[derive(Debug, Clone)]
+pub struct Brands {
+    brands: Vec<Brand>,
+    by_label: HashMap<String, usize>,
+}
+
+impl Brands {
+    /// The list that ships.
+    pub fn shipped() -> Self {
+        Self::parse(include_str!("../data/brands.tsv"))
+    }
+
+    /// Reads `name<TAB>labels<TAB>domains` lines; `#` begins a comment.
+    pub fn parse(text: &str) -> Self {
+        let mut brands = Vec::new();
+        for line in text.lines().filter(|l| !l.starts_with('#')) {
+            let mut cells = line.split('\t');
+            let (Some(name), Some(labels), Some(domains)) =
+                (cells.next(), cells.next(), cells.next())
+            else {
+                continue;
+            };
+            let words = |cell: &str| cell.split_whitespace().map(str::to_lowercase).collect();
+            brands.push(Brand {
+                name: name.to_owned(),
+                labels: words(labels),
+                domains: words(domains),
+            });
+        }
+        let mut by_label = HashMap::new();
+        for (i, brand) in brands.iter().enumerate() {
+            for label in &brand.labels {
+                by_label.entry(skeleton(label)).or_insert(i);
+            }
+        }
+        Brands { brands, by_label }
+    }
+
+    /// The brand that a host (lower case, Unicode labels) imitates; none for the brand's own hosts.
+    ///
+    /// `registrable` is the part of the host that somebody registered: a name of another firm below
+    /// an honest one (`paypal.github.example`) counts as inside, the registered label itself as
+    /// confusable or slip.
+    pub fn imitated(&self, host: &str, registrable: &str) -> Option<(&Brand, Likeness)> {
+        let registered = registrable.split('.').next().unwrap_or_default();
+        let found = self.like(registered);
+        let labels = host.split('.').take(LABELS_MAX);
+        let found = found.or_else(|| {
+            let mut inside = labels.filter_map(|label| self.inside(label));
+            inside.next().map(|brand| (brand, Likeness::Inside))
+        });
+        // A label may mean several brands (and every brand may use its name below its own domains).
+        let owned = |brand: &Brand| brand.owns(host);
+        found.filter(|(brand, _)| !owned(brand) && !self.brands.iter().any(owned))
+    }
+
+    /// The brand that a sender's name speaks of: one of its labels as a word of the name, or all the
+    /// name without spaces.
+    pub fn named(&self, display_name: &str) -> Option<&Brand> {
+        let folded = skeleton(&display_name.to_lowercase());
+        let joined: String = folded.chars().filter(|c| c.is_alphanumeric()).collect();
+        let words = folded.split(|c: char| !c.is_alphanumeric()).filter(|w| w.len() >= 3);
+        let index = words.chain([&*joined]).find_map(|word| self.by_label.get(word))?;
+        self.brands.get(*index)
+    }
+
+    /// Whether one brand owns both domains.
+    pub fn same_owner(&self, a: &str, b: &str) -> bool {
+        self.brands.iter().any(|brand| brand.owns(a) && brand.owns(b))
+    }
+
+    fn like(&self, label: &str) -> Option<(&Brand, Likeness)> {
+        let folded = skeleton(label);
+        if let Some(&i) = self.by_label.get(&folded) {
+            let brand = &self.brands[i];
+            let exact = brand.labels.iter().any(|l| l == label);
+            // The very name at another registry may be the firm's own for all we know.
+            return (!exact).then_some((brand, Likeness::Confusable));
+        }
+        if folded.len() < TYPO_LABEL_BYTES_MIN {
+            return None;
+        }
+        let labels = self.brands.iter().flat_map(|b| b.labels.iter().map(move |l| (b, l)));
+        let mut close = labels.filter(|(_, l)| l.len() >= TYPO_LABEL_BYTES_MIN);
+        close.find(|(_, l)| one_slip(&folded, l)).map(|(brand, _)| (brand, Likeness::Typo))
+    }
+
+    /// A brand whose label is a word of a hyphenated label, or the whole of a label.
+    fn inside(&self, label: &str) -> Option<&Brand> {
+        let words = label.split('-').filter(|w| w.len() >= INSIDE_LABEL_BYTES_MIN);
+        let index = words.into_iter().find_map(|word| self.by_label.get(&skeleton(word)))?;
+        self.brands.get(*index)
+    }
+}
+
+/// Whether `host` is `domain` or below it.
+pub(crate) fn is_below(host: &str, domain: &str) -> bool {
+    host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// The part of a host that somebody registered: `example.co.uk` of `a.b.example.co.uk`. None for
+/// addresses, and for names under no known registry.
+pub fn organisation(host: &str) -> Option<&str> {
+    let domain = psl::List.domain(host.as_bytes())?;
+    let known = domain.suffix().is_known();
+    if known { std::str::from_utf8(domain.as_bytes()).ok() } else { None }
+}
+
+/// Folds what looks alike: digits used as letters, letters of other alphabets and with accents, `rn`
+/// for `m`, `vv` for `w`.
+pub fn skeleton(label: &str) -> String {
+    let mut out = String::with_capacity(label.len());
+    for c in label.chars() {
+        let folded = fold(c);
+        let joined = match (out.chars().next_back(), folded) {
+            (Some('r'), 'n') => Some('m'),
+            (Some('v'), 'v') => Some('w'),
+            _ => None,
+        };
+        if joined.is_some() {
+            out.pop();
+        }
+        out.push(joined.unwrap_or(folded));
+    }
+    out
+}
+
+fn fold(c: char) -> char {
+    match c {
+        '0' | 'о' | 'ο' | 'ó' | 'ò' | 'ö' | 'ô' | 'õ' | 'ø' | 'ō' | 'ọ' => 'o',
+        '1' | 'l' | '|' | 'ł' | 'ӏ' | 'ι' | 'í' | 'ì' | 'ï' | 'î' | 'ı' | 'і' | 'ị' | 'ḷ' | 'i' => {
+            'i'
+        }
+        '3' | 'е' | 'ё' | 'é' | 'è' | 'ë' | 'ê' | 'ē' | 'ẹ' => 'e',
+        '4' | '@' | 'а' | 'α' | 'á' | 'à' | 'ä' | 'â' | 'ã' | 'å' | 'ā' | 'ạ' => 'a',
+        '5' | '$' | 'ѕ' | 'ś' | 'š' | 'ş' | 'ș' => 's',
+        'с' | 'ç' | 'ć' | 'č' => 'c',
+        'р' | 'ρ' => 'p',
+        'у' | 'ý' | 'ÿ' => 'y',
+        'х' | 'χ' => 'x',
+        'ν' => 'v',
+        'ñ' | 'ń' | 'ņ' => 'n',
+        'ú' | 'ù' | 'ü' | 'û' | 'υ' | 'ū' | 'ụ' => 'u',
+        'ԁ' | 'ď' | 'đ' => 'd',
+        'һ' => 'h',
+        'ј' => 'j',
+        'к' | 'κ' => 'k',
+        'м' => 'm',
+        'т' | 'τ' | 'ț' | 'ţ' => 't',
+        'ɡ' | 'ğ' | 'ġ' => 'g',
+        'ž' | 'ż' | 'ź' => 'z',
+        'в' => 'b',
+        'ẁ' | 'ŵ' => 'w',
+        other => other,
+    }
+}
+
+/// Whether one letter was added, left out, changed, or two neighbours swapped.
+fn one_slip(folded: &str, label: &str) -> bool {
+    let label = skeleton(label);
+    let (a, b) = (folded.as_bytes(), label.as_bytes());
+    if a.len().abs_diff(b.len()) > 1 || a == b {
+        return false;
+    }
+    let same = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    let (a, b) = (&a[same..], &b[same..]);
+    let rest = |bytes: &[u8], n: usize| bytes.get(n..).map(<[u8]>::to_vec);
+    let swapped = a.len() >= 2 && b.len() >= 2 && a[0] == b[1] && a[1] == b[0];
+    let (changed, longer, shorter) = (
+        rest(a, 1) == rest(b, 1),
+        rest(a, 1).as_deref() == Some(b),
+        Some(a) == rest(b, 1).as_deref(),
+    );
+    changed || longer || shorter || (swapped && rest(a, 2) == rest(b, 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn imitated(host: &str) -> Option<(String, Likeness)> {
+        let registrable = organisation(host).unwrap_or(host);
+        Brands::shipped().imitated(host, registrable).map(|(b, l)| (b.name.clone(), l))
+    }
+
+    #[test]
+    fn hosts_that_pretend() {
+        let like = |name: &str, likeness| Some((name.to_owned(), likeness));
+        assert_eq!(imitated("paypa1.com"), like("PayPal", Likeness::Confusable));
+        assert_eq!(imitated("www.аpple.com"), like("Apple", Likeness::Confusable));
+        assert_eq!(imitated("rnicrosoft.com"), like("Microsoft", Likeness::Confusable));
+        assert_eq!(imitated("mircosoft.net"), like("Microsoft", Likeness::Typo));
+        assert_eq!(imitated("paypal.com.evil.example"), like("PayPal", Likeness::Inside));
+        assert_eq!(imitated("netflix-billing.top"), like("Netflix", Likeness::Inside));
+    }
+
+    #[test]
+    fn hosts_that_do_not() {
+        for host in [
+            "www.paypal.com",
+            "paypal.de",
+            "aws.amazon.com",
+            "pineapple.example",
+            "example.com",
+            "microsoft.com",
+            "groups.google.com",
+            "mail.yahoo.co.jp",
+            "target.example",
+        ] {
+            assert_eq!(imitated(host), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn names_of_senders() {
+        let brands = Brands::shipped();
+        let named = |name: &str| brands.named(name).map(|b| b.name.clone());
+        assert_eq!(named("PayPaI Support").as_deref(), Some("PayPal"));
+        assert_eq!(named("Bank of America").as_deref(), Some("Bank of America"));
+        assert_eq!(named("Ann Smith"), None);
+    }
+}
