@@ -1,6 +1,7 @@
 //! `gauntlet`: the command line. One file a subcommand, each thin: it reads arguments, calls the
 //! crates and prints.
 
+mod bench;
 mod completions;
 mod config;
 mod man;
@@ -32,6 +33,8 @@ enum Command {
     Scan(scan::Args),
     /// Check a configuration file, or show the effective settings
     Config(config::Args),
+    /// Measure what it costs on this machine
+    Bench(bench::Args),
     /// Print the completions of a shell
     Completions(completions::Args),
     /// Print the manual page, or write the pages of all subcommands into a folder
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Scan(args) => scan::run(&args),
         Command::Config(args) => config::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     };

@@ -1,3 +1,5 @@
 //! Measuring: what the engine and a node cost, and load to measure them with.
 
+pub mod machine;
+pub mod scan;
 pub mod usage;

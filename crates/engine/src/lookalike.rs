@@ -92,7 +92,11 @@ impl Brands {
     pub fn imitated(&self, host: &str, registrable: &str) -> Option<(&Brand, Likeness)> {
         let registered = registrable.split('.').next().unwrap_or_default();
         let found = self.like(registered);
-        let labels = host.split('.').take(LABELS_MAX);
+        // A registered label that is a brand's very word is its own name: `target.example`.
+        let labels = host
+            .split('.')
+            .take(LABELS_MAX)
+            .filter(|label| *label != registered || label.contains('-'));
         let found = found.or_else(|| {
             let mut inside = labels.filter_map(|label| self.inside(label));
             inside.next().map(|brand| (brand, Likeness::Inside))
@@ -110,6 +114,11 @@ impl Brands {
         let words = folded.split(|c: char| !c.is_alphanumeric()).filter(|w| w.len() >= 3);
         let index = words.chain([&*joined]).find_map(|word| self.by_label.get(word))?;
         self.brands.get(*index)
+    }
+
+    /// Whether some brand owns the host.
+    pub fn owned(&self, host: &str) -> bool {
+        self.brands.iter().any(|brand| brand.owns(host))
     }
 
     /// Whether one brand owns both domains.

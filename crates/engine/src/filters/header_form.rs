@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `HEADER_NO_FROM` | 2.0 | no From field |
 //! | `HEADER_NO_DATE` | 1.4 | no Date field |
-//! | `HEADER_NO_TO` | 0.8 | neither To nor Cc nor Bcc |
+//! | `HEADER_NO_TO` | 0.3 | neither To nor Cc nor Bcc |
 //! | `HEADER_NO_SUBJECT` | 0.5 | no Subject, or an empty one |
 //! | `HEADER_NO_MESSAGE_ID` | 0.7 | no Message-ID |
 //! | `HEADER_TWO_FROM` | 2.5 | From fields that name different addresses |
@@ -16,7 +16,7 @@
 //! | `DATE_FUTURE` | 1.6 | Date is more than 6 hours after reception |
 //! | `DATE_PAST` | 0.8 | Date is more than 4 days before reception |
 //! | `MESSAGE_ID_FORM` | 0.9 | Message-ID is not `<left@right>` |
-//! | `MESSAGE_ID_HOST` | 0.6 | the right side is no host name that others could know |
+//! | `MESSAGE_ID_HOST` | 0.3 | the right side is no host name that others could know |
 //! | `SUBJECT_CAPITALS` | 0.9 | Subject in capitals |
 //! | `SUBJECT_GAPPED` | 1.8 | Subject spelt with gaps between single letters |
 //!
@@ -69,7 +69,7 @@ impl HeaderForm {
         HeaderForm {
             no_from: rule("HEADER_NO_FROM", 2.0, "There is no From field"),
             no_date: rule("HEADER_NO_DATE", 1.4, "There is no Date field"),
-            no_to: rule("HEADER_NO_TO", 0.8, "There is neither a To nor a Cc nor a Bcc field"),
+            no_to: rule("HEADER_NO_TO", 0.3, "There is neither a To nor a Cc nor a Bcc field"),
             no_subject: rule("HEADER_NO_SUBJECT", 0.5, "There is no Subject, or an empty one"),
             no_message_id: rule("HEADER_NO_MESSAGE_ID", 0.7, "There is no Message-ID field"),
             two_from: rule("HEADER_TWO_FROM", 2.5, "Two From fields name different addresses"),
@@ -81,7 +81,7 @@ impl HeaderForm {
             date_future: rule("DATE_FUTURE", 1.6, "The Date is hours after the reception"),
             date_past: rule("DATE_PAST", 0.8, "The Date is days before the reception"),
             message_id_form: rule("MESSAGE_ID_FORM", 0.9, "The Message-ID is malformed"),
-            message_id_host: rule("MESSAGE_ID_HOST", 0.6, "The Message-ID names no real host"),
+            message_id_host: rule("MESSAGE_ID_HOST", 0.3, "The Message-ID names no real host"),
             subject_capitals: rule("SUBJECT_CAPITALS", 0.9, "The Subject is all in capitals"),
             subject_gapped: rule("SUBJECT_GAPPED", 1.8, "The Subject is s p e l t with gaps"),
         }

@@ -3,14 +3,14 @@
 //! | Rule | Points | Says |
 //! |---|---|---|
 //! | `FROM_NAME_OTHER_ADDRESS` | 2.0 phishing | the display name is an address at another organisation |
-//! | `FROM_NAME_OTHER_DOMAIN` | 1.5 phishing | the display name holds a host of another organisation |
+//! | `FROM_NAME_OTHER_DOMAIN` | 1.5 phishing | the display name holds a host of a much imitated firm, the address is elsewhere |
 //! | `FROM_NAME_BRAND` | 2.0 phishing | the display name is that of a much imitated firm, the address is not |
 //! | `FROM_LOOKALIKE` | 3.0 phishing | the domain looks like that of a much imitated firm |
 //! | `FROM_BRAND_INSIDE` | 2.0 phishing | a firm's name stands in the domain of somebody else |
 //! | `REPLY_TO_FREEMAIL` | 1.5 | replies go to a free mail box, the sender is elsewhere |
 //! | `REPLY_TO_OTHER_FREEMAIL` | 1.8 | the sender and the address for replies are different free mail boxes |
 //! | `ENVELOPE_FREEMAIL` | 0.8 | the envelope's sender is a free mail box elsewhere |
-//! | `FROM_IS_TO` | 0.7 | the sender is the recipient |
+//! | `FROM_IS_TO` | 0.4 | the sender is the recipient |
 //! | `FROM_MANY_DIGITS` | 0.6 | the local part has many digits between letters |
 //! | `FROM_PUNYCODE` | 0.7 | the domain is written in another alphabet |
 //!
@@ -63,7 +63,7 @@ impl Sender {
         let name_other_domain = phishing(
             "FROM_NAME_OTHER_DOMAIN",
             1.5,
-            "The sender's name holds a host of another organisation",
+            "The sender's name holds a host of a firm that the address does not belong to",
         );
         let name_brand = phishing(
             "FROM_NAME_BRAND",
@@ -101,7 +101,7 @@ impl Sender {
                 0.8,
                 "The envelope's sender is a free mail box elsewhere",
             ),
-            from_is_to: points("FROM_IS_TO", 0.7, "The sender is the recipient"),
+            from_is_to: points("FROM_IS_TO", 0.4, "The sender is the recipient"),
             many_digits: points("FROM_MANY_DIGITS", 0.6, "The sender's address is full of digits"),
             punycode: points("FROM_PUNYCODE", 0.7, "The sender's domain has another alphabet"),
         }
@@ -124,7 +124,9 @@ impl Sender {
             }
             return;
         }
-        if words().any(|word| looks_like_host(word) && other(word)) {
+        // Only of firms we know: names and initials look like hosts too ("R.Hughes", "News.com").
+        let imitated = |word: &str| self.brands.owned(word) && other(word);
+        if words().any(|word| looks_like_host(word) && imitated(word)) {
             findings.add(&self.name_other_domain, at.clone());
             return;
         }
@@ -188,6 +190,7 @@ impl Filter for Sender {
         if let Some((to_at, to)) = first_mailbox(item.message, "to")
             && !from.address.is_empty()
             && to.address.eq_ignore_ascii_case(&from.address)
+            && !is_list(item.message)
         {
             findings.add(&self.from_is_to, to_at);
         }
