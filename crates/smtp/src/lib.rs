@@ -1,1 +1,34 @@
-//! SMTP on the wire: codecs and state machines without sockets.
+//! SMTP and LMTP (RFC 5321, RFC 2033) as values and state machines, without sockets.
+//!
+//! Bytes go in, events and bytes come out: [`Session`] is the side that accepts mail, [`Client`] the
+//! side that passes it on. Whoever owns the socket moves the bytes. That is why a conversation can
+//! be tested as a text file, fuzzed, and run inside a simulation.
+//!
+//! | Module | RFC |
+//! |---|---|
+//! | [`address`] | 5321 section 4.1.2, 6531 (paths, mailboxes) |
+//! | [`command`] | 5321 section 4.1.1, 1870, 2920, 3030, 3461, 3207, 4954, 6152, 6531 |
+//! | [`reply`] | 5321 section 4.2, 2034 and 3463 (enhanced codes) |
+//! | [`data`] | 5321 section 4.5.2 (transparency) |
+//! | [`server`] | 5321 section 4.3 (sequencing), 2033, 2920, 3030 |
+//! | [`client`] | 5321 section 4.5.4 |
+//!
+//! Parsers are total: whatever the bytes, they answer, in bounded time and memory.
+
+pub mod address;
+pub mod client;
+pub mod command;
+pub mod data;
+pub mod reply;
+pub mod server;
+
+pub use client::{
+    Capabilities, Client, ClientConfig, ClientError, ClientEvent, Outgoing, OutgoingRecipient,
+    RecipientReply,
+};
+pub use command::{Command, CommandError, MailCommand, Notify, RcptCommand, Ret};
+pub use data::{BadData, DataDecoder, DataStep, stuff};
+pub use reply::{Reply, ReplyReader};
+pub use server::{
+    CloseReason, Event, Features, Session, SessionConfig, SessionLimits, Transaction,
+};

@@ -1,0 +1,415 @@
+//! Commands and their parameters (RFC 5321 section 4.1.1 and the extensions named at each).
+
+use crate::address;
+use crate::reply::Reply;
+
+/// Longest ENVID or ORCPT value, in bytes (RFC 3461 sections 4.2 and 4.4 allow 100 and 500).
+pub const XTEXT_BYTES_MAX: usize = 500;
+
+/// What a DSN is to quote of the message (RFC 3461 section 4.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ret {
+    /// The whole message.
+    Full,
+    /// Its header.
+    Headers,
+}
+
+/// When the sender wants to be told (RFC 3461 section 4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Notify {
+    /// When the message was delivered.
+    pub success: bool,
+    /// When it was given up. False for all three is `NEVER`.
+    pub failure: bool,
+    /// When it is late.
+    pub delay: bool,
+}
+
+impl Default for Notify {
+    fn default() -> Self {
+        Notify { success: false, failure: true, delay: true }
+    }
+}
+
+/// MAIL FROM with its parameters.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MailCommand {
+    /// Reverse path without brackets; empty is the null sender.
+    pub from: String,
+    /// Bytes the client announced (RFC 1870).
+    pub size: Option<u64>,
+    /// `BODY=8BITMIME` (RFC 6152).
+    pub eight_bit: bool,
+    /// `SMTPUTF8` (RFC 6531).
+    pub utf8: bool,
+    /// `RET=`.
+    pub ret: Option<Ret>,
+    /// `ENVID=`, still in xtext.
+    pub envid: Option<String>,
+}
+
+/// RCPT TO with its parameters.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RcptCommand {
+    /// Forward path without brackets and source route.
+    pub to: String,
+    /// `NOTIFY=`; none if not given.
+    pub notify: Option<Notify>,
+    /// `ORCPT=`, still in xtext.
+    pub orcpt: Option<String>,
+}
+
+/// A command of the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// `HELO name`.
+    Helo(String),
+    /// `EHLO name`.
+    Ehlo(String),
+    /// `LHLO name` (RFC 2033).
+    Lhlo(String),
+    /// `MAIL FROM:<path> ...`.
+    Mail(MailCommand),
+    /// `RCPT TO:<path> ...`.
+    Rcpt(RcptCommand),
+    /// `DATA`.
+    Data,
+    /// `BDAT size [LAST]` (RFC 3030).
+    Bdat {
+        /// Bytes that follow.
+        size: u64,
+        /// The message ends with them.
+        last: bool,
+    },
+    /// `RSET`.
+    Rset,
+    /// `NOOP`.
+    Noop,
+    /// `QUIT`.
+    Quit,
+    /// `VRFY`.
+    Vrfy,
+    /// `EXPN`.
+    Expn,
+    /// `HELP`.
+    Help,
+    /// `STARTTLS` (RFC 3207).
+    StartTls,
+    /// `AUTH mechanism [initial response]` (RFC 4954).
+    Auth {
+        /// Mechanism in upper case.
+        mechanism: String,
+        /// Initial response in base64.
+        initial: Option<String>,
+    },
+}
+
+/// Why a line is no command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// The verb is unknown.
+    #[error("command not recognised")]
+    Unknown,
+    /// The verb is known, its argument is not well-formed.
+    #[error("syntax: {0}")]
+    Syntax(&'static str),
+    /// MAIL FROM's path is not well-formed.
+    #[error("bad sender address syntax")]
+    BadSender,
+    /// RCPT TO's path is not well-formed.
+    #[error("bad recipient address syntax")]
+    BadRecipient,
+    /// A parameter of MAIL or RCPT is unknown.
+    #[error("parameter not recognised or not implemented")]
+    UnknownParameter,
+    /// A parameter of MAIL or RCPT has a bad value or is given twice.
+    #[error("bad parameter value")]
+    BadParameter,
+    /// The line holds NUL or another control character, or is not UTF-8.
+    #[error("control characters or bytes that are not UTF-8")]
+    BadCharacters,
+}
+
+impl CommandError {
+    /// The reply that tells the client.
+    pub fn reply(self) -> Reply {
+        let (code, enhanced) = match self {
+            CommandError::Unknown => (500, (5, 5, 2)),
+            CommandError::Syntax(_) => (501, (5, 5, 4)),
+            CommandError::BadSender => (501, (5, 1, 7)),
+            CommandError::BadRecipient => (501, (5, 1, 3)),
+            CommandError::UnknownParameter => (555, (5, 5, 4)),
+            CommandError::BadParameter => (501, (5, 5, 4)),
+            CommandError::BadCharacters => (500, (5, 5, 2)),
+        };
+        Reply::new(code, enhanced, self.to_string())
+    }
+}
+
+impl Command {
+    /// Reads a line without its CR LF.
+    pub fn parse(line: &[u8]) -> Result<Command, CommandError> {
+        if line.iter().any(|&b| b < 32 && b != b'\t' || b == 127) {
+            return Err(CommandError::BadCharacters);
+        }
+        let line = std::str::from_utf8(line).map_err(|_| CommandError::BadCharacters)?;
+        let line = line.trim_end_matches([' ', '\t']);
+        let (verb, rest) = match line.find([' ', '\t']) {
+            Some(end) => (line.get(..end).unwrap_or_default(), line.get(end..).unwrap_or_default()),
+            None => (line, ""),
+        };
+        let rest = rest.trim_start_matches([' ', '\t']);
+        match verb.to_ascii_uppercase().as_str() {
+            "HELO" => Ok(Command::Helo(host_name(rest)?)),
+            "EHLO" => Ok(Command::Ehlo(host_name(rest)?)),
+            "LHLO" => Ok(Command::Lhlo(host_name(rest)?)),
+            "MAIL" => mail(rest).map(Command::Mail),
+            "RCPT" => rcpt(rest).map(Command::Rcpt),
+            "DATA" => bare(rest, Command::Data),
+            "BDAT" => bdat(rest),
+            "RSET" => bare(rest, Command::Rset),
+            "NOOP" => Ok(Command::Noop),
+            "QUIT" => bare(rest, Command::Quit),
+            "VRFY" => Ok(Command::Vrfy),
+            "EXPN" => Ok(Command::Expn),
+            "HELP" => Ok(Command::Help),
+            "STARTTLS" => bare(rest, Command::StartTls),
+            "AUTH" => auth(rest),
+            _ => Err(CommandError::Unknown),
+        }
+    }
+}
+
+fn bare(rest: &str, command: Command) -> Result<Command, CommandError> {
+    if rest.is_empty() {
+        Ok(command)
+    } else {
+        Err(CommandError::Syntax("the command takes no argument"))
+    }
+}
+
+/// A host name of HELO: anything printable without spaces. Many clients send names that are no
+/// domains; refusing them is for the policy.
+fn host_name(rest: &str) -> Result<String, CommandError> {
+    if rest.is_empty() {
+        return Err(CommandError::Syntax("a host name is missing"));
+    }
+    if rest.len() > address::DOMAIN_BYTES_MAX || rest.contains([' ', '\t', '<', '>', '(', ')']) {
+        return Err(CommandError::Syntax("bad host name"));
+    }
+    Ok(rest.to_owned())
+}
+
+/// Cuts `FROM:` or `TO:`, blanks and the path off the argument: the mailbox and the parameters.
+fn path_argument<'a>(rest: &'a str, keyword: &str) -> Option<(&'a str, &'a str)> {
+    let (head, tail) = rest.split_once(':')?;
+    if !head.trim_end().eq_ignore_ascii_case(keyword) {
+        return None;
+    }
+    let (path, params) = address::path(tail.trim_start().as_bytes())?;
+    if !(params.is_empty() || params.starts_with(b" ") || params.starts_with(b"\t")) {
+        return None;
+    }
+    Some((std::str::from_utf8(path).ok()?, std::str::from_utf8(params).ok()?))
+}
+
+/// `KEY=value` and `KEY` parameters, in order, keys in upper case.
+fn parameters(text: &str) -> impl Iterator<Item = (String, Option<&str>)> {
+    text.split([' ', '\t']).filter(|p| !p.is_empty()).map(|p| match p.split_once('=') {
+        Some((key, value)) => (key.to_ascii_uppercase(), Some(value)),
+        None => (p.to_ascii_uppercase(), None),
+    })
+}
+
+/// Sets a parameter that may be given once.
+fn once<T>(slot: &mut Option<T>, value: Option<T>) -> Result<(), CommandError> {
+    match (slot.is_some(), value) {
+        (false, Some(value)) => {
+            *slot = Some(value);
+            Ok(())
+        }
+        _ => Err(CommandError::BadParameter),
+    }
+}
+
+fn mail(rest: &str) -> Result<MailCommand, CommandError> {
+    let (from, params) = path_argument(rest, "FROM").ok_or(CommandError::BadSender)?;
+    if !from.is_empty() && !address::is_mailbox(from.as_bytes()) {
+        return Err(CommandError::BadSender);
+    }
+    let mut command = MailCommand { from: from.to_owned(), ..MailCommand::default() };
+    let mut body = None;
+    for (key, value) in parameters(params) {
+        match (key.as_str(), value) {
+            ("SIZE", Some(v)) => once(&mut command.size, number(v))?,
+            ("BODY", Some(v)) => once(&mut body, eight_bit(v))?,
+            ("SMTPUTF8", None) => command.utf8 = true,
+            ("RET", Some(v)) => once(&mut command.ret, ret(v))?,
+            ("ENVID", Some(v)) => once(&mut command.envid, xtext(v))?,
+            // RFC 4954 section 5: a relay that does not trust the client takes it as `<>`.
+            ("AUTH", Some(_)) => {}
+            _ => return Err(CommandError::UnknownParameter),
+        }
+    }
+    command.eight_bit = body.unwrap_or(false);
+    if !from.is_ascii() && !command.utf8 {
+        return Err(CommandError::BadSender);
+    }
+    Ok(command)
+}
+
+fn rcpt(rest: &str) -> Result<RcptCommand, CommandError> {
+    let (to, params) = path_argument(rest, "TO").ok_or(CommandError::BadRecipient)?;
+    // RFC 5321 section 4.1.1.3: `postmaster` without a domain is always a recipient.
+    if !to.eq_ignore_ascii_case("postmaster") && !address::is_mailbox(to.as_bytes()) {
+        return Err(CommandError::BadRecipient);
+    }
+    let mut command = RcptCommand { to: to.to_owned(), ..RcptCommand::default() };
+    for (key, value) in parameters(params) {
+        match (key.as_str(), value) {
+            ("NOTIFY", Some(v)) => once(&mut command.notify, notify(v))?,
+            ("ORCPT", Some(v)) => once(&mut command.orcpt, xtext(v).filter(|x| x.contains(';')))?,
+            _ => return Err(CommandError::UnknownParameter),
+        }
+    }
+    Ok(command)
+}
+
+fn bdat(rest: &str) -> Result<Command, CommandError> {
+    let mut words = rest.split([' ', '\t']).filter(|w| !w.is_empty());
+    let size = words.next().and_then(number).ok_or(CommandError::Syntax("BDAT size [LAST]"))?;
+    let last = match words.next() {
+        None => false,
+        Some(word) if word.eq_ignore_ascii_case("LAST") => true,
+        Some(_) => return Err(CommandError::Syntax("BDAT size [LAST]")),
+    };
+    match words.next() {
+        None => Ok(Command::Bdat { size, last }),
+        Some(_) => Err(CommandError::Syntax("BDAT size [LAST]")),
+    }
+}
+
+fn auth(rest: &str) -> Result<Command, CommandError> {
+    let mut words = rest.split([' ', '\t']).filter(|w| !w.is_empty());
+    let mechanism =
+        words.next().ok_or(CommandError::Syntax("AUTH mechanism"))?.to_ascii_uppercase();
+    let initial = words.next().map(str::to_owned);
+    match words.next() {
+        None => Ok(Command::Auth { mechanism, initial }),
+        Some(_) => Err(CommandError::Syntax("AUTH mechanism [initial-response]")),
+    }
+}
+
+/// Up to 18 digits, so that it cannot overflow.
+fn number(text: &str) -> Option<u64> {
+    ((1..=18).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| text.parse().ok())
+        .flatten()
+}
+
+fn eight_bit(value: &str) -> Option<bool> {
+    match value.to_ascii_uppercase().as_str() {
+        "7BIT" => Some(false),
+        "8BITMIME" => Some(true),
+        _ => None,
+    }
+}
+
+fn ret(value: &str) -> Option<Ret> {
+    match value.to_ascii_uppercase().as_str() {
+        "FULL" => Some(Ret::Full),
+        "HDRS" => Some(Ret::Headers),
+        _ => None,
+    }
+}
+
+/// `NEVER`, or a list of `SUCCESS`, `FAILURE`, `DELAY`.
+fn notify(value: &str) -> Option<Notify> {
+    let mut wanted = Notify { success: false, failure: false, delay: false };
+    if value.eq_ignore_ascii_case("NEVER") {
+        return Some(wanted);
+    }
+    for word in value.split(',') {
+        match word.to_ascii_uppercase().as_str() {
+            "SUCCESS" => wanted.success = true,
+            "FAILURE" => wanted.failure = true,
+            "DELAY" => wanted.delay = true,
+            _ => return None,
+        }
+    }
+    Some(wanted)
+}
+
+/// Well-formed xtext (RFC 3461 section 4): printable ASCII, `+` only before two upper-case hex
+/// digits.
+fn xtext(value: &str) -> Option<String> {
+    let bytes = value.as_bytes();
+    let hex = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_digit() || (b'A'..=b'F').contains(b));
+    let well_formed = (1..=XTEXT_BYTES_MAX).contains(&bytes.len())
+        && bytes.iter().enumerate().all(|(i, &b)| match b {
+            b'+' => hex(bytes.get(i + 1)) && hex(bytes.get(i + 2)),
+            b'=' => false,
+            _ => (33..=126).contains(&b),
+        });
+    well_formed.then(|| value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command, CommandError> {
+        Command::parse(line.as_bytes())
+    }
+
+    #[test]
+    fn mail_with_every_parameter() {
+        let line = "mail from:<a@b> SIZE=1000 BODY=8BITMIME SMTPUTF8 RET=HDRS ENVID=QQ+3D1 AUTH=<>";
+        let expected = MailCommand {
+            from: "a@b".into(),
+            size: Some(1000),
+            eight_bit: true,
+            utf8: true,
+            ret: Some(Ret::Headers),
+            envid: Some("QQ+3D1".into()),
+        };
+        assert_eq!(parse(line), Ok(Command::Mail(expected)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (line, error) in [
+            ("MAIL FROM:a@b", CommandError::BadSender),
+            ("MAIL FROM:<a@b>SIZE=1", CommandError::BadSender),
+            ("MAIL FROM:<ä@b>", CommandError::BadSender),
+            ("MAIL FROM:<a@b> SIZE=x", CommandError::BadParameter),
+            ("MAIL FROM:<a@b> SIZE=1 SIZE=2", CommandError::BadParameter),
+            ("MAIL FROM:<a@b> SIZE=99999999999999999999", CommandError::BadParameter),
+            ("MAIL FROM:<a@b> FOO", CommandError::UnknownParameter),
+            ("MAIL FROM:<a@b> ENVID=a+3", CommandError::BadParameter),
+            ("RCPT TO:<>", CommandError::BadRecipient),
+            ("RCPT TO:<a>", CommandError::BadRecipient),
+            ("RCPT TO:<a@b> NOTIFY=NEVER,DELAY", CommandError::BadParameter),
+            ("RCPT TO:<a@b> ORCPT=a@b", CommandError::BadParameter),
+            ("EHLO", CommandError::Syntax("a host name is missing")),
+            ("DATA now", CommandError::Syntax("the command takes no argument")),
+            ("BDAT -1", CommandError::Syntax("BDAT size [LAST]")),
+            ("BDAT 1 LAST x", CommandError::Syntax("BDAT size [LAST]")),
+            ("GET / HTTP/1.1", CommandError::Unknown),
+            ("", CommandError::Unknown),
+            ("NOOP \u{1}", CommandError::BadCharacters),
+        ] {
+            assert_eq!(parse(line), Err(error), "{line:?}");
+        }
+        assert_eq!(Command::parse(b"NOOP \xff"), Err(CommandError::BadCharacters));
+    }
+
+    #[test]
+    fn lenient_where_the_world_is() {
+        assert!(parse("MAIL FROM: <a@b>").is_ok());
+        assert!(parse("RCPT TO:<Postmaster>").is_ok());
+        assert!(parse("quit  ").is_ok());
+        assert_eq!(parse("BDAT 12 last"), Ok(Command::Bdat { size: 12, last: true }));
+    }
+}

@@ -1,0 +1,233 @@
+//! The message after DATA: transparency both ways (RFC 5321 section 4.5.2).
+//!
+//! Exactly one thing ends a message: CR LF `.` CR LF. Servers that saw an end in LF `.` LF, CR `.`
+//! CR, LF `.` CR LF and so on, next to servers that did not, made SMTP smuggling possible: the two
+//! disagree where one message ends and the next begins. So a carriage return or line feed on its
+//! own, and a NUL (which some servers drop), is an error and ends the conversation: nothing after it
+//! can be trusted to be what its sender meant.
+
+/// What was wrong with the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadData {
+    /// CR without LF.
+    #[error("bare <CR> received")]
+    BareCr,
+    /// LF without CR.
+    #[error("bare <LF> received")]
+    BareLf,
+    /// NUL byte.
+    #[error("NUL received")]
+    Nul,
+}
+
+/// What a call of [`DataDecoder::decode`] came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataStep {
+    /// The input is used up, the message goes on.
+    More,
+    /// The message ended; this many bytes of the input belonged to it.
+    End(usize),
+    /// The input breaks the rules.
+    Bad(BadData),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum State {
+    /// At the start of a line.
+    #[default]
+    LineStart,
+    /// Within a line.
+    Line,
+    /// After a CR that a LF must follow; the CR is not yet in the output.
+    Cr,
+    /// After a dot at the start of a line.
+    Dot,
+    /// After a dot and a CR at the start of a line.
+    DotCr,
+}
+
+/// Undoes dot-stuffing and finds the end of the message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DataDecoder {
+    state: State,
+}
+
+impl DataDecoder {
+    /// Decodes `input`, appending the message's bytes to `out`.
+    pub fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> DataStep {
+        let mut at = 0;
+        // Bytes from `run` to `at` are to be copied as they are.
+        let mut run = 0;
+        while at < input.len() {
+            let rest = input.get(at..).unwrap_or_default();
+            let b = rest.first().copied().unwrap_or_default();
+            match self.state {
+                State::LineStart if b == b'.' => {
+                    out.extend_from_slice(input.get(run..at).unwrap_or_default());
+                    at += 1;
+                    run = at;
+                    self.state = State::Dot;
+                }
+                State::LineStart => self.state = State::Line,
+                State::Dot if b == b'\r' => {
+                    at += 1;
+                    self.state = State::DotCr;
+                }
+                State::Dot => self.state = State::Line,
+                State::DotCr if b == b'\n' => return DataStep::End(at + 1),
+                State::DotCr => return DataStep::Bad(BadData::BareCr),
+                State::Cr if b == b'\n' => {
+                    // The CR may have come with an earlier input.
+                    if at == 0 {
+                        out.push(b'\r');
+                    }
+                    at += 1;
+                    self.state = State::LineStart;
+                }
+                State::Cr => return DataStep::Bad(BadData::BareCr),
+                State::Line => match memchr::memchr3(b'\r', b'\n', 0, rest) {
+                    None => at = input.len(),
+                    Some(n) => match rest.get(n) {
+                        Some(b'\r') => {
+                            at += n + 1;
+                            self.state = State::Cr;
+                        }
+                        Some(b'\n') => return DataStep::Bad(BadData::BareLf),
+                        _ => return DataStep::Bad(BadData::Nul),
+                    },
+                },
+            }
+        }
+        let end = match self.state {
+            State::Cr | State::DotCr => input.len().saturating_sub(1).max(run.min(input.len())),
+            _ => input.len(),
+        };
+        out.extend_from_slice(input.get(run..end).unwrap_or_default());
+        DataStep::More
+    }
+}
+
+/// Appends `body` as it goes over the wire after DATA: every line ended by CR LF whatever ended it,
+/// dots doubled, and the final CR LF `.` CR LF. NULs are dropped. What comes out of here holds no
+/// other end of data, whatever the body was.
+pub fn stuff(body: &[u8], out: &mut Vec<u8>) {
+    out.reserve(body.len() + body.len() / 64 + 8);
+    let start = out.len();
+    let mut rest = body;
+    let mut line_start = true;
+    while !rest.is_empty() {
+        if line_start && rest.first() == Some(&b'.') {
+            out.push(b'.');
+        }
+        let Some(n) = memchr::memchr3(b'\r', b'\n', 0, rest) else {
+            out.extend_from_slice(rest);
+            line_start = false;
+            break;
+        };
+        out.extend_from_slice(rest.get(..n).unwrap_or_default());
+        let tail = rest.get(n..).unwrap_or_default();
+        let used = match tail {
+            [b'\r', b'\n', ..] => 2,
+            [0, ..] => {
+                rest = tail.get(1..).unwrap_or_default();
+                line_start = line_start && n == 0;
+                continue;
+            }
+            _ => 1,
+        };
+        out.extend_from_slice(b"\r\n");
+        line_start = true;
+        rest = tail.get(used..).unwrap_or_default();
+    }
+    if !line_start && out.len() > start {
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b".\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode_in(pieces: &[&[u8]]) -> (DataStep, Vec<u8>) {
+        let mut decoder = DataDecoder::default();
+        let mut out = Vec::new();
+        let mut step = DataStep::More;
+        for piece in pieces {
+            step = decoder.decode(piece, &mut out);
+            if step != DataStep::More {
+                break;
+            }
+        }
+        (step, out)
+    }
+
+    #[test]
+    fn decodes_alike_however_it_is_cut() {
+        let wire = b"a: b\r\n\r\n..one\r\n.two\r\n...\r\nx\r\n.\r\nNOOP\r\n";
+        let body = b"a: b\r\n\r\n.one\r\ntwo\r\n..\r\nx\r\n";
+        for i in 0..wire.len() {
+            for j in i..wire.len() {
+                let pieces = [&wire[..i], &wire[i..j], &wire[j..]];
+                let (step, out) = decode_in(&pieces);
+                assert!(matches!(step, DataStep::End(_)), "{i} {j} {step:?}");
+                assert_eq!(out, body, "{i} {j}");
+            }
+        }
+        assert_eq!(decode_in(&[wire]).0, DataStep::End(wire.len() - 6));
+    }
+
+    #[test]
+    fn an_empty_message_ends_at_once() {
+        assert_eq!(decode_in(&[b".\r\n"]), (DataStep::End(3), vec![]));
+    }
+
+    #[test]
+    fn every_other_end_of_data_is_refused() {
+        for (wire, bad) in [
+            (&b"x\n.\n"[..], BadData::BareLf),
+            (b"x\n.\r\n", BadData::BareLf),
+            (b"x\r\n.\n", BadData::BareLf),
+            (b"x\r.\r", BadData::BareCr),
+            (b"x\r.\n", BadData::BareCr),
+            (b"x\r\n.\rM", BadData::BareCr),
+            (b"x\r\r\n.\r\r\n", BadData::BareCr),
+            (b"x\n..\n", BadData::BareLf),
+            (b"x\r\n\0.\r\n", BadData::Nul),
+            (b"\n.\r\n", BadData::BareLf),
+            (b".\r\r\n", BadData::BareCr),
+        ] {
+            let singles: Vec<&[u8]> = wire.chunks(1).collect();
+            assert_eq!(decode_in(&[wire]).0, DataStep::Bad(bad), "{wire:?}");
+            assert_eq!(decode_in(&singles).0, DataStep::Bad(bad), "{wire:?} by the byte");
+        }
+    }
+
+    #[test]
+    fn stuffing_can_be_undone_and_never_smuggles() {
+        for body in [
+            &b""[..],
+            b"a",
+            b".",
+            b"..\r\n",
+            b"a\r\n.\r\nMAIL FROM:<x@y>\r\n",
+            b"a\n.\nb",
+            b"a\r.\rb",
+            b"\0.\r\n",
+            b"a\r\n\0.\r\nb",
+            b"\r\n.\0\r\n",
+            b"a\r\r\n.\r\r\nb",
+            b"\r",
+            b"\n",
+            b"a\0\0.",
+        ] {
+            let mut wire = Vec::new();
+            stuff(body, &mut wire);
+            let (step, out) = decode_in(&[&wire]);
+            assert_eq!(step, DataStep::End(wire.len()), "{body:?} -> {wire:?}");
+            let text: Vec<u8> = body.iter().copied().filter(|b| !b"\r\n\0".contains(b)).collect();
+            let got: Vec<u8> = out.iter().copied().filter(|b| !b"\r\n\0".contains(b)).collect();
+            assert_eq!(got, text);
+        }
+    }
+}
