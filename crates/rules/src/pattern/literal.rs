@@ -1,0 +1,221 @@
+//! Strings of which one must occur in every match: the prefilter looks for them first.
+//!
+//! Strings are in lower case (ASCII) and compared without case, so that one automaton serves all
+//! patterns; a string that occurs in another case only costs a confirmation.
+
+use super::syntax::{Greed, Node};
+
+/// Most strings that stand for one pattern.
+const STRINGS_MAX: usize = 128;
+/// Most strings that a place in the pattern may multiply to.
+const EXACT_MAX: usize = 64;
+/// Longest string kept, in bytes.
+const STRING_BYTES_MAX: usize = 24;
+/// Largest set of bytes that is spelled out.
+const SET_MAX: usize = 8;
+
+/// Alternatives: one of these strings occurs in every match.
+pub(crate) type Strings = Vec<Vec<u8>>;
+
+/// The rarest alternatives that can be had; none if a match need not contain any string rarer than
+/// `chance_max`, the chance that one of them begins at a byte of ordinary text.
+pub(crate) fn required(node: &Node, chance_max: f64) -> Option<Strings> {
+    let found = analyse(node);
+    let mut best = found.best;
+    if let Some(exact) = found.exact {
+        better(&mut best, exact);
+    }
+    best.filter(|b| chance(b) <= chance_max).map(|b| minimize(b.strings))
+}
+
+/// What is known of a node.
+#[derive(Debug, Default)]
+struct Known {
+    /// Every match is exactly one of these.
+    exact: Option<Strings>,
+    /// Every match contains one of these.
+    best: Option<Candidate>,
+}
+
+#[derive(Debug)]
+struct Candidate {
+    strings: Strings,
+    chance: f64,
+}
+
+fn chance(candidate: &Candidate) -> f64 {
+    candidate.chance
+}
+
+/// Keeps the rarer of what there is and these strings.
+fn better(best: &mut Option<Candidate>, strings: Strings) {
+    if strings.is_empty() || strings.len() > STRINGS_MAX || strings.iter().any(Vec::is_empty) {
+        return;
+    }
+    let chance: f64 = strings.iter().map(|s| string_chance(s)).sum();
+    if best.as_ref().is_none_or(|b| chance < b.chance) {
+        *best = Some(Candidate { strings, chance });
+    }
+}
+
+/// Roughly how likely a string begins at a byte of mail.
+fn string_chance(string: &[u8]) -> f64 {
+    string.iter().map(|b| byte_chance(*b)).product()
+}
+
+fn byte_chance(byte: u8) -> f64 {
+    match byte {
+        b' ' => 0.15,
+        b'e' | b't' | b'a' | b'o' => 0.08,
+        b'i' | b'n' | b's' | b'r' => 0.065,
+        b'h' | b'l' | b'd' | b'c' | b'u' | b'm' => 0.035,
+        b'f' | b'p' | b'g' | b'w' | b'y' | b'b' | b'.' | b'\n' => 0.02,
+        b'v' | b'k' | b'=' | b'/' | b'-' | b',' | b'"' | b'<' | b'>' | b':' => 0.012,
+        b'0'..=b'9' => 0.012,
+        b'x' | b'j' | b'q' | b'z' | b'_' | b'&' | b';' | b'@' | b'?' | b'\'' => 0.004,
+        0x80..=0xff => 0.004,
+        _ => 0.003,
+    }
+}
+
+/// Removes strings that contain another one.
+fn minimize(mut strings: Strings) -> Strings {
+    strings.sort_by_key(|s| (s.len(), s.clone()));
+    strings.dedup();
+    let mut out: Strings = Vec::new();
+    for string in strings {
+        if !out.iter().any(|s| memchr::memmem::find(&string, s).is_some()) {
+            out.push(string);
+        }
+    }
+    out
+}
+
+fn analyse(node: &Node) -> Known {
+    match node {
+        Node::Set(set) => {
+            let mut bytes: Vec<u8> = set.iter().map(|b| b.to_ascii_lowercase()).collect();
+            bytes.sort_unstable();
+            bytes.dedup();
+            let exact = (bytes.len() <= SET_MAX).then(|| bytes.iter().map(|b| vec![*b]).collect());
+            Known { exact, best: None }
+        }
+        Node::Anchor(_) | Node::Around { .. } => {
+            Known { exact: Some(vec![Vec::new()]), best: None }
+        }
+        Node::Backreference { .. } | Node::Template(_) => Known::default(),
+        Node::Group { node, .. } | Node::Atomic(node) => analyse(node),
+        Node::Alternate(nodes) => alternate(nodes),
+        Node::Concat(nodes) => concat(nodes.iter().map(analyse)),
+        Node::Repeat { node, min, max, greed } => repeat(node, *min, *max, *greed),
+    }
+}
+
+fn alternate(nodes: &[Node]) -> Known {
+    let known: Vec<Known> = nodes.iter().map(analyse).collect();
+    let mut exact = Some(Strings::new());
+    let mut best = Some(Strings::new());
+    for mut one in known {
+        if let (Some(all), Some(mine)) = (&mut exact, &one.exact) {
+            all.extend(mine.iter().cloned());
+        } else {
+            exact = None;
+        }
+        if let Some(mine) = one.exact.take() {
+            better(&mut one.best, mine);
+        }
+        match (&mut best, one.best) {
+            (Some(all), Some(mine)) => all.extend(mine.strings),
+            _ => best = None,
+        }
+    }
+    let mut candidate = None;
+    if let Some(strings) = best {
+        better(&mut candidate, minimize(strings));
+    }
+    Known { exact: exact.map(unique).filter(|e| e.len() <= EXACT_MAX), best: candidate }
+}
+
+fn unique(mut strings: Strings) -> Strings {
+    strings.sort();
+    strings.dedup();
+    strings
+}
+
+fn concat(parts: impl Iterator<Item = Known>) -> Known {
+    let mut best: Option<Candidate> = None;
+    // The strings that the parts since `cut` make together; `whole` while nothing was cut.
+    let mut run: Strings = vec![Vec::new()];
+    let mut whole = true;
+    for part in parts {
+        if let Some(candidate) = part.best {
+            better(&mut best, candidate.strings);
+        }
+        let Some(exact) = part.exact else {
+            better(&mut best, std::mem::replace(&mut run, vec![Vec::new()]));
+            whole = false;
+            continue;
+        };
+        let longest = run.iter().map(Vec::len).max().unwrap_or(0);
+        if run.len() * exact.len() > EXACT_MAX || longest >= STRING_BYTES_MAX {
+            better(&mut best, std::mem::replace(&mut run, exact));
+            whole = false;
+            continue;
+        }
+        // A run that has become an empty string on one way tells nothing, but may grow again.
+        let join =
+            |a: &Vec<u8>| exact.iter().map(|b| [a.as_slice(), b].concat()).collect::<Vec<_>>();
+        run = unique(run.iter().flat_map(join).collect());
+        better(&mut best, run.clone());
+    }
+    Known { exact: whole.then_some(run), best }
+}
+
+fn repeat(node: &Node, min: u32, max: Option<u32>, _greed: Greed) -> Known {
+    if min == 0 {
+        let exact = match (analyse(node).exact, max) {
+            (Some(mut strings), Some(1)) => {
+                strings.push(Vec::new());
+                Some(unique(strings)).filter(|s| s.len() <= SET_MAX)
+            }
+            _ => None,
+        };
+        return Known { exact, best: None };
+    }
+    if max == Some(min) && min <= STRING_BYTES_MAX as u32 {
+        return concat((0..min).map(|_| analyse(node)));
+    }
+    // At least `min` times: what `min` of them make stands in a row, but more may follow.
+    let copies = min.min(STRING_BYTES_MAX as u32);
+    let mut known = concat((0..copies).map(|_| analyse(node)));
+    if let Some(exact) = known.exact.take() {
+        better(&mut known.best, exact);
+    }
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::parse::parse;
+
+    fn strings(pattern: &str) -> Option<Vec<String>> {
+        let node = parse(pattern).expect("valid").node;
+        let found = required(&node, 1e-3)?;
+        Some(found.into_iter().map(|s| String::from_utf8_lossy(&s).into_owned()).collect())
+    }
+
+    #[test]
+    fn strings_of_patterns() {
+        let some = |words: &[&str]| Some(words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
+        assert_eq!(strings("(?i)Viagra"), some(&["viagra"]));
+        assert_eq!(strings("\\bfoo.{0,20}wizard\\b"), some(&["wizard"]));
+        assert_eq!(strings("(?:quick|brown) fox"), some(&["brown fox", "quick fox"]));
+        assert_eq!(strings("colou?rful"), some(&["colorful", "colourful"]));
+        assert_eq!(strings("(?!abc)\\w+"), None);
+        assert_eq!(strings("(?:viagra|\\d+)"), None);
+        assert_eq!(strings("(?:wizard){2,}"), some(&["wizardwizard"]));
+        assert_eq!(strings("x*"), None);
+        assert_eq!(strings("(?:xyzzy)?"), None);
+    }
+}

@@ -1,0 +1,310 @@
+//! Perl patterns, matched as Perl matches them under `/aa` on bytes.
+//!
+//! A pattern is read into a tree ([`syntax`]) in which all flags are applied; from there it goes to the
+//! `regex` engines where they match exactly, else to PCRE2. Both are made when first needed and shared
+//! between threads.
+
+mod automaton;
+mod backtrack;
+pub(crate) mod literal;
+pub(crate) mod parse;
+pub(crate) mod syntax;
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use parse::Refusal;
+use syntax::{Greed, Node};
+
+/// Most steps of a backtracking match.
+pub const MATCH_STEPS_MAX: u32 = 10_000_000;
+/// Largest automaton of one pattern, in bytes.
+const AUTOMATON_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Lazy DFA states kept of one pattern for each thread, in bytes.
+const DFA_CACHE_BYTES: usize = 256 * 1024;
+
+/// A pattern; engines are made when first needed.
+#[derive(Debug)]
+pub struct Pattern {
+    /// None for patterns that only PCRE2 reads.
+    node: Option<Node>,
+    /// The text for PCRE2, where `node` is none.
+    text: String,
+    names: Vec<(String, u32)>,
+    automaton: OnceLock<Option<Box<regex_automata::meta::Regex>>>,
+    backtracker: OnceLock<Result<Box<pcre2::bytes::Regex>, String>>,
+}
+
+/// Why a pattern could not be compiled, or a match not be finished.
+#[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
+pub enum PatternError {
+    /// The pattern is not valid.
+    #[error("bad pattern: {0}")]
+    Syntax(String),
+    /// Matching ran out of its budget of [`MATCH_STEPS_MAX`] steps.
+    #[error("match budget spent")]
+    Budget,
+}
+
+impl Pattern {
+    /// Compiles a pattern without delimiters; flags stand in front as `(?i)`. Bytes above 127 are
+    /// written `\xHH`.
+    pub fn new(pattern: &str) -> Result<Self, PatternError> {
+        let (node, names, text) = match parse::parse(pattern) {
+            Ok(parsed) => (Some(parsed.node), parsed.names, String::new()),
+            Err(Refusal::Wrong(message)) => return Err(PatternError::Syntax(message)),
+            Err(Refusal::Foreign) => (None, Vec::new(), pattern.to_owned()),
+        };
+        let pattern =
+            Pattern { node, text, names, automaton: OnceLock::new(), backtracker: OnceLock::new() };
+        if pattern.node.as_ref().is_none_or(needs_check) {
+            pattern.backtracker().map_err(|e| PatternError::Syntax(e.clone()))?;
+        }
+        Ok(pattern)
+    }
+
+    /// The pattern's tree.
+    pub(crate) fn node(&self) -> Option<&Node> {
+        self.node.as_ref()
+    }
+
+    /// Names of groups that set tags, with their index.
+    pub(crate) fn names(&self) -> &[(String, u32)] {
+        &self.names
+    }
+
+    /// Tags that the pattern uses as `%{TAG}`.
+    pub(crate) fn templates(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if let Some(node) = &self.node {
+            node.walk(&mut |n| {
+                if let Node::Template(tag) = n {
+                    out.push(tag.clone());
+                }
+            });
+        }
+        out
+    }
+
+    /// The same pattern with these values for its tags: any of them may stand there.
+    pub(crate) fn with_tags(
+        &self,
+        tags: &dyn Fn(&str) -> Vec<Vec<u8>>,
+    ) -> Result<Pattern, PatternError> {
+        let node = self.node.as_ref().map_or(String::new(), |n| backtrack::text(n, tags));
+        Pattern::new(&node)
+    }
+
+    /// Whether a backtracking engine is needed.
+    pub fn needs_backtracking(&self) -> bool {
+        self.automaton().is_none()
+    }
+
+    fn automaton(&self) -> Option<&regex_automata::meta::Regex> {
+        let build = || {
+            let hir = automaton::hir(self.node.as_ref()?)?;
+            let config = regex_automata::meta::Config::new()
+                .utf8_empty(false)
+                .nfa_size_limit(Some(AUTOMATON_BYTES_MAX))
+                .hybrid_cache_capacity(DFA_CACHE_BYTES);
+            let regex = regex_automata::meta::Builder::new().configure(config).build_from_hir(&hir);
+            regex.ok().map(Box::new)
+        };
+        self.automaton.get_or_init(build).as_deref()
+    }
+
+    fn backtracker(&self) -> Result<&pcre2::bytes::Regex, &String> {
+        let build = || {
+            let body = match &self.node {
+                Some(node) => backtrack::text(node, &|_| Vec::new()),
+                None => self.text.clone(),
+            };
+            let text = format!("(*LIMIT_MATCH={MATCH_STEPS_MAX})(*NO_AUTO_POSSESS){body}");
+            let mut builder = pcre2::bytes::RegexBuilder::new();
+            builder.jit_if_available(true);
+            builder.build(&text).map(Box::new).map_err(|e| e.to_string())
+        };
+        self.backtracker.get_or_init(build).as_deref()
+    }
+
+    /// The leftmost match at or after `from`. Fails if the budget is spent.
+    pub fn find(&self, text: &[u8], from: usize) -> Result<Option<Range<usize>>, PatternError> {
+        let from = from.min(text.len());
+        if let Some(regex) = self.automaton() {
+            let input = regex_automata::Input::new(text).range(from..);
+            return Ok(regex.search(&input).map(|m| m.range()));
+        }
+        let Ok(regex) = self.backtracker() else { return Ok(None) };
+        match regex.find_at(text, from) {
+            Ok(found) => Ok(found.map(|m| m.start()..m.end())),
+            Err(_) => Err(PatternError::Budget),
+        }
+    }
+
+    /// Whether it matches anywhere. Fails if the budget is spent.
+    pub fn matches(&self, text: &[u8]) -> Result<bool, PatternError> {
+        if let Some(regex) = self.automaton() {
+            return Ok(regex.is_match(text));
+        }
+        let Ok(regex) = self.backtracker() else { return Ok(false) };
+        regex.is_match(text).map_err(|_| PatternError::Budget)
+    }
+
+    /// Whether it matches anywhere; a spent budget counts as no match.
+    pub fn is_match(&self, text: &[u8]) -> bool {
+        self.matches(text).unwrap_or(false)
+    }
+
+    /// The groups of the leftmost match, the whole match first.
+    pub fn captures(&self, text: &[u8]) -> Result<Option<Vec<Option<Range<usize>>>>, PatternError> {
+        let Ok(regex) = self.backtracker() else { return Ok(None) };
+        let groups = regex.captures(text).map_err(|_| PatternError::Budget)?;
+        Ok(groups.map(|g| (0..g.len()).map(|i| g.get(i).map(|m| m.start()..m.end())).collect()))
+    }
+}
+
+/// Whether the tree may hold what PCRE2 refuses (look-behind without bound), so that it must be
+/// compiled to know that the pattern is valid.
+fn needs_check(node: &Node) -> bool {
+    let mut found = false;
+    node.walk(&mut |n| {
+        if let Node::Around { ahead: false, node, .. } = n {
+            found |= node.max_len().is_none_or(|m| m != node.min_len());
+        }
+    });
+    found
+}
+
+/// Why matching may take time that grows with a power of the text's length, in a backtracking engine:
+/// a repetition inside a repetition whose pieces overlap. None if nothing like it is seen.
+pub(crate) fn backtracking_danger(node: &Node) -> Option<&'static str> {
+    let mut danger = None;
+    node.walk(&mut |n| {
+        let Node::Repeat { node: inner, max: None, greed, .. } = n else { return };
+        if *greed == Greed::Possessive {
+            return;
+        }
+        inner.walk(&mut |m| {
+            if let Node::Repeat { max: None, greed, node: once, .. } = m
+                && *greed != Greed::Possessive
+                && is_only_repeat(inner, once)
+            {
+                danger = Some("a repetition is repeated, as in (a+)+");
+            }
+        });
+        if let Node::Alternate(branches) = strip(inner)
+            && overlapping(branches)
+        {
+            danger = danger.or(Some("a repeated choice has branches that overlap, as in (a|aa)+"));
+        }
+    });
+    danger
+}
+
+/// Whether nothing certain stands beside the inner repetition.
+fn is_only_repeat(outer: &Node, once: &Node) -> bool {
+    outer.min_len() <= once.min_len()
+}
+
+fn strip(node: &Node) -> &Node {
+    match node {
+        Node::Group { node, .. } => strip(node),
+        _ => node,
+    }
+}
+
+/// Whether a byte string of one branch begins another.
+fn overlapping(branches: &[Node]) -> bool {
+    let word = |node: &Node| -> Option<Vec<u8>> {
+        match node {
+            Node::Set(set) => set.single().map(|b| vec![b]),
+            Node::Concat(nodes) => nodes
+                .iter()
+                .map(|n| if let Node::Set(set) = n { set.single() } else { None })
+                .collect(),
+            _ => None,
+        }
+    };
+    let words: Vec<Vec<u8>> = branches.iter().filter_map(word).collect();
+    words.iter().enumerate().any(|(i, a)| {
+        words.iter().enumerate().any(|(j, b)| i != j && !a.is_empty() && b.starts_with(a))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is(pattern: &str, text: &[u8]) -> bool {
+        Pattern::new(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}")).is_match(text)
+    }
+
+    #[test]
+    fn perl_semantics() {
+        assert!(is("foo$", b"foo\n"));
+        assert!(!is("foo\\z", b"foo\n"));
+        assert!(is("foo\\Z", b"foo\n"));
+        assert!(!is("foo$", b"foo\n\n"));
+        assert!(is("(?:foo$|bar)", b"foo\n"));
+        assert!(is("(?:foo$)?\\nx", b"foo\nx"));
+        assert!(is("(?i)\\xe9", b"\xc9"));
+        assert!(!is("(?i)\\xd7", b"\xf7"));
+        assert!(is("\\s", b"\x0b"));
+        assert!(!is("\\s", b"\xa0"));
+        assert!(is("\\h", b"\xa0"));
+        assert!(is("^\\012\\015$", b"\n\r"));
+        assert!(is("\\e\\x1b\\x{1b}\\033", b"\x1b\x1b\x1b\x1b"));
+        assert!(is("(a)\\1", b"aa"));
+        assert!(is("(?i)(a)\\1", b"aA"));
+        assert!(!is("(a)(?-i)\\1", b"aA"));
+        assert!(!is("(?m)a\\n^", b"a\n"));
+        assert!(is("(?m)^b", b"a\nb"));
+        assert!(is("[[:alpha:]_-]+z", b"a-_z"));
+        assert!(is("a{,2}b", b"aab"));
+        assert!(is("a{x", b"a{x"));
+        assert!(is("(?x) a  b # comment", b"ab"));
+        assert!(is("(?>a+)b", b"aab"));
+        assert!(!is("(?>a+)ab", b"aaab"));
+        assert!(is("a++b", b"aab"));
+        assert!(is("(?<!x)y", b"zy"));
+        assert!(is("\\R$", b"a\r\n"));
+        assert!(!is("(?i)[^a]", b"A"));
+        assert!(is("(?^i:A)b(?i)C", b"abc"));
+        assert!(is("(?<N>a)\\k<N>", b"aa"));
+        assert!(is(".", b"\xff"));
+        assert!(!is("^.$", b"\n"));
+    }
+
+    #[test]
+    fn refused_as_perl_refuses() {
+        for pattern in
+            ["(a", "a)", "[a", "*a", "a**", "\\y", "[\\w-z]", "[z-a]", "(?<n", "\\2", "a\\"]
+        {
+            assert!(Pattern::new(pattern).is_err(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn catastrophic_patterns_end() {
+        let text = [vec![b'a'; 40], vec![b'!']].concat();
+        assert_eq!(Pattern::new("(a+)+$").unwrap().matches(&text), Ok(false));
+        let backtracking = Pattern::new("(?=a)(a+)+$").unwrap();
+        assert_eq!(backtracking.matches(&text), Err(PatternError::Budget));
+        let danger = |p: &str| backtracking_danger(&parse::parse(p).unwrap().node).is_some();
+        assert!(danger("(a+)+$"));
+        assert!(danger("(?:a|aa)+$"));
+        assert!(danger("(\\w*\\s*)*x"));
+        assert!(!danger("(?:ab+)+c"));
+        assert!(!danger("a+b+"));
+    }
+
+    #[test]
+    fn templates_of_tags() {
+        let pattern = Pattern::new("^x%{GB_TO_ADDR}$").unwrap();
+        assert_eq!(pattern.templates(), ["GB_TO_ADDR"]);
+        let filled = pattern.with_tags(&|_| vec![b"a.b".to_vec(), b"c".to_vec()]).unwrap();
+        assert!(filled.is_match(b"xa.b"));
+        assert!(!filled.is_match(b"xaxb"));
+        assert!(Pattern::new("100%{x}").unwrap().templates().is_empty());
+    }
+}

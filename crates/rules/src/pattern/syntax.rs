@@ -1,0 +1,234 @@
+//! The tree of a Perl pattern, every flag already applied: what is left says byte by byte what
+//! matches.
+
+/// A set of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct ByteSet([u64; 4]);
+
+impl std::fmt::Debug for ByteSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bytes: Vec<u8> = self.iter().collect();
+        write!(f, "[{}]", bytes.escape_ascii())
+    }
+}
+
+impl ByteSet {
+    /// The set of one byte.
+    pub(crate) fn of(byte: u8) -> Self {
+        let mut set = Self::default();
+        set.insert(byte);
+        set
+    }
+
+    /// The set of these bytes.
+    pub(crate) fn from_bytes(bytes: impl IntoIterator<Item = u8>) -> Self {
+        let mut set = Self::default();
+        bytes.into_iter().for_each(|b| set.insert(b));
+        set
+    }
+
+    pub(crate) fn insert(&mut self, byte: u8) {
+        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+
+    pub(crate) fn contains(&self, byte: u8) -> bool {
+        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
+    }
+
+    pub(crate) fn union(&self, other: &Self) -> Self {
+        let mut set = *self;
+        set.0.iter_mut().zip(other.0).for_each(|(a, b)| *a |= b);
+        set
+    }
+
+    pub(crate) fn negate(&self) -> Self {
+        ByteSet(self.0.map(|word| !word))
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u8> + '_ {
+        (0..=255u8).filter(|b| self.contains(*b))
+    }
+
+    /// The only byte of the set.
+    pub(crate) fn single(&self) -> Option<u8> {
+        if self.len() == 1 { self.iter().next() } else { None }
+    }
+
+    /// With every letter also in the other case: ASCII and Latin-1, as Perl folds bytes under `/aa`.
+    pub(crate) fn fold_case(&self) -> Self {
+        let mut set = *self;
+        for byte in self.iter() {
+            set.insert(other_case(byte));
+        }
+        set
+    }
+
+    /// Runs of bytes, first and last.
+    pub(crate) fn ranges(&self) -> Vec<(u8, u8)> {
+        let mut out: Vec<(u8, u8)> = Vec::new();
+        for byte in self.iter() {
+            match out.last_mut() {
+                Some(last) if last.1.checked_add(1) == Some(byte) => last.1 = byte,
+                _ => out.push((byte, byte)),
+            }
+        }
+        out
+    }
+}
+
+/// The byte in the other case; itself if it has none.
+fn other_case(byte: u8) -> u8 {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' => byte ^ 0x20,
+        // × and ÷ are no letters.
+        0xd7 | 0xf7 => byte,
+        0xc0..=0xde | 0xe0..=0xfe => byte ^ 0x20,
+        _ => byte,
+    }
+}
+
+/// An assertion without width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Anchor {
+    /// `\A`, or `^` without `/m`.
+    Start,
+    /// `\Z`, or `$` without `/m`: at the end or before a newline that ends the text.
+    End,
+    /// `\z`.
+    AbsoluteEnd,
+    /// `^` with `/m`: after a newline that does not end the text, or at the start.
+    LineStart,
+    /// `$` with `/m`.
+    LineEnd,
+    /// `\b`.
+    Word,
+    /// `\B`.
+    NotWord,
+}
+
+/// How a repetition gives back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Greed {
+    Greedy,
+    Lazy,
+    Possessive,
+}
+
+/// A pattern.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Node {
+    /// One byte of the set; of the empty set: never.
+    Set(ByteSet),
+    Anchor(Anchor),
+    /// One after the other; none is the empty match.
+    Concat(Vec<Node>),
+    Alternate(Vec<Node>),
+    Repeat {
+        node: Box<Node>,
+        min: u32,
+        max: Option<u32>,
+        greed: Greed,
+    },
+    /// A capturing group, from 1.
+    Group {
+        node: Box<Node>,
+        index: u32,
+        name: Option<String>,
+    },
+    Atomic(Box<Node>),
+    Around {
+        ahead: bool,
+        negated: bool,
+        node: Box<Node>,
+    },
+    /// The text of a group; with the flag, in any case.
+    Backreference {
+        index: u32,
+        caseless: bool,
+    },
+    /// `%{TAG}`: the tag's values, known when a message is scanned.
+    Template(String),
+}
+
+impl Node {
+    /// The empty match.
+    pub(crate) fn empty() -> Self {
+        Node::Concat(Vec::new())
+    }
+
+    /// Fewest bytes that a match has.
+    pub(crate) fn min_len(&self) -> usize {
+        match self {
+            Node::Set(_) => 1,
+            Node::Anchor(_) | Node::Around { .. } | Node::Backreference { .. } => 0,
+            Node::Template(_) => 1,
+            Node::Concat(nodes) => nodes.iter().map(Node::min_len).sum(),
+            Node::Alternate(nodes) => nodes.iter().map(Node::min_len).min().unwrap_or(0),
+            Node::Repeat { node, min, .. } => node.min_len().saturating_mul(*min as usize),
+            Node::Group { node, .. } | Node::Atomic(node) => node.min_len(),
+        }
+    }
+
+    /// Most bytes that a match has; none if there is no bound.
+    pub(crate) fn max_len(&self) -> Option<usize> {
+        match self {
+            Node::Set(_) => Some(1),
+            Node::Anchor(_) | Node::Around { .. } => Some(0),
+            Node::Backreference { .. } | Node::Template(_) => None,
+            Node::Concat(nodes) => {
+                nodes.iter().try_fold(0usize, |sum, node| Some(sum.saturating_add(node.max_len()?)))
+            }
+            Node::Alternate(nodes) => {
+                nodes.iter().try_fold(0usize, |most, node| Some(most.max(node.max_len()?)))
+            }
+            Node::Repeat { node, max, .. } => {
+                Some(node.max_len()?.saturating_mul((*max)? as usize))
+            }
+            Node::Group { node, .. } | Node::Atomic(node) => node.max_len(),
+        }
+    }
+
+    /// Calls `visit` with every node, parents first.
+    pub(crate) fn walk(&self, visit: &mut dyn FnMut(&Node)) {
+        visit(self);
+        match self {
+            Node::Concat(nodes) | Node::Alternate(nodes) => {
+                nodes.iter().for_each(|n| n.walk(visit));
+            }
+            Node::Repeat { node, .. }
+            | Node::Group { node, .. }
+            | Node::Atomic(node)
+            | Node::Around { node, .. } => node.walk(visit),
+            _ => {}
+        }
+    }
+
+    /// Whether the pattern can never match, whatever the text: it has a byte of no set, or something
+    /// before its start or after its end.
+    pub(crate) fn is_impossible(&self) -> bool {
+        match self {
+            Node::Set(set) => set.len() == 0,
+            Node::Alternate(nodes) => nodes.iter().all(Node::is_impossible),
+            Node::Concat(nodes) => {
+                let mut before = 0;
+                let mut ended = false;
+                for node in nodes {
+                    let starts_late = *node == Node::Anchor(Anchor::Start) && before > 0;
+                    if node.is_impossible() || starts_late || (ended && node.min_len() > 0) {
+                        return true;
+                    }
+                    ended |= *node == Node::Anchor(Anchor::AbsoluteEnd);
+                    before += node.min_len();
+                }
+                false
+            }
+            Node::Repeat { node, min, .. } => *min > 0 && node.is_impossible(),
+            Node::Group { node, .. } | Node::Atomic(node) => node.is_impossible(),
+            _ => false,
+        }
+    }
+}
