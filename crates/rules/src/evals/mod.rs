@@ -20,6 +20,7 @@ use crate::settings::Settings;
 use crate::views::Views;
 
 mod date;
+pub(crate) mod text;
 
 /// Settings and lists that functions look things up in, read once when rules are loaded.
 #[derive(Debug, Default)]

@@ -1,11 +1,16 @@
 //! What rules see of a message, rendered as SpamAssassin 4.0.1 renders it.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 
 use gauntlet_mail::{Envelope, Facts, Message};
 
 use crate::rule::HeaderSelector;
 use crate::settings::Settings;
+
+pub mod mime;
+
+pub use self::mime::{MimeTree, Node};
 
 /// The settings that views depend on.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +37,7 @@ pub struct Views<'m> {
     envelope: &'m Envelope,
     facts: &'m Facts,
     settings: &'m ViewSettings,
+    mime: OnceCell<MimeTree<'m>>,
 }
 
 impl<'m> Views<'m> {
@@ -42,12 +48,17 @@ impl<'m> Views<'m> {
         facts: &'m Facts,
         settings: &'m ViewSettings,
     ) -> Self {
-        Views { message, envelope, facts, settings }
+        Views { message, envelope, facts, settings, mime: OnceCell::new() }
     }
 
     /// The message itself.
     pub fn message(&self) -> &'m Message<'m> {
         self.message
+    }
+
+    /// The parts as SpamAssassin reads them.
+    pub fn mime(&self) -> &MimeTree<'m> {
+        self.mime.get_or_init(|| MimeTree::read(self.message.raw()))
     }
 
     /// What the connection said.
