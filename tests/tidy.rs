@@ -1,0 +1,150 @@
+//! The house in order: which crate may depend on which, and how long files and functions may be.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Arrows of the design (section 3): a crate, and the crates of ours it may name.
+const ARROWS: [(&str, &[&str]); 9] = [
+    ("mail", &[]),
+    ("rules", &["mail"]),
+    ("engine", &["mail", "rules"]),
+    ("policy", &["mail", "engine"]),
+    ("smtp", &[]),
+    ("store", &["mail", "engine", "policy"]),
+    ("gateway", &["mail", "rules", "engine", "policy", "smtp", "store"]),
+    ("console", &["mail", "engine", "policy", "store"]),
+    ("bench", &["mail", "rules", "engine", "smtp"]),
+];
+
+/// Lines of a file before its tests, and of a function.
+const FILE_LINES_MAX: usize = 800;
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// Longer ones, with the length they have; a length may only shrink.
+const LONG_FILES: [(&str, usize); 0] = [];
+const LONG_FUNCTIONS: [(&str, &str, usize); 0] = [];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust file of the repository, relative to its root.
+fn sources() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> =
+        ["src", "crates", "tests", "fuzz"].iter().map(|f| root().join(f)).collect();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() && entry.file_name() != "target" {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                found.push(path.strip_prefix(root()).expect("below the root").to_owned());
+            }
+        }
+    }
+    found.sort();
+    assert!(found.len() > 20, "the walk finds the sources");
+    found
+}
+
+/// Names of our crates in the `[dependencies]` of a manifest.
+fn own_dependencies(manifest: &Path) -> Vec<String> {
+    let text = fs::read_to_string(manifest).expect("a readable manifest");
+    let mut section = "";
+    let mut found = Vec::new();
+    for line in text.lines() {
+        if line.starts_with('[') {
+            section = line;
+        } else if section == "[dependencies]"
+            && let Some(name) = line.strip_prefix("gauntlet-")
+        {
+            let end = name.find(['.', ' ', '=']).unwrap_or(name.len());
+            found.push(name[..end].to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn crates_depend_one_way() {
+    let allowed: BTreeMap<&str, &[&str]> = ARROWS.into_iter().collect();
+    for entry in fs::read_dir(root().join("crates")).expect("crates/").flatten() {
+        let name = entry.file_name().into_string().expect("a crate's name");
+        let may = allowed.get(name.as_str()).unwrap_or_else(|| {
+            panic!("crate {name} has no place in the design: add it to ARROWS and ARCHITECTURE.md")
+        });
+        for dependency in own_dependencies(&entry.path().join("Cargo.toml")) {
+            assert!(
+                may.contains(&dependency.as_str()),
+                "crate {name} must not depend on {dependency} (ARCHITECTURE.md, the arrows)"
+            );
+        }
+    }
+}
+
+#[test]
+fn files_stay_short() {
+    let mut long = Vec::new();
+    for path in sources() {
+        let text = fs::read_to_string(root().join(&path)).expect("a readable source");
+        let lines = text.lines().take_while(|l| *l != "#[cfg(test)]").count();
+        let name = path.to_string_lossy().into_owned();
+        let known = LONG_FILES.iter().find(|(file, _)| *file == name);
+        let max = known.map_or(FILE_LINES_MAX, |(_, lines)| *lines);
+        if lines > max {
+            long.push(format!("{name}: {lines} lines before its tests, at most {max}"));
+        }
+    }
+    assert!(long.is_empty(), "split these files:\n{}", long.join("\n"));
+}
+
+/// Functions as (name, lines), found by indentation: the sources are formatted.
+fn functions(text: &str) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    let lines: Vec<&str> = text.lines().collect();
+    for (i, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let indent = indent_of(line);
+        let Some(at) = code.find("fn ").filter(|&at| is_signature(&code[..at])) else { continue };
+        let name = code[at + 3..].chars().take_while(|c| c.is_alphanumeric() || *c == '_');
+        let closing = format!("{}}}", " ".repeat(indent));
+        // A declaration in a trait has no body: it ends at a semicolon on its own indentation.
+        let ends = |l: &&str| **l == closing || (l.ends_with(';') && indent_of(l) == indent);
+        let last = lines[i..].iter().position(|l| ends(&l));
+        if let Some(length) = last.filter(|&n| lines[i + n] == closing) {
+            found.push((name.collect(), length + 1));
+        }
+    }
+    found
+}
+
+fn indent_of(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// What may stand before `fn`.
+fn is_signature(before: &str) -> bool {
+    before.split_whitespace().all(|word| {
+        matches!(word, "pub" | "const" | "async" | "unsafe" | "extern" | "\"C\"")
+            || word.starts_with("pub(")
+    })
+}
+
+#[test]
+fn functions_fit_a_screen() {
+    let mut long = Vec::new();
+    for path in sources() {
+        let text = fs::read_to_string(root().join(&path)).expect("a readable source");
+        let file = path.to_string_lossy().into_owned();
+        for (name, lines) in functions(&text) {
+            let known = LONG_FUNCTIONS.iter().find(|(f, n, _)| *f == file && *n == name);
+            let max = known.map_or(FUNCTION_LINES_MAX, |(_, _, lines)| *lines);
+            if lines > max {
+                long.push(format!("{file}: fn {name} has {lines} lines, at most {max}"));
+            }
+        }
+    }
+    assert!(long.is_empty(), "split these functions:\n{}", long.join("\n"));
+}
