@@ -1,5 +1,18 @@
 //! Where a node keeps what must survive it: spool, message log, quarantine, users.
+//!
+//! Everything here blocks and may be called from any thread; nothing here knows the network. Each
+//! store owns one folder or file, carries a schema version, migrates forward when it is opened and
+//! refuses a newer one (see [`database`]).
 
+pub mod content;
+pub mod database;
+pub mod error;
+pub mod log;
+pub mod quarantine;
 pub mod record;
 
-pub use record::{Delivery, LogRecord, Outcome};
+pub use content::{Content, ContentHash};
+pub use error::StoreError;
+pub use log::{Appended, Log, LogOptions, Page, Query, Summary};
+pub use quarantine::{Quarantine, QuarantineItem};
+pub use record::{Delivery, Event, LogRecord, Outcome, Stage};

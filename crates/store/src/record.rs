@@ -32,6 +32,19 @@ impl Outcome {
         self != Outcome::Queued
     }
 
+    /// The outcome of this name; [`Outcome::Queued`] if there is none.
+    pub fn parse(name: &str) -> Self {
+        let finals = [
+            Outcome::Delivered,
+            Outcome::Quarantined,
+            Outcome::Failed,
+            Outcome::Discarded,
+            Outcome::Rejected,
+            Outcome::Deleted,
+        ];
+        finals.into_iter().find(|o| o.name() == name).unwrap_or_default()
+    }
+
     /// Name in logs and pages: `queued`, `delivered`, ...
     pub fn name(self) -> &'static str {
         match self {
@@ -66,8 +79,8 @@ pub struct Delivery {
 /// Everything that is kept about a message after it left. About 1 KB; bodies are elsewhere.
 ///
 /// A record is written when the message is accepted or refused, and again, under the same `id`,
-/// whenever a delivery changes: the later one replaces the earlier.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// whenever a delivery changes: the later deliveries replace the earlier; the dispositions logged first stay.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct LogRecord {
     /// The message's id on this node: also the reference code that replies carry.
     pub id: String,
@@ -94,4 +107,37 @@ pub struct LogRecord {
     pub deliveries: Vec<Delivery>,
     /// Milliseconds from the first byte of DATA to the answer the client got.
     pub latency_ms: u32,
+    /// The message's life until it was logged, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
+}
+
+/// A stage of a message's life that is over: `receive`, `spool`, `facts`, `scan`, `policy`, ...
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    /// The stage's name, a noun or verb of the design.
+    pub name: String,
+    /// Microseconds from `received_ms` to the stage's end.
+    pub at_us: u64,
+    /// A word more, e.g. the spool file; mostly empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+/// Something that happened to a message after it was logged: a delivery attempt, a release.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The message's id.
+    pub id: String,
+    /// When the message was received: finds its place in the log.
+    pub received_ms: i64,
+    /// Unix time in milliseconds of the event.
+    pub at_ms: i64,
+    /// `delivered`, `deferred`, `bounced`, `released`, `deleted`, `corrected`. One word; searches
+    /// find messages by it.
+    pub kind: String,
+    /// The recipient concerned; empty for all.
+    pub recipient: String,
+    /// The next hop's answer, who did it, or why.
+    pub detail: String,
 }

@@ -1,0 +1,102 @@
+//! Opening SQLite files: write-ahead log, durable commits, schema versions.
+//!
+//! Each kind of file has a list of migrations; version N of the schema is what the first N of them
+//! make. A file that is older is brought forward in one transaction when it is opened for writing,
+//! a newer one is refused.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::StoreError;
+
+/// How long a statement waits for another connection's lock, in milliseconds.
+const BUSY_MS: u64 = 10_000;
+/// Prepared statements kept by a connection.
+const STATEMENTS_KEPT: usize = 64;
+
+/// Opens or creates a file for writing and brings its schema forward.
+///
+/// Commits are durable when they return (`synchronous = FULL`).
+pub fn open_write(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError> {
+    let db = StoreError::db(path);
+    let mut connection = Connection::open(path).map_err(&db)?;
+    prepare(&connection).map_err(&db)?;
+    connection
+        .execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
+        .map_err(&db)?;
+    migrate(&mut connection, path, migrations)?;
+    Ok(connection)
+}
+
+/// Opens an existing file for reading. The schema must be current: the writer opens it first.
+pub fn open_read(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError> {
+    let db = StoreError::db(path);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(&db)?;
+    prepare(&connection).map_err(&db)?;
+    connection.execute_batch("PRAGMA query_only = ON;").map_err(&db)?;
+    let found = version(&connection).map_err(&db)?;
+    refuse_newer(path, found, migrations.len())?;
+    Ok(connection)
+}
+
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(Duration::from_millis(BUSY_MS))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    connection.execute_batch("PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;")
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<u32> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+fn refuse_newer(path: &Path, found: u32, known: usize) -> Result<(), StoreError> {
+    let known = known as u32;
+    if found > known {
+        return Err(StoreError::Newer { path: path.to_owned(), found, known });
+    }
+    Ok(())
+}
+
+fn migrate(
+    connection: &mut Connection,
+    path: &Path,
+    migrations: &[&str],
+) -> Result<(), StoreError> {
+    let db = StoreError::db(path);
+    let found = version(connection).map_err(&db)?;
+    refuse_newer(path, found, migrations.len())?;
+    let missing = migrations.get(found as usize..).unwrap_or_default();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let steps = connection.transaction().map_err(&db)?;
+    for step in missing {
+        steps.execute_batch(step).map_err(&db)?;
+    }
+    steps.pragma_update(None, "user_version", migrations.len() as u32).map_err(&db)?;
+    steps.commit().map_err(&db)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn migrates_forward_and_refuses_newer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let one = ["CREATE TABLE a(x);"];
+        let two = ["CREATE TABLE a(x);", "ALTER TABLE a ADD COLUMN y;"];
+        open_write(&path, &one).unwrap().execute("INSERT INTO a VALUES (1)", []).unwrap();
+        let later = open_write(&path, &two).unwrap();
+        assert_eq!(later.execute("UPDATE a SET y = 2", []).unwrap(), 1);
+        let error = open_write(&path, &one).unwrap_err();
+        assert!(matches!(error, StoreError::Newer { found: 2, known: 1, .. }), "{error}");
+        assert!(!error.may_retry());
+        assert!(open_read(&path, &one).is_err());
+        assert!(open_read(&path, &two).unwrap().execute("DELETE FROM a", []).is_err());
+    }
+}

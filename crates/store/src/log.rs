@@ -1,0 +1,242 @@
+//! The message log: what came, what it was, what became of it. Searched by people.
+//!
+//! One SQLite file a day (UTC, by the time the message was received). So the log of a day is
+//! forgotten by removing a file, which stalls nobody; a search runs from the newest day back and
+//! stops when the page is full; and the same message always meets the same unique key, so that a
+//! disposition is logged once however often a crash makes the gateway write it again.
+//!
+//! One thread writes. It takes what has gathered in its queue, writes it in one transaction and
+//! makes it durable, then tells those who wait: many small appends cost one sync together. Until it
+//! has told them, the record is not logged, and the caller keeps the message in its spool.
+
+mod calendar;
+mod counts;
+mod day;
+mod pack;
+mod schema;
+mod search;
+mod terms;
+mod writer;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+pub use calendar::{civil, day_name, day_number};
+pub use counts::{Bucket, Counts, Top};
+pub use day::Appended;
+pub use search::{Cursor, Logged, Page, Query, RecipientSummary, Summary};
+
+use crate::database;
+use crate::error::StoreError;
+use crate::record::{Event, LogRecord};
+use day::DAY_MS;
+use writer::{Command, Writer};
+
+/// Latest time of reception that the log takes: the end of the year 9999, in milliseconds.
+const RECEIVED_MS_MAX: i64 = 253_402_300_799_999;
+/// Read connections kept open.
+const READERS_KEPT: usize = 128;
+
+/// Limits of a log.
+#[derive(Debug, Clone, Copy)]
+pub struct LogOptions {
+    /// Most records in one transaction.
+    pub batch_records_max: usize,
+    /// How long the writer waits for more records before it commits a batch that is not full.
+    pub batch_wait: Duration,
+    /// Appends that wait for the writer; a further one waits for room.
+    pub queue_appends_max: usize,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        LogOptions {
+            batch_records_max: 1024,
+            batch_wait: Duration::from_millis(5),
+            queue_appends_max: 4096,
+        }
+    }
+}
+
+/// Called with the outcome when records are durable, or cannot be.
+pub type OnLogged = Box<dyn FnOnce(Result<Appended, StoreError>) + Send>;
+
+/// An open log. Share it as `Arc<Log>`; every method may be called from any thread.
+///
+/// Dropping it writes what is queued and waits for that.
+#[derive(Debug)]
+pub struct Log {
+    folder: PathBuf,
+    queue: Option<SyncSender<Command>>,
+    writer: Option<JoinHandle<()>>,
+    days: Arc<RwLock<BTreeSet<i64>>>,
+    readers: Mutex<Vec<(i64, Connection)>>,
+}
+
+impl Log {
+    /// Opens or creates the log in this folder with the default limits.
+    ///
+    /// # Errors
+    /// If the folder cannot be used, or a day's file is damaged or newer than this program.
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        Self::open_with(folder, LogOptions::default())
+    }
+
+    /// Opens or creates the log in this folder.
+    ///
+    /// # Errors
+    /// As [`Log::open`].
+    pub fn open_with(folder: &Path, options: LogOptions) -> Result<Self, StoreError> {
+        std::fs::create_dir_all(folder).map_err(StoreError::io(folder, "create"))?;
+        let mut found = BTreeSet::new();
+        let entries = std::fs::read_dir(folder).map_err(StoreError::io(folder, "list"))?;
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let day = name.to_str().and_then(|n| n.strip_suffix(".db")).and_then(day_number);
+            if let Some(day) = day {
+                drop(database::open_write(&entry.path(), schema::MIGRATIONS)?);
+                found.insert(day);
+            }
+        }
+        let days = Arc::new(RwLock::new(found));
+        let (queue, commands) = sync_channel(options.queue_appends_max);
+        let writer = Writer::new(folder.to_owned(), options, days.clone());
+        let writer = std::thread::Builder::new()
+            .name("log-writer".to_owned())
+            .spawn(move || writer.run(&commands))
+            .map_err(StoreError::io(folder, "start the writer of"))?;
+        Ok(Log {
+            folder: folder.to_owned(),
+            queue: Some(queue),
+            writer: Some(writer),
+            days,
+            readers: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Logs these records and waits until they are durable.
+    ///
+    /// A recipient whose disposition is logged already is left as it is: writing again after a
+    /// crash is safe. Records for more recipients of a known message are added to it.
+    ///
+    /// # Errors
+    /// If they could not be made durable; then nothing may be assumed, and the call repeated.
+    pub fn append(&self, records: Vec<LogRecord>) -> Result<Appended, StoreError> {
+        self.wait(|done| self.append_then(records, Vec::new(), done))
+    }
+
+    /// Adds events to messages that are in the log, and waits until they are durable. An event of
+    /// an unknown message is dropped; one that is there already is not doubled.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_events(&self, events: Vec<Event>) -> Result<Appended, StoreError> {
+        self.wait(|done| self.append_then(Vec::new(), events, done))
+    }
+
+    /// Queues records and events; `done` is called on the writer's thread when they are durable or
+    /// cannot be. It must be quick, and must not append. Waits only when the queue is full.
+    pub fn append_then(&self, records: Vec<LogRecord>, events: Vec<Event>, done: OnLogged) {
+        let times =
+            records.iter().map(|r| r.received_ms).chain(events.iter().map(|e| e.received_ms));
+        if let Some(wrong) = times.into_iter().find(|t| !(0..=RECEIVED_MS_MAX).contains(t)) {
+            let cause = format!("{wrong} is not between 1970 and 9999");
+            return done(Err(StoreError::Invalid { what: "received_ms", cause }));
+        }
+        self.send(Command::Append { records, events, done });
+    }
+
+    fn send(&self, command: Command) {
+        let unsent = match &self.queue {
+            Some(queue) => queue.send(command).err().map(|e| e.0),
+            None => Some(command),
+        };
+        if let Some(command) = unsent {
+            command.fail(StoreError::Closed { path: self.folder.clone() });
+        }
+    }
+
+    fn wait(&self, start: impl FnOnce(OnLogged)) -> Result<Appended, StoreError> {
+        let (sender, outcome) = sync_channel(1);
+        start(Box::new(move |result| {
+            let _the_caller_waits = sender.send(result);
+        }));
+        let closed = || StoreError::Closed { path: self.folder.clone() };
+        outcome.recv().unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// Forgets the days that ended more than `days_kept` days before `now_ms`. Returns how many.
+    /// Removes files, so it stalls neither writers nor readers.
+    ///
+    /// # Errors
+    /// If a file cannot be removed.
+    pub fn retain(&self, now_ms: i64, days_kept: u32) -> Result<u64, StoreError> {
+        let first_kept = now_ms.div_euclid(DAY_MS) - i64::from(days_kept);
+        self.readers().retain(|(day, _)| *day >= first_kept);
+        self.wait(|done| self.send(Command::Retain { first_kept, done })).map(|a| a.new)
+    }
+
+    /// Where the log is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The days that have a file, newest first.
+    pub fn days(&self) -> Vec<i64> {
+        let days = self.days.read().unwrap_or_else(PoisonError::into_inner);
+        days.iter().rev().copied().collect()
+    }
+
+    fn readers(&self) -> std::sync::MutexGuard<'_, Vec<(i64, Connection)>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `read` on a connection to this day. None if the day was forgotten meanwhile.
+    fn read_day<T>(
+        &self,
+        day: i64,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        let path = day_path(&self.folder, day);
+        let kept = {
+            let mut readers = self.readers();
+            let place = readers.iter().rposition(|(d, _)| *d == day);
+            place.map(|i| readers.swap_remove(i).1)
+        };
+        let connection = match kept {
+            Some(connection) => connection,
+            None if !path.exists() => return Ok(None),
+            None => database::open_read(&path, schema::MIGRATIONS)?,
+        };
+        let value = read(&connection).map_err(StoreError::db(&path))?;
+        let mut readers = self.readers();
+        if readers.len() >= READERS_KEPT {
+            readers.remove(0);
+        }
+        readers.push((day, connection));
+        Ok(Some(value))
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(writer) = self.writer.take() {
+            let _a_panic_was_reported_by_the_thread = writer.join();
+        }
+    }
+}
+
+/// The file of a day.
+fn day_path(folder: &Path, day: i64) -> PathBuf {
+    folder.join(format!("{}.db", day_name(day)))
+}
+
+#[cfg(test)]
+mod tests;

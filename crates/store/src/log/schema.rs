@@ -1,0 +1,66 @@
+//! The tables of one day of the log.
+
+/// Version N is made by the first N of these. Never edit one that was released: add another.
+pub(crate) const MIGRATIONS: &[&str] = &[DAY_1];
+
+/// `seq` is received_ms * 4096 plus a tie-break, so that the row's own key orders and cuts by time
+/// and no second index is needed. `posting` finds messages by exact values (see `terms.rs`); it keeps
+/// no text, and no deletes are needed because a day is forgotten as a whole file.
+const DAY_1: &str = "
+CREATE TABLE message (
+    seq        INTEGER PRIMARY KEY,
+    id         TEXT NOT NULL,
+    class      TEXT NOT NULL,
+    score      REAL NOT NULL,
+    size       INTEGER NOT NULL,
+    sender     TEXT NOT NULL,
+    subject    TEXT NOT NULL,
+    message_id TEXT NOT NULL,
+    latency_ms INTEGER NOT NULL,
+    rest       BLOB NOT NULL
+);
+CREATE UNIQUE INDEX message_id_once ON message (id);
+CREATE TABLE recipient (
+    seq       INTEGER NOT NULL,
+    recipient TEXT NOT NULL,
+    place     INTEGER NOT NULL,
+    action    TEXT NOT NULL,
+    rest      TEXT NOT NULL,
+    PRIMARY KEY (seq, recipient)
+) WITHOUT ROWID;
+CREATE TABLE delivery (
+    seq      INTEGER NOT NULL,
+    address  TEXT NOT NULL,
+    outcome  TEXT NOT NULL,
+    at_ms    INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    next_hop TEXT NOT NULL,
+    reply    TEXT NOT NULL,
+    PRIMARY KEY (seq, address)
+) WITHOUT ROWID;
+CREATE TABLE event (
+    seq       INTEGER NOT NULL,
+    at_ms     INTEGER NOT NULL,
+    kind      TEXT NOT NULL,
+    recipient TEXT NOT NULL,
+    detail    TEXT NOT NULL,
+    PRIMARY KEY (seq, at_ms, kind, recipient)
+) WITHOUT ROWID;
+CREATE VIRTUAL TABLE posting USING fts5 (
+    term, content = '', detail = none, columnsize = 0, tokenize = 'ascii'
+);
+CREATE TABLE tally (
+    minute   INTEGER NOT NULL,
+    class    TEXT NOT NULL,
+    action   TEXT NOT NULL,
+    messages INTEGER NOT NULL,
+    bytes    INTEGER NOT NULL,
+    PRIMARY KEY (minute, class, action)
+) WITHOUT ROWID;
+CREATE TABLE tally_top (
+    kind     TEXT NOT NULL,
+    name     TEXT NOT NULL,
+    messages INTEGER NOT NULL,
+    PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+";

@@ -1,0 +1,410 @@
+//! Finding messages in the log.
+
+use gauntlet_engine::Class;
+use gauntlet_mail::{Envelope, Facts};
+use gauntlet_policy::Disposition;
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, types::Value};
+use serde::{Deserialize, Serialize};
+
+use super::day::{DAY_MS, ms_of, seq_of};
+use super::pack;
+use super::terms::{self, Field};
+use super::{Log, RECEIVED_MS_MAX};
+use crate::error::StoreError;
+use crate::record::{Delivery, Event, LogRecord, Outcome};
+
+/// Most messages of a page.
+const PAGE_MAX: usize = 500;
+/// Messages of a page when the query does not say.
+const PAGE_DEFAULT: usize = 50;
+/// Recipients listed in a summary; the others are counted.
+const SUMMARY_RECIPIENTS_MAX: usize = 3;
+/// Events read for one message.
+const EVENTS_MAX: usize = 1000;
+/// Terms of one query.
+const TERMS_MAX: usize = 32;
+
+/// Which messages to find. Every field that is set must match; text ignores letter case.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Query {
+    /// Address of the sender, in the envelope or the From field; or `@domain`.
+    pub sender: String,
+    /// Address of a recipient, or `@domain`.
+    pub recipient: String,
+    /// Domain of the sender or of a recipient.
+    pub domain: String,
+    /// Words of the subject, all of them, in any order; a last `*` asks for a word's beginning.
+    pub subject: String,
+    /// Message-ID, with or without angle brackets.
+    pub message_id: String,
+    /// The message's id: the reference code of replies.
+    pub id: String,
+    /// Any of these classes; empty is all.
+    pub classes: Vec<Class>,
+    /// What was done for a recipient: the name of a final disposition, e.g. `quarantine`.
+    pub action: String,
+    /// A rule of the engine that hit.
+    pub rule: String,
+    /// A rule of the policy that matched.
+    pub policy_rule: String,
+    /// Address of the SMTP client.
+    pub client: String,
+    /// How far a delivery is or was, e.g. `queued`, `failed`: the name of an [`Outcome`].
+    pub outcome: String,
+    /// Something that happened later, e.g. `released`.
+    pub event: String,
+    /// Received at or after this Unix time in milliseconds.
+    pub since_ms: Option<i64>,
+    /// Received before this Unix time in milliseconds.
+    pub until_ms: Option<i64>,
+    /// At least this score.
+    pub score_min: Option<f64>,
+    /// Go on after this message of the page before.
+    pub after: Option<Cursor>,
+    /// Messages of a page, at most 500; 0 is 50.
+    pub limit: usize,
+}
+
+/// A place in the log, between two messages. Ordered by time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cursor(pub i64);
+
+/// What became of a message for one of its recipients.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecipientSummary {
+    /// The recipient.
+    pub recipient: String,
+    /// Name of the final disposition.
+    pub action: String,
+    /// How far the delivery to it is, where there is one.
+    pub outcome: Option<Outcome>,
+}
+
+/// A line of a list of messages.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Place in the log; of the last line of a page, where the next page goes on.
+    pub cursor: Cursor,
+    /// The message's id.
+    pub id: String,
+    /// Unix time in milliseconds at which it was received.
+    pub received_ms: i64,
+    /// Class.
+    pub class: Class,
+    /// Rule points.
+    pub score: f64,
+    /// Bytes.
+    pub size: u64,
+    /// The From field, else the envelope's sender.
+    pub from: String,
+    /// Subject.
+    pub subject: String,
+    /// The first three recipients, and what was done for each.
+    pub recipients: Vec<RecipientSummary>,
+    /// How many recipients there are.
+    pub recipients_count: u64,
+}
+
+/// A page of a search, newest message first.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Page {
+    /// The messages.
+    pub messages: Vec<Summary>,
+    /// Where the next page goes on; none on the last.
+    pub next: Option<Cursor>,
+}
+
+/// A message of the log, whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Logged {
+    /// Place in the log.
+    pub cursor: Cursor,
+    /// The record.
+    pub record: LogRecord,
+    /// What happened after it was logged, in order of time.
+    pub events: Vec<Event>,
+}
+
+impl Log {
+    /// The newest messages that the query asks for.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn search(&self, query: &Query) -> Result<Page, StoreError> {
+        let limit = if query.limit == 0 { PAGE_DEFAULT } else { query.limit.min(PAGE_MAX) };
+        let since = seq_of(query.since_ms.unwrap_or(0).clamp(0, RECEIVED_MS_MAX));
+        let until_ms = query.until_ms.unwrap_or(RECEIVED_MS_MAX).clamp(0, RECEIVED_MS_MAX);
+        let until = query.after.map_or(seq_of(until_ms), |c| c.0.min(seq_of(until_ms)));
+        let terms = match_expression(query);
+        let mut messages: Vec<Summary> = Vec::new();
+        for day in self.days() {
+            let (start, end) = (seq_of(day * DAY_MS), seq_of((day + 1) * DAY_MS));
+            if start >= until || end <= since {
+                continue;
+            }
+            // One more than the page, to know whether there is a next.
+            let wanted = limit + 1 - messages.len();
+            let range = (since.max(start), until.min(end));
+            let found = self.read_day(day, |c| search_day(c, query, &terms, range, wanted))?;
+            messages.extend(found.unwrap_or_default());
+            if messages.len() > limit {
+                break;
+            }
+        }
+        let more = messages.len() > limit;
+        messages.truncate(limit);
+        let next = messages.last().filter(|_| more).map(|m| m.cursor);
+        Ok(Page { messages, next })
+    }
+
+    /// The message with this id; none if there is none, or it is forgotten.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or the record is damaged.
+    pub fn get(&self, id: &str) -> Result<Option<Logged>, StoreError> {
+        for day in self.days() {
+            let Some(Some(found)) = self.read_day(day, |c| get_from_day(c, id))? else { continue };
+            let (cursor, mut record, packed, events) = found;
+            let rest = pack::unpack(&packed).map_err(|cause| StoreError::Damaged {
+                path: super::day_path(&self.folder, day),
+                what: format!("record of {id}"),
+                cause,
+            })?;
+            let pack::Rest { envelope, facts, verdict, stages } = rest;
+            record.envelope = envelope;
+            record.facts = facts;
+            record.verdict = verdict;
+            record.stages = stages;
+            return Ok(Some(Logged { cursor, record, events }));
+        }
+        Ok(None)
+    }
+}
+
+/// The terms that all must be there, in the term index's own language. Empty: no condition.
+fn match_expression(query: &Query) -> String {
+    let mut all = String::new();
+    let exact = [
+        (Field::Rule, query.rule.trim()),
+        (Field::PolicyRule, query.policy_rule.trim()),
+        (Field::Client, query.client.trim()),
+        (Field::MessageId, query.message_id.trim().trim_matches(['<', '>'])),
+    ];
+    for (field, value) in exact.into_iter().filter(|(_, v)| !v.is_empty()) {
+        terms::push_exact(&mut all, field, value);
+    }
+    let addresses = [
+        (Field::Sender, Field::SenderDomain, query.sender.trim()),
+        (Field::Recipient, Field::RecipientDomain, query.recipient.trim()),
+    ];
+    for (whole, domain, value) in addresses.into_iter().filter(|(_, _, v)| !v.is_empty()) {
+        match value.strip_prefix('@') {
+            Some(name) => terms::push_exact(&mut all, domain, name),
+            None => terms::push_exact(&mut all, whole, value),
+        }
+    }
+    let names = [
+        (Field::Action, &query.action),
+        (Field::Outcome, &query.outcome),
+        (Field::Event, &query.event),
+    ];
+    for (field, value) in names {
+        if !value.trim().is_empty() {
+            terms::push_name(&mut all, field, value);
+        }
+    }
+    for word in terms::words(&query.subject) {
+        terms::push_word(&mut all, &word);
+    }
+    let prefix = query.subject.trim_end().ends_with('*');
+    let count = all.split(' ').filter(|t| !t.is_empty()).count();
+    let mut clauses: Vec<String> = all
+        .split(' ')
+        .filter(|t| !t.is_empty())
+        .take(TERMS_MAX)
+        .enumerate()
+        .map(
+            |(i, t)| {
+                if prefix && i + 1 == count { format!("\"{t}\"*") } else { format!("\"{t}\"") }
+            },
+        )
+        .collect();
+    let domain = query.domain.trim().trim_start_matches('@');
+    if !domain.is_empty() {
+        let (mut sender, mut recipient) = (String::new(), String::new());
+        terms::push_exact(&mut sender, Field::SenderDomain, domain);
+        terms::push_exact(&mut recipient, Field::RecipientDomain, domain);
+        clauses.push(format!("(\"{sender}\" OR \"{recipient}\")"));
+    }
+    if !query.classes.is_empty() && query.classes.len() < Class::ALL.len() {
+        let names: Vec<String> =
+            query.classes.iter().map(|c| format!("\"c{}\"", c.name())).collect();
+        clauses.push(format!("({})", names.join(" OR ")));
+    }
+    clauses.join(" AND ")
+}
+
+const COLUMNS: &str = "message.seq, message.id, class, score, size, sender, subject";
+
+fn search_day(
+    connection: &Connection,
+    query: &Query,
+    terms: &str,
+    (since, until): (i64, i64),
+    limit: usize,
+) -> rusqlite::Result<Vec<Summary>> {
+    let mut conditions = String::new();
+    let mut values = vec![
+        Value::Integer(since),
+        Value::Integer(until),
+        Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)),
+    ];
+    if let Some(score) = query.score_min {
+        values.push(Value::Real(score));
+        conditions.push_str(&format!(" AND score >= ?{}", values.len()));
+    }
+    if !query.id.trim().is_empty() {
+        values.push(Value::Text(query.id.trim().to_owned()));
+        conditions.push_str(&format!(" AND message.id = ?{}", values.len()));
+    }
+    let sql = if terms.is_empty() {
+        format!(
+            "SELECT {COLUMNS} FROM message WHERE seq >= ?1 AND seq < ?2{conditions} \
+             ORDER BY seq DESC LIMIT ?3"
+        )
+    } else {
+        values.push(Value::Text(terms.to_owned()));
+        format!(
+            "SELECT {COLUMNS} FROM posting CROSS JOIN message ON message.seq = posting.rowid \
+             WHERE posting MATCH ?{} AND posting.rowid >= ?1 AND posting.rowid < ?2{conditions} \
+             ORDER BY posting.rowid DESC LIMIT ?3",
+            values.len()
+        )
+    };
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map(params_from_iter(values), summary)?;
+    let mut found = rows.collect::<rusqlite::Result<Vec<Summary>>>()?;
+    for message in &mut found {
+        read_recipients(connection, message)?;
+    }
+    Ok(found)
+}
+
+fn summary(row: &Row<'_>) -> rusqlite::Result<Summary> {
+    let seq = row.get(0)?;
+    Ok(Summary {
+        cursor: Cursor(seq),
+        id: row.get(1)?,
+        received_ms: ms_of(seq),
+        class: row.get_ref(2)?.as_str()?.parse().unwrap_or(Class::Unscannable),
+        score: row.get(3)?,
+        size: u64::try_from(row.get::<_, i64>(4)?).unwrap_or(0),
+        from: row.get(5)?,
+        subject: row.get(6)?,
+        recipients: Vec::new(),
+        recipients_count: 0,
+    })
+}
+
+fn read_recipients(connection: &Connection, message: &mut Summary) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(
+        "SELECT recipient, action, outcome, count(*) OVER () FROM recipient \
+         LEFT JOIN delivery ON delivery.seq = recipient.seq AND address = recipient \
+         WHERE recipient.seq = ?1 ORDER BY place LIMIT ?2",
+    )?;
+    let limit = SUMMARY_RECIPIENTS_MAX as i64;
+    let mut rows = statement.query(params![message.cursor.0, limit])?;
+    while let Some(row) = rows.next()? {
+        let outcome: Option<String> = row.get(2)?;
+        message.recipients.push(RecipientSummary {
+            recipient: row.get(0)?,
+            action: row.get(1)?,
+            outcome: outcome.as_deref().map(Outcome::parse),
+        });
+        message.recipients_count = u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0);
+    }
+    Ok(())
+}
+
+type Found = (Cursor, LogRecord, Vec<u8>, Vec<Event>);
+
+fn get_from_day(connection: &Connection, id: &str) -> rusqlite::Result<Option<Found>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, size, sender, subject, message_id, latency_ms, rest FROM message \
+         WHERE id = ?1",
+    )?;
+    let found = statement.query_row([id], |row| {
+        let seq: i64 = row.get(0)?;
+        let record = LogRecord {
+            id: id.to_owned(),
+            received_ms: ms_of(seq),
+            envelope: Envelope::default(),
+            size: u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0),
+            from: row.get(2)?,
+            subject: row.get(3)?,
+            message_id: row.get(4)?,
+            facts: Facts::default(),
+            latency_ms: row.get(5)?,
+            ..LogRecord::default()
+        };
+        Ok((Cursor(seq), record, row.get(6)?))
+    });
+    let Some((cursor, mut record, packed)) = found.optional()? else { return Ok(None) };
+    record.dispositions = dispositions(connection, cursor)?;
+    record.deliveries = deliveries(connection, cursor)?;
+    let events = events(connection, cursor, &record)?;
+    Ok(Some((cursor, record, packed, events)))
+}
+
+fn dispositions(connection: &Connection, cursor: Cursor) -> rusqlite::Result<Vec<Disposition>> {
+    let mut statement = connection
+        .prepare_cached("SELECT rest FROM recipient WHERE seq = ?1 ORDER BY place, recipient")?;
+    let rows = statement.query_map([cursor.0], |row| {
+        let rest = row.get_ref(0)?.as_str()?;
+        serde_json::from_str(rest).map_err(|e| {
+            rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(e))
+        })
+    })?;
+    rows.collect()
+}
+
+fn deliveries(connection: &Connection, cursor: Cursor) -> rusqlite::Result<Vec<Delivery>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT address, outcome, at_ms, attempts, next_hop, reply FROM delivery WHERE seq = ?1 \
+         ORDER BY address",
+    )?;
+    let rows = statement.query_map([cursor.0], |row| {
+        Ok(Delivery {
+            address: row.get(0)?,
+            outcome: Outcome::parse(row.get_ref(1)?.as_str()?),
+            at_ms: row.get(2)?,
+            attempts: row.get(3)?,
+            next_hop: row.get(4)?,
+            reply: row.get(5)?,
+        })
+    })?;
+    rows.collect()
+}
+
+fn events(
+    connection: &Connection,
+    cursor: Cursor,
+    record: &LogRecord,
+) -> rusqlite::Result<Vec<Event>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT at_ms, kind, recipient, detail FROM event WHERE seq = ?1 ORDER BY at_ms LIMIT ?2",
+    )?;
+    let rows = statement.query_map(params![cursor.0, EVENTS_MAX as i64], |row| {
+        Ok(Event {
+            id: record.id.clone(),
+            received_ms: record.received_ms,
+            at_ms: row.get(0)?,
+            kind: row.get(1)?,
+            recipient: row.get(2)?,
+            detail: row.get(3)?,
+        })
+    })?;
+    rows.collect()
+}

@@ -1,0 +1,204 @@
+use super::*;
+use crate::record::{Delivery, Outcome};
+use gauntlet_engine::{Class, Verdict};
+use gauntlet_mail::{Evidence, Hit, View};
+use gauntlet_policy::{Disposition, Final};
+
+const DAY: i64 = 20_778 * DAY_MS;
+
+fn record(n: i64, at_ms: i64) -> LogRecord {
+    let to = |name: &str, end| Disposition {
+        recipient: format!("{name}{n}@example.com"),
+        end,
+        changes: Vec::new(),
+        rules: vec!["spam to quarantine".to_owned()],
+    };
+    let class = if n % 2 == 0 { Class::Spam } else { Class::Ham };
+    let hit = Hit {
+        rule: format!("RULE_{}", n % 3).into(),
+        score: 2.5,
+        count: 1,
+        description: "".into(),
+        evidence: vec![Evidence::new(View::Header, 0, 3, b"win").named("Subject")],
+    };
+    let mut envelope = gauntlet_mail::Envelope {
+        mail_from: format!("bounce{n}@sender.example"),
+        ..Default::default()
+    };
+    envelope.rcpt_to = vec![format!("a{n}@example.com"), format!("b{n}@example.com")];
+    LogRecord {
+        id: format!("id-{n}"),
+        received_ms: at_ms,
+        envelope,
+        size: 1000,
+        from: format!("Eve <eve{n}@mail.example>"),
+        subject: format!("Größe der Rechnung Nr. {n}"),
+        message_id: format!("m{n}@mail.example"),
+        verdict: Verdict { class, score: 2.5, hits: vec![hit], ..Verdict::default() },
+        dispositions: vec![
+            to("a", Final::Deliver),
+            to("b", Final::Quarantine { folder: "suspect".to_owned() }),
+        ],
+        latency_ms: 12,
+        ..LogRecord::default()
+    }
+}
+
+fn ids(log: &Log, query: &Query) -> Vec<String> {
+    log.search(query).unwrap().messages.into_iter().map(|m| m.id).collect()
+}
+
+#[test]
+fn what_is_logged_is_read_back_and_logged_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    let one = record(1, DAY + 5);
+    assert_eq!(log.append(vec![one.clone()]).unwrap(), Appended { new: 2, known: 0 });
+    let mut again = one.clone();
+    again.dispositions[0].end = Final::Discard;
+    again
+        .dispositions
+        .push(Disposition { recipient: "c@x".to_owned(), ..again.dispositions[0].clone() });
+    assert_eq!(log.append(vec![again.clone()]).unwrap(), Appended { new: 1, known: 2 });
+    drop(log);
+    let log = Log::open(folder.path()).unwrap();
+    let read = log.get("id-1").unwrap().unwrap();
+    let mut expected = one;
+    expected.dispositions.push(again.dispositions[2].clone());
+    assert_eq!(read.record, expected);
+    assert_eq!(log.get("id-2").unwrap(), None);
+}
+
+#[test]
+fn every_field_finds() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    // Across midnight, so that a search meets two files.
+    let records = (0..20).map(|n| record(n, DAY - 10 + n)).collect();
+    log.append(records).unwrap();
+    let q = Query::default;
+    let one = ["id-7"];
+    assert_eq!(ids(&log, &Query { sender: "BOUNCE7@sender.example".into(), ..q() }), one);
+    assert_eq!(ids(&log, &Query { sender: "eve7@mail.example".into(), ..q() }), one);
+    assert_eq!(ids(&log, &Query { recipient: "b7@example.com".into(), ..q() }), one);
+    assert_eq!(ids(&log, &Query { message_id: "<m7@mail.example>".into(), ..q() }), one);
+    assert_eq!(ids(&log, &Query { id: "id-7".into(), ..q() }), one);
+    assert_eq!(ids(&log, &Query { subject: "rechnung GRÖSSE".into(), ..q() }), [""; 0]);
+    assert_eq!(ids(&log, &Query { subject: "7 rechnung größe".into(), ..q() }), one);
+    assert_eq!(ids(&log, &Query { subject: "rechn*".into(), ..q() }).len(), 20);
+    assert_eq!(ids(&log, &Query { domain: "mail.example".into(), ..q() }).len(), 20);
+    assert_eq!(ids(&log, &Query { domain: "example.com".into(), ..q() }).len(), 20);
+    assert_eq!(ids(&log, &Query { sender: "@example.com".into(), ..q() }).len(), 0);
+    assert_eq!(ids(&log, &Query { action: "quarantine".into(), ..q() }).len(), 20);
+    assert_eq!(ids(&log, &Query { action: "reject".into(), ..q() }).len(), 0);
+    assert_eq!(ids(&log, &Query { policy_rule: "Spam to quarantine".into(), ..q() }).len(), 20);
+    let spam = Query { classes: vec![Class::Spam, Class::Malware], rule: "RULE_0".into(), ..q() };
+    assert_eq!(ids(&log, &spam), ["id-18", "id-12", "id-6", "id-0"]);
+    let range = Query { since_ms: Some(DAY - 1), until_ms: Some(DAY + 2), ..q() };
+    assert_eq!(ids(&log, &range), ["id-11", "id-10", "id-9"]);
+    assert_eq!(ids(&log, &Query { score_min: Some(3.0), ..q() }).len(), 0);
+    assert_eq!(ids(&log, &Query { subject: "\" OR *:( NEAR".into(), ..q() }).len(), 0);
+}
+
+#[test]
+fn pages_follow_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    log.append((0..20).map(|n| record(n, DAY - 10 + n)).collect()).unwrap();
+    let mut query = Query { limit: 7, action: "deliver".to_owned(), ..Query::default() };
+    let mut seen = Vec::new();
+    loop {
+        let page = log.search(&query).unwrap();
+        seen.extend(page.messages.into_iter().map(|m| m.id));
+        query.after = page.next;
+        if query.after.is_none() {
+            break;
+        }
+    }
+    let expected: Vec<String> = (0..20).rev().map(|n| format!("id-{n}")).collect();
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn later_deliveries_replace_earlier() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    let queued =
+        Delivery { address: "a1@example.com".to_owned(), at_ms: DAY, ..Delivery::default() };
+    let mut one = record(1, DAY);
+    one.deliveries = vec![queued.clone()];
+    log.append(vec![one.clone()]).unwrap();
+    let done = Delivery { outcome: Outcome::Delivered, at_ms: DAY + 9, attempts: 2, ..queued };
+    one.deliveries = vec![done.clone()];
+    log.append(vec![one.clone()]).unwrap();
+    assert_eq!(log.get("id-1").unwrap().unwrap().record, one);
+    one.deliveries[0].outcome = Outcome::Queued;
+    one.deliveries[0].at_ms = DAY + 1;
+    log.append(vec![one]).unwrap();
+    assert_eq!(log.get("id-1").unwrap().unwrap().record.deliveries, [done]);
+    let found = log.search(&Query { outcome: "delivered".into(), ..Query::default() }).unwrap();
+    assert_eq!(found.messages[0].recipients[0].outcome, Some(Outcome::Delivered));
+}
+
+#[test]
+fn events_tell_the_later_life_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    log.append(vec![record(1, DAY)]).unwrap();
+    let event = Event {
+        id: "id-1".to_owned(),
+        received_ms: DAY,
+        at_ms: DAY + 60_000,
+        kind: "released".to_owned(),
+        recipient: "b1@example.com".to_owned(),
+        detail: "by admin".to_owned(),
+    };
+    let unknown = Event { id: "id-9".to_owned(), ..event.clone() };
+    log.append_events(vec![event.clone(), event.clone(), unknown]).unwrap();
+    assert_eq!(log.get("id-1").unwrap().unwrap().events, [event]);
+    assert_eq!(ids(&log, &Query { event: "released".into(), ..Query::default() }), ["id-1"]);
+}
+
+#[test]
+fn many_threads_append_and_counts_add_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    std::thread::scope(|threads| {
+        for t in 0..8 {
+            let log = &log;
+            threads.spawn(move || {
+                for n in 0..25 {
+                    log.append(vec![record(t * 25 + n, DAY + n)]).unwrap();
+                }
+            });
+        }
+    });
+    let counts = log.counts(DAY, DAY + DAY_MS, 60).unwrap();
+    assert_eq!(counts.buckets.iter().map(|b| b.messages).sum::<u64>(), 200);
+    assert_eq!(counts.buckets.iter().map(|b| b.bytes).sum::<u64>(), 200_000);
+    assert_eq!(counts.top_rules.len(), 3);
+    assert_eq!(counts.top_senders[0], Top { name: "sender.example".to_owned(), messages: 200 });
+}
+
+#[test]
+fn days_are_forgotten_as_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    log.append((0..5).map(|n| record(n, DAY + n * DAY_MS)).collect()).unwrap();
+    assert_eq!(log.get("id-0").unwrap().map(|l| l.record.id), Some("id-0".to_owned()));
+    assert_eq!(log.retain(DAY + 4 * DAY_MS, 2).unwrap(), 2);
+    assert_eq!(ids(&log, &Query::default()), ["id-4", "id-3", "id-2"]);
+    assert_eq!(log.get("id-0").unwrap(), None);
+    assert_eq!(log.retain(DAY + 4 * DAY_MS, 2).unwrap(), 0);
+}
+
+#[test]
+fn one_record_that_cannot_be_written_does_not_hold_up_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    let mut wrong = record(1, DAY);
+    wrong.received_ms = -1;
+    assert!(matches!(log.append(vec![wrong]), Err(StoreError::Invalid { .. })));
+    log.append(vec![record(2, DAY)]).unwrap();
+    assert_eq!(ids(&log, &Query::default()), ["id-2"]);
+}

@@ -1,0 +1,174 @@
+//! The thread that writes the log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use super::day::{Appended, DAY_MS, DayWriter};
+use super::{LogOptions, OnLogged, day_path};
+use crate::error::StoreError;
+use crate::record::{Event, LogRecord};
+
+/// Days kept open for writing: today, and the days of messages that were long deferred.
+const DAYS_OPEN_MAX: usize = 4;
+
+/// What the writer is asked to do.
+pub(crate) enum Command {
+    /// Make these durable.
+    Append { records: Vec<LogRecord>, events: Vec<Event>, done: OnLogged },
+    /// Remove the days before this one; `Appended::new` is how many.
+    Retain { first_kept: i64, done: OnLogged },
+}
+
+impl Command {
+    /// Says that it was not done.
+    pub(crate) fn fail(self, error: StoreError) {
+        match self {
+            Command::Append { done, .. } | Command::Retain { done, .. } => done(Err(error)),
+        }
+    }
+}
+
+/// An append that waits for its batch.
+struct Waiting {
+    records: Vec<LogRecord>,
+    events: Vec<Event>,
+    done: OnLogged,
+}
+
+/// The part of a batch that belongs to one day; each record with the place of its append.
+#[derive(Default)]
+struct Part<'a> {
+    records: Vec<(usize, &'a LogRecord)>,
+    events: Vec<&'a Event>,
+}
+
+/// State of the writing thread.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    folder: PathBuf,
+    options: LogOptions,
+    days: Arc<RwLock<BTreeSet<i64>>>,
+    open: BTreeMap<i64, DayWriter>,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        folder: PathBuf,
+        options: LogOptions,
+        days: Arc<RwLock<BTreeSet<i64>>>,
+    ) -> Self {
+        Writer { folder, options, days, open: BTreeMap::new() }
+    }
+
+    /// Works until the queue is closed and empty.
+    pub(crate) fn run(mut self, commands: &Receiver<Command>) {
+        let mut next = commands.recv().ok();
+        while let Some(command) = next.take() {
+            match command {
+                Command::Retain { first_kept, done } => done(self.retain(first_kept)),
+                Command::Append { records, events, done } => {
+                    let mut batch = vec![Waiting { records, events, done }];
+                    next = self.gather(commands, &mut batch);
+                    self.write(batch);
+                }
+            }
+            next = next.or_else(|| commands.recv().ok());
+        }
+    }
+
+    /// Adds what is queued, and what comes within the wait, up to a full batch. Returns a command
+    /// that has to wait for the batch.
+    fn gather(&self, commands: &Receiver<Command>, batch: &mut Vec<Waiting>) -> Option<Command> {
+        let deadline = Instant::now() + self.options.batch_wait;
+        let mut gathered = batch.iter().map(|w| w.records.len() + w.events.len()).sum::<usize>();
+        while gathered < self.options.batch_records_max {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match commands.recv_timeout(left) {
+                Ok(Command::Append { records, events, done }) => {
+                    gathered += records.len() + events.len();
+                    batch.push(Waiting { records, events, done });
+                }
+                Ok(other) => return Some(other),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        None
+    }
+
+    /// Writes the batch and tells everyone. If it fails, each append is tried by itself, so that
+    /// one that cannot be written does not hold up the others for ever.
+    fn write(&mut self, batch: Vec<Waiting>) {
+        match self.write_all(&batch) {
+            Ok(appended) => {
+                for (waiting, appended) in batch.into_iter().zip(appended) {
+                    (waiting.done)(Ok(appended));
+                }
+            }
+            Err(error) if batch.len() == 1 => {
+                batch.into_iter().for_each(|w| (w.done)(Err(StoreError::Shared(error.clone()))));
+            }
+            Err(_) => {
+                for waiting in batch {
+                    self.write(vec![waiting]);
+                }
+            }
+        }
+    }
+
+    /// Writes day by day. Returns what each append changed.
+    fn write_all(&mut self, batch: &[Waiting]) -> Result<Vec<Appended>, Arc<StoreError>> {
+        let mut by_day: BTreeMap<i64, Part<'_>> = BTreeMap::new();
+        for (i, waiting) in batch.iter().enumerate() {
+            for record in &waiting.records {
+                let day = record.received_ms.div_euclid(DAY_MS);
+                by_day.entry(day).or_default().records.push((i, record));
+            }
+            for event in &waiting.events {
+                let day = event.received_ms.div_euclid(DAY_MS);
+                by_day.entry(day).or_default().events.push(event);
+            }
+        }
+        let mut appended = vec![Appended::default(); batch.len()];
+        for (day, mut part) in by_day {
+            // The term index takes ascending keys in memory; a step back makes it flush.
+            part.records.sort_by_key(|(_, r)| (r.received_ms, DayWriter::tie_break(&r.id)));
+            let path = day_path(&self.folder, day);
+            let result = self.day(day)?.write(&part.records, &part.events, &mut appended);
+            result.map_err(StoreError::db(&path))?;
+        }
+        Ok(appended)
+    }
+
+    fn day(&mut self, day: i64) -> Result<&mut DayWriter, StoreError> {
+        if !self.open.contains_key(&day) {
+            if self.open.len() >= DAYS_OPEN_MAX {
+                self.open.pop_first();
+            }
+            let writer = DayWriter::open(&day_path(&self.folder, day))?;
+            self.days.write().unwrap_or_else(PoisonError::into_inner).insert(day);
+            self.open.insert(day, writer);
+        }
+        self.open.get_mut(&day).ok_or_else(|| StoreError::Closed { path: self.folder.clone() })
+    }
+
+    fn retain(&mut self, first_kept: i64) -> Result<Appended, StoreError> {
+        self.open.retain(|day, _| *day >= first_kept);
+        let mut days = self.days.write().unwrap_or_else(PoisonError::into_inner);
+        let mut removed = Appended::default();
+        while let Some(day) = days.first().copied().filter(|d| *d < first_kept) {
+            let path = day_path(&self.folder, day);
+            std::fs::remove_file(&path).map_err(StoreError::io(&path, "remove"))?;
+            for suffix in ["-wal", "-shm"] {
+                let mut beside = path.clone().into_os_string();
+                beside.push(suffix);
+                let _mostly_not_there = std::fs::remove_file(beside);
+            }
+            days.remove(&day);
+            removed.new += 1;
+        }
+        Ok(removed)
+    }
+}

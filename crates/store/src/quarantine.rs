@@ -1,0 +1,465 @@
+//! Messages held for a person: put in by the mail path, listed, read, released, deleted, forgotten.
+//!
+//! An item is on stable storage before [`Quarantine::put`] returns: first the body, then the row.
+//! Its states are
+//!
+//! ```text
+//! held -> releasing -> released        released, deleted: the row stays until retention forgets it,
+//!   |         |                        so that a second attempt gets a clear answer
+//!   |         +-> held (abandoned)
+//!   +-> deleted
+//! ```
+//!
+//! Whoever begins a release gets a token and alone may finish it; the node hands the message to its
+//! spool under the token's name, then finishes. After a crash it takes up
+//! [`Quarantine::unfinished_releases`] under the same names. So releasing twice delivers once.
+//!
+//! Every change is written together with its line of the audit log.
+
+mod audit;
+mod release;
+mod search;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+
+use gauntlet_engine::Class;
+use gauntlet_mail::Envelope;
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use serde::{Deserialize, Serialize};
+
+use crate::content::{Content, ContentHash};
+use crate::database;
+use crate::error::StoreError;
+
+pub use audit::AuditLine;
+pub use release::{Begin, Release, ReleaseOrder};
+pub use search::{FolderSummary, HeldPage, HeldQuery};
+
+/// Items forgotten in one transaction of [`Quarantine::retain`].
+const FORGET_SLICE: usize = 200;
+
+const MIGRATIONS: &[&str] = &["
+CREATE TABLE item (
+    seq         INTEGER PRIMARY KEY AUTOINCREMENT,
+    id          TEXT NOT NULL UNIQUE,
+    message     TEXT NOT NULL,
+    folder      TEXT NOT NULL,
+    state       TEXT NOT NULL,
+    received_ms INTEGER NOT NULL,
+    changed_ms  INTEGER NOT NULL,
+    class       TEXT NOT NULL,
+    score       REAL NOT NULL,
+    size        INTEGER NOT NULL,
+    sender      TEXT NOT NULL,
+    subject     TEXT NOT NULL,
+    recipients  TEXT NOT NULL,
+    rest        TEXT NOT NULL,
+    content     TEXT,
+    token       TEXT UNIQUE,
+    release     TEXT
+);
+CREATE INDEX item_folder ON item (folder, state, received_ms);
+CREATE INDEX item_received ON item (received_ms);
+CREATE INDEX item_message ON item (message);
+CREATE INDEX item_content ON item (content) WHERE content IS NOT NULL;
+CREATE TABLE item_recipient (
+    recipient TEXT NOT NULL,
+    seq       INTEGER NOT NULL REFERENCES item (seq) ON DELETE CASCADE,
+    PRIMARY KEY (recipient, seq)
+) WITHOUT ROWID;
+CREATE INDEX item_recipient_seq ON item_recipient (seq);
+CREATE TABLE garbage (content TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE audit (
+    seq    INTEGER PRIMARY KEY AUTOINCREMENT,
+    at_ms  INTEGER NOT NULL,
+    who    TEXT NOT NULL,
+    action TEXT NOT NULL,
+    item   TEXT NOT NULL,
+    detail TEXT NOT NULL
+);
+CREATE INDEX audit_item ON audit (item);
+"];
+
+/// A message to be held, for some or all of its recipients.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QuarantineItem {
+    /// Names the item; one that is known already is left as it is.
+    pub id: String,
+    /// The message's id in the log.
+    pub message: String,
+    /// Folder, e.g. `suspect`.
+    pub folder: String,
+    /// Recipients it is held for; a release goes to them.
+    pub recipients: Vec<String>,
+    /// The whole envelope.
+    pub envelope: Envelope,
+    /// Unix time in milliseconds at which the message was received.
+    pub received_ms: i64,
+    /// Class.
+    pub class: Class,
+    /// Rule points.
+    pub score: f64,
+    /// Decoded Subject.
+    pub subject: String,
+    /// Decoded From field.
+    pub from: String,
+}
+
+/// Where an item is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Waiting for a person.
+    Held,
+    /// On its way to the spool.
+    Releasing,
+    /// Handed to the spool.
+    Released,
+    /// Deleted by a person.
+    Deleted,
+}
+
+impl State {
+    /// Name in the database, in JSON and on pages.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Held => "held",
+            State::Releasing => "releasing",
+            State::Released => "released",
+            State::Deleted => "deleted",
+        }
+    }
+
+    fn parse(name: &str) -> Self {
+        let all = [State::Held, State::Releasing, State::Released];
+        all.into_iter().find(|s| s.name() == name).unwrap_or(State::Deleted)
+    }
+}
+
+/// An item as it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Held {
+    /// Order of arrival; of a page's last item, where the next page goes on.
+    pub seq: i64,
+    /// What was put in.
+    pub item: QuarantineItem,
+    /// Where it is in its life.
+    pub state: State,
+    /// Unix time in milliseconds of the last change of state.
+    pub changed_ms: i64,
+    /// Bytes of the message.
+    pub size: u64,
+}
+
+/// What became of a request to delete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deletion {
+    /// It is deleted now.
+    Done,
+    /// It was not held any more; its state says why.
+    NotHeld(State),
+    /// There is no such item, or it is forgotten.
+    Unknown,
+}
+
+/// The quarantine of a node. Share it as `Arc<Quarantine>`; every method may be called from any
+/// thread and blocks.
+#[derive(Debug)]
+pub struct Quarantine {
+    path: PathBuf,
+    content: Content,
+    writer: Mutex<Connection>,
+    reader: Mutex<Connection>,
+    /// Held for reading while a body and its row are put in, for writing while bodies that no row
+    /// names are removed: else a body could vanish between the two.
+    bodies: RwLock<()>,
+}
+
+impl Quarantine {
+    /// Opens or creates the quarantine in this folder: `quarantine.db` and `bodies/`.
+    ///
+    /// # Errors
+    /// If the folder cannot be used, or the database is damaged or newer than this program.
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        let content = Content::open(&folder.join("bodies"))?;
+        let path = folder.join("quarantine.db");
+        let writer = database::open_write(&path, MIGRATIONS)?;
+        let reader = database::open_read(&path, MIGRATIONS)?;
+        let quarantine = Quarantine {
+            path,
+            content,
+            writer: Mutex::new(writer),
+            reader: Mutex::new(reader),
+            bodies: RwLock::new(()),
+        };
+        quarantine.collect_garbage()?;
+        Ok(quarantine)
+    }
+
+    /// Holds a message; durable when it returns. False if an item of this id is known already.
+    ///
+    /// # Errors
+    /// If it could not be made durable.
+    pub fn put(&self, item: &QuarantineItem, raw: &[u8]) -> Result<bool, StoreError> {
+        Ok(self.put_many(&[(item, raw)])? == 1)
+    }
+
+    /// Holds several messages with one commit. Returns how many were not known already.
+    ///
+    /// # Errors
+    /// If they could not all be made durable; then none is held that was not before.
+    pub fn put_many(&self, items: &[(&QuarantineItem, &[u8])]) -> Result<u64, StoreError> {
+        let _keep_bodies = self.bodies.read().unwrap_or_else(PoisonError::into_inner);
+        let mut hashes = Vec::with_capacity(items.len());
+        for (_, raw) in items {
+            hashes.push(self.content.put(raw)?);
+        }
+        self.change(|batch| {
+            let mut new = 0;
+            for ((item, raw), hash) in items.iter().zip(&hashes) {
+                new += u64::from(insert(batch, item, raw.len(), *hash)?);
+            }
+            Ok(new)
+        })
+    }
+
+    /// The item; none if there is none, or it is forgotten.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn get(&self, id: &str) -> Result<Option<Held>, StoreError> {
+        self.read(|c| {
+            let sql = format!("SELECT {} FROM item WHERE id = ?1", search::COLUMNS);
+            c.prepare_cached(&sql)?.query_row([id], search::held).optional()
+        })
+    }
+
+    /// The message's bytes as received; none if the item is unknown or its body is gone.
+    ///
+    /// # Errors
+    /// If the body cannot be read, or is damaged.
+    pub fn body(&self, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let hash = self.read(|c| {
+            let mut find = c.prepare_cached("SELECT content FROM item WHERE id = ?1")?;
+            find.query_row([id], |row| row.get::<_, Option<String>>(0)).optional()
+        })?;
+        match hash.flatten().as_deref().and_then(ContentHash::parse) {
+            Some(hash) => self.content.get(hash),
+            None => Ok(None),
+        }
+    }
+
+    /// Deletes a held item: its body goes, its row stays until retention forgets it.
+    ///
+    /// # Errors
+    /// If the change could not be made durable.
+    pub fn delete(&self, id: &str, who: &str, now_ms: i64) -> Result<Deletion, StoreError> {
+        let deletion = self.change(|batch| {
+            let Some((seq, state)) = find_state(batch, id)? else { return Ok(Deletion::Unknown) };
+            if state != State::Held {
+                return Ok(Deletion::NotHeld(state));
+            }
+            drop_body(batch, seq)?;
+            set_state(batch, seq, State::Deleted, now_ms)?;
+            audit::write(batch, now_ms, who, "delete", id, "")?;
+            Ok(Deletion::Done)
+        })?;
+        self.collect_garbage()?;
+        Ok(deletion)
+    }
+
+    /// Forgets items received before `before_ms`, but none that is being released. Then, while the
+    /// bodies of a folder are over its cap of bytes, its oldest items. Returns how many.
+    ///
+    /// # Errors
+    /// If the changes could not be made durable; what was forgotten until then stays forgotten.
+    pub fn retain(
+        &self,
+        before_ms: i64,
+        folder_bytes_max: Option<u64>,
+        now_ms: i64,
+    ) -> Result<u64, StoreError> {
+        let mut forgotten = 0;
+        loop {
+            let slice = self.change(|batch| {
+                let old = "SELECT seq FROM item WHERE received_ms < ?1 AND state <> 'releasing' \
+                           ORDER BY received_ms LIMIT ?2";
+                forget(batch, old, before_ms)
+            })?;
+            forgotten += slice;
+            self.collect_garbage()?;
+            if slice == 0 {
+                break;
+            }
+        }
+        let Some(bytes_max) = folder_bytes_max else { return Ok(forgotten) };
+        for folder in self.folders()? {
+            forgotten += self.shrink(&folder, bytes_max, now_ms)?;
+        }
+        self.collect_garbage()?;
+        Ok(forgotten)
+    }
+
+    /// Forgets a folder's oldest held items until it is under its cap.
+    fn shrink(
+        &self,
+        folder: &FolderSummary,
+        bytes_max: u64,
+        now_ms: i64,
+    ) -> Result<u64, StoreError> {
+        let mut over = folder.bytes.saturating_sub(bytes_max);
+        let mut forgotten = 0;
+        while over > 0 {
+            let (count, bytes) = self.change(|batch| {
+                let mut oldest = batch.prepare_cached(
+                    "SELECT seq, size, id FROM item WHERE folder = ?1 AND state = 'held' \
+                     ORDER BY received_ms LIMIT 1",
+                )?;
+                let found: Option<(i64, i64, String)> = oldest
+                    .query_row([&folder.name], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))
+                    .optional()?;
+                let Some((seq, size, id)) = found else { return Ok((0, 0)) };
+                drop_body(batch, seq)?;
+                batch.prepare_cached("DELETE FROM item WHERE seq = ?1")?.execute([seq])?;
+                audit::write(batch, now_ms, "gauntlet", "forget", &id, "folder over its cap")?;
+                Ok((1, u64::try_from(size).unwrap_or(0).max(1)))
+            })?;
+            if count == 0 {
+                break;
+            }
+            forgotten += count;
+            over = over.saturating_sub(bytes);
+        }
+        Ok(forgotten)
+    }
+
+    /// Removes the bodies that no row names any more.
+    fn collect_garbage(&self) -> Result<(), StoreError> {
+        let any = self.read(|c| c.prepare_cached("SELECT 1 FROM garbage LIMIT 1")?.exists([]))?;
+        if !any {
+            return Ok(());
+        }
+        let _no_new_bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
+        let unused: Vec<String> = self.read(|c| {
+            let mut find = c.prepare_cached(
+                "SELECT content FROM garbage WHERE NOT EXISTS \
+                 (SELECT 1 FROM item WHERE item.content = garbage.content)",
+            )?;
+            find.query_map([], |row| row.get(0))?.collect()
+        })?;
+        for hash in unused.iter().filter_map(|h| ContentHash::parse(h)) {
+            self.content.remove(hash)?;
+        }
+        self.change(|batch| {
+            batch.execute("DELETE FROM garbage", [])?;
+            Ok(())
+        })
+    }
+
+    /// Runs `change` in one durable transaction.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = || {
+            let batch = writer.transaction()?;
+            let value = change(&batch)?;
+            batch.commit()?;
+            Ok(value)
+        };
+        run().map_err(StoreError::db(&self.path))
+    }
+
+    fn read<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let reader: MutexGuard<'_, Connection> =
+            self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        read(&reader).map_err(StoreError::db(&self.path))
+    }
+}
+
+/// Inserts the row of an item; false if it is known.
+fn insert(
+    batch: &Transaction<'_>,
+    item: &QuarantineItem,
+    size: usize,
+    hash: ContentHash,
+) -> rusqlite::Result<bool> {
+    let json = |e| rusqlite::Error::ToSqlConversionFailure(Box::new(e));
+    let envelope = serde_json::to_string(&item.envelope).map_err(json)?;
+    let recipients = serde_json::to_string(&item.recipients).map_err(json)?;
+    let score = if item.score.is_finite() { item.score } else { 0.0 };
+    let mut insert = batch.prepare_cached(
+        "INSERT OR IGNORE INTO item (id, message, folder, state, received_ms, changed_ms, class, \
+         score, size, sender, subject, recipients, rest, content) \
+         VALUES (?1, ?2, ?3, 'held', ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+    )?;
+    let inserted = insert.execute(params![
+        item.id,
+        item.message,
+        item.folder,
+        item.received_ms,
+        item.class.name(),
+        score,
+        i64::try_from(size).unwrap_or(i64::MAX),
+        item.from,
+        item.subject,
+        recipients,
+        envelope,
+        hash.to_string(),
+    ])?;
+    if inserted == 0 {
+        return Ok(false);
+    }
+    let seq = batch.last_insert_rowid();
+    let mut add = batch
+        .prepare_cached("INSERT OR IGNORE INTO item_recipient (recipient, seq) VALUES (?1, ?2)")?;
+    for recipient in &item.recipients {
+        add.execute(params![recipient.to_lowercase(), seq])?;
+    }
+    Ok(true)
+}
+
+fn find_state(batch: &Transaction<'_>, id: &str) -> rusqlite::Result<Option<(i64, State)>> {
+    let mut find = batch.prepare_cached("SELECT seq, state FROM item WHERE id = ?1")?;
+    find.query_row([id], |row| Ok((row.get(0)?, State::parse(row.get_ref(1)?.as_str()?))))
+        .optional()
+}
+
+fn set_state(batch: &Transaction<'_>, seq: i64, state: State, now_ms: i64) -> rusqlite::Result<()> {
+    let mut set =
+        batch.prepare_cached("UPDATE item SET state = ?2, changed_ms = ?3 WHERE seq = ?1")?;
+    set.execute(params![seq, state.name(), now_ms])?;
+    Ok(())
+}
+
+/// Takes the body from the row and notes it as garbage, in the same transaction.
+fn drop_body(batch: &Transaction<'_>, seq: i64) -> rusqlite::Result<()> {
+    let mut note = batch.prepare_cached(
+        "INSERT OR IGNORE INTO garbage SELECT content FROM item \
+         WHERE seq = ?1 AND content IS NOT NULL",
+    )?;
+    note.execute([seq])?;
+    batch.prepare_cached("UPDATE item SET content = NULL WHERE seq = ?1")?.execute([seq])?;
+    Ok(())
+}
+
+/// Forgets one slice of the items that `which` selects.
+fn forget(batch: &Transaction<'_>, which: &str, before_ms: i64) -> rusqlite::Result<u64> {
+    let mut find = batch.prepare_cached(which)?;
+    let found: Vec<i64> = find
+        .query_map(params![before_ms, FORGET_SLICE as i64], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for seq in &found {
+        drop_body(batch, *seq)?;
+        batch.prepare_cached("DELETE FROM item WHERE seq = ?1")?.execute([seq])?;
+    }
+    Ok(found.len() as u64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! Who did what with held messages.
+
+use rusqlite::{Transaction, params};
+use serde::Serialize;
+
+use super::Quarantine;
+use crate::error::StoreError;
+
+/// Most lines returned at once.
+const LINES_MAX: usize = 500;
+
+/// One line of the audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AuditLine {
+    /// Unix time in milliseconds.
+    pub at_ms: i64,
+    /// Login of the person, or `gauntlet`.
+    pub who: String,
+    /// `release`, `released`, `delete`, `read`, ...
+    pub action: String,
+    /// Id of the item.
+    pub item: String,
+    /// A word more.
+    pub detail: String,
+}
+
+/// Adds a line, in the transaction of what it tells.
+pub(super) fn write(
+    batch: &Transaction<'_>,
+    at_ms: i64,
+    who: &str,
+    action: &str,
+    item: &str,
+    detail: &str,
+) -> rusqlite::Result<()> {
+    let mut insert = batch.prepare_cached(
+        "INSERT INTO audit (at_ms, who, action, item, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    insert.execute(params![at_ms, who, action, item, detail])?;
+    Ok(())
+}
+
+impl Quarantine {
+    /// Notes something that changed nothing, e.g. that a person downloaded a message.
+    ///
+    /// # Errors
+    /// If it could not be made durable.
+    pub fn note(
+        &self,
+        at_ms: i64,
+        who: &str,
+        action: &str,
+        item: &str,
+        detail: &str,
+    ) -> Result<(), StoreError> {
+        self.change(|batch| write(batch, at_ms, who, action, item, detail))
+    }
+
+    /// The newest lines, of one item or (with an empty id) of all.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn audit_log(&self, item: &str, limit: usize) -> Result<Vec<AuditLine>, StoreError> {
+        self.read(|c| {
+            let mut find = c.prepare_cached(
+                "SELECT at_ms, who, action, item, detail FROM audit \
+                 WHERE ?1 = '' OR item = ?1 ORDER BY seq DESC LIMIT ?2",
+            )?;
+            let limit = limit.min(LINES_MAX) as i64;
+            let rows = find.query_map(params![item, limit], |row| {
+                Ok(AuditLine {
+                    at_ms: row.get(0)?,
+                    who: row.get(1)?,
+                    action: row.get(2)?,
+                    item: row.get(3)?,
+                    detail: row.get(4)?,
+                })
+            })?;
+            rows.collect()
+        })
+    }
+}

@@ -1,0 +1,145 @@
+use super::*;
+
+fn item(n: i64) -> QuarantineItem {
+    QuarantineItem {
+        id: format!("q{n}"),
+        message: format!("m{n}"),
+        folder: if n % 2 == 0 { "suspect" } else { "explicit" }.to_owned(),
+        recipients: vec![format!("User{n}@example.com"), "all@example.com".to_owned()],
+        envelope: Envelope { mail_from: "eve@example.net".to_owned(), ..Envelope::default() },
+        received_ms: 1000 * n,
+        class: Class::Spam,
+        score: 7.5,
+        subject: format!("Win {n} prizes"),
+        from: "Eve <eve@example.net>".to_owned(),
+    }
+}
+
+fn order() -> ReleaseOrder {
+    ReleaseOrder { who: "ada".to_owned(), ..ReleaseOrder::default() }
+}
+
+fn begin(q: &Quarantine, id: &str, now_ms: i64) -> Release {
+    match q.begin_release(id, &order(), now_ms).unwrap() {
+        Begin::Started(release) => *release,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn holds_lists_and_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = Quarantine::open(folder.path()).unwrap();
+    for n in 0..10 {
+        assert!(q.put(&item(n), format!("body {n}").as_bytes()).unwrap());
+    }
+    assert!(!q.put(&item(3), b"another body").unwrap());
+    assert_eq!(q.body("q3").unwrap().as_deref(), Some(&b"body 3"[..]));
+    assert_eq!(q.get("q3").unwrap().unwrap().item, item(3));
+    assert_eq!(q.get("q11").unwrap(), None);
+    let ids = |query: HeldQuery| -> Vec<String> {
+        q.search(&query).unwrap().items.into_iter().map(|h| h.item.id).collect()
+    };
+    let all = HeldQuery::default;
+    assert_eq!(ids(HeldQuery { recipient: "user4@EXAMPLE.com".into(), ..all() }), ["q4"]);
+    assert_eq!(ids(HeldQuery { text: "win 4".into(), ..all() }), ["q4"]);
+    assert_eq!(ids(HeldQuery { message: "m4".into(), ..all() }), ["q4"]);
+    assert_eq!(ids(HeldQuery { folder: "suspect".into(), limit: 2, ..all() }), ["q8", "q6"]);
+    let since = HeldQuery { since_ms: Some(8000), until_ms: Some(9000), ..all() };
+    assert_eq!(ids(since), ["q8"]);
+    assert_eq!(ids(HeldQuery { classes: vec![Class::Ham], ..all() }), [""; 0]);
+    let page = q.search(&HeldQuery { limit: 4, ..all() }).unwrap();
+    assert_eq!(ids(HeldQuery { after: page.next, limit: 1, ..all() }), ["q5"]);
+    assert_eq!(q.folders().unwrap().iter().map(|f| f.items).collect::<Vec<_>>(), [5, 5]);
+}
+
+#[test]
+fn releasing_twice_delivers_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = Quarantine::open(folder.path()).unwrap();
+    q.put(&item(1), b"body").unwrap();
+    let release = begin(&q, "q1", 10);
+    assert_eq!(release.recipients, item(1).recipients);
+    assert_eq!(q.begin_release("q1", &order(), 11).unwrap(), Begin::NotHeld(State::Releasing));
+    assert_eq!(q.delete("q1", "ada", 12).unwrap(), Deletion::NotHeld(State::Releasing));
+    // A crash here: the next start takes the same release up again.
+    drop(q);
+    let q = Quarantine::open(folder.path()).unwrap();
+    assert_eq!(q.unfinished_releases().unwrap(), std::slice::from_ref(&release));
+    assert!(q.finish_release(&release.token, 20).unwrap());
+    assert!(!q.finish_release(&release.token, 21).unwrap());
+    assert_eq!(q.begin_release("q1", &order(), 22).unwrap(), Begin::NotHeld(State::Released));
+    assert_eq!(q.unfinished_releases().unwrap(), []);
+    let log: Vec<String> = q
+        .audit_log("q1", 10)
+        .unwrap()
+        .into_iter()
+        .map(|l| format!("{} {}", l.who, l.action))
+        .collect();
+    assert_eq!(log, ["gauntlet released", "ada release"]);
+    assert_eq!(q.body("q1").unwrap().as_deref(), Some(&b"body"[..]));
+}
+
+#[test]
+fn a_release_that_failed_can_be_begun_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = Quarantine::open(folder.path()).unwrap();
+    q.put(&item(1), b"body").unwrap();
+    let first = begin(&q, "q1", 10);
+    assert!(q.abandon_release(&first.token, "disk full", 11).unwrap());
+    let second = begin(&q, "q1", 12);
+    assert_ne!(first.token, second.token);
+    assert!(!q.finish_release(&first.token, 13).unwrap());
+    assert!(q.finish_release(&second.token, 13).unwrap());
+}
+
+#[test]
+fn of_many_who_release_at_once_one_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = Quarantine::open(folder.path()).unwrap();
+    q.put(&item(1), b"body").unwrap();
+    let started = std::thread::scope(|threads| {
+        let tries: Vec<_> = (0..8)
+            .map(|n| {
+                let q = &q;
+                threads.spawn(move || q.begin_release("q1", &order(), n).unwrap())
+            })
+            .collect();
+        let begun = tries.into_iter().map(|t| t.join().unwrap());
+        begun.filter(|b| matches!(b, Begin::Started(_))).count()
+    });
+    assert_eq!(started, 1);
+}
+
+#[test]
+fn deleted_bodies_go_unless_another_item_has_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = Quarantine::open(folder.path()).unwrap();
+    q.put(&item(1), b"same").unwrap();
+    q.put(&item(2), b"same").unwrap();
+    let path = q.content.path(ContentHash::of(b"same"));
+    assert_eq!(q.delete("q1", "ada", 5).unwrap(), Deletion::Done);
+    assert!(path.exists());
+    assert_eq!(q.body("q1").unwrap(), None);
+    assert_eq!(q.delete("q2", "ada", 6).unwrap(), Deletion::Done);
+    assert!(!path.exists());
+    assert_eq!(q.delete("q2", "ada", 7).unwrap(), Deletion::NotHeld(State::Deleted));
+    assert_eq!(q.delete("q3", "ada", 7).unwrap(), Deletion::Unknown);
+    assert_eq!(q.begin_release("q2", &order(), 8).unwrap(), Begin::NotHeld(State::Deleted));
+}
+
+#[test]
+fn retention_forgets_by_age_and_by_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = Quarantine::open(folder.path()).unwrap();
+    for n in 0..10 {
+        q.put(&item(n), format!("body {n}").as_bytes()).unwrap();
+    }
+    begin(&q, "q0", 1);
+    assert_eq!(q.retain(4000, None, 9).unwrap(), 3);
+    assert!(q.get("q0").unwrap().is_some());
+    // 4, 6, 8 and 5, 7, 9 remain, 6 bytes each.
+    assert_eq!(q.retain(0, Some(12), 9).unwrap(), 2);
+    assert!(q.get("q4").unwrap().is_none() && q.get("q6").unwrap().is_some());
+    assert!(!q.content.path(ContentHash::of(b"body 4")).exists());
+}
