@@ -42,6 +42,13 @@ impl HeaderSelector {
     }
 }
 
+impl std::fmt::Display for HeaderSelector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)?;
+        self.modifiers.iter().try_for_each(|m| write!(f, ":{m}"))
+    }
+}
+
 /// An `eval:` call: function and arguments, quotes removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EvalCall {

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gauntlet_mail::{Defect, Envelope, Facts, Hit, Message};
+use gauntlet_mail::evidence::EVIDENCE_PER_HIT_MAX;
+use gauntlet_mail::{Defect, Envelope, Evidence, Facts, Hit, Message, View};
 
-use crate::language::{self, Problem, ReadOptions, Severity};
-use crate::rule::Rule;
+use crate::evals::{EvalContext, EvalTables};
+use crate::language::{self, Config, Problem, ReadOptions, Severity};
+use crate::matcher::{Place, Tally};
+use crate::program::Program;
+use crate::rule::{Rule, Test};
 use crate::settings::Settings;
 use crate::views::{ViewSettings, Views};
 
@@ -81,31 +85,48 @@ pub struct LoadReport {
 
 /// Buffers of one scan thread.
 #[derive(Debug, Default)]
-pub struct RulesScratch {}
+pub struct RulesScratch {
+    tally: Tally,
+}
 
 /// What the rules say about a message.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// Scored rules that fired, by name, with evidence.
     pub hits: Vec<Hit>,
-    /// How often every rule fired, sub-rules included, by name.
+    /// Count of every rule that fired, sub-rules included, by name.
     pub sub: Vec<(Arc<str>, f64)>,
-    /// Sum of the points.
+    /// Sum of the points, rounded to thousandths as SpamAssassin does.
     pub score: f64,
     /// Rules that ran out of their budget.
     pub defects: Vec<Defect>,
 }
 
-/// All rules of one version.
+impl Profile {
+    /// Which of a rule's four scores counts: 0 local, 1 network.
+    pub fn score_set(self) -> usize {
+        match self {
+            Profile::Local => 0,
+            Profile::Full => 1,
+        }
+    }
+}
+
+/// All rules of one version, compiled. Immutable; shared by threads.
 #[derive(Debug)]
 pub struct Ruleset {
     rules: Vec<Rule>,
     settings: Settings,
     view_settings: ViewSettings,
+    eval_tables: EvalTables,
+    profile: Profile,
+    program: Program,
 }
 
 impl Ruleset {
-    /// Reads rules from folders and files, in this order.
+    /// Reads rules from folders and files, in this order, and compiles them.
+    ///
+    /// Fails if a source cannot be read, or with `strict` if anything is wrong with the rules.
     pub fn load(
         sources: &[PathBuf],
         options: &LoadOptions,
@@ -117,12 +138,19 @@ impl Ruleset {
         };
         let config = language::read(sources, &read)
             .map_err(|(path, cause)| LoadError::Read { path: path.display().to_string(), cause })?;
+        Self::compile(config, options)
+    }
+
+    /// Compiles what was read.
+    fn compile(config: Config, options: &LoadOptions) -> Result<(Ruleset, LoadReport), LoadError> {
+        let (program, problems) = Program::compile(&config.rules, options.profile);
         let mut report = LoadReport {
             problems: config.problems,
             files: config.files,
             plugins: config.plugins,
             ..LoadReport::default()
         };
+        report.problems.extend(problems);
         for rule in &config.rules {
             *report.kinds.entry(rule.test.kind()).or_default() += 1;
         }
@@ -133,8 +161,22 @@ impl Ruleset {
             let count = report.problems.iter().filter(bad).count();
             return Err(LoadError::Strict { count, first: Box::new(first.clone()) });
         }
-        let view_settings = ViewSettings::from_settings(&config.settings);
-        Ok((Ruleset { rules: config.rules, settings: config.settings, view_settings }, report))
+        let ruleset = Ruleset {
+            view_settings: ViewSettings::from_settings(&config.settings),
+            eval_tables: EvalTables::from_settings(&config.settings),
+            rules: config.rules,
+            settings: config.settings,
+            profile: options.profile,
+            program,
+        };
+        Ok((ruleset, report))
+    }
+
+    /// Loads one text as the only rule file, with the plugins of an installation as it comes.
+    #[cfg(test)]
+    pub(crate) fn of_text(text: &str) -> (Ruleset, LoadReport) {
+        let config = language::read_text(text);
+        Self::compile(config, &LoadOptions::default()).expect("not strict")
     }
 
     /// Every rule, by name.
@@ -152,16 +194,153 @@ impl Ruleset {
         &self.view_settings
     }
 
-    /// Judges a message; `now` is Unix time in seconds.
+    /// Which rules run.
+    pub fn profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// Points from which a message is spam (`required_score`, by default 5).
+    pub fn required_score(&self) -> f64 {
+        self.settings.number("required_score", 5.0)
+    }
+
+    /// Rules on texts that are tried on every text, because no string of theirs is rare enough; with
+    /// the view.
+    pub fn unfiltered(&self) -> Vec<(&'static str, &Rule)> {
+        let found = self.program.unfiltered();
+        found.into_iter().filter_map(|(v, r)| Some((v, self.rules.get(r as usize)?))).collect()
+    }
+
+    /// How many patterns need backtracking, of how many.
+    pub fn backtracking_patterns(&self) -> (usize, usize) {
+        let all: Vec<bool> = self.program.patterns().map(|(_, p)| p.needs_backtracking()).collect();
+        (all.iter().filter(|b| **b).count(), all.len())
+    }
+
+    /// Judges a message; `now` is Unix time in seconds. Deterministic.
     pub fn scan(
         &self,
         message: &Message<'_>,
         envelope: &Envelope,
         facts: &Facts,
-        _now: i64,
-        _scratch: &mut RulesScratch,
+        now: i64,
+        scratch: &mut RulesScratch,
     ) -> Outcome {
-        let _views = Views::new(message, envelope, facts, &self.view_settings);
-        Outcome::default()
+        let views = Views::new(message, envelope, facts, &self.view_settings);
+        let evals = EvalContext::new(&views, &self.eval_tables, now, self.profile);
+        let tally = &mut scratch.tally;
+        tally.begin(self.rules.len());
+        self.program.run(&views, &evals, tally);
+        self.outcome(&views, tally)
+    }
+
+    fn outcome(&self, views: &Views<'_>, tally: &Tally) -> Outcome {
+        let mut fired: Vec<(u32, Place)> =
+            tally.fired.iter().copied().zip(tally.places.iter().copied()).collect();
+        // Rules are ordered by name.
+        fired.sort_unstable_by_key(|f| f.0);
+        let mut outcome =
+            Outcome { defects: tally.budget_defects(&self.rules), ..Outcome::default() };
+        let mut score = 0.0;
+        for (place_in_rules, place) in fired {
+            let Some(rule) = self.rules.get(place_in_rules as usize) else { continue };
+            let count = tally.count(place_in_rules);
+            outcome.sub.push((rule.name.clone(), count));
+            if rule.is_sub() {
+                continue;
+            }
+            let by_hit = matches!(rule.test, Test::Meta { .. } | Test::Eval { .. });
+            let times = if by_hit { 1 } else { count as u32 };
+            let points = rule.scores[self.profile.score_set()] * f64::from(times);
+            score += points;
+            outcome.hits.push(Hit {
+                rule: rule.name.clone(),
+                score: points,
+                count: times,
+                description: rule.description.clone(),
+                evidence: self.evidence(place_in_rules, place, views, tally),
+            });
+        }
+        outcome.score = (score * 1e3).round() / 1e3;
+        outcome
+    }
+
+    /// Where a hit stands; for a meta its operands that fired.
+    fn evidence(&self, rule: u32, place: Place, views: &Views<'_>, tally: &Tally) -> Vec<Evidence> {
+        let is_meta =
+            self.rules.get(rule as usize).is_some_and(|r| matches!(r.test, Test::Meta { .. }));
+        if !is_meta {
+            return self.program.evidence(rule, place, views).into_iter().collect();
+        }
+        let mut out = Vec::new();
+        for operand in self.program.metas.operands(rule as usize) {
+            let Some(at) = tally.fired.iter().position(|f| *f == operand) else { continue };
+            let Some(rule) = self.rules.get(operand as usize) else { continue };
+            let place = tally.places.get(at).copied().unwrap_or(Place::None);
+            let found = self.program.evidence(operand, place, views);
+            let text = found.map_or(String::new(), |f| f.text);
+            out.push(Evidence::new(View::Meta, 0, 0, text.as_bytes()).named(&rule.name));
+            if out.len() >= EVIDENCE_PER_HIT_MAX {
+                break;
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scan(rules: &str, raw: &str) -> (Outcome, LoadReport) {
+        let (ruleset, report) = Ruleset::of_text(rules);
+        let message = Message::parse(raw.as_bytes());
+        let (envelope, facts) = (Envelope::default(), Facts::default());
+        let mut scratch = RulesScratch::default();
+        (ruleset.scan(&message, &envelope, &facts, 1_700_000_000, &mut scratch), report)
+    }
+
+    fn names(outcome: &Outcome) -> Vec<&str> {
+        outcome.sub.iter().map(|s| &*s.0).collect()
+    }
+
+    #[test]
+    fn headers_metas_and_scores() {
+        let rules = "header A Subject =~ /hello/i\nscore A 2\n\
+            header B X-None !~ /x/\nheader C X-None =~ /none/ [if-unset: none]\n\
+            header D exists:Subject\nscore D 0\nheader __E Subject =~ /o/\n\
+            tflags __E multiple\nmeta F (A && B) + __E >= 3\nscore F -1.5\n\
+            header G Subject =~ /o/\ntflags G multiple\nscore G 0.25\n\
+            meta H !D\nmeta __I A || B\n";
+        let (outcome, report) = scan(rules, "Subject: Hello world\n\nbody\n");
+        assert_eq!(names(&outcome), ["A", "B", "C", "F", "G", "H", "__E", "__I"], "{report:?}");
+        assert!((outcome.score - (2.0 + 1.0 + 1.0 - 1.5 + 0.5 + 1.0)).abs() < 1e-9);
+        let f = outcome.hits.iter().find(|h| &*h.rule == "F").unwrap();
+        let operands: Vec<_> = f.evidence.iter().filter_map(|e| e.name.as_deref()).collect();
+        assert_eq!(operands, ["A", "B", "__E"]);
+        let a = outcome.hits.iter().find(|h| &*h.rule == "A").unwrap();
+        assert_eq!((a.evidence[0].offset, a.evidence[0].text.as_str()), (0, "Hello"));
+    }
+
+    #[test]
+    fn metas_in_a_circle_are_reported() {
+        let (outcome, report) = scan("meta A B\nmeta B A\nmeta C !A\n", "Subject: x\n\n");
+        assert!(outcome.sub.is_empty(), "{outcome:?}");
+        assert_eq!(report.problems.len(), 3, "{report:?}");
+    }
+
+    #[test]
+    fn a_meta_over_a_meta_with_score_0_never_fires() {
+        let (outcome, _) = scan("meta A 1\nscore A 0\nmeta B !A\nmeta C 1\n", "Subject: x\n\n");
+        assert_eq!(names(&outcome), ["C"]);
+    }
+
+    #[test]
+    fn a_spent_budget_is_a_defect() {
+        let text = "a".repeat(60);
+        let raw = format!("Subject: {text}!\n\n");
+        let (outcome, report) = scan("header A Subject =~ /(?=a)(a+)+$(?!!)/\n", &raw);
+        assert_eq!(outcome.defects.len(), 1, "{outcome:?}");
+        assert!(report.problems.iter().any(|p| p.message.contains("backtrack")), "{report:?}");
     }
 }

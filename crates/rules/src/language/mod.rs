@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub use report::{Problem, Severity};
 
 pub(crate) use condition::{VERSION, World};
-pub(crate) use draft::Drafts;
+pub(crate) use draft::{Drafts, expand_matching};
 pub(crate) use files::to_text;
 
 use crate::rule::{Rule, Source};

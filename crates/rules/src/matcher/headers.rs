@@ -1,0 +1,165 @@
+//! `header` rules, grouped by the value they ask for, so that each is made once.
+
+use std::collections::BTreeMap;
+
+use super::prefilter::Prefilter;
+use super::{Member, Place, Tally};
+use crate::rule::HeaderSelector;
+use crate::views::Views;
+
+/// Fewest patterns on one value that are worth a prefilter.
+const PREFILTER_MIN: usize = 4;
+
+/// All `header` rules.
+#[derive(Debug, Default)]
+pub(crate) struct HeaderRules {
+    groups: Vec<Group>,
+}
+
+/// Rules that ask for the same value.
+#[derive(Debug)]
+struct Group {
+    selector: HeaderSelector,
+    members: Vec<HeaderMember>,
+    /// Rules that ask whether the value exists.
+    exists: Vec<u32>,
+    prefilter: Option<Prefilter>,
+    /// Members that match the empty value, which stands for a missing field.
+    on_missing: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct HeaderMember {
+    member: Member,
+    if_unset: Option<Vec<u8>>,
+}
+
+/// Collects rules by selector.
+#[derive(Debug, Default)]
+pub(crate) struct HeaderRulesBuilder {
+    groups: BTreeMap<HeaderSelector, (Vec<HeaderMember>, Vec<u32>)>,
+}
+
+impl HeaderRulesBuilder {
+    /// Adds a pattern on a value.
+    pub(crate) fn pattern(
+        &mut self,
+        selector: &HeaderSelector,
+        member: Member,
+        if_unset: Option<&str>,
+    ) {
+        let if_unset = if_unset.map(|t| t.as_bytes().to_vec());
+        self.group(selector).0.push(HeaderMember { member, if_unset });
+    }
+
+    /// Adds a rule that asks whether the value exists.
+    pub(crate) fn exists(&mut self, selector: &HeaderSelector, rule: usize) {
+        self.group(selector).1.push(rule as u32);
+    }
+
+    fn group(&mut self, selector: &HeaderSelector) -> &mut (Vec<HeaderMember>, Vec<u32>) {
+        let mut key = selector.clone();
+        // Field names do not depend on case, the names of the pseudo headers do.
+        if !is_pseudo(&key.name) {
+            key.name = key.name.to_ascii_lowercase();
+        }
+        self.groups.entry(key).or_default()
+    }
+
+    /// Builds the groups.
+    pub(crate) fn build(self) -> HeaderRules {
+        let groups = self.groups.into_iter().map(|(selector, (members, exists))| {
+            let prefilter = (members.len() >= PREFILTER_MIN)
+                .then(|| Prefilter::new(members.iter().map(|m| &m.member.pattern)));
+            let on_missing = (0u32..)
+                .zip(&members)
+                .filter(|(_, m)| {
+                    let text = m.if_unset.as_deref().unwrap_or_default();
+                    m.member.pattern.is_match(text) != m.member.negated
+                })
+                .map(|(i, _)| i)
+                .collect();
+            Group { selector, members, exists, prefilter, on_missing }
+        });
+        HeaderRules { groups: groups.collect() }
+    }
+}
+
+/// Names that are no fields of the message; they are written in this case.
+fn is_pseudo(name: &str) -> bool {
+    matches!(name, "ALL" | "ToCc" | "EnvelopeFrom" | "MESSAGEID")
+        || name.starts_with("ALL-")
+        || name.starts_with("X-Spam-")
+}
+
+impl HeaderRules {
+    /// Tries all rules.
+    pub(crate) fn scan(&self, views: &Views<'_>, tally: &mut Tally) {
+        for (number, group) in (0u32..).zip(&self.groups) {
+            match views.header(&group.selector) {
+                Some(value) => group.scan(&value, Place::Header(number), tally),
+                None => group.scan_missing(tally),
+            }
+        }
+    }
+
+    /// The selector of a group.
+    pub(crate) fn selector(&self, group: u32) -> Option<&HeaderSelector> {
+        self.groups.get(group as usize).map(|g| &g.selector)
+    }
+
+    /// The member of this rule in a group.
+    pub(crate) fn member_of(&self, group: u32, rule: u32) -> Option<&Member> {
+        let members = &self.groups.get(group as usize)?.members;
+        members.iter().map(|m| &m.member).find(|m| m.rule == rule)
+    }
+
+    /// Every pattern with its rule.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.groups.iter().flat_map(|g| g.members.iter().map(|m| &m.member))
+    }
+}
+
+impl Group {
+    fn scan(&self, value: &[u8], place: Place, tally: &mut Tally) {
+        self.exists.iter().for_each(|rule| tally.hit(*rule, 1, place));
+        let Some(prefilter) = &self.prefilter else {
+            self.members.iter().for_each(|m| m.member.try_value(value, true, place, tally));
+            return;
+        };
+        let mut candidates = std::mem::take(&mut tally.candidates);
+        prefilter.search(value, &mut tally.marks, &mut candidates);
+        candidates.extend(&prefilter.always);
+        candidates.sort_unstable();
+        let mut next = candidates.iter().peekable();
+        for (number, member) in (0u32..).zip(&self.members) {
+            let candidate = next.next_if(|c| **c == number).is_some();
+            member.member.try_value(value, candidate, place, tally);
+        }
+        tally.candidates = candidates;
+    }
+
+    fn scan_missing(&self, tally: &mut Tally) {
+        for number in &self.on_missing {
+            if let Some(member) = self.members.get(*number as usize) {
+                let text = member.if_unset.as_deref().unwrap_or_default();
+                member.member.try_value(text, true, Place::None, tally);
+            }
+        }
+    }
+}
+
+impl Member {
+    /// Tries the pattern on a header value; without `candidate` it cannot match.
+    fn try_value(&self, value: &[u8], candidate: bool, place: Place, tally: &mut Tally) {
+        if self.negated {
+            match if candidate { self.pattern.matches(value) } else { Ok(false) } {
+                Ok(false) => tally.hit(self.rule, 1, Place::None),
+                Ok(true) => {}
+                Err(error) => tally.spent(self.rule, &error),
+            }
+        } else if candidate {
+            self.apply(value, place, tally);
+        }
+    }
+}

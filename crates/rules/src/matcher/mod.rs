@@ -1,0 +1,165 @@
+//! Running rules against views.
+
+pub(crate) mod headers;
+pub(crate) mod mime;
+mod prefilter;
+pub(crate) mod tags;
+pub(crate) mod texts;
+
+use gauntlet_mail::{Defect, DefectKind};
+
+use crate::pattern::{Pattern, PatternError};
+use crate::rule::Rule;
+pub(crate) use prefilter::Marks;
+use tags::Tags;
+
+/// A pattern and the rule it belongs to.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// Place among the rules.
+    pub(crate) rule: u32,
+    pub(crate) pattern: Pattern,
+    /// Most hits that count: 1 unless the rule has `tflags multiple`.
+    pub(crate) hits_max: u32,
+    /// The first string (the subject) is not for this rule.
+    pub(crate) nosubject: bool,
+    /// Written with `!~`.
+    pub(crate) negated: bool,
+}
+
+impl Member {
+    /// A member for this rule, whose pattern may be negated.
+    pub(crate) fn new(place: usize, rule: &Rule, pattern: Pattern, negated: bool) -> Self {
+        let multiple = rule.has_flag("multiple") && !negated;
+        let most = rule.flag_value("maxhits").and_then(|v| v.parse().ok());
+        Member {
+            rule: place as u32,
+            pattern,
+            hits_max: if multiple { most.unwrap_or(u32::MAX) } else { 1 },
+            nosubject: rule.has_flag("nosubject"),
+            negated,
+        }
+    }
+
+    /// Adds this member's matches in `text` to the tally.
+    fn apply(&self, text: &[u8], place: Place, tally: &mut Tally) {
+        let pattern = &self.pattern;
+        let simple = self.hits_max == 1 && pattern.names().is_empty();
+        if simple {
+            match pattern.matches(text) {
+                Ok(true) => tally.hit(self.rule, 1, place),
+                Ok(false) => {}
+                Err(error) => tally.spent(self.rule, &error),
+            }
+            return;
+        }
+        if let Err(error) = self.apply_each(text, place, tally) {
+            tally.spent(self.rule, &error);
+        }
+    }
+
+    /// Counts every match, as `while (/re/g)` does, and takes the groups that set tags.
+    fn apply_each(&self, text: &[u8], place: Place, tally: &mut Tally) -> Result<(), PatternError> {
+        let mut from = 0;
+        let mut last_end = None;
+        while tally.count(self.rule) < f64::from(self.hits_max) {
+            let Some(found) = self.pattern.find(text, from)? else { break };
+            // After an empty match Perl tries the next place.
+            if found.is_empty() && last_end == Some(found.start) {
+                from = found.end + 1;
+                if from > text.len() {
+                    break;
+                }
+                continue;
+            }
+            tally.hit(self.rule, 1, place);
+            if !self.pattern.names().is_empty()
+                && let Some(groups) = self.pattern.captures(&text[found.start..])?
+            {
+                tally.tags.take(self.pattern.names(), &groups, &text[found.start..]);
+            }
+            last_end = Some(found.end);
+            from = found.end;
+        }
+        Ok(())
+    }
+}
+
+/// In which string of which view something was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// String of the `body` view.
+    Body(u32),
+    /// String of the `rawbody` view.
+    Rawbody(u32),
+    /// The message as it came.
+    Full,
+    /// Place in the `uri` view.
+    Uri(u32),
+    /// A header value: group of selectors, see [`headers::HeaderRules`].
+    Header(u32),
+    /// A header of a part.
+    Part(u16),
+    /// No place: an eval, a negated match or a meta.
+    None,
+}
+
+/// What was found so far in one message.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Count of each rule.
+    pub(crate) counts: Vec<f64>,
+    /// Rules with a count, in the order they fired.
+    pub(crate) fired: Vec<u32>,
+    /// Where each rule in `fired` fired first.
+    pub(crate) places: Vec<Place>,
+    pub(crate) tags: Tags,
+    pub(crate) defects: Vec<Defect>,
+    pub(crate) marks: Marks,
+    pub(crate) candidates: Vec<u32>,
+    pub(crate) due: Vec<bool>,
+    /// Names for defects.
+    spent: Vec<u32>,
+}
+
+impl Tally {
+    /// Begins a message over `rules` rules.
+    pub(crate) fn begin(&mut self, rules: usize) {
+        self.counts.clear();
+        self.counts.resize(rules, 0.0);
+        self.fired.clear();
+        self.places.clear();
+        self.tags.clear();
+        self.defects.clear();
+        self.spent.clear();
+    }
+
+    /// The rule's count so far.
+    pub(crate) fn count(&self, rule: u32) -> f64 {
+        self.counts.get(rule as usize).copied().unwrap_or(0.0)
+    }
+
+    /// Adds hits of a rule.
+    pub(crate) fn hit(&mut self, rule: u32, times: u32, place: Place) {
+        let Some(count) = self.counts.get_mut(rule as usize) else { return };
+        if *count == 0.0 {
+            self.fired.push(rule);
+            self.places.push(place);
+        }
+        *count += f64::from(times);
+    }
+
+    /// Notes a rule that ran out of its budget.
+    fn spent(&mut self, rule: u32, _error: &PatternError) {
+        if !self.spent.contains(&rule) {
+            self.spent.push(rule);
+        }
+    }
+
+    /// Defects of rules that ran out of their budget, with their names.
+    pub(crate) fn budget_defects(&self, rules: &[Rule]) -> Vec<Defect> {
+        let name = |r: &u32| rules.get(*r as usize).map_or("", |r| &r.name);
+        let defect = |r| Defect::new(DefectKind::RuleBudget, 0).detail(name(r));
+        self.spent.iter().map(defect).collect()
+    }
+}

@@ -1,0 +1,60 @@
+//! Rules on strings: `body`, `rawbody`, `uri`, `full`.
+
+use super::prefilter::Prefilter;
+use super::{Member, Place, Tally};
+
+/// All rules of one view.
+#[derive(Debug)]
+pub(crate) struct TextRules {
+    members: Vec<Member>,
+    prefilter: Prefilter,
+}
+
+impl TextRules {
+    /// Rules that see the same strings.
+    pub(crate) fn new(members: Vec<Member>) -> Self {
+        let prefilter = Prefilter::new(members.iter().map(|m| &m.pattern));
+        TextRules { members, prefilter }
+    }
+
+    /// Whether there is no rule.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Patterns that no string of theirs speaks for, so that they are tried on every text.
+    pub(crate) fn always(&self) -> impl Iterator<Item = &Member> {
+        self.prefilter.always.iter().filter_map(|m| self.members.get(*m as usize))
+    }
+
+    /// The member of this rule.
+    pub(crate) fn member_of(&self, rule: u32) -> Option<&Member> {
+        self.members.iter().find(|m| m.rule == rule)
+    }
+
+    /// Every member.
+    pub(crate) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Tries the rules on the strings in order; `place` names the string of this number.
+    pub(crate) fn scan<'t>(
+        &self,
+        strings: impl Iterator<Item = &'t [u8]>,
+        place: impl Fn(u32) -> Place,
+        tally: &mut Tally,
+    ) {
+        for (number, text) in (0u32..).zip(strings) {
+            let mut candidates = std::mem::take(&mut tally.candidates);
+            self.prefilter.search(text, &mut tally.marks, &mut candidates);
+            for member in candidates.iter().chain(&self.prefilter.always) {
+                let Some(member) = self.members.get(*member as usize) else { continue };
+                let full = tally.count(member.rule) >= f64::from(member.hits_max);
+                if !full && !(member.nosubject && number == 0) {
+                    member.apply(text, place(number), tally);
+                }
+            }
+            tally.candidates = candidates;
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Rules made ready to run, by what they look at.
+
+use gauntlet_mail::{Evidence, View};
+
+use crate::evals::{Eval, EvalContext};
+use crate::language::{Problem, Severity};
+use crate::matcher::headers::{HeaderRules, HeaderRulesBuilder};
+use crate::matcher::mime::MimeRule;
+use crate::matcher::tags::{TemplateOn, TemplateRule};
+use crate::matcher::texts::TextRules;
+use crate::matcher::{Member, Place, Tally};
+use crate::meta::Metas;
+use crate::pattern::{self, Pattern};
+use crate::rule::{EvalKind, Rule, Test};
+use crate::ruleset::Profile;
+use crate::views::Views;
+
+/// All rules that run.
+#[derive(Debug)]
+pub(crate) struct Program {
+    headers: HeaderRules,
+    body: TextRules,
+    rawbody: TextRules,
+    uri: TextRules,
+    full: TextRules,
+    mime: Vec<MimeRule>,
+    templates: Vec<TemplateRule>,
+    evals: Vec<EvalRule>,
+    pub(crate) metas: Metas,
+}
+
+/// An eval rule.
+#[derive(Debug)]
+struct EvalRule {
+    rule: u32,
+    eval: Eval,
+}
+
+/// Collects rules while they are compiled.
+#[derive(Debug, Default)]
+struct Builder {
+    headers: HeaderRulesBuilder,
+    body: Vec<Member>,
+    rawbody: Vec<Member>,
+    uri: Vec<Member>,
+    full: Vec<Member>,
+    mime: Vec<MimeRule>,
+    templates: Vec<TemplateRule>,
+    evals: Vec<EvalRule>,
+    problems: Vec<Problem>,
+}
+
+/// Whether a rule runs: its score in this profile's set is not 0.
+pub(crate) fn runs(rule: &Rule, profile: Profile) -> bool {
+    rule.scores[profile.score_set()] != 0.0
+}
+
+impl Program {
+    /// Compiles the rules that run in this profile; problems say what does not.
+    pub(crate) fn compile(rules: &[Rule], profile: Profile) -> (Program, Vec<Problem>) {
+        let mut builder = Builder::default();
+        for (place, rule) in rules.iter().enumerate().filter(|(_, r)| runs(r, profile)) {
+            if let Err(problem) = builder.add(place, rule, profile) {
+                builder.problems.push(problem);
+            }
+        }
+        let local = profile == Profile::Local;
+        let (metas, unsolved) = Metas::compile(rules, &|r| runs(r, profile), local);
+        for found in unsolved {
+            let severity =
+                if found.why.starts_with("never fires") { Severity::Note } else { Severity::Error };
+            builder.problems.push(problem(&rules[found.rule], severity, found.why));
+        }
+        let program = Program {
+            headers: builder.headers.build(),
+            body: TextRules::new(builder.body),
+            rawbody: TextRules::new(builder.rawbody),
+            uri: TextRules::new(builder.uri),
+            full: TextRules::new(builder.full),
+            mime: builder.mime,
+            templates: builder.templates,
+            evals: builder.evals,
+            metas,
+        };
+        (program, builder.problems)
+    }
+
+    /// Runs everything; the tally then holds each rule's count.
+    pub(crate) fn run(&self, views: &Views<'_>, evals: &EvalContext<'_>, tally: &mut Tally) {
+        self.headers.scan(views, tally);
+        let strings = |s: &'_ [Vec<u8>]| s.len();
+        if !self.body.is_empty() && strings(views.body()) > 0 {
+            self.body.scan(views.body().iter().map(Vec::as_slice), Place::Body, tally);
+        }
+        if !self.rawbody.is_empty() {
+            self.rawbody.scan(views.rawbody().iter().map(Vec::as_slice), Place::Rawbody, tally);
+        }
+        if !self.uri.is_empty() {
+            self.uri.scan(views.uris().iter().map(|u| u.text.as_slice()), Place::Uri, tally);
+        }
+        if !self.full.is_empty() {
+            self.full.scan(std::iter::once(views.full()), |_| Place::Full, tally);
+        }
+        self.mime.iter().for_each(|rule| rule.scan(views, tally));
+        self.templates.iter().for_each(|rule| run_template(rule, views, tally));
+        for rule in &self.evals {
+            let value = rule.eval.run(evals);
+            if value > 0 {
+                tally.hit(rule.rule, value, Place::None);
+            }
+            evals.evidence.borrow_mut().clear();
+        }
+        let mut due = std::mem::take(&mut tally.due);
+        self.metas.run(&mut tally.counts, &mut tally.fired, &mut due);
+        tally.places.resize(tally.fired.len(), Place::None);
+        tally.due = due;
+    }
+
+    /// Where a rule's first hit stands in the message.
+    pub(crate) fn evidence(&self, rule: u32, place: Place, views: &Views<'_>) -> Option<Evidence> {
+        let (view, name, offset, text, member) = match place {
+            Place::Body(at) => {
+                let (offset, text) = string_at(views.body(), at)?;
+                (View::SaBody, None, offset, text.to_vec(), self.body.member_of(rule)?)
+            }
+            Place::Rawbody(at) => {
+                let (offset, text) = string_at(views.rawbody(), at)?;
+                (View::SaRawbody, None, offset, text.to_vec(), self.rawbody.member_of(rule)?)
+            }
+            Place::Full => (View::Raw, None, 0, views.full().to_vec(), self.full.member_of(rule)?),
+            Place::Uri(at) => {
+                let uri = views.uris().get(at as usize)?;
+                (View::Url, None, 0, uri.text.clone(), self.uri.member_of(rule)?)
+            }
+            Place::Header(group) => {
+                let selector = self.headers.selector(group)?;
+                let value = views.header(selector)?.into_owned();
+                let name = Some(selector.to_string());
+                match self.headers.member_of(group, rule) {
+                    Some(member) => (View::Header, name, 0, value, member),
+                    None => {
+                        let found = Evidence::new(View::Header, 0, 0, &value);
+                        return Some(found.named(&selector.to_string()));
+                    }
+                }
+            }
+            Place::Part(part) => {
+                let rule = self.mime.iter().find(|m| m.member().rule == rule)?;
+                let values = views.mime_headers(rule.selector());
+                let value = values.get(usize::from(part))?.as_deref()?.to_vec();
+                let name = Some(rule.selector().to_string());
+                let range = rule.member().pattern.find(&value, 0).ok()??;
+                let found = value.get(range.clone())?;
+                return Some(named(Evidence::new(View::Header, part, range.start, found), name));
+            }
+            Place::None => return None,
+        };
+        let range = member.pattern.find(&text, 0).ok()??;
+        let found = text.get(range.clone())?;
+        Some(named(Evidence::new(view, 0, offset + range.start, found), name))
+    }
+
+    /// Every pattern with the place of its rule.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = (u32, &Pattern)> {
+        let texts = [&self.body, &self.rawbody, &self.uri, &self.full];
+        let texts = texts.into_iter().flat_map(|t| t.members().iter());
+        let mime = self.mime.iter().map(MimeRule::member);
+        texts.chain(self.headers.members()).chain(mime).map(|m| (m.rule, &m.pattern))
+    }
+
+    /// Rules of the text views that no string speaks for: tried on every string.
+    pub(crate) fn unfiltered(&self) -> Vec<(&'static str, u32)> {
+        let views = [
+            ("body", &self.body),
+            ("rawbody", &self.rawbody),
+            ("uri", &self.uri),
+            ("full", &self.full),
+        ];
+        views.iter().flat_map(|(name, t)| t.always().map(move |m| (*name, m.rule))).collect()
+    }
+}
+
+fn named(evidence: Evidence, name: Option<String>) -> Evidence {
+    match name {
+        Some(name) => evidence.named(&name),
+        None => evidence,
+    }
+}
+
+fn string_at(strings: &[Vec<u8>], at: u32) -> Option<(usize, &[u8])> {
+    let at = at as usize;
+    let offset = strings.get(..at)?.iter().map(Vec::len).sum();
+    Some((offset, strings.get(at)?))
+}
+
+fn run_template(rule: &TemplateRule, views: &Views<'_>, tally: &mut Tally) {
+    match &rule.on {
+        TemplateOn::Body => {
+            rule.scan(views.body().iter().map(Vec::as_slice), Place::Body, tally);
+        }
+        TemplateOn::Rawbody => {
+            rule.scan(views.rawbody().iter().map(Vec::as_slice), Place::Rawbody, tally);
+        }
+        TemplateOn::Full => rule.scan(std::iter::once(views.full()), |_| Place::None, tally),
+        TemplateOn::Uri => {
+            rule.scan(views.uris().iter().map(|u| u.text.as_slice()), Place::Uri, tally);
+        }
+        TemplateOn::Header(selector, if_unset) => {
+            let value = views.header(selector);
+            let unset = if_unset.as_deref().unwrap_or_default().as_bytes();
+            let value = value.as_deref().unwrap_or(unset);
+            rule.scan(std::iter::once(value), |_| Place::None, tally);
+        }
+    }
+}
+
+pub(crate) fn problem(rule: &Rule, severity: Severity, message: String) -> Problem {
+    Problem { severity, at: rule.at.clone(), rule: Some(rule.name.clone()), message }
+}
+
+impl Builder {
+    fn add(&mut self, place: usize, rule: &Rule, profile: Profile) -> Result<(), Problem> {
+        match &rule.test {
+            Test::Header { selector, negated, if_unset, .. } => {
+                let member = self.member(place, rule, *negated)?;
+                if member.pattern.templates().is_empty() {
+                    self.headers.pattern(selector, member, if_unset.as_deref());
+                } else {
+                    let on = TemplateOn::Header(selector.clone(), if_unset.clone());
+                    self.templates.push(TemplateRule::new(member, on));
+                }
+            }
+            Test::Exists { selector } => self.headers.exists(selector, place),
+            Test::Body { .. } => self.text(place, rule, TemplateOn::Body)?,
+            Test::Rawbody { .. } => self.text(place, rule, TemplateOn::Rawbody)?,
+            Test::Full { .. } => self.text(place, rule, TemplateOn::Full)?,
+            Test::Uri { .. } => self.text(place, rule, TemplateOn::Uri)?,
+            Test::MimeHeader { selector, negated, if_unset, .. } => {
+                let member = self.member(place, rule, *negated)?;
+                self.mime.push(MimeRule::new(rule, member, selector, if_unset));
+            }
+            Test::Eval { kind, call } => {
+                let skipped = skipped_eval(rule, *kind, profile);
+                if skipped {
+                    return Ok(());
+                }
+                let eval = Eval::compile(call, *kind)
+                    .map_err(|e| problem(rule, Severity::Note, format!("never fires: {e}")))?;
+                self.evals.push(EvalRule { rule: place as u32, eval });
+            }
+            Test::UriDetail { .. } | Test::Meta { .. } | Test::Empty => {}
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, place: usize, rule: &Rule, on: TemplateOn) -> Result<(), Problem> {
+        let member = self.member(place, rule, false)?;
+        if !member.pattern.templates().is_empty() {
+            self.templates.push(TemplateRule::new(member, on));
+            return Ok(());
+        }
+        match on {
+            TemplateOn::Body => self.body.push(member),
+            TemplateOn::Rawbody => self.rawbody.push(member),
+            TemplateOn::Uri => self.uri.push(member),
+            TemplateOn::Full | TemplateOn::Header(..) => self.full.push(member),
+        }
+        Ok(())
+    }
+
+    /// Compiles the rule's pattern, and says what is suspicious about it.
+    fn member(&mut self, place: usize, rule: &Rule, negated: bool) -> Result<Member, Problem> {
+        let text = rule.test.pattern().unwrap_or_default();
+        let pattern =
+            Pattern::new(text).map_err(|e| problem(rule, Severity::Error, e.to_string()))?;
+        if let Some(node) = pattern.node() {
+            if node.is_impossible() {
+                let message = "the pattern can never match".to_owned();
+                self.problems.push(problem(rule, Severity::Warning, message));
+            }
+            if let Some(danger) = pattern::backtracking_danger(node) {
+                let message = format!("the pattern may backtrack without end: {danger}");
+                self.problems.push(problem(rule, Severity::Warning, message));
+            }
+        }
+        Ok(Member::new(place, rule, pattern, negated))
+    }
+}
+
+/// Eval rules that SpamAssassin does not run with this score set.
+fn skipped_eval(rule: &Rule, kind: EvalKind, profile: Profile) -> bool {
+    let local = profile == Profile::Local;
+    rule.has_flag("learn") || (local && (rule.has_flag("net") || kind == EvalKind::Rbl))
+}
