@@ -1,14 +1,81 @@
 //! The options that say what judges: shared by every subcommand that scans.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::ValueEnum;
 use gauntlet_engine::Snapshot;
+use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset};
 
 /// Options that choose the ruleset, model and lists.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub(crate) struct RulesetArgs {}
+pub(crate) struct RulesetArgs {
+    /// Judge by SpamAssassin rules from this folder or file alone (may be repeated)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) rules: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+    /// Say how often every rule fired, sub-rules included
+    #[arg(long, requires = "rules")]
+    pub(crate) subtests: bool,
+}
+
+/// Options that say how rule files are read.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct ReadingArgs {
+    /// Which rules run
+    #[arg(long, value_name = "PROFILE", default_value = "local")]
+    pub(crate) profile: ProfileName,
+    /// Folder with .pre files (plugins) and further .cf files, as /etc/spamassassin (may be repeated)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) site: Vec<PathBuf>,
+}
+
+/// Names of [`Profile`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProfileName {
+    /// What the message alone tells, as `spamassassin -L` without Bayes
+    #[default]
+    Local,
+    /// Network rules too, answered from facts
+    Full,
+}
+
+impl From<ProfileName> for Profile {
+    fn from(name: ProfileName) -> Self {
+        match name {
+            ProfileName::Local => Profile::Local,
+            ProfileName::Full => Profile::Full,
+        }
+    }
+}
+
+impl ReadingArgs {
+    /// Loads rules from these sources.
+    pub(crate) fn load(
+        &self,
+        sources: &[PathBuf],
+        subtests: bool,
+        strict: bool,
+    ) -> anyhow::Result<(Ruleset, LoadReport)> {
+        let options = LoadOptions {
+            site: self.site.clone(),
+            profile: self.profile.into(),
+            subtests,
+            strict,
+            ..LoadOptions::default()
+        };
+        Ok(Ruleset::load(sources, &options)?)
+    }
+}
 
 impl RulesetArgs {
     /// Loads what the options name, else the defaults.
     pub(crate) fn load(&self) -> anyhow::Result<Snapshot> {
-        Ok(Snapshot::default_rules())
+        if self.rules.is_empty() {
+            return Ok(Snapshot::default_rules());
+        }
+        let (ruleset, _) = self.reading.load(&self.rules, self.subtests, false)?;
+        Ok(Snapshot::of_rules(Arc::new(ruleset)))
     }
 }

@@ -38,8 +38,12 @@ archive/member); any of these compressed with gzip; `-` for standard input.
 
 JSON: {\"file\",\"class\",\"score\",\"hits\":[{\"rule\",\"score\",\"count\",\"description\",\"evidence\":[{\"view\",
 \"part\",\"offset\",\"length\",\"text\"}]}],\"defects\":[...],\"cost_us\",\"probability\",\"counterfactuals\",
-\"bytes\",\"ruleset\"}; an input that could not be read: {\"file\",\"error\"}. Everything but the costs is
+\"bytes\",\"ruleset\"}; with --subtests also \"sub\":{rule:count}; an input that could not be read: {\"file\",\"error\"}. Everything but the costs is
 the same at any number of threads.
+
+With --rules the message is judged by SpamAssassin rules alone: the score is what spamassassin -L
+without Bayes gives. --subtests without --json prints lines {\"file\",\"hits\":{rule:score},\"score\",
+\"sub\":{rule:count}}.
 
 Exit codes: 0 all read and judged; 1 an input could not be read; 2 wrong usage, or nothing could be
 done; 3 a message was of the class given with --fail-on, or of a more severe one.
@@ -49,6 +53,7 @@ Examples:
   gauntlet scan --explain message.eml
   gauntlet scan --json ~/Maildir backup.tar.gz > verdicts.jsonl
   gauntlet scan --json --files-from list.txt
+  gauntlet scan --rules /usr/share/spamassassin --site /etc/spamassassin message.eml
   gauntlet scan --fail-on phishing - < message.eml";
 
 /// Arguments of `gauntlet scan`.
@@ -93,7 +98,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let threads = threads.map_or(1, usize::from);
     let scanner = Scanner {
         snapshot: &snapshot,
-        style: Style::new(args.json, args.costs, args.explain),
+        style: Style::new(args.json, args.costs, args.explain, args.ruleset.subtests),
         received_at: args.now.unwrap_or_else(clock),
         message_bytes_max: args.max_bytes,
     };

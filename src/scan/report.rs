@@ -1,6 +1,7 @@
 //! How a verdict is printed: a line of a table, a JSON line, or an explanation.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 
@@ -39,6 +40,8 @@ pub(crate) enum Style {
         /// With colours.
         colour: bool,
     },
+    /// The line form of SpamAssassin's oracle: score, hits with their scores, counts of all rules.
+    Subtests,
     /// A paragraph a message.
     Explain {
         /// With colours.
@@ -59,8 +62,47 @@ struct Line<'a> {
     counterfactuals: &'a [Counterfactual],
     bytes: usize,
     ruleset: &'a str,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    sub: BTreeMap<&'a str, Number>,
     #[serde(skip_serializing_if = "Option::is_none")]
     costs: Option<&'a [FilterCost]>,
+}
+
+/// One message as the oracle prints it. A hit's score is the rule's, shown once however often it hit.
+#[derive(Serialize)]
+pub(crate) struct SubtestsLine<'a> {
+    file: &'a str,
+    hits: BTreeMap<&'a str, Number>,
+    score: Number,
+    sub: BTreeMap<&'a str, Number>,
+}
+
+impl<'a> SubtestsLine<'a> {
+    /// The line of this verdict.
+    pub(crate) fn of(file: &'a str, verdict: &'a Verdict) -> Self {
+        let once = |h: &'a Hit| (&*h.rule, Number(h.score / f64::from(h.count.max(1))));
+        SubtestsLine {
+            file,
+            hits: verdict.hits.iter().map(once).collect(),
+            score: Number(verdict.score),
+            sub: verdict.sub.iter().map(|(rule, count)| (&**rule, Number(*count))).collect(),
+        }
+    }
+}
+
+/// A number to a thousandth, whole ones without a point.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Number(f64);
+
+impl Serialize for Number {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rounded = (self.0 * 1e3).round() / 1e3 + 0.0;
+        if rounded.fract() == 0.0 && rounded.abs() < 1e15 {
+            serializer.serialize_i64(rounded as i64)
+        } else {
+            serializer.serialize_f64(rounded)
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -71,11 +113,12 @@ struct ErrorLine<'a> {
 
 impl Style {
     /// Colours are for terminals, unless `NO_COLOR` is set.
-    pub(crate) fn new(json: bool, costs: bool, explain: bool) -> Self {
+    pub(crate) fn new(json: bool, costs: bool, explain: bool, subtests: bool) -> Self {
         let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         match (json, explain) {
             (true, _) => Style::Json { costs },
             (_, true) => Style::Explain { colour },
+            _ if subtests => Style::Subtests,
             _ => Style::Table { colour },
         }
     }
@@ -83,7 +126,7 @@ impl Style {
     /// An input that could not be read.
     pub(crate) fn unreadable(self, name: &str, why: &str) -> Judged {
         let text = match self {
-            Style::Json { .. } => json(&ErrorLine { file: name, error: why }),
+            Style::Json { .. } | Style::Subtests => json(&ErrorLine { file: name, error: why }),
             _ => String::new(),
         };
         Judged { text, error: Some(format!("{name}: {why}")), class: None, bytes: 0 }
@@ -110,8 +153,10 @@ impl Style {
                 counterfactuals: &verdict.counterfactuals,
                 bytes,
                 ruleset: &verdict.ruleset,
+                sub: verdict.sub.iter().map(|(rule, count)| (&**rule, Number(*count))).collect(),
                 costs: costs.then_some(&verdict.costs),
             }),
+            Style::Subtests => json(&SubtestsLine::of(name, verdict)),
             Style::Table { colour } => table_line(name, verdict, colour),
             Style::Explain { colour } => explanation(name, message, verdict, colour),
         };

@@ -38,6 +38,9 @@ pub struct Findings {
     pub phishing: Vec<Arc<str>>,
     /// Rules that fired and say that this is mass mail.
     pub bulk: Vec<Arc<str>>,
+    /// How often every rule of a rule file fired, sub-rules included, if the ruleset was asked to
+    /// say so.
+    pub sub: Vec<(Arc<str>, f64)>,
     /// What the classifier says: log odds that the item is unwanted.
     pub classifier: Option<f64>,
     /// What near-duplicate signatures say: log odds that the item is unwanted.

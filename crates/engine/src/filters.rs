@@ -9,6 +9,7 @@ use crate::rulebook::RuleBook;
 use crate::snapshot::Settings;
 
 pub mod header_form;
+pub mod rules;
 pub mod sender;
 pub mod test_strings;
 

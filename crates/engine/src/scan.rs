@@ -14,7 +14,10 @@ use crate::verdict::{Class, FilterCost, Verdict};
 
 /// Buffers of one scan thread, reused from item to item.
 #[derive(Debug, Default)]
-pub struct Scratch {}
+pub struct Scratch {
+    /// Of the filter [`crate::filters::rules::Rules`].
+    pub(crate) rules: gauntlet_rules::RulesScratch,
+}
 
 /// Runs the item through every filter of the snapshot.
 ///
@@ -81,6 +84,7 @@ fn verdict(
         counterfactuals,
         costs,
         ruleset: snapshot.version.clone(),
+        sub: findings.sub,
     }
 }
 
@@ -119,6 +123,7 @@ struct Marks {
     certain: usize,
     phishing: usize,
     bulk: usize,
+    sub: usize,
     odds: (Option<f64>, Option<f64>),
 }
 
@@ -130,6 +135,7 @@ impl Marks {
             certain: findings.certain.len(),
             phishing: findings.phishing.len(),
             bulk: findings.bulk.len(),
+            sub: findings.sub.len(),
             odds: (findings.classifier, findings.signatures),
         }
     }
@@ -140,6 +146,7 @@ impl Marks {
         findings.certain.truncate(self.certain);
         findings.phishing.truncate(self.phishing);
         findings.bulk.truncate(self.bulk);
+        findings.sub.truncate(self.sub);
         (findings.classifier, findings.signatures) = self.odds;
     }
 }

@@ -137,6 +137,21 @@ impl Snapshot {
         self
     }
 
+    /// Rules of files alone, without any filter of ours: the score is theirs and nothing else, and
+    /// the class is spam from the `required_score` on that the files set.
+    pub fn of_rules(ruleset: Arc<gauntlet_rules::Ruleset>) -> Self {
+        let required = ruleset.required_score();
+        let version = format!("{}+{}", env!("CARGO_PKG_VERSION"), ruleset.version());
+        let filter = filters::rules::Rules::new(ruleset);
+        let mut snapshot = Self::empty().with_filters(vec![Box::new(filter)]);
+        snapshot.version = version.into();
+        snapshot.thresholds.suspect = required;
+        snapshot.thresholds.spam = required;
+        snapshot.thresholds.explicit = snapshot.thresholds.explicit.max(required);
+        snapshot.fusion = None;
+        snapshot
+    }
+
     /// Makes a snapshot of these settings.
     pub fn build(settings: &Settings) -> Result<Self, Error> {
         let mut book = RuleBook::new(settings.scores.clone());

@@ -110,6 +110,10 @@ pub struct Verdict {
     pub counterfactuals: Vec<Counterfactual>,
     /// Time by filter.
     pub costs: Vec<FilterCost>,
+    /// How often every rule of a rule file fired, sub-rules included, by name; empty unless the
+    /// ruleset was asked to say so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sub: Vec<(Arc<str>, f64)>,
     /// Version of the ruleset, model and lists that judged it.
     pub ruleset: Arc<str>,
 }

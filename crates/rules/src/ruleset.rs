@@ -8,7 +8,7 @@ use gauntlet_mail::evidence::EVIDENCE_PER_HIT_MAX;
 use gauntlet_mail::{Defect, Envelope, Evidence, Facts, Hit, Message, View};
 
 use crate::evals::{EvalContext, EvalTables};
-use crate::language::{self, Config, Problem, ReadOptions, Severity};
+use crate::language::{self, Config, Problem, ReadOptions, Severity, SourceHash};
 use crate::matcher::{Place, Tally};
 use crate::program::Program;
 use crate::rule::{Rule, Test};
@@ -34,6 +34,8 @@ pub struct LoadOptions {
     pub profile: Profile,
     /// Any error or warning refuses the whole set.
     pub strict: bool,
+    /// Outcomes say how often every rule fired, sub-rules included.
+    pub subtests: bool,
     /// Locale that `lang` lines are compared with, e.g. `en_US`.
     pub language: String,
 }
@@ -44,6 +46,7 @@ impl Default for LoadOptions {
             site: Vec::new(),
             profile: Profile::Local,
             strict: false,
+            subtests: false,
             language: "en_US".to_owned(),
         }
     }
@@ -103,6 +106,14 @@ pub struct Outcome {
 }
 
 impl Profile {
+    /// `local` or `full`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::Local => "local",
+            Profile::Full => "full",
+        }
+    }
+
     /// Which of a rule's four scores counts: 0 local, 1 network.
     pub fn score_set(self) -> usize {
         match self {
@@ -120,7 +131,9 @@ pub struct Ruleset {
     view_settings: ViewSettings,
     eval_tables: EvalTables,
     profile: Profile,
+    subtests: bool,
     program: Program,
+    version: Arc<str>,
 }
 
 impl Ruleset {
@@ -167,6 +180,8 @@ impl Ruleset {
             rules: config.rules,
             settings: config.settings,
             profile: options.profile,
+            subtests: options.subtests,
+            version: version(&config.sources, options).into(),
             program,
         };
         Ok((ruleset, report))
@@ -176,7 +191,8 @@ impl Ruleset {
     #[cfg(test)]
     pub(crate) fn of_text(text: &str) -> (Ruleset, LoadReport) {
         let config = language::read_text(text);
-        Self::compile(config, &LoadOptions::default()).expect("not strict")
+        let options = LoadOptions { subtests: true, ..LoadOptions::default() };
+        Self::compile(config, &options).expect("not strict")
     }
 
     /// Every rule, by name.
@@ -192,6 +208,11 @@ impl Ruleset {
     /// The settings that views depend on.
     pub fn view_settings(&self) -> &ViewSettings {
         &self.view_settings
+    }
+
+    /// Names the rules and how they are run: equal versions judge alike.
+    pub fn version(&self) -> &str {
+        &self.version
     }
 
     /// Which rules run.
@@ -245,7 +266,9 @@ impl Ruleset {
         for (place_in_rules, place) in fired {
             let Some(rule) = self.rules.get(place_in_rules as usize) else { continue };
             let count = tally.count(place_in_rules);
-            outcome.sub.push((rule.name.clone(), count));
+            if self.subtests {
+                outcome.sub.push((rule.name.clone(), count));
+            }
             if rule.is_sub() {
                 continue;
             }
@@ -286,6 +309,11 @@ impl Ruleset {
         }
         out
     }
+}
+
+/// A hash over everything that was read, and over how it is run.
+fn version(sources: &SourceHash, options: &LoadOptions) -> String {
+    format!("{:016x}-{}", sources.0, options.profile.name())
 }
 
 #[cfg(test)]

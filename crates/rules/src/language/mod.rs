@@ -49,8 +49,9 @@ pub(crate) struct Config {
     pub(crate) settings: Settings,
     pub(crate) problems: Vec<Problem>,
     pub(crate) plugins: Vec<String>,
-    /// Rules whose pattern sets tags, or uses them.
+    /// Files read, in order.
     pub(crate) files: Vec<PathBuf>,
+    pub(crate) sources: SourceHash,
 }
 
 /// Reads sources in order. Fails only if a source itself cannot be opened.
@@ -101,6 +102,24 @@ pub(crate) fn read_bytes(bytes: &[u8]) -> Config {
     reader.finish()
 }
 
+/// A hash over all lines that were read, in order: FNV-1a, enough to tell versions apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SourceHash(pub(crate) u64);
+
+impl Default for SourceHash {
+    fn default() -> Self {
+        SourceHash(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl SourceHash {
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes.iter().chain(b"\n") {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
 /// One open `if`.
 #[derive(Debug)]
 struct Block {
@@ -121,6 +140,7 @@ struct Reader {
     opened: Opened,
     files: Vec<PathBuf>,
     no_includes: bool,
+    sources: SourceHash,
 }
 
 impl Reader {
@@ -134,6 +154,7 @@ impl Reader {
             opened: Opened::default(),
             files: Vec::new(),
             no_includes: false,
+            sources: SourceHash::default(),
         }
     }
 
@@ -166,6 +187,7 @@ impl Reader {
     }
 
     fn line(&mut self, line: &Line, path: &Path, blocks: &mut Vec<Block>, skipping: &mut bool) {
+        self.sources.add(line.text.as_bytes());
         if line.fault == Some(LineFault::TooLong) {
             let message = format!("line over {} bytes, left out", files::LINE_BYTES_MAX);
             return self.problem(Severity::Error, &line.at, None, message);
@@ -305,6 +327,7 @@ impl Reader {
             problems: self.problems,
             plugins: self.world.plugins.into_iter().collect(),
             files: self.files,
+            sources: self.sources,
         }
     }
 }
