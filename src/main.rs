@@ -5,6 +5,7 @@ mod bench;
 mod completions;
 mod config;
 mod man;
+mod policy;
 mod ruleset;
 mod scan;
 
@@ -31,6 +32,8 @@ const EXAMPLES: &str = "Examples:
 enum Command {
     /// Judge messages from files, folders, Maildirs, mailboxes, archives or standard input
     Scan(scan::Args),
+    /// Check a policy, explain what it does with a message, test it
+    Policy(policy::Args),
     /// Check a configuration file, or show the effective settings
     Config(config::Args),
     /// Measure what it costs on this machine
@@ -44,6 +47,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Scan(args) => scan::run(&args),
+        Command::Policy(args) => policy::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => completions::run(&args),

@@ -20,6 +20,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use gauntlet_engine::{Class, Scratch, Snapshot, scan};
 use gauntlet_mail::{Facts, Message};
 
+pub(crate) use self::envelope::of_file as envelope_of_file;
 use self::progress::{Progress, Summary};
 use self::report::{Judged, Style};
 use self::source::{Content, Input, Source};

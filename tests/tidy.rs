@@ -111,8 +111,8 @@ fn functions(text: &str) -> Vec<(String, usize)> {
         let name = code[at + 3..].chars().take_while(|c| c.is_alphanumeric() || *c == '_');
         let closing = format!("{}}}", " ".repeat(indent));
         // A declaration in a trait has no body: it ends at a semicolon on its own indentation.
-        let ends = |l: &&str| **l == closing || (l.ends_with(';') && indent_of(l) == indent);
-        let last = lines[i..].iter().position(|l| ends(&l));
+        let ends = |l: &str| l == closing || (l.ends_with(';') && indent_of(l) == indent);
+        let last = lines[i..].iter().position(|l| ends(l));
         if let Some(length) = last.filter(|&n| lines[i + n] == closing) {
             found.push((name.collect(), length + 1));
         }

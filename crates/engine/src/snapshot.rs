@@ -7,6 +7,7 @@ use crate::filter::Filter;
 use crate::filters;
 use crate::fusion::Weights;
 use crate::rulebook::RuleBook;
+use crate::verdict::{Class, Verdict};
 
 /// Where a class begins: in points, used when there is no classifier, and as probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,6 +40,18 @@ impl Default for Thresholds {
             spam_probability: 0.9,
             explicit_probability: 0.99,
         }
+    }
+}
+
+impl Thresholds {
+    /// Whether the verdict is explicit spam: spam above the high threshold, by probability where there
+    /// is one, else by points.
+    pub fn is_explicit(&self, verdict: &Verdict) -> bool {
+        let high = match verdict.probability {
+            Some(probability) => probability >= self.explicit_probability,
+            None => verdict.score >= self.explicit,
+        };
+        verdict.class == Class::Spam && (high || verdict.score >= self.explicit)
     }
 }
 

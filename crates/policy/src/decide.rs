@@ -154,7 +154,7 @@ impl Evaluation<'_> {
             all.and(p.is_some_and(|p| p >= min), || format!("probability {p:?} of {min}"));
         }
         if let Some(wanted) = when.explicit {
-            let explicit = verdict.score >= self.input.thresholds.explicit;
+            let explicit = self.input.thresholds.is_explicit(verdict);
             all.and(explicit == wanted, || format!("explicit {explicit}"));
         }
         if let Some(patterns) = &when.hit {

@@ -1,0 +1,255 @@
+//! `gauntlet policy`: check a policy, explain a message, test messages with expected dispositions.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use anyhow::Context;
+use gauntlet_engine::{Scratch, Snapshot, Verdict, scan};
+use gauntlet_mail::{Direction, Envelope, Facts, Message};
+use gauntlet_policy::{Explanation, Final, Groups, Policy, PolicyInput, Rates};
+use serde::Deserialize;
+
+use crate::ruleset::RulesetArgs;
+
+const AFTER_HELP: &str = "\
+Cases for `test` are TOML:
+  [[case]]
+  message = \"mail/invoice.eml\"        # relative to the file of cases
+  direction = \"inbound\"               # the default
+  mail_from = \"a@example.net\"
+  rcpt_to = [\"me@example.org\"]
+  expect = \"quarantine:spam\"          # ACTION or ACTION:FOLDER, for every recipient
+  rule = \"Spam is quarantined\"        # optional: the rule that decided
+
+Exit codes: 0 good; 1 a case had another disposition; 2 the policy cannot be used.
+
+Examples:
+  gauntlet policy check policy.toml
+  gauntlet policy explain message.eml --to me@example.org
+  gauntlet policy test cases.toml --policy policy.toml";
+
+/// Arguments of `gauntlet policy`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Read a policy and say what is wrong or odd about it
+    Check {
+        /// The policy file
+        file: PathBuf,
+    },
+    /// Say which rules were tried for a message, which matched, and why
+    Explain {
+        /// The message; `-` for standard input
+        message: PathBuf,
+        /// The policy file [default: the one that comes with the program]
+        #[arg(long)]
+        policy: Option<PathBuf>,
+        /// Recipients
+        #[arg(long, default_value = "recipient@example.org")]
+        to: Vec<String>,
+        /// Envelope sender [default: the Return-Path, else the From address]
+        #[arg(long)]
+        from: Option<String>,
+        /// As mail that goes out
+        #[arg(long)]
+        outbound: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        ruleset: RulesetArgs,
+    },
+    /// Try messages with expected dispositions
+    Test {
+        /// The cases
+        cases: PathBuf,
+        /// The policy file [default: the one that comes with the program]
+        #[arg(long)]
+        policy: Option<PathBuf>,
+        #[command(flatten)]
+        ruleset: RulesetArgs,
+    },
+}
+
+/// Runs `gauntlet policy`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.action {
+        Action::Check { file } => check(file),
+        Action::Explain { message, policy, to, from, outbound, json, ruleset } => {
+            let raw = read_message(message)?;
+            let direction = if *outbound { Direction::Outbound } else { Direction::Inbound };
+            let judge =
+                Judge { policy: read_policy(policy.as_deref())?, snapshot: ruleset.load()? };
+            let (verdict, explanations) = judge.explain(&raw, direction, from.clone(), to.clone());
+            print_explanations(&verdict, &explanations, *json)
+        }
+        Action::Test { cases, policy, ruleset } => {
+            let judge =
+                Judge { policy: read_policy(policy.as_deref())?, snapshot: ruleset.load()? };
+            test(cases, &judge)
+        }
+    }
+}
+
+fn read_policy(file: Option<&Path>) -> anyhow::Result<Policy> {
+    let Some(file) = file else { return Ok(Policy::default_policy(&Groups::default())) };
+    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    Policy::parse(&text, &Groups::default()).with_context(|| file.display().to_string())
+}
+
+fn read_message(path: &Path) -> anyhow::Result<Vec<u8>> {
+    if path == Path::new("-") {
+        let mut raw = Vec::new();
+        std::io::Read::read_to_end(&mut std::io::stdin(), &mut raw)?;
+        return Ok(raw);
+    }
+    std::fs::read(path).with_context(|| path.display().to_string())
+}
+
+fn check(file: &Path) -> anyhow::Result<ExitCode> {
+    let policy = read_policy(Some(file))?;
+    let mut out = std::io::stdout().lock();
+    for warning in &policy.warnings {
+        let (line, rule) = (warning.line, &warning.rule);
+        writeln!(out, "{}:{line}: rule {rule:?}: {}", file.display(), warning.message)?;
+    }
+    let odd = policy.warnings.len();
+    writeln!(out, "{}: {} rules, {odd} warnings", file.display(), policy.rules.len())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A policy and what judges messages before it.
+struct Judge {
+    policy: Policy,
+    snapshot: Snapshot,
+}
+
+impl Judge {
+    fn explain(
+        &self,
+        raw: &[u8],
+        direction: Direction,
+        mail_from: Option<String>,
+        rcpt_to: Vec<String>,
+    ) -> (Verdict, Vec<Explanation>) {
+        let message = Message::parse(raw);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut envelope =
+            crate::scan::envelope_of_file(&message, i64::try_from(now.as_secs()).unwrap_or(0));
+        envelope = Envelope { direction, rcpt_to, ..envelope };
+        if let Some(mail_from) = mail_from {
+            envelope.mail_from = mail_from;
+        }
+        let facts = Facts::default();
+        let verdict = scan(&message, &envelope, &facts, &self.snapshot, &mut Scratch::default());
+        let explanations = self.policy.explain(&PolicyInput {
+            id: "none",
+            message: &message,
+            envelope: &envelope,
+            facts: &facts,
+            verdict: &verdict,
+            thresholds: &self.snapshot.thresholds,
+            rates: &Rates::default(),
+        });
+        (verdict, explanations)
+    }
+}
+
+fn print_explanations(
+    verdict: &Verdict,
+    explanations: &[Explanation],
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        let line = serde_json::json!({
+            "class": verdict.class, "score": verdict.score, "recipients": explanations,
+        });
+        writeln!(out, "{line}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    writeln!(out, "class {}, score {:.1}", verdict.class, verdict.score)?;
+    for explanation in explanations {
+        let disposition = &explanation.disposition;
+        writeln!(out, "\n{}: {}", disposition.recipient, end_name(&disposition.end))?;
+        for change in &disposition.changes {
+            writeln!(out, "  change: {}", serde_json::to_string(change)?)?;
+        }
+        writeln!(out, "  rules tried:")?;
+        for trace in &explanation.trace {
+            let mark = if trace.matched { "+" } else { "-" };
+            writeln!(out, "  {mark} {}  ({})", trace.rule, trace.because)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `quarantine:spam`, `deliver`, ...
+fn end_name(end: &Final) -> String {
+    match end {
+        Final::Hold { folder } | Final::Quarantine { folder } => format!("{}:{folder}", end.name()),
+        Final::Redirect { to } => format!("redirect:{}", to.join(",")),
+        other => other.name().to_owned(),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cases {
+    #[serde(rename = "case")]
+    cases: Vec<Case>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    message: PathBuf,
+    #[serde(default)]
+    direction: Direction,
+    mail_from: Option<String>,
+    #[serde(default)]
+    rcpt_to: Vec<String>,
+    expect: String,
+    rule: Option<String>,
+}
+
+fn test(file: &Path, judge: &Judge) -> anyhow::Result<ExitCode> {
+    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let cases: Cases = toml::from_str(&text).with_context(|| file.display().to_string())?;
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let mut out = std::io::stdout().lock();
+    let mut failed = 0usize;
+    for case in &cases.cases {
+        let raw = read_message(&folder.join(&case.message))?;
+        let mut rcpt_to = case.rcpt_to.clone();
+        if rcpt_to.is_empty() {
+            rcpt_to.push("recipient@example.org".into());
+        }
+        let (_, explanations) =
+            judge.explain(&raw, case.direction, case.mail_from.clone(), rcpt_to);
+        for explanation in explanations {
+            let got = explanation.disposition;
+            let end = end_name(&got.end);
+            let decided = got.rules.last().map_or("no rule", String::as_str);
+            let as_expected = end == case.expect && case.rule.as_ref().is_none_or(|r| r == decided);
+            failed += usize::from(!as_expected);
+            let mark = if as_expected { "ok  " } else { "FAIL" };
+            let name = case.message.display();
+            writeln!(out, "{mark} {name} for {}: {end} by {decided:?}", got.recipient)?;
+            if !as_expected {
+                let by = case.rule.as_deref().map_or(String::new(), |r| format!(" by {r:?}"));
+                writeln!(out, "     expected {}{by}", case.expect)?;
+            }
+        }
+    }
+    writeln!(out, "{} cases, {failed} failed", cases.cases.len())?;
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
