@@ -8,9 +8,13 @@ use crate::address::{self, Mailbox};
 use crate::charset;
 use crate::defect::{Defect, DefectKind};
 use crate::encoding;
+use crate::evidence::View;
 use crate::header::{self, Header};
+use crate::html::{self, Rendered};
 use crate::limits::Limits;
 use crate::mime::{self, ContentType, Disposition, TransferEncoding};
+use crate::url::Url;
+use crate::url::extract::{self, Collector};
 
 /// One MIME part. The root is a part too; a part's place in the tree is its `parent` and `depth`.
 #[derive(Debug)]
@@ -37,6 +41,8 @@ pub struct Part<'a> {
     /// Holds no lifetime, so that `Message` stays covariant: none means "the raw body as it is".
     decoded: OnceCell<DecodedBody>,
     text: OnceCell<Option<charset::Text<'static>>>,
+    rendered: OnceCell<Option<Box<Rendered>>>,
+    limits: Limits,
 }
 
 /// A decoded body; no bytes of its own means that the raw body is the decoded one.
@@ -99,6 +105,24 @@ impl<'a> Part<'a> {
         self.text.get_or_init(decode).as_ref()
     }
 
+    /// For an HTML leaf: its rendering, made once.
+    pub fn rendered(&self) -> Option<&Rendered> {
+        let render = || {
+            let is_html = memchr::memmem::find(self.content_type.subtype.as_bytes(), b"html");
+            is_html?;
+            Some(Box::new(html::render(self.text()?, &self.limits)))
+        };
+        self.rendered.get_or_init(render).as_deref()
+    }
+
+    /// For a `text/*` leaf: the text that a person sees, for HTML the rendered text.
+    pub fn shown_text(&self) -> Option<&str> {
+        match self.rendered() {
+            Some(page) => Some(&page.text),
+            None => self.text(),
+        }
+    }
+
     /// The name the sender gave: `filename` of the disposition, else `name` of the type.
     pub fn file_name(&self) -> Option<&str> {
         let named = self.disposition.as_ref().and_then(Disposition::file_name);
@@ -117,6 +141,18 @@ impl<'a> Part<'a> {
     }
 }
 
+/// The text of one part.
+#[derive(Debug, Clone, Copy)]
+pub struct PartText<'m, 'a> {
+    /// Index in [`Message::parts`].
+    pub index: u16,
+    /// The part.
+    pub part: &'m Part<'a>,
+    /// The text that a person sees: for HTML the rendered text. Offsets of
+    /// [`crate::View::Text`] count in it.
+    pub text: &'m str,
+}
+
 /// A message, borrowed from its bytes.
 #[derive(Debug)]
 pub struct Message<'a> {
@@ -124,6 +160,7 @@ pub struct Message<'a> {
     limits: Limits,
     parts: Vec<Part<'a>>,
     defects: Vec<Defect>,
+    urls: OnceCell<Collector>,
 }
 
 impl<'a> Message<'a> {
@@ -136,7 +173,13 @@ impl<'a> Message<'a> {
     pub fn parse_with(raw: &'a [u8], limits: &Limits) -> Self {
         let mut reader = Reader { raw, limits, parts: Vec::new(), defects: Vec::new() };
         reader.part(0..raw.len(), None, 0, false);
-        Message { raw, limits: *limits, parts: reader.parts, defects: reader.defects }
+        Message {
+            raw,
+            limits: *limits,
+            parts: reader.parts,
+            defects: reader.defects,
+            urls: OnceCell::new(),
+        }
     }
 
     /// The bytes it was read from.
@@ -178,6 +221,41 @@ impl<'a> Message<'a> {
     pub fn from(&self) -> Option<Mailbox> {
         let field = self.header("from")?;
         address::mailboxes(&field.unfolded(), 1).into_iter().next()
+    }
+
+    /// The text of every `text/*` leaf, in the order of the message.
+    pub fn texts(&self) -> impl Iterator<Item = PartText<'_, 'a>> {
+        let parts = (0u16..).zip(&self.parts);
+        parts.filter_map(|(index, part)| Some(PartText { index, part, text: part.shown_text()? }))
+    }
+
+    /// The URLs of the Subject and of all text parts, found once: part by part, in HTML those of
+    /// attributes before those of the text. At most [`Limits::urls_max`].
+    pub fn urls(&self) -> &[Url] {
+        &self.collected_urls().urls
+    }
+
+    fn collected_urls(&self) -> &Collector {
+        self.urls.get_or_init(|| {
+            let max = self.limits.urls_max as usize;
+            let mut collector = Collector { urls: Vec::new(), max, full: false };
+            collector.text(0, View::Header, &self.subject());
+            for text in self.texts() {
+                match text.part.rendered() {
+                    Some(page) => {
+                        collector.html(text.index, text.part.text().unwrap_or_default(), page);
+                    }
+                    None => collector.text(text.index, View::Text, text.text),
+                }
+            }
+            collector
+        })
+    }
+
+    /// The visible text of the link that `url` is the target of; none if it is no link.
+    pub fn link_text(&self, url: &Url) -> Option<&str> {
+        let page = self.parts.get(usize::from(url.part))?.rendered()?;
+        Some(extract::link_text(page, url.link_text.as_ref()?))
     }
 
     /// Every oddity, in a fixed order. Decodes all parts that were not decoded yet, so that the list
@@ -242,6 +320,8 @@ impl<'a> Reader<'a, '_> {
             raw_body: &self.raw[body..range.end],
             decoded: OnceCell::new(),
             text: OnceCell::new(),
+            rendered: OnceCell::new(),
+            limits: *self.limits,
         });
         self.children(index, depth);
     }

@@ -1,0 +1,16 @@
+//! HTML as mail carries it: a tolerant tokenizer with byte offsets, character references, what a
+//! style hides, and the faithful rendering to text.
+//!
+//! [`token`] is the lower level that other renderings stand on too (the rule language needs one that
+//! agrees with SpamAssassin's); [`render()`] is the one for people, classifier and signatures.
+
+pub mod colour;
+pub mod entity;
+pub mod render;
+pub mod style;
+pub mod tag;
+pub mod token;
+
+pub use render::{HiddenRun, HiddenWhy, Link, Rendered, Structure, render};
+pub use tag::Element;
+pub use token::{Attribute, Tag, Token, Tokenizer};

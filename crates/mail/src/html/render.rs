@@ -1,0 +1,747 @@
+//! HTML to the text that a person sees, with the text that nobody sees recorded apart.
+//!
+//! Blocks become lines, paragraphs are set off by an empty line, cells by a tab, list items have
+//! their mark, images show as `[image: alt]`. White space collapses as in a browser; no-break spaces
+//! count as white space. One pass, linear in the source; nesting deeper than [`DEPTH_MAX`] inherits the
+//! style of the depth reached.
+
+use std::ops::Range;
+
+use super::colour::Rgb;
+use super::entity;
+use super::style::Style;
+use super::tag::{Break, ELEMENTS, Element, element};
+use super::token::{Attribute, Tag, Token, Tokenizer};
+use crate::limits::Limits;
+use crate::url::UrlSource;
+
+pub use super::style::HiddenWhy;
+
+/// Open elements that are kept track of.
+pub const DEPTH_MAX: usize = 256;
+/// Runs of invisible text that are told apart; what follows joins the last.
+pub const HIDDEN_RUNS_MAX: usize = 1_000;
+/// Bytes of one title, and of one image's alternative text.
+const LABEL_BYTES_MAX: usize = 1_000;
+/// Colour of links, unless styled.
+const LINK_COLOUR: Rgb = Rgb(0, 0, 0xee);
+
+/// What became of an HTML part.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Rendered {
+    /// What a person sees.
+    pub text: String,
+    /// What is in the source as text but cannot be seen.
+    pub invisible: String,
+    /// The pieces of `invisible`, in order.
+    pub hidden: Vec<HiddenRun>,
+    /// The document's title.
+    pub title: String,
+    /// Attributes and style that name a URL, in order.
+    pub links: Vec<Link>,
+    /// Counts of what the document is made of.
+    pub structure: Structure,
+    /// Text or links were left out because of a limit.
+    pub truncated: bool,
+}
+
+/// Invisible text of one kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HiddenRun {
+    /// Why it cannot be seen.
+    pub why: HiddenWhy,
+    /// Where it stands in [`Rendered::invisible`].
+    pub range: Range<u32>,
+    /// Byte offset in the HTML source at which it begins.
+    pub offset: u32,
+}
+
+/// An attribute (or a piece of style) that names a URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// What names it.
+    pub source: UrlSource,
+    /// Where the value stands in the HTML source, references not decoded.
+    pub value: Range<u32>,
+    /// For `<a href>`: where its visible text stands in [`Rendered::text`].
+    pub text: Option<Range<u32>>,
+}
+
+/// Counts of what a document is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Structure {
+    /// Start tags.
+    pub tags: u32,
+    /// `<img>`.
+    pub images: u32,
+    /// `<form>`.
+    pub forms: u32,
+    /// `<input>`, `<select>`, `<textarea>`, `<button>`.
+    pub inputs: u32,
+    /// `<input type=password>`.
+    pub passwords: u32,
+    /// `<script>`.
+    pub scripts: u32,
+    /// `<iframe>`, `<frame>`, `<object>`.
+    pub frames: u32,
+    /// `<table>`.
+    pub tables: u32,
+    /// Comments.
+    pub comments: u32,
+}
+
+/// Renders `source`; at most [`Limits::text_bytes_max`] bytes of text and [`Limits::urls_max`] links.
+pub fn render(source: &str, limits: &Limits) -> Rendered {
+    let mut renderer = Renderer {
+        source,
+        links_max: limits.urls_max as usize,
+        seen: Flow::new(limits),
+        unseen: Flow::new(limits),
+        out: Rendered::default(),
+        stack: Vec::new(),
+        open_counts: [0; ELEMENTS],
+        lists: Vec::new(),
+        style: Style::default(),
+        why: HiddenWhy::default(),
+        last_start: Element::Other,
+    };
+    renderer.seen.text.reserve(source.len() / 4);
+    for (token, range) in Tokenizer::new(source.as_bytes()) {
+        renderer.token(token, range);
+    }
+    while !renderer.stack.is_empty() {
+        renderer.pop();
+    }
+    renderer.finish()
+}
+
+/// An open element, and what to restore when it closes.
+struct Open {
+    element: Element,
+    outer: Style,
+    link: Option<usize>,
+}
+
+struct Renderer<'a> {
+    source: &'a str,
+    links_max: usize,
+    seen: Flow,
+    unseen: Flow,
+    out: Rendered,
+    stack: Vec<Open>,
+    /// How many of each element are on the stack.
+    open_counts: [u16; ELEMENTS],
+    /// The number of the last item of each open list; none in lists without numbers.
+    lists: Vec<Option<u32>>,
+    style: Style,
+    /// Why text of `style` cannot be seen.
+    why: HiddenWhy,
+    last_start: Element,
+}
+
+impl Renderer<'_> {
+    fn token(&mut self, token: Token<'_>, range: Range<usize>) {
+        match token {
+            Token::Start(tag) => self.start(tag),
+            Token::End(tag) => self.end(element(tag.name)),
+            Token::Text(_) => self.text(range),
+            Token::RawText(_) => self.raw_text(range),
+            Token::Comment { .. } => self.out.structure.comments += 1,
+            Token::Declaration(_) | Token::Instruction(_) => {}
+        }
+    }
+
+    fn finish(mut self) -> Rendered {
+        self.out.truncated |= self.seen.full || self.unseen.full;
+        self.out.text = self.seen.text;
+        self.out.invisible = self.unseen.text;
+        self.out
+    }
+
+    fn text(&mut self, range: Range<usize>) {
+        let text = self.source.get(range.clone()).unwrap_or_default();
+        if self.why.is_visible() {
+            self.seen.write(text, self.style.keeps_space);
+        } else {
+            self.hidden_text(text, range.start, self.why);
+        }
+    }
+
+    fn hidden_text(&mut self, text: &str, offset: usize, why: HiddenWhy) {
+        let before = self.unseen.text.len();
+        self.unseen.write(text, false);
+        let after = self.unseen.text.len();
+        if before == after {
+            return;
+        }
+        let runs = &mut self.out.hidden;
+        let full = runs.len() >= HIDDEN_RUNS_MAX;
+        match runs.last_mut().filter(|run| full || run.why == why) {
+            Some(run) => run.range.end = after as u32,
+            None => runs.push(HiddenRun {
+                why,
+                range: before as u32..after as u32,
+                offset: offset as u32,
+            }),
+        }
+    }
+
+    /// The raw content of the element that has just begun.
+    fn raw_text(&mut self, range: Range<usize>) {
+        let text = self.source.get(range.clone()).unwrap_or_default();
+        match self.last_start {
+            Element::Title if self.out.title.is_empty() => {
+                let mut flow = Flow::new(&Limits::default());
+                flow.bytes_max = LABEL_BYTES_MAX;
+                flow.write(text, false);
+                self.out.title = flow.text;
+            }
+            Element::Style => self.css_urls(range),
+            Element::Textarea => self.text(range),
+            Element::Script | Element::Title => {}
+            _ => self.hidden_text(text, range.start, HiddenWhy::NOT_SHOWN),
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        let element = element(tag.name);
+        self.last_start = element;
+        self.count(element);
+        self.close_implied(element);
+        let outer = self.style;
+        let mut made = Made::default();
+        match element {
+            Element::Pre | Element::Textarea => self.style.keeps_space = true,
+            Element::Template => self.style.hide(HiddenWhy::NOT_SHOWN),
+            _ => {}
+        }
+        if !tag.rest.is_empty() {
+            self.attributes(element, tag, &mut made);
+            self.why = self.style.why_hidden();
+        } else if element == Element::Template {
+            self.why = self.style.why_hidden();
+        }
+        self.break_for(element);
+        if element.is_void() {
+            self.void(element, tag, &made);
+            self.style = outer;
+            self.why = self.style.why_hidden();
+            return;
+        }
+        if self.stack.len() >= DEPTH_MAX {
+            self.style = outer;
+            self.why = self.style.why_hidden();
+            return;
+        }
+        match element {
+            Element::Ul => self.lists.push(None),
+            Element::Ol => self.lists.push(Some(0)),
+            _ => {}
+        }
+        self.open_counts[element as usize] += 1;
+        self.stack.push(Open { element, outer, link: made.link });
+    }
+
+    fn count(&mut self, element: Element) {
+        let counts = &mut self.out.structure;
+        counts.tags += 1;
+        match element {
+            Element::Image => counts.images += 1,
+            Element::Form => counts.forms += 1,
+            Element::Input | Element::Select | Element::Textarea | Element::Button => {
+                counts.inputs += 1;
+            }
+            Element::Script => counts.scripts += 1,
+            Element::Iframe | Element::Frame | Element::Object => counts.frames += 1,
+            Element::Table => counts.tables += 1,
+            _ => {}
+        }
+    }
+
+    /// A box whose text cannot be read still breaks the line; one that is not there does not.
+    fn gap_for(&mut self, breaks: Break) {
+        if !self.why.has(HiddenWhy::DISPLAY) && !self.why.has(HiddenWhy::NOT_SHOWN) {
+            self.seen.gap_for(breaks);
+        }
+        if !self.why.is_visible() {
+            self.unseen.gap_for(breaks);
+        }
+    }
+
+    /// Sets the gap in the text that the element makes, and the mark of a list's item.
+    fn break_for(&mut self, element: Element) {
+        self.gap_for(element.breaks());
+        let flow = if self.why.is_visible() { &mut self.seen } else { &mut self.unseen };
+        match element {
+            Element::Br => flow.gap.lines = (flow.gap.lines + 1).min(2),
+            Element::Li if self.why.is_visible() => {
+                self.seen.mark = match self.lists.last_mut() {
+                    Some(Some(number)) => {
+                        *number = number.saturating_add(1);
+                        format!("{number}. ")
+                    }
+                    _ => "- ".to_owned(),
+                };
+            }
+            _ => {}
+        }
+    }
+
+    fn void(&mut self, element: Element, tag: Tag<'_>, made: &Made) {
+        match element {
+            Element::Image => self.alternative_text(made),
+            Element::Input => {
+                let is_password = tag
+                    .attribute("type")
+                    .is_some_and(|a| a.value.eq_ignore_ascii_case(b"password"));
+                self.out.structure.passwords += u32::from(is_password);
+            }
+            _ => {}
+        }
+    }
+
+    fn alternative_text(&mut self, made: &Made) {
+        let Some(range) = made.alt.clone() else { return };
+        let text = self.source.get(range.clone()).unwrap_or_default();
+        let mut label = Flow::new(&Limits::default());
+        label.bytes_max = LABEL_BYTES_MAX;
+        label.write(text, false);
+        if label.text.is_empty() {
+            return;
+        }
+        if self.why.has(HiddenWhy::DISPLAY) || self.why.has(HiddenWhy::NOT_SHOWN) {
+            self.hidden_text(text, range.start, self.why);
+        } else {
+            self.seen.write_plain(&format!("[image: {}]", label.text));
+        }
+    }
+
+    fn attributes(&mut self, element: Element, tag: Tag<'_>, made: &mut Made) {
+        // Links have their own colour unless their own style says otherwise.
+        if element == Element::A && tag.attribute("href").is_some() {
+            self.style.colour = Some(LINK_COLOUR);
+        }
+        let mut style = None;
+        for attribute in tag.attributes() {
+            match attribute.name.len() {
+                2.. if attribute.is("style") => style = style.or(Some(attribute)),
+                _ => self.attribute(element, tag, attribute, made),
+            }
+        }
+        // Last, because style wins over attributes of presentation.
+        if let Some(attribute) = style {
+            let declarations = attribute.decoded();
+            self.style.apply(&declarations);
+            self.css_urls(attribute.value_range());
+        }
+    }
+
+    fn attribute(
+        &mut self,
+        element: Element,
+        tag: Tag<'_>,
+        attribute: Attribute<'_>,
+        made: &mut Made,
+    ) {
+        use Element as E;
+        let mut lower = [0u8; 12];
+        let Some(name) = lower.get_mut(..attribute.name.len()) else { return };
+        name.copy_from_slice(attribute.name);
+        name.make_ascii_lowercase();
+        let source = match (&*name, element) {
+            (b"href", E::A | E::Area) => UrlSource::Href,
+            (b"href", E::Base) => UrlSource::Base,
+            (b"href", E::Link) => UrlSource::Link,
+            (b"src" | b"data" | b"poster", _) => UrlSource::Src,
+            (b"action" | b"formaction", _) => UrlSource::Action,
+            (b"background", _) => {
+                self.style.background = None;
+                UrlSource::Background
+            }
+            (b"content", E::Meta) => return self.meta(tag, attribute),
+            (b"hidden", _) => return self.style.hide(HiddenWhy::DISPLAY),
+            (b"color", E::Font) | (b"text", E::Body) => {
+                return self.style.set_colour(attribute.value);
+            }
+            (b"size", E::Font) => {
+                self.style.size_px = Style::default().size_px;
+                return;
+            }
+            (b"bgcolor", _) => return self.style.set_background(attribute.value),
+            (b"alt", E::Image) => {
+                made.alt = Some(attribute.value_range());
+                return;
+            }
+            _ => return,
+        };
+        let link = self.link(source, attribute.value_range());
+        if element == E::A && source == UrlSource::Href {
+            made.link = made.link.or(link);
+        }
+    }
+
+    fn link(&mut self, source: UrlSource, value: Range<usize>) -> Option<usize> {
+        if value.is_empty() {
+            return None;
+        }
+        if self.out.links.len() >= self.links_max {
+            self.out.truncated = true;
+            return None;
+        }
+        let at = self.seen.text.len() as u32;
+        let text = (source == UrlSource::Href).then_some(at..at);
+        let value = value.start as u32..value.end as u32;
+        self.out.links.push(Link { source, value, text });
+        Some(self.out.links.len() - 1)
+    }
+
+    /// `<meta http-equiv=refresh content="0; url=...">`.
+    fn meta(&mut self, tag: Tag<'_>, content: Attribute<'_>) {
+        let refresh =
+            tag.attribute("http-equiv").is_some_and(|a| a.value.eq_ignore_ascii_case(b"refresh"));
+        if !refresh {
+            return;
+        }
+        let lower = content.value.to_ascii_lowercase();
+        if let Some(i) = memchr::memmem::find(&lower, b"url") {
+            let skipped = lower[i + 3..]
+                .iter()
+                .take_while(|b| matches!(b, b' ' | b'=' | b'\'' | b'"'))
+                .count();
+            let range = content.value_range();
+            self.link(UrlSource::MetaRefresh, range.start + i + 3 + skipped..range.end);
+        }
+    }
+
+    /// The `url(...)` of a style sheet or attribute.
+    fn css_urls(&mut self, range: Range<usize>) {
+        let css = &self.source.as_bytes()[range.clone()];
+        let mut at = 0;
+        while let Some(open) = memchr::memchr(b'(', &css[at..]).map(|i| at + i) {
+            at = open + 1;
+            if open < 3 || !css[open - 3..open].eq_ignore_ascii_case(b"url") {
+                continue;
+            }
+            let quote = |b: &u8| matches!(b, b'\'' | b'"') || b.is_ascii_whitespace();
+            let start = at + css[at..].iter().take_while(|b| quote(b)).count();
+            let end = memchr::memchr3(b')', b'\'', b'"', &css[start..]);
+            let end = end.map_or(css.len(), |i| start + i);
+            self.link(UrlSource::Css, range.start + start..range.start + end);
+            at = end;
+        }
+    }
+
+    fn end(&mut self, element: Element) {
+        match element {
+            // `</p>` without `<p>` makes an empty paragraph, `</br>` is `<br>`.
+            Element::Br => self.break_for(Element::Br),
+            Element::P if self.open_counts[Element::P as usize] == 0 => {
+                self.break_for(Element::P);
+            }
+            Element::Body | Element::Html => {}
+            _ => self.close(element, true),
+        }
+    }
+
+    /// Closes the innermost open `element` and all inside it, unless a scope lies between.
+    fn close(&mut self, element: Element, is_end_tag: bool) {
+        if self.open_counts[element as usize] == 0 {
+            return;
+        }
+        for i in (0..self.stack.len()).rev() {
+            let open = self.stack[i].element;
+            if open == element {
+                while self.stack.len() > i {
+                    self.pop();
+                }
+                return;
+            }
+            let passes = is_end_tag && element.is_table_part() && open != Element::Template;
+            if open.is_scope() && !passes {
+                return;
+            }
+        }
+    }
+
+    /// End tags that a start tag implies (standard, 13.1.2.4).
+    fn close_implied(&mut self, element: Element) {
+        match element {
+            Element::Li | Element::Option => self.close(element, false),
+            Element::Dd | Element::Dt => {
+                self.close(Element::Dd, false);
+                self.close(Element::Dt, false);
+            }
+            Element::Td => self.close_cells(&[Element::Td]),
+            Element::Tr => self.close_cells(&[Element::Td, Element::Tr]),
+            Element::TableSection => {
+                self.close_cells(&[Element::Td, Element::Tr, Element::TableSection]);
+            }
+            Element::A => self.close(Element::A, false),
+            _ => {}
+        }
+        if element.closes_paragraph() {
+            self.close(Element::P, false);
+        }
+    }
+
+    /// Closes the open cell, row or section of the innermost table.
+    fn close_cells(&mut self, closing: &[Element]) {
+        if closing.iter().all(|e| self.open_counts[*e as usize] == 0) {
+            return;
+        }
+        let inner = self.stack.iter().rposition(|o| o.element == Element::Table).unwrap_or(0);
+        let from = self.stack[inner..].iter().position(|o| closing.contains(&o.element));
+        if let Some(from) = from {
+            while self.stack.len() > inner + from {
+                self.pop();
+            }
+        }
+    }
+
+    fn pop(&mut self) {
+        let Some(open) = self.stack.pop() else { return };
+        self.open_counts[open.element as usize] -= 1;
+        if matches!(open.element, Element::Ul | Element::Ol) {
+            self.lists.pop();
+        }
+        self.gap_for(open.element.breaks());
+        if let Some(text) = open.link.and_then(|i| self.out.links[i].text.as_mut()) {
+            text.end = self.seen.text.len() as u32;
+        }
+        self.style = open.outer;
+        self.why = self.style.why_hidden();
+    }
+}
+
+/// What a tag's attributes made.
+#[derive(Default)]
+struct Made {
+    link: Option<usize>,
+    alt: Option<Range<usize>>,
+}
+
+/// White space that is owed before the next text.
+#[derive(Debug, Clone, Copy, Default)]
+struct Gap {
+    lines: u8,
+    cell: bool,
+    space: bool,
+}
+
+/// Text that collapses white space as it grows.
+struct Flow {
+    text: String,
+    gap: Gap,
+    /// The mark of a list's item, owed before its text.
+    mark: String,
+    bytes_max: usize,
+    full: bool,
+}
+
+/// Bytes that end a run that can be copied: white space, `&`, and the first byte of U+00A0.
+const SPECIAL: [bool; 256] = {
+    let mut table = [false; 256];
+    table[b' ' as usize] = true;
+    table[b'\t' as usize] = true;
+    table[b'\n' as usize] = true;
+    table[b'\r' as usize] = true;
+    table[0x0c] = true;
+    table[b'&' as usize] = true;
+    table[0xc2] = true;
+    table
+};
+
+impl Flow {
+    fn new(limits: &Limits) -> Self {
+        Flow {
+            text: String::new(),
+            gap: Gap::default(),
+            mark: String::new(),
+            bytes_max: limits.text_bytes_max as usize,
+            full: false,
+        }
+    }
+
+    fn gap_for(&mut self, breaks: Break) {
+        match breaks {
+            Break::Inline => {}
+            Break::Line => self.gap.lines = self.gap.lines.max(1),
+            Break::Paragraph => self.gap.lines = 2,
+            Break::Cell => self.gap.cell = true,
+        }
+    }
+
+    /// Writes source text: references decoded, white space collapsed unless `keeps_space`.
+    fn write(&mut self, source: &str, keeps_space: bool) {
+        let bytes = source.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            let run = bytes[at..].iter().position(|&b| SPECIAL[usize::from(b)]);
+            let end = run.map_or(bytes.len(), |i| at + i);
+            if end > at {
+                self.write_plain(source.get(at..end).unwrap_or_default());
+            }
+            at = end;
+            match bytes.get(at) {
+                None => {}
+                Some(b'&') => at += self.write_reference(&bytes[at..]),
+                Some(0xc2) => {
+                    // Two bytes of UTF-8; the source is valid, so both are there.
+                    match source.get(at..at + 2) {
+                        Some("\u{a0}") | None => self.gap.space = true,
+                        Some(other) => self.write_plain(other),
+                    }
+                    at += 2;
+                }
+                Some(b'\n') if keeps_space => {
+                    self.gap.lines = (self.gap.lines + 1).min(2);
+                    at += 1;
+                }
+                Some(_) => {
+                    self.gap.space = true;
+                    at += 1;
+                }
+            }
+        }
+    }
+
+    /// Writes the reference at the start of `bytes`; returns its length.
+    fn write_reference(&mut self, bytes: &[u8]) -> usize {
+        match entity::reference(bytes, false) {
+            Some(('\u{a0}' | ' ' | '\t' | '\n' | '\r', length)) => {
+                self.gap.space = true;
+                length
+            }
+            Some((c, length)) => {
+                self.write_plain(c.encode_utf8(&mut [0; 4]));
+                length
+            }
+            None => {
+                self.write_plain("&");
+                1
+            }
+        }
+    }
+
+    /// Writes what is owed, then `text` as it is.
+    fn write_plain(&mut self, text: &str) {
+        if self.text.len() + text.len() + self.mark.len() + 2 > self.bytes_max {
+            self.full = true;
+            return;
+        }
+        let gap = std::mem::take(&mut self.gap);
+        if !self.text.is_empty() {
+            match gap {
+                Gap { lines: 2.., .. } => self.text.push_str("\n\n"),
+                Gap { lines: 1, .. } => self.text.push('\n'),
+                Gap { cell: true, .. } => self.text.push('\t'),
+                Gap { space: true, .. } => self.text.push(' '),
+                _ => {}
+            }
+        }
+        if !self.mark.is_empty() {
+            self.text.push_str(&self.mark);
+            self.mark.clear();
+        }
+        self.text.push_str(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered(source: &str) -> Rendered {
+        render(source, &Limits::default())
+    }
+
+    fn text(source: &str) -> String {
+        rendered(source).text
+    }
+
+    #[test]
+    fn blocks_lists_tables() {
+        assert_eq!(text("<p>One  two\n three<p>Four<br>five"), "One two three\n\nFour\nfive");
+        assert_eq!(text("a<div>b</div>c"), "a\nb\nc");
+        assert_eq!(text("<ul><li>x<li>y</ul><ol><li>p<li>q"), "- x\n- y\n\n1. p\n2. q");
+        assert_eq!(text("<table><tr><td>a<td>b<tr><td>c</table>d"), "a\tb\nc\nd");
+        assert_eq!(text("<b>bo</b>ld <i> it</i>"), "bold it");
+        assert_eq!(text("<pre>a\n  b</pre>"), "a\nb");
+        assert_eq!(text("<h1>T</h1>x &amp; y&nbsp;&nbsp;z \u{a0}w"), "T\n\nx & y z w");
+        assert_eq!(text("1 < 2 <3"), "1 < 2 <3");
+    }
+
+    #[test]
+    fn what_is_not_text() {
+        let page = rendered(
+            "<html><head><title>T &amp; t</title><style>p{background:url('http://c/s')}</style>\
+             <script>var x='<p>no'</script></head><body>yes<!-- no --><img alt='A &lt;' src=i.png>",
+        );
+        assert_eq!(page.text, "yes[image: A <]");
+        assert_eq!(page.title, "T & t");
+        let sources: Vec<_> = page.links.iter().map(|l| l.source).collect();
+        assert_eq!(sources, [UrlSource::Css, UrlSource::Src]);
+        assert_eq!(
+            (page.structure.images, page.structure.scripts, page.structure.comments),
+            (1, 1, 1)
+        );
+    }
+
+    #[test]
+    fn invisible_text_is_apart() {
+        let page = rendered(
+            "<body bgcolor=white>seen<div style='display:none'>gone <b>deep</b></div>\
+             <span style=\"font-size:0\">tiny<span style='font-size:12px'>ok</span></span>\
+             <font color='#FFFFFF'>white</font><td style='display:none'>cell<td>next",
+        );
+        assert_eq!(page.text, "seenok\tnext");
+        let runs: Vec<_> = page
+            .hidden
+            .iter()
+            .map(|run| (run.why, &page.invisible[run.range.start as usize..run.range.end as usize]))
+            .collect();
+        assert_eq!(
+            runs,
+            [
+                (HiddenWhy::DISPLAY, "gone deep"),
+                (HiddenWhy::TINY, "\ntiny"),
+                (HiddenWhy::COLOUR, "white"),
+                (HiddenWhy::DISPLAY, "\tcell"),
+            ]
+        );
+    }
+
+    #[test]
+    fn colours_and_links() {
+        let page = rendered(
+            "<table bgcolor=#000000><tr><td><font color=white>on black</font></table>\
+             <font color=white><a href='http://x/?a&amp;b'> link <b>text</b> </a></font>\
+             <td background=b.gif style='color:#fff'>on image",
+        );
+        assert_eq!(page.text, "on black\nlink text\ton image");
+        let range = page.links[0].text.clone().unwrap();
+        assert_eq!(page.text[range.start as usize..range.end as usize].trim(), "link text");
+    }
+
+    #[test]
+    fn scopes_and_depth() {
+        let inside = "<div style='display:none'><table><tr><td></div>hidden</table></div>seen";
+        assert_eq!(text(inside), "seen", "an end tag in a cell closes nothing outside");
+        let deep = "<div>".repeat(10_000) + "x" + &"</div>".repeat(10_000);
+        assert_eq!(text(&deep), "x");
+        assert_eq!(
+            text("<p style='display:none'>a<div>b</div>"),
+            "b",
+            "a block closes the paragraph"
+        );
+        assert_eq!(text("<meta http-equiv=refresh content='0;URL=http://x/'>"), "");
+        assert_eq!(rendered("<meta content='0;URL=http://x/' http-equiv=refresh>").links.len(), 1);
+    }
+
+    #[test]
+    fn limits_hold() {
+        let limits = Limits { text_bytes_max: 50, urls_max: 3, ..Limits::default() };
+        let page = render(&"<a href=x>word </a>".repeat(100), &limits);
+        assert!(page.truncated && page.text.len() <= 50 && page.links.len() == 3);
+    }
+}

@@ -1,0 +1,329 @@
+//! What CSS declarations do to the visibility of text, as far as mail uses them to hide words.
+
+use memchr::memchr;
+
+use super::colour::{self, Colour, Rgb};
+
+/// Text of this size in CSS pixels or less cannot be read.
+pub const TINY_PX_MAX: f32 = 1.5;
+/// Initial size of text in CSS pixels.
+const MEDIUM_PX: f32 = 16.0;
+/// Boxes and indents moved this far (in CSS pixels) to the left are off the page.
+const OFF_SCREEN_PX: f32 = -400.0;
+
+/// Why text cannot be seen: one bit each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HiddenWhy(pub u8);
+
+impl HiddenWhy {
+    /// `display: none`, or the `hidden` attribute.
+    pub const DISPLAY: HiddenWhy = HiddenWhy(1);
+    /// `visibility: hidden`.
+    pub const VISIBILITY: HiddenWhy = HiddenWhy(2);
+    /// Text of at most [`TINY_PX_MAX`] pixels.
+    pub const TINY: HiddenWhy = HiddenWhy(4);
+    /// Text in the colour of its background.
+    pub const COLOUR: HiddenWhy = HiddenWhy(8);
+    /// `opacity: 0` or nearly.
+    pub const OPACITY: HiddenWhy = HiddenWhy(16);
+    /// A box of no width or height whose overflow is hidden.
+    pub const NO_BOX: HiddenWhy = HiddenWhy(32);
+    /// Moved off the page.
+    pub const OFF_SCREEN: HiddenWhy = HiddenWhy(64);
+    /// Content that is shown nowhere, e.g. of `<template>`, `<select>` or after `</html>`.
+    pub const NOT_SHOWN: HiddenWhy = HiddenWhy(128);
+
+    /// Nothing hides it.
+    pub fn is_visible(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether this includes `other`.
+    pub fn has(self, other: HiddenWhy) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    fn set(&mut self, why: HiddenWhy, on: bool) {
+        self.0 = if on { self.0 | why.0 } else { self.0 & !why.0 };
+    }
+}
+
+/// The style that text inherits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Style {
+    /// Hidden for these reasons (size and colour are judged by [`Style::why_hidden`]).
+    pub hidden: HiddenWhy,
+    /// Size of text in CSS pixels.
+    pub size_px: f32,
+    /// Colour of text; none when it is transparent.
+    pub colour: Option<Rgb>,
+    /// Colour behind the text; none when an image lies there.
+    pub background: Option<Rgb>,
+    /// White space is kept.
+    pub keeps_space: bool,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Style {
+            hidden: HiddenWhy::default(),
+            size_px: MEDIUM_PX,
+            colour: Some(Rgb::BLACK),
+            background: Some(Rgb::WHITE),
+            keeps_space: false,
+        }
+    }
+}
+
+impl Style {
+    /// All reasons for which text of this style cannot be seen.
+    pub fn why_hidden(&self) -> HiddenWhy {
+        let mut why = self.hidden;
+        why.set(HiddenWhy::TINY, self.size_px <= TINY_PX_MAX);
+        let unreadable = match (self.colour, self.background) {
+            (None, _) => true,
+            (Some(text), Some(behind)) => text.looks_like(behind),
+            (Some(_), None) => false,
+        };
+        why.set(HiddenWhy::COLOUR, unreadable);
+        why
+    }
+
+    /// Hides everything inside.
+    pub fn hide(&mut self, why: HiddenWhy) {
+        self.hidden.set(why, true);
+    }
+
+    /// Sets the colour of text, as the attributes `color` and `text` do.
+    pub fn set_colour(&mut self, value: &[u8]) {
+        match colour::parse(value) {
+            Some(Colour::Solid(rgb)) => self.colour = Some(rgb),
+            Some(Colour::Transparent) => self.colour = None,
+            None => {}
+        }
+    }
+
+    /// Sets the colour behind, as the attribute `bgcolor` does.
+    pub fn set_background(&mut self, value: &[u8]) {
+        if let Some(Colour::Solid(rgb)) = colour::parse(value) {
+            self.background = Some(rgb);
+        }
+    }
+
+    /// Applies declarations `name: value; ...` (a `style` attribute with references decoded, or the
+    /// block of a rule).
+    pub fn apply(&mut self, declarations: &[u8]) {
+        let parent_px = self.size_px;
+        let mut cut_off = CutOff::default();
+        for declaration in (Declarations { rest: declarations, flat: false }) {
+            self.declaration(declaration, parent_px, &mut cut_off);
+        }
+        if cut_off.no_size && cut_off.overflow_hidden {
+            self.hide(HiddenWhy::NO_BOX);
+        }
+    }
+
+    fn declaration(&mut self, (name, value): (&[u8], &[u8]), parent_px: f32, cut: &mut CutOff) {
+        let is = |other: &[u8]| value.eq_ignore_ascii_case(other);
+        let px = || length_px(value, parent_px);
+        let mut lower = [0u8; 16];
+        let Some(lower) = lower.get_mut(..name.len()) else { return };
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        match &*lower {
+            b"display" if is(b"none") => self.hide(HiddenWhy::DISPLAY),
+            b"visibility" => {
+                self.hidden.set(HiddenWhy::VISIBILITY, is(b"hidden") || is(b"collapse"));
+            }
+            b"font-size" => self.size_px = font_size(value, parent_px).unwrap_or(self.size_px),
+            b"font" => {
+                // The size is the first length of the shorthand; `0/0 a` is a size of zero.
+                let sizes = value.split(|b| matches!(b, b' ' | b'/'));
+                let starts_number = |w: &&[u8]| w.first().is_some_and(u8::is_ascii_digit);
+                if let Some(px) = sizes
+                    .filter(starts_number)
+                    .find_map(|w| font_size(w, parent_px).filter(|_| !is_weight(w)))
+                {
+                    self.size_px = px;
+                }
+            }
+            b"color" => self.set_colour(value),
+            b"background-color" => self.set_background(value),
+            b"background" | b"background-image" => self.background_value(value),
+            b"opacity" => {
+                let low = number(value).is_some_and(|(n, _)| n < 0.05);
+                if low {
+                    self.hide(HiddenWhy::OPACITY);
+                }
+            }
+            b"max-height" | b"height" | b"max-width" | b"width" => {
+                cut.no_size |= px().is_some_and(|px| px <= 1.0);
+            }
+            b"overflow" | b"overflow-x" | b"overflow-y" => cut.overflow_hidden |= is(b"hidden"),
+            b"text-indent" | b"left" | b"margin-left" | b"top"
+                if px().is_some_and(|px| px <= OFF_SCREEN_PX) =>
+            {
+                self.hide(HiddenWhy::OFF_SCREEN);
+            }
+            b"white-space" => {
+                let starts =
+                    |p: &[u8]| value.len() >= p.len() && value[..p.len()].eq_ignore_ascii_case(p);
+                self.keeps_space = starts(b"pre") || is(b"break-spaces");
+            }
+            _ => {}
+        }
+    }
+
+    fn background_value(&mut self, value: &[u8]) {
+        let mut words = value.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
+        let image = |w: &[u8]| {
+            let w = w.to_ascii_lowercase();
+            w.starts_with(b"url(") || memchr::memmem::find(&w, b"gradient(").is_some()
+        };
+        if memchr(b'(', value).is_some() && words.clone().any(image) {
+            self.background = None;
+            return;
+        }
+        // `rgb(1, 2, 3)` has spaces inside: try the whole value first.
+        match colour::parse(value).or_else(|| words.find_map(colour::parse)) {
+            Some(Colour::Solid(rgb)) => self.background = Some(rgb),
+            Some(Colour::Transparent) | None => {}
+        }
+    }
+}
+
+/// The two declarations that only together hide a box.
+#[derive(Default)]
+struct CutOff {
+    no_size: bool,
+    overflow_hidden: bool,
+}
+
+/// Iterator over `name: value` pairs, trimmed, without `!important`.
+struct Declarations<'a> {
+    rest: &'a [u8],
+    /// A quote or bracket is never closed: neither means anything any more (keeps time linear).
+    flat: bool,
+}
+
+impl<'a> Iterator for Declarations<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if self.rest.is_empty() {
+                return None;
+            }
+            let nested = if self.flat { None } else { declaration_end(self.rest) };
+            self.flat |= nested.is_none();
+            let end = nested.or_else(|| memchr(b';', self.rest)).unwrap_or(self.rest.len());
+            let declaration = &self.rest[..end];
+            self.rest = self.rest.get(end + 1..).unwrap_or_default();
+            let Some(colon) = memchr(b':', declaration) else { continue };
+            let mut value = declaration[colon + 1..].trim_ascii();
+            if let Some(bang) = memchr(b'!', value) {
+                value = value[..bang].trim_ascii();
+            }
+            return Some((declaration[..colon].trim_ascii(), value));
+        }
+    }
+}
+
+/// A `;` inside `url(data:...;base64,...)` or quotes does not end a declaration. None if a quote or
+/// bracket is still open at the end: it must not swallow what follows.
+fn declaration_end(bytes: &[u8]) -> Option<usize> {
+    let (mut depth, mut quote) = (0u32, None);
+    for (i, &byte) in bytes.iter().enumerate() {
+        match (quote, byte) {
+            (Some(q), b) if b == q => quote = None,
+            (Some(_), _) => {}
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'(') => depth += 1,
+            (None, b')') => depth = depth.saturating_sub(1),
+            (None, b';') if depth == 0 => return Some(i),
+            _ => {}
+        }
+    }
+    (depth == 0 && quote.is_none()).then_some(bytes.len())
+}
+
+/// A number and what follows it: `-1.5em`.
+pub(crate) fn number(value: &[u8]) -> Option<(f32, &[u8])> {
+    let value = value.trim_ascii();
+    let end = value
+        .iter()
+        .position(|b| !matches!(b, b'0'..=b'9' | b'.' | b'-' | b'+'))
+        .unwrap_or(value.len());
+    let digits = std::str::from_utf8(&value[..end]).ok()?;
+    let number: f32 = digits.parse().ok()?;
+    number.is_finite().then_some((number, value[end..].trim_ascii()))
+}
+
+/// A font weight without unit, as in `font: 700 12px x`.
+fn is_weight(word: &[u8]) -> bool {
+    matches!(number(word), Some((n, unit)) if unit.is_empty() && n >= 100.0)
+}
+
+fn length_px(value: &[u8], parent_px: f32) -> Option<f32> {
+    let (n, unit) = number(value)?;
+    let factor = match unit.to_ascii_lowercase().as_slice() {
+        b"" | b"px" => 1.0,
+        b"pt" => 4.0 / 3.0,
+        b"pc" => 16.0,
+        b"in" => 96.0,
+        b"cm" => 37.8,
+        b"mm" => 3.78,
+        b"em" => parent_px,
+        b"rem" => MEDIUM_PX,
+        b"ex" | b"ch" => parent_px / 2.0,
+        // Of an unknown box: only zero means something.
+        b"%" | b"vw" | b"vh" if n == 0.0 => 1.0,
+        _ => return None,
+    };
+    Some(n * factor)
+}
+
+fn font_size(value: &[u8], parent_px: f32) -> Option<f32> {
+    if let Some((n, b"%")) = number(value) {
+        return Some(parent_px * n / 100.0);
+    }
+    if let Some(px) = length_px(value, parent_px) {
+        return (px >= 0.0).then_some(px);
+    }
+    // The least of the keywords, xx-small, is 9 pixels: all can be read.
+    let first = value.first()?;
+    first.is_ascii_alphabetic().then_some(MEDIUM_PX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(declarations: &str) -> HiddenWhy {
+        let mut style = Style::default();
+        style.apply(declarations.as_bytes());
+        style.why_hidden()
+    }
+
+    #[test]
+    fn what_hides_and_what_does_not() {
+        assert_eq!(why("display : NONE !important"), HiddenWhy::DISPLAY);
+        assert_eq!(why("font-size:0px; line-height:1"), HiddenWhy::TINY);
+        assert_eq!(why("font-size:1px"), HiddenWhy::TINY);
+        assert_eq!(why("font:0/0 a"), HiddenWhy::TINY);
+        assert_eq!(why("font:bold 700 12px/14px Arial"), HiddenWhy(0));
+        assert_eq!(why("color:#fefefe"), HiddenWhy::COLOUR);
+        assert_eq!(why("color:#fff;background:#000 url(x.png)"), HiddenWhy(0), "an image behind");
+        assert_eq!(why("color:#fff;background:navy"), HiddenWhy(0));
+        assert_eq!(why("color:white;background:rgb(255, 255, 255)"), HiddenWhy::COLOUR);
+        assert_eq!(why("max-height:0;overflow:hidden"), HiddenWhy::NO_BOX);
+        assert_eq!(why("height:0"), HiddenWhy(0));
+        assert_eq!(why("text-indent:-9999px"), HiddenWhy::OFF_SCREEN);
+        assert_eq!(why("opacity:0"), HiddenWhy::OPACITY);
+        assert_eq!(why("visibility:hidden;visibility:visible"), HiddenWhy(0));
+        assert_eq!(why("background:url(data:a;b,c);display:none"), HiddenWhy::DISPLAY);
+        assert_eq!(why("font-size:0%"), HiddenWhy::TINY);
+        assert_eq!(why("font-size:small;width:100%"), HiddenWhy(0));
+        assert_eq!(why("a:(;display:none"), HiddenWhy::DISPLAY, "unclosed bracket");
+    }
+}
