@@ -6,6 +6,7 @@ mod completions;
 mod config;
 mod man;
 mod policy;
+mod rules;
 mod ruleset;
 mod scan;
 
@@ -36,6 +37,8 @@ enum Command {
     Policy(policy::Args),
     /// Check a configuration file, or show the effective settings
     Config(config::Args),
+    /// Check SpamAssassin rules, and compare their hits with SpamAssassin's own
+    Rules(rules::Args),
     /// Measure what it costs on this machine
     Bench(bench::Args),
     /// Print the completions of a shell
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Scan(args) => scan::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Config(args) => config::run(&args),
+        Command::Rules(args) => rules::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

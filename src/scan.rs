@@ -4,7 +4,7 @@
 //! A fixed number of messages is between walking and printing at any time, so that memory does not
 //! grow with the input.
 
-mod envelope;
+pub(crate) mod envelope;
 mod progress;
 mod report;
 mod source;
