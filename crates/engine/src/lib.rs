@@ -8,6 +8,8 @@ mod counterfactual;
 pub mod filter;
 pub mod filters;
 pub mod fusion;
+pub mod lexicon;
+pub mod lists;
 pub mod lookalike;
 pub mod rulebook;
 pub mod scan;
