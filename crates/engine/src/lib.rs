@@ -4,6 +4,7 @@
 //! [`Snapshot`], [`scan`] returns the same class, score, hits, evidence and defects byte for byte, on
 //! any number of threads; only [`Verdict::costs`] differ.
 
+pub mod classifier;
 mod counterfactual;
 pub mod filter;
 pub mod filters;
