@@ -4,7 +4,6 @@
 mod bench;
 mod completions;
 mod config;
-mod evaluate;
 mod man;
 mod policy;
 mod rules;
@@ -42,8 +41,6 @@ enum Command {
     Rules(rules::Args),
     /// Measure what it costs on this machine
     Bench(bench::Args),
-    /// Measure how good the classifier is
-    Evaluate(evaluate::Args),
     /// Print the completions of a shell
     Completions(completions::Args),
     /// Print the manual page, or write the pages of all subcommands into a folder
@@ -57,7 +54,6 @@ fn main() -> ExitCode {
         Command::Config(args) => config::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Bench(args) => bench::run(&args),
-        Command::Evaluate(args) => evaluate::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     };

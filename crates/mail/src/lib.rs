@@ -10,7 +10,6 @@
 //! this crate.
 
 pub mod address;
-pub mod attachment;
 pub mod charset;
 pub mod date;
 pub mod defect;
@@ -25,7 +24,6 @@ pub mod message;
 pub mod mime;
 pub mod url;
 
-pub use attachment::{Attachment, FileKind};
 pub use defect::{Defect, DefectKind};
 pub use envelope::{Direction, Envelope, TlsSession};
 pub use evidence::{Evidence, Hit, View};

@@ -1,0 +1,50 @@
+//! Why a request was not answered with what it asked for.
+
+use axum::http::StatusCode;
+use gauntlet_store::StoreError;
+
+/// The kinds of failure, each with its answer.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// Nobody is signed in, or the session is over.
+    SignIn,
+    /// The role, or a missing form token, does not allow it.
+    Forbidden(&'static str),
+    /// There is no such thing.
+    NotFound(&'static str),
+    /// The request makes no sense; says why.
+    Bad(String),
+    /// Tried too often.
+    TooMany,
+    /// A store failed. The page says little; the log says all.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Invalid { .. } => Fault::Bad(error.to_string()),
+            other => Fault::Store(other),
+        }
+    }
+}
+
+impl Fault {
+    /// Status code and a sentence for the person.
+    pub(crate) fn answer(&self) -> (StatusCode, String) {
+        match self {
+            Fault::SignIn => (StatusCode::UNAUTHORIZED, "Sign in first.".to_owned()),
+            Fault::Forbidden(why) => (StatusCode::FORBIDDEN, (*why).to_owned()),
+            Fault::NotFound(what) => (StatusCode::NOT_FOUND, (*what).to_owned()),
+            Fault::Bad(why) => (StatusCode::BAD_REQUEST, why.clone()),
+            Fault::TooMany => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "Too many attempts. Wait ten minutes, then try again.".to_owned(),
+            ),
+            Fault::Store(_) => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "The store could not be read. The node's own log says why.".to_owned(),
+            ),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What the console may ask of the running node.
+
+use gauntlet_store::quarantine::{ReleaseOrder, State};
+
+/// A running node, as the console sees it. Every method may block and is called off the async
+/// threads.
+pub trait NodeHandle: Send + Sync {
+    /// How the node is. Quick: it is asked for every page of the overview.
+    fn status(&self) -> NodeStatus;
+
+    /// The node's metrics in Prometheus' text format, each with its `# HELP` and `# TYPE`.
+    fn metrics(&self) -> String;
+
+    /// Hands a held message to the queue, once: begins the release, spools it under the release's
+    /// token, finishes.
+    ///
+    /// # Errors
+    /// A sentence for the person who asked; the message is then still held.
+    fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String>;
+}
+
+/// How a node is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: String,
+    /// Version of the program.
+    pub version: String,
+    /// Version of ruleset, model and lists.
+    pub ruleset: String,
+    /// Unix time in milliseconds of its start.
+    pub started_ms: i64,
+    /// What keeps it from taking mail; empty when it is ready.
+    pub problems: Vec<String>,
+    /// Messages waiting for delivery.
+    pub queued: u64,
+    /// Age of the oldest of them in milliseconds; 0 when there is none.
+    pub queue_age_ms: u64,
+    /// Open SMTP sessions.
+    pub sessions: u64,
+    /// Where things are: `SMTP` and `127.0.0.1:2525`, `Maildir` and a path, ...
+    pub places: Vec<(String, String)>,
+}
+
+/// What became of a request to release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Released {
+    /// It is in the queue, for these addresses.
+    Done(Vec<String>),
+    /// It was not held any more; its state says why.
+    NotHeld(State),
+    /// There is no such message in the quarantine, or it is forgotten.
+    Unknown,
+}

@@ -1,0 +1,14 @@
+//! The pages, one a file. A page is a function of the request that may wait for the stores.
+
+pub(crate) mod account;
+pub(crate) mod activity;
+pub(crate) mod api;
+pub(crate) mod files;
+pub(crate) mod held;
+pub(crate) mod message;
+pub(crate) mod messages;
+pub(crate) mod metrics;
+pub(crate) mod overview;
+pub(crate) mod quarantine;
+pub(crate) mod sign_in;
+mod verdict;

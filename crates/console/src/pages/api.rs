@@ -1,0 +1,105 @@
+//! The same as JSON, for programs: `/api/v1/...`.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use gauntlet_store::quarantine::{Deletion, State};
+use gauntlet_store::users::Role;
+use serde_json::json;
+
+use super::messages::{self, number};
+use super::quarantine as held_mail;
+use crate::fault::Fault;
+use crate::node::Released;
+use crate::server::App;
+use crate::visit::{self, Visit};
+
+/// Hours counted when the request does not say.
+const HOURS_DEFAULT: i64 = 24;
+/// Most hours counted.
+const HOURS_MAX: i64 = 24 * 100;
+
+/// `GET /api/v1/status`.
+pub(crate) fn status(app: &App, _: &Visit) -> Result<Response, Fault> {
+    let status = app.state.node.status();
+    let value = json!({
+        "name": status.name,
+        "version": status.version,
+        "ruleset": status.ruleset,
+        "started_ms": status.started_ms,
+        "ready": status.problems.is_empty(),
+        "problems": status.problems,
+        "queued": status.queued,
+        "queue_age_ms": status.queue_age_ms,
+        "sessions": status.sessions,
+    });
+    Ok(visit::json(StatusCode::OK, &value))
+}
+
+/// `GET /api/v1/messages`: fields as in the filter of the page, and `after`, `limit`.
+pub(crate) fn messages(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let page = app.state.log.search(&messages::query(visit)?)?;
+    Ok(visit::json(StatusCode::OK, &page))
+}
+
+/// `GET /api/v1/messages/{id}`.
+pub(crate) fn message(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let unknown = Fault::NotFound("There is no such message in the log, or it is forgotten.");
+    let logged = app.state.log.get(visit.param("id"))?.ok_or(unknown)?;
+    let value = json!({ "record": logged.record, "events": logged.events });
+    Ok(visit::json(StatusCode::OK, &value))
+}
+
+/// `GET /api/v1/counts`: the last `hours`, in spans of `span_minutes`.
+pub(crate) fn counts(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let hours = number(visit, "hours")?.unwrap_or(HOURS_DEFAULT).clamp(1, HOURS_MAX);
+    let span: u32 = number(visit, "span_minutes")?.unwrap_or(60);
+    let counts =
+        app.state.log.counts(visit.now_ms - hours * 3_600_000, visit.now_ms + 60_000, span)?;
+    Ok(visit::json(StatusCode::OK, &counts))
+}
+
+/// `GET /api/v1/quarantine`: fields as in the filter of the page, and `after`, `limit`.
+pub(crate) fn quarantine(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let page = app.state.quarantine.search(&held_mail::query(visit)?)?;
+    Ok(visit::json(StatusCode::OK, &page))
+}
+
+/// `GET /api/v1/quarantine/{id}`.
+pub(crate) fn held(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let held = held_mail::find(app, visit, visit.param("id"))?;
+    Ok(visit::json(StatusCode::OK, &held))
+}
+
+/// `POST /api/v1/quarantine/{id}/release`: `to` (may repeat) sends it to others instead,
+/// `learn=yes` teaches. 409 if it was released or deleted before.
+pub(crate) fn release(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let held = held_mail::find(app, visit, visit.param("id"))?;
+    match held_mail::release_one(app, visit, &held) {
+        Ok(Released::Done(to)) => Ok(visit::json(StatusCode::OK, &json!({ "released_to": to }))),
+        Ok(Released::NotHeld(state)) => Ok(not_held(state)),
+        Ok(Released::Unknown) => {
+            Err(Fault::NotFound("There is no such message in the quarantine, or it is forgotten."))
+        }
+        Err(why) => {
+            // What failed inside is for those who run the node.
+            let shown = if visit.role() == Role::User { "It could not be released." } else { &why };
+            Ok(visit::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": shown })))
+        }
+    }
+}
+
+/// `POST /api/v1/quarantine/{id}/delete`. 409 if it was released or deleted before.
+pub(crate) fn delete(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let held = held_mail::find(app, visit, visit.param("id"))?;
+    let quarantine = &app.state.quarantine;
+    match quarantine.delete(&held.item.id, visit.who(), visit.now_ms)? {
+        Deletion::Done => Ok(visit::json(StatusCode::OK, &json!({ "deleted": true }))),
+        Deletion::NotHeld(state) => Ok(not_held(state)),
+        Deletion::Unknown => Err(Fault::NotFound("There is no such message any more.")),
+    }
+}
+
+fn not_held(state: State) -> Response {
+    let error = format!("It is not held any more: it is {}.", state.name());
+    visit::json(StatusCode::CONFLICT, &json!({ "error": error, "state": state }))
+}

@@ -1,0 +1,163 @@
+//! One message: what it was, why, and its life.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use gauntlet_mail::Message;
+use gauntlet_store::log::Logged;
+use gauntlet_store::quarantine::{Held, HeldQuery};
+use gauntlet_store::{LogRecord, Stage};
+use maud::{Markup, html};
+
+use super::verdict;
+use crate::fault::Fault;
+use crate::format;
+use crate::server::App;
+use crate::shell;
+use crate::visit::{self, Visit};
+
+/// `GET /messages/{id}`.
+pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let unknown = Fault::NotFound("There is no such message in the log, or it is forgotten.");
+    let logged = app.state.log.get(visit.param("id"))?.ok_or(unknown)?;
+    let query = HeldQuery { message: logged.record.id.clone(), ..HeldQuery::default() };
+    let held = app.state.quarantine.search(&query)?.items;
+    let mut raw = None;
+    for item in &held {
+        raw = app.state.quarantine.body(&item.item.id)?;
+        if raw.is_some() {
+            break;
+        }
+    }
+    let record = &logged.record;
+    let subject = format::plain(&record.subject);
+    let title = if subject.trim().is_empty() { "(no subject)".to_owned() } else { subject };
+    let body = html! {
+        p.crumbs { a href="/messages" { "Messages" } }
+        h1 { (title) }
+        div.columns {
+            div {
+                section.card { h2 { "Verdict" } (verdict::summary(&record.verdict)) }
+                section.card.flush { h2 { "Why" } (verdict::hits(&record.verdict)) }
+                (content(record, raw.as_deref()))
+            }
+            div {
+                section.card { h2 { "Envelope" } (envelope(record)) }
+                section.card { h2 { "Recipients" } (recipients(record, &held)) }
+                section.card { h2 { "Life" } (life(&logged)) }
+                section.card { h2 { "Network" } (verdict::facts(&record.facts)) }
+                section.card { h2 { "Oddities" } (verdict::defects(&record.verdict)) }
+                section.card { h2 { "Cost" } (verdict::costs(&record.verdict)) }
+            }
+        }
+    };
+    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/messages", &title, &body)))
+}
+
+fn content(record: &LogRecord, raw: Option<&[u8]>) -> Markup {
+    let Some(raw) = raw else {
+        return html! {
+            section.card {
+                h2 { "Message" }
+                p.hint { "The message itself is not kept: only held messages are. The evidence above \
+                          quotes what the rules saw." }
+            }
+        };
+    };
+    let message = Message::parse(raw);
+    html! {
+        section.card { h2 { "Message" } (verdict::body(&message, &record.verdict.hits)) }
+        section.card {
+            details {
+                summary { h2 { "Header" } }
+                (verdict::headers(&message, &record.verdict.hits))
+            }
+        }
+    }
+}
+
+fn envelope(record: &LogRecord) -> Markup {
+    let envelope = &record.envelope;
+    html! {
+        dl.pairs {
+            dt { "Received" } dd { (format::time(record.received_ms)) }
+            dt { "From" } dd { (format::plain(&record.from)) }
+            dt { "Sender" } dd {
+                @if envelope.mail_from.is_empty() { "<>" } @else { (format::plain(&envelope.mail_from)) }
+            }
+            dt { "Client" } dd {
+                @if let Some(ip) = envelope.client_ip { (ip) }
+                @if let Some(name) = &envelope.client_name { " " (format::plain(name)) }
+            }
+            dt { "HELO" } dd { (format::plain(&envelope.helo)) }
+            @if let Some(tls) = &envelope.tls { dt { "TLS" } dd { (tls.version) " " (tls.cipher) } }
+            @if let Some(user) = &envelope.auth_user { dt { "Login" } dd { (format::plain(user)) } }
+            dt { "Size" } dd { (format::bytes(record.size)) }
+            dt { "Message-ID" } dd { code { (format::plain(&record.message_id)) } }
+            dt { "Reference" } dd { code { (record.id) } }
+        }
+    }
+}
+
+fn recipients(record: &LogRecord, held: &[Held]) -> Markup {
+    html! {
+        ul.plain.recipients {
+            @for disposition in &record.dispositions {
+                li {
+                    b { (format::plain(&disposition.recipient)) } " " (shell::state(disposition.end.name()))
+                    @if !disposition.rules.is_empty() {
+                        span.more { "by " (format::plain(&disposition.rules.join(", "))) }
+                    }
+                }
+            }
+        }
+        @for item in held {
+            p {
+                a.button href={ "/quarantine/" (format::percent(&item.item.id)) } {
+                    "In folder " (format::plain(&item.item.folder)) ": " (item.state.name())
+                }
+            }
+        }
+    }
+}
+
+/// The life of the message: its stages, then its deliveries and what people did.
+fn life(logged: &Logged) -> Markup {
+    let record = &logged.record;
+    html! {
+        ol.life {
+            li { (format::time(record.received_ms)) span.what { "received" } }
+            @for stage in &record.stages { (stage_line(stage)) }
+            @if record.latency_ms > 0 {
+                li { span.at { "+" (format::duration_us(u64::from(record.latency_ms) * 1000)) }
+                    span.what { "answered" } }
+            }
+            @for delivery in &record.deliveries {
+                li {
+                    (format::time(delivery.at_ms))
+                    span.what { (shell::state(delivery.outcome.name())) " " (format::plain(&delivery.address)) }
+                    span.more {
+                        @if delivery.attempts > 1 { (delivery.attempts) " attempts. " }
+                        (format::plain(&delivery.next_hop)) " " (format::plain(&delivery.reply))
+                    }
+                }
+            }
+            @for event in &logged.events {
+                li {
+                    (format::time(event.at_ms))
+                    span.what { (event.kind) " " (format::plain(&event.recipient)) }
+                    span.more { (format::plain(&event.detail)) }
+                }
+            }
+        }
+    }
+}
+
+fn stage_line(stage: &Stage) -> Markup {
+    html! {
+        li {
+            span.at { "+" (format::duration_us(stage.at_us)) }
+            span.what { (stage.name) }
+            @if !stage.detail.is_empty() { span.more { (format::plain(&stage.detail)) } }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! For machines: `/metrics` and `/healthz`. Neither tells anything about people or messages.
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use crate::fault::Fault;
+use crate::server::App;
+use crate::visit::{self, Visit};
+
+/// `GET /metrics`: Prometheus' text format, version 0.0.4.
+pub(crate) fn show(app: &App, _: &Visit) -> Result<Response, Fault> {
+    let mut text = app.state.node.metrics();
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str("# HELP gauntlet_quarantine_items Messages held, by folder.\n");
+    text.push_str("# TYPE gauntlet_quarantine_items gauge\n");
+    let folders = app.state.quarantine.folders()?;
+    for folder in &folders {
+        let (name, items) = (label(&folder.name), folder.items);
+        text.push_str(&format!("gauntlet_quarantine_items{{folder=\"{name}\"}} {items}\n"));
+    }
+    text.push_str("# HELP gauntlet_quarantine_bytes Bytes of messages held, by folder.\n");
+    text.push_str("# TYPE gauntlet_quarantine_bytes gauge\n");
+    for folder in &folders {
+        let (name, bytes) = (label(&folder.name), folder.bytes);
+        text.push_str(&format!("gauntlet_quarantine_bytes{{folder=\"{name}\"}} {bytes}\n"));
+    }
+    Ok(visit::respond(StatusCode::OK, "text/plain; version=0.0.4", Body::from(text)))
+}
+
+/// A label's value, escaped.
+fn label(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// `GET /healthz`: 200 when the node takes mail, else 503 and why.
+pub(crate) fn health(app: &App, _: &Visit) -> Result<Response, Fault> {
+    let problems = app.state.node.status().problems;
+    let (status, text) = if problems.is_empty() {
+        (StatusCode::OK, "ok\n".to_owned())
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, problems.join("\n") + "\n")
+    };
+    Ok(visit::respond(status, "text/plain; charset=utf-8", Body::from(text)))
+}

@@ -1,0 +1,293 @@
+//! The quarantine's list, and decisions about one or many of its messages.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use gauntlet_engine::Class;
+use gauntlet_store::quarantine::{Deletion, FolderSummary, Held, HeldQuery, ReleaseOrder, State};
+use gauntlet_store::users::{Role, User};
+use maud::{Markup, html};
+
+use super::messages::{day, number};
+use crate::fault::Fault;
+use crate::format::{self, DAY_MS};
+use crate::node::Released;
+use crate::server::App;
+use crate::shell;
+use crate::visit::{self, Visit};
+
+/// Messages decided at once.
+const DECIDED_MAX: usize = 500;
+const STATES: [State; 4] = [State::Held, State::Releasing, State::Released, State::Deleted];
+
+/// Reads a query from the fields of a request, within what the person may see.
+pub(crate) fn query(visit: &Visit) -> Result<HeldQuery, Fault> {
+    let mut classes = Vec::new();
+    for name in visit.all("class") {
+        classes.push(name.parse::<Class>().map_err(Fault::Bad)?);
+    }
+    let state = match visit.field("state") {
+        "" => Some(State::Held),
+        "any" => None,
+        name => Some(
+            STATES
+                .into_iter()
+                .find(|s| s.name() == name)
+                .ok_or_else(|| Fault::Bad(format!("state: there is none named {name:?}")))?,
+        ),
+    };
+    let mut query = HeldQuery {
+        folder: visit.field("folder").to_owned(),
+        folders: Vec::new(),
+        state,
+        recipient: visit.field("recipient").to_owned(),
+        message: visit.field("message").to_owned(),
+        text: visit.field("text").to_owned(),
+        classes,
+        since_ms: day(visit, "since")?,
+        until_ms: day(visit, "until")?.map(|ms| ms + DAY_MS),
+        after: number(visit, "after")?,
+        limit: number(visit, "limit")?.unwrap_or(0),
+    };
+    let Some(user) = visit.session.as_ref().map(|s| &s.user) else { return Err(Fault::SignIn) };
+    match user.role {
+        Role::Administrator => {}
+        Role::Reviewer => query.folders.clone_from(&user.folders),
+        // A user sees one address at a time: the one asked for if it is theirs, else their first.
+        Role::User => {
+            let asked = query.recipient.to_lowercase();
+            let own = user.addresses.iter().find(|a| a.to_lowercase() == asked);
+            let own = own.or(user.addresses.first());
+            query.recipient = own.ok_or(Fault::Forbidden(NO_ADDRESS))?.clone();
+        }
+    }
+    Ok(query)
+}
+
+const NO_ADDRESS: &str = "No mail address is set for your account. Ask an administrator.";
+
+/// The person may see this item and decide about it.
+pub(crate) fn may(user: &User, held: &Held) -> bool {
+    match user.role {
+        Role::Administrator => true,
+        Role::Reviewer => user.folders.is_empty() || user.folders.contains(&held.item.folder),
+        Role::User => {
+            let own = |r: &String| user.addresses.iter().any(|a| a.eq_ignore_ascii_case(r));
+            // Of a message held for several, one of them must not decide for the others.
+            held.item.recipients.iter().all(own)
+        }
+    }
+}
+
+/// The item, if the person may see it.
+pub(crate) fn find(app: &App, visit: &Visit, id: &str) -> Result<Held, Fault> {
+    let unknown =
+        Fault::NotFound("There is no such message in the quarantine, or it is forgotten.");
+    let held = app.state.quarantine.get(id)?;
+    let user = visit.session.as_ref().map(|s| &s.user);
+    held.filter(|held| user.is_some_and(|u| may(u, held))).ok_or(unknown)
+}
+
+/// `GET /quarantine`.
+pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let query = query(visit)?;
+    let page = app.state.quarantine.search(&query)?;
+    let mut folders = app.state.quarantine.folders()?;
+    folders.retain(|f| query.folders.is_empty() || query.folders.contains(&f.name));
+    let body = html! {
+        h1 { "Quarantine" }
+        @if visit.role() != Role::User { (tabs(&folders, &query)) }
+        (filter(visit))
+        form method="post" action="/quarantine/decide" {
+            (shell::token(visit))
+            (list(&page.items, true))
+            @if !page.items.is_empty() {
+                div.actions.sticky {
+                    button.main type="submit" name="decision" value="release" { "Release selected" }
+                    button.danger type="submit" name="decision" value="delete" { "Delete selected" }
+                }
+            }
+        }
+        (shell::pager(visit, "/quarantine", page.next))
+    };
+    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/quarantine", "Quarantine", &body)))
+}
+
+fn tabs(folders: &[FolderSummary], query: &HeldQuery) -> Markup {
+    let all: u64 = folders.iter().map(|f| f.items).sum();
+    let current = |name: &str| (query.folder == name).then_some("true");
+    html! {
+        nav.tabs aria-label="Folders" {
+            a href="/quarantine" aria-current=[current("")] { "All" span.count { (format::count(all)) } }
+            @for folder in folders {
+                a href={ "/quarantine?folder=" (format::percent(&folder.name)) }
+                    aria-current=[current(&folder.name)]
+                    title={ (format::bytes(folder.bytes)) } {
+                    (format::plain(&folder.name)) span.count { (format::count(folder.items)) }
+                }
+            }
+        }
+    }
+}
+
+fn filter(visit: &Visit) -> Markup {
+    let value = |name| visit.field(name);
+    html! {
+        form.filter.card method="get" action="/quarantine" role="search" {
+            input type="hidden" name="folder" value=(value("folder"));
+            div.fields {
+                (shell::input("text", "Subject, sender or recipient", value("text"), "search", ""))
+                (shell::select("class", "Class", value("class"), &Class::ALL.map(Class::name)))
+                label { span { "State" }
+                    select name="state" {
+                        @for state in STATES {
+                            option value=(state.name()) selected[value("state") == state.name()] {
+                                (state.name())
+                            }
+                        }
+                        option value="any" selected[value("state") == "any"] { "any" }
+                    }
+                }
+            }
+            div.actions { button type="submit" { "Find" } }
+        }
+    }
+}
+
+/// Items as a table that becomes cards where it is narrow.
+fn list(items: &[Held], selectable: bool) -> Markup {
+    html! {
+        table.cards.messages.card.flush {
+            thead { tr {
+                @if selectable {
+                    th.pick scope="col" {
+                        input type="checkbox" data-all="item" aria-label="Select all" hidden;
+                    }
+                }
+                th scope="col" { "Received" } th scope="col" { "Verdict" }
+                th scope="col" { "From and subject" } th scope="col" { "To" }
+                th scope="col" { "Folder" }
+            } }
+            tbody {
+                @for held in items { (row(held, selectable)) }
+                @if items.is_empty() { tr { td.empty colspan="6" { "Nothing is held here." } } }
+            }
+        }
+    }
+}
+
+fn row(held: &Held, selectable: bool) -> Markup {
+    let item = &held.item;
+    let subject = format::plain(&item.subject);
+    let subject = if subject.trim().is_empty() { "(no subject)" } else { subject.as_str() };
+    html! {
+        tr {
+            @if selectable {
+                td.pick {
+                    @if held.state == State::Held {
+                        input type="checkbox" name="item" value=(item.id)
+                            aria-label={ "Select " (subject) };
+                    }
+                }
+            }
+            td.when data-label="Received" { (format::time(item.received_ms)) }
+            td.verdict data-label="Verdict" {
+                (shell::class_pill(item.class)) span.score { (format::points(item.score)) }
+            }
+            td.what {
+                span.from { (format::plain(&item.from)) }
+                a href={ "/quarantine/" (format::percent(&item.id)) } { (subject) }
+            }
+            td.to data-label="To" {
+                @if let Some(first) = item.recipients.first() { span { (format::plain(first)) } }
+                @if item.recipients.len() > 1 { span.more { " +" (item.recipients.len() - 1) } }
+            }
+            td data-label="Folder" {
+                (format::plain(&item.folder)) " "
+                @if held.state != State::Held { (shell::state(held.state.name())) }
+            }
+        }
+    }
+}
+
+/// `POST /quarantine/decide`: releases at once; asks once more before it deletes.
+pub(crate) fn decide(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let ids: Vec<&str> = visit.all("item").take(DECIDED_MAX + 1).collect();
+    if ids.len() > DECIDED_MAX {
+        return Err(Fault::Bad(format!("more than {DECIDED_MAX} messages at once")));
+    }
+    if ids.is_empty() {
+        return Ok(visit::redirect("/quarantine?notice=none-0"));
+    }
+    let mut items = Vec::new();
+    for id in ids {
+        items.push(find(app, visit, id)?);
+    }
+    match visit.field("decision") {
+        "release" => release(app, visit, &items),
+        "delete" if visit.field("sure") == "yes" => delete(app, visit, &items),
+        "delete" => Ok(ask(visit, &items)),
+        other => Err(Fault::Bad(format!("decision: there is none named {other:?}"))),
+    }
+}
+
+fn release(app: &App, visit: &Visit, items: &[Held]) -> Result<Response, Fault> {
+    let (mut done, mut past, mut failed) = (0, 0, 0);
+    for held in items {
+        match release_one(app, visit, held) {
+            Ok(Released::Done(_)) => done += 1,
+            Ok(Released::NotHeld(_) | Released::Unknown) => past += 1,
+            Err(_) => failed += 1,
+        }
+    }
+    let notice = match (done, past, failed) {
+        (_, _, 1..) => format!("failed-{failed}"),
+        (0, 1.., _) => format!("past-{past}"),
+        _ => format!("released-{done}"),
+    };
+    Ok(visit::redirect(&format!("/quarantine?notice={notice}")))
+}
+
+/// Releases one item as the form asks. Users release to themselves only.
+pub(crate) fn release_one(app: &App, visit: &Visit, held: &Held) -> Result<Released, String> {
+    let mut to: Vec<String> = visit.all("to").map(str::to_owned).collect();
+    if visit.role() == Role::User {
+        to.clear();
+    }
+    let learn = visit.field("learn") == "yes" && visit.role() != Role::User;
+    let order = ReleaseOrder { who: visit.who().to_owned(), to, learn };
+    let released = app.state.node.release(&held.item.id, &order);
+    if let Err(error) = &released {
+        tracing::error!(item = held.item.id, error, "a release failed");
+    }
+    released
+}
+
+fn delete(app: &App, visit: &Visit, items: &[Held]) -> Result<Response, Fault> {
+    let mut done = 0;
+    for held in items {
+        let id = &held.item.id;
+        if app.state.quarantine.delete(id, visit.who(), visit.now_ms)? == Deletion::Done {
+            done += 1;
+        }
+    }
+    let notice = if done > 0 { format!("deleted-{done}") } else { format!("past-{}", items.len()) };
+    Ok(visit::redirect(&format!("/quarantine?notice={notice}")))
+}
+
+/// Asks before deleting: nothing brings a deleted message back.
+fn ask(visit: &Visit, items: &[Held]) -> Response {
+    let n = items.len();
+    let body = html! {
+        h1 { "Delete " (n) @if n == 1 { " message?" } @else { " messages?" } }
+        p.lead { "Nothing brings a deleted message back. Their recipients will not get it." }
+        (list(items, false))
+        form.actions method="post" action="/quarantine/decide" {
+            (shell::token(visit))
+            input type="hidden" name="sure" value="yes";
+            @for held in items { input type="hidden" name="item" value=(held.item.id); }
+            button.danger type="submit" name="decision" value="delete" { "Delete for good" }
+            a.button.quiet href="/quarantine" { "Keep" }
+        }
+    };
+    visit::page(StatusCode::OK, &shell::page(visit, "/quarantine", "Delete?", &body))
+}

@@ -1,0 +1,95 @@
+//! Signing in and out.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::fault::Fault;
+use crate::server::App;
+use crate::visit::{self, Visit};
+use crate::{access, shell};
+
+/// `GET /sign-in`.
+pub(crate) fn show(_: &App, visit: &Visit) -> Result<Response, Fault> {
+    if visit.session.is_some() {
+        return Ok(visit::redirect(next(visit)));
+    }
+    Ok(visit::page(StatusCode::OK, &form(visit, None)))
+}
+
+/// `POST /sign-in`: starts a new session, whatever session there was before.
+pub(crate) fn sign_in(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let users = &app.state.users;
+    let login = visit.field("login");
+    if !app.guard.may_try(visit.client, login) {
+        return Err(Fault::TooMany);
+    }
+    // Not trimmed: a password may begin with a space.
+    let password = visit.fields.iter().find(|(n, _)| n == "password").map_or("", |(_, p)| p);
+    let Some(user) = users.verify(login, password)? else {
+        let shown: String = login.chars().take(100).collect();
+        users.note(visit.now_ms, &shown, "sign-in failed", &visit.client.to_string())?;
+        let wrong = "This name and password do not go together.";
+        return Ok(visit::page(StatusCode::UNAUTHORIZED, &form(visit, Some(wrong))));
+    };
+    app.guard.succeeded(visit.client, login);
+    if let Some(old) = &visit.token {
+        users.end_session(old)?;
+    }
+    let started = users.start_session(&user.login, visit.now_ms)?;
+    users.note(visit.now_ms, &user.login, "sign-in", &visit.client.to_string())?;
+    let to = if user.must_change { "/account" } else { next(visit) };
+    Ok(with_cookie(visit::redirect(to), &started.token, app.state.options.https))
+}
+
+/// `POST /sign-out`.
+pub(crate) fn sign_out(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    if let Some(token) = &visit.token {
+        app.state.users.end_session(token)?;
+    }
+    Ok(with_cookie(visit::redirect("/sign-in"), "", app.state.options.https))
+}
+
+/// Sets the session's cookie.
+pub(crate) fn with_cookie(mut response: Response, token: &str, https: bool) -> Response {
+    if let Ok(value) = HeaderValue::from_str(&access::cookie(token, https)) {
+        response.headers_mut().insert(header::SET_COOKIE, value);
+    }
+    response
+}
+
+/// Where to go after signing in: a page of ours, nothing else.
+fn next(visit: &Visit) -> &str {
+    let next = visit.field("next");
+    let ours = next.starts_with('/')
+        && !next.starts_with("//")
+        && next.bytes().all(|b| b.is_ascii_graphic() && b != b'\\');
+    if ours { next } else { "/" }
+}
+
+fn form(visit: &Visit, wrong: Option<&str>) -> Markup {
+    shell::bare(
+        "Sign in",
+        &html! {
+            section.card.narrow.sign-in {
+                div.brand { (shell::mark()) span { "Gauntlet" } }
+                h1 { "Sign in" }
+                @if let Some(wrong) = wrong { p.notice.poor role="alert" { (wrong) } }
+                form method="post" action="/sign-in" {
+                    input type="hidden" name="next" value=(next(visit));
+                    label { span { "Name" }
+                        input name="login" value=(visit.field("login")) autocomplete="username"
+                            autofocus required spellcheck="false" autocapitalize="none";
+                    }
+                    label { span { "Password" }
+                        input type="password" name="password" autocomplete="current-password"
+                            required;
+                    }
+                    button.main type="submit" { "Sign in" }
+                }
+                p.hint { "The node prints a one-time password for " b { "admin" }
+                    " when it starts for the first time." }
+            }
+        },
+    )
+}

@@ -1,0 +1,234 @@
+//! Why a message was judged as it was: the panels that the pages of messages and of held mail share.
+
+use gauntlet_engine::Verdict;
+use gauntlet_mail::facts::AuthResult;
+use gauntlet_mail::{Evidence, Facts, Hit, Message, Part, View};
+use maud::{Markup, html};
+
+use crate::{evidence, format, shell};
+
+/// Most parts of a message shown.
+const PARTS_MAX: usize = 50;
+/// Most header fields shown.
+const HEADERS_MAX: usize = 200;
+
+/// Class, score, and what would have changed the class.
+pub(crate) fn summary(verdict: &Verdict) -> Markup {
+    html! {
+        div.judgement {
+            (shell::class_pill(verdict.class))
+            span.big { (format::points(verdict.score)) small { " points" } }
+            @if let Some(p) = verdict.probability {
+                span.big { (format!("{:.1}", p * 100.0)) small { " % likely unwanted" } }
+            }
+        }
+        @if !verdict.counterfactuals.is_empty() {
+            h3 { "What would have changed it" }
+            ul.plain {
+                @for other in &verdict.counterfactuals {
+                    li { "Without " @for (i, rule) in other.without.iter().enumerate() {
+                        @if i > 0 { " and " } code { (rule) }
+                    } " (" (format::points(other.points)) " points): " (shell::class_pill(other.class)) }
+                }
+            }
+        }
+    }
+}
+
+/// The rules that hit, most points first, with their evidence.
+pub(crate) fn hits(verdict: &Verdict) -> Markup {
+    let mut hits: Vec<&Hit> = verdict.hits.iter().collect();
+    hits.sort_by(|a, b| b.score.abs().total_cmp(&a.score.abs()).then_with(|| a.rule.cmp(&b.rule)));
+    html! {
+        table.cards.hits {
+            thead { tr {
+                th.number scope="col" { "Points" } th scope="col" { "Rule" }
+                th scope="col" { "Evidence" }
+            } }
+            tbody {
+                @for hit in hits {
+                    tr {
+                        td.number data-label="Points" {
+                            span.points.bad[hit.score > 0.0].good[hit.score < 0.0] {
+                                @if hit.score > 0.0 { "+" } (format::points(hit.score))
+                            }
+                        }
+                        td.rule {
+                            a href={ "/messages?rule=" (format::percent(&hit.rule)) } {
+                                code { (hit.rule) }
+                            }
+                            @if hit.count > 1 { span.more { " × " (hit.count) } }
+                            @if !hit.description.is_empty() { p { (hit.description) } }
+                        }
+                        td.quotes { @for e in &hit.evidence { (quotation(e)) } }
+                    }
+                }
+                @if verdict.hits.is_empty() { tr { td.empty colspan="3" { "No rule hit." } } }
+            }
+        }
+    }
+}
+
+fn quotation(e: &Evidence) -> Markup {
+    let place = match e.view {
+        View::Text | View::SaBody => "text",
+        View::Html | View::SaRawbody => "HTML source",
+        View::Url => "link",
+        View::Attachment => "attachment",
+        View::Body => "content",
+        View::Raw => "message",
+        View::Envelope => "envelope",
+        View::Header => "header",
+        View::Facts => "network",
+        View::Meta => "rule",
+        View::Feature => "feature",
+    };
+    html! {
+        p.quote {
+            span.place { (place) @if let Some(name) = &e.name { " " (format::plain(name)) } }
+            @if !e.text.is_empty() {
+                q { (format::plain(&e.text)) @if e.length as usize > e.text.len() { "…" } }
+            }
+        }
+    }
+}
+
+/// Oddities.
+pub(crate) fn defects(verdict: &Verdict) -> Markup {
+    html! {
+        @if verdict.defects.is_empty() { p.hint { "None." } }
+        ul.plain {
+            @for defect in &verdict.defects {
+                li { (format::spaced(&defect.kind.name()))
+                    @if !defect.detail.is_empty() { ": " code { (format::plain(&defect.detail)) } }
+                    @if defect.part > 0 { span.more { " part " (defect.part) } }
+                }
+            }
+        }
+    }
+}
+
+/// What the network said.
+pub(crate) fn facts(facts: &Facts) -> Markup {
+    let results = [
+        ("SPF", facts.spf),
+        ("SPF of HELO", facts.spf_helo),
+        ("DMARC", facts.dmarc),
+        ("ARC", facts.arc),
+    ];
+    html! {
+        dl.pairs {
+            @for (name, result) in results { dt { (name) } dd { (auth(result)) } }
+            @for signature in &facts.dkim {
+                dt { "DKIM" } dd { (auth(signature.result)) " " (format::plain(&signature.domain)) }
+            }
+            @if let Some(name) = &facts.reverse_name {
+                dt { "Reverse name" } dd { (format::plain(name)) }
+            }
+            @if let Some(country) = &facts.country { dt { "Country" } dd { (country) } }
+            @for listing in &facts.listings {
+                dt { "Listed" }
+                dd { (format::plain(&listing.zone)) ": " (format::plain(&listing.subject)) }
+            }
+            @for scan in &facts.anti_virus {
+                dt { (format::plain(&scan.scanner)) }
+                dd { @match &scan.found {
+                    Some(name) => strong { (format::plain(name)) },
+                    None if scan.failed => "failed",
+                    None => "clean",
+                } }
+            }
+        }
+    }
+}
+
+fn auth(result: AuthResult) -> Markup {
+    let name = format!("{result:?}").to_lowercase();
+    html! { span class={ "auth auth-" (name) } { (name) } }
+}
+
+/// Time by filter, longest first.
+pub(crate) fn costs(verdict: &Verdict) -> Markup {
+    let mut costs: Vec<_> = verdict.costs.iter().collect();
+    costs.sort_by(|a, b| b.micros.total_cmp(&a.micros));
+    let total = verdict.cost_us();
+    let longest = costs.first().map_or(1.0, |c| f64::from(c.micros).max(1.0));
+    html! {
+        table.costs {
+            caption { "Time by filter, together " (format::duration_us(total as u64))
+                ". Ruleset " code { (verdict.ruleset) } }
+            tbody {
+                @for cost in costs {
+                    tr {
+                        th scope="row" { (cost.filter) }
+                        td.bar { meter min="0" max=(longest) value=(cost.micros)
+                            aria-hidden="true" {} }
+                        td.number { (format!("{:.0} µs", cost.micros)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The message's text, part by part, with the evidence marked.
+pub(crate) fn body(message: &Message<'_>, hits: &[Hit]) -> Markup {
+    html! {
+        @for (part, index) in message.parts().iter().zip(0u16..).take(PARTS_MAX) {
+            @if !(part.is_container) { (part_panel(part, index, hits)) }
+        }
+        @if message.parts().len() > PARTS_MAX {
+            p.hint { (message.parts().len() - PARTS_MAX) " more parts are not shown." }
+        }
+    }
+}
+
+fn part_panel(part: &Part<'_>, index: u16, hits: &[Hit]) -> Markup {
+    let kind = part.content_type.essence();
+    let html_part = part.content_type.is("text", "html");
+    html! {
+        section.part {
+            h3 { @match part.file_name() {
+                Some(name) => { "Attachment " code { (format::plain(name)) } },
+                None if html_part => "HTML",
+                None => "Text",
+            } span.more { " " (format::plain(&kind)) ", " (format::bytes(part.body().len() as u64)) } }
+            @match part.text() {
+                None => {},
+                Some(source) if html_part => (html_panel(part, source, index, hits)),
+                Some(text) => {
+                    pre.text { (evidence::marked(text, hits, &TEXT_VIEWS, index, "")) }
+                }
+            }
+        }
+    }
+}
+
+const TEXT_VIEWS: [View; 3] = [View::Text, View::Url, View::SaBody];
+const SOURCE_VIEWS: [View; 3] = [View::Html, View::Url, View::SaRawbody];
+
+fn html_panel(part: &Part<'_>, source: &str, index: u16, hits: &[Hit]) -> Markup {
+    let rendered = part.shown_text().unwrap_or_default();
+    let in_source = evidence::count(source, hits, &SOURCE_VIEWS, index, "");
+    html! {
+        pre.text { (evidence::marked(rendered, hits, &TEXT_VIEWS, index, "")) }
+        details {
+            summary { "Source"
+                @if in_source > 0 { span.more { ", evidence in " (in_source) " places" } } }
+            pre.text.source { (evidence::marked(source, hits, &SOURCE_VIEWS, index, "")) }
+        }
+    }
+}
+
+/// The header fields, decoded, with the evidence marked.
+pub(crate) fn headers(message: &Message<'_>, hits: &[Hit]) -> Markup {
+    html! {
+        dl.headers {
+            @for header in message.headers().iter().take(HEADERS_MAX) {
+                dt { (format::plain(&header.name_str())) }
+                dd { (evidence::marked(&format::plain(&header.decoded()), hits, &[View::Header], 0,
+                    &header.name_str())) }
+            }
+        }
+    }
+}

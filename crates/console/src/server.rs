@@ -1,0 +1,96 @@
+//! The HTTP server around the pages.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
+use axum::routing::{MethodFilter, on};
+use gauntlet_store::{Log, Quarantine, Users};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::access::Guard;
+use crate::node::NodeHandle;
+use crate::routes::ROUTES;
+use crate::visit;
+
+/// Pages that are made at once; further requests wait. Keeps the console from taking the blocking
+/// threads and connections that mail needs.
+const PAGES_AT_ONCE_MAX: usize = 4;
+
+/// Settings of the console.
+#[derive(Debug, Clone, Copy)]
+pub struct ConsoleOptions {
+    /// Seconds without a request after which a login ends.
+    pub session_seconds: u64,
+    /// The console is reached by HTTPS (through a proxy): cookies are for HTTPS only.
+    pub https: bool,
+}
+
+impl Default for ConsoleOptions {
+    fn default() -> Self {
+        ConsoleOptions { session_seconds: 8 * 3600, https: false }
+    }
+}
+
+/// What the console works with.
+#[derive(Clone)]
+pub struct ConsoleState {
+    /// The message log.
+    pub log: Arc<Log>,
+    /// The quarantine.
+    pub quarantine: Arc<Quarantine>,
+    /// The people.
+    pub users: Arc<Users>,
+    /// The node.
+    pub node: Arc<dyn NodeHandle>,
+    /// Settings.
+    pub options: ConsoleOptions,
+}
+
+impl std::fmt::Debug for ConsoleState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConsoleState").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// The state with what the server itself keeps.
+pub(crate) struct App {
+    pub(crate) state: ConsoleState,
+    pub(crate) guard: Guard,
+    pub(crate) pages: Semaphore,
+}
+
+/// Serves the console on this listener until `shutdown` is done; requests under way are finished.
+///
+/// # Errors
+/// If the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    state: ConsoleState,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let app =
+        Arc::new(App { state, guard: Guard::default(), pages: Semaphore::new(PAGES_AT_ONCE_MAX) });
+    let service = router(&app).into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, service).with_graceful_shutdown(shutdown).await
+}
+
+fn router(app: &Arc<App>) -> Router {
+    let mut router = Router::new();
+    for route in ROUTES {
+        let handler = {
+            let app = app.clone();
+            move |ConnectInfo(client): ConnectInfo<SocketAddr>, request: Request| {
+                visit::answer(app, route, client.ip(), request)
+            }
+        };
+        let method = if route.post { MethodFilter::POST } else { MethodFilter::GET };
+        router = router.route(route.path, on(method, handler));
+    }
+    let router =
+        router.fallback(|request: Request| async move { visit::not_found(request.uri().path()) });
+    router.layer(DefaultBodyLimit::max(visit::FORM_BYTES_MAX))
+}

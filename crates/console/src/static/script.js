@@ -1,0 +1,63 @@
+// Comforts only: everything works without this file.
+"use strict";
+
+// Times in the reader's own zone; today's without the day.
+function localTimes(root) {
+  const two = (n) => String(n).padStart(2, "0");
+  const today = new Date().toDateString();
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    if (isNaN(at)) continue;
+    const clock = two(at.getHours()) + ":" + two(at.getMinutes()) + ":" + two(at.getSeconds());
+    const day = at.getFullYear() + "-" + two(at.getMonth() + 1) + "-" + two(at.getDate());
+    time.textContent = at.toDateString() === today ? clock : day + " " + clock;
+  }
+}
+
+// A box that picks all.
+function pickAll(root) {
+  for (const all of root.querySelectorAll("input[data-all]")) {
+    all.hidden = false;
+    all.addEventListener("change", () => {
+      const form = all.closest("form");
+      for (const one of form.querySelectorAll(`input[name="${all.dataset.all}"]`)) {
+        one.checked = all.checked;
+      }
+    });
+  }
+}
+
+// The list renews itself while nobody is busy with it.
+function live() {
+  const list = document.querySelector("#list[data-live]");
+  if (!list) return;
+  const box = document.querySelector("[data-live-switch]");
+  if (box) box.closest("label").hidden = false;
+  const busy = () =>
+    document.hidden ||
+    (box && !box.checked) ||
+    !getSelection().isCollapsed ||
+    list.contains(document.activeElement) ||
+    list.querySelector("details[open]");
+  const renew = async () => {
+    if (!busy()) {
+      try {
+        const answer = await fetch(location.href, { redirect: "error", cache: "no-store" });
+        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+        const fresh = answer.ok && page.getElementById("list");
+        if (fresh && !busy()) {
+          list.replaceChildren(...fresh.childNodes);
+          localTimes(list);
+        }
+      } catch {
+        // The node is away for a moment, or the session is over: the next click will tell.
+      }
+    }
+    setTimeout(renew, 4000);
+  };
+  setTimeout(renew, 4000);
+}
+
+localTimes(document);
+pickAll(document);
+live();

@@ -1,0 +1,222 @@
+//! A request on its way to its page: who it is from, whether they may, what they sent.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::RequestExt;
+use axum::body::Body;
+use axum::extract::{Form, Path, Request};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use gauntlet_store::users::{Role, Session};
+
+use crate::fault::Fault;
+use crate::headers;
+use crate::routes::{Access, Route};
+use crate::server::{App, ConsoleState};
+use crate::{access, shell};
+
+/// Fields of a form that are read.
+const FIELDS_MAX: usize = 1200;
+/// Bytes of a form.
+pub(crate) const FORM_BYTES_MAX: usize = 256 << 10;
+
+/// A request that may be answered.
+pub(crate) struct Visit {
+    /// Names in the route's path and their values.
+    params: HashMap<String, String>,
+    /// Fields of the query (GET) or the form (POST), in order.
+    pub(crate) fields: Vec<(String, String)>,
+    /// Who is signed in.
+    pub(crate) session: Option<Session>,
+    /// The session's token, as the browser sent it.
+    pub(crate) token: Option<String>,
+    /// Address of the browser.
+    pub(crate) client: IpAddr,
+    /// Unix time in milliseconds.
+    pub(crate) now_ms: i64,
+}
+
+impl Visit {
+    /// A name in the route's path.
+    pub(crate) fn param(&self, name: &str) -> &str {
+        self.params.get(name).map_or("", String::as_str)
+    }
+
+    /// The first field of this name; empty if there is none.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.fields.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value.trim())
+    }
+
+    /// All fields of this name that are not empty.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let named = self.fields.iter().filter(move |(n, _)| n == name);
+        named.map(|(_, value)| value.trim()).filter(|v| !v.is_empty())
+    }
+
+    /// Login of who is signed in.
+    pub(crate) fn who(&self) -> &str {
+        self.session.as_ref().map_or("", |s| &s.user.login)
+    }
+
+    /// Role of who is signed in; the least if nobody is.
+    pub(crate) fn role(&self) -> Role {
+        self.session.as_ref().map_or(Role::User, |s| s.user.role)
+    }
+
+    /// What forms must carry.
+    pub(crate) fn csrf(&self) -> &str {
+        self.session.as_ref().map_or("", |s| &s.csrf)
+    }
+}
+
+/// Answers a request of this route.
+pub(crate) async fn answer(
+    app: Arc<App>,
+    route: &'static Route,
+    client: IpAddr,
+    request: Request,
+) -> Response {
+    let path = request.uri().path().to_owned();
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let answered = async {
+        let (visit, headers) = read(client, request).await?;
+        let Ok(_permit) = app.pages.acquire().await else { return Err(Fault::TooMany) };
+        let app = app.clone();
+        let made = tokio::task::spawn_blocking(move || {
+            let visit = admit(&app.state, route, visit, &headers)?;
+            (route.page)(&app, &visit)
+        });
+        made.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "a page of the console failed");
+            Err(Fault::Bad("This page failed. The node's own log says why.".to_owned()))
+        })
+    };
+    let mut response = match answered.await {
+        Ok(response) => response,
+        Err(fault) => refuse(&path, &query, &fault),
+    };
+    headers::secure(response.headers_mut());
+    response
+}
+
+/// The answer where there is no page.
+pub(crate) fn not_found(path: &str) -> Response {
+    let mut response = refuse(path, "", &Fault::NotFound("There is no such page."));
+    headers::secure(response.headers_mut());
+    response
+}
+
+async fn read(client: IpAddr, mut request: Request) -> Result<(Visit, HeaderMap), Fault> {
+    let headers = request.headers().clone();
+    let params = request.extract_parts::<Path<HashMap<String, String>>>().await;
+    let Path(params) = params.map_err(|e| Fault::Bad(e.body_text()))?;
+    let empty_post = headers.get(header::CONTENT_TYPE).is_none() && request.method() == "POST";
+    let mut fields = Vec::new();
+    if !empty_post {
+        let form = request.extract::<Form<Vec<(String, String)>>, _>().await;
+        fields = form.map_err(|e| Fault::Bad(e.body_text()))?.0;
+    }
+    if fields.len() > FIELDS_MAX {
+        return Err(Fault::Bad(format!("more than {FIELDS_MAX} fields")));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now_ms = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
+    let token = access::token(&headers).map(str::to_owned);
+    let visit = Visit { params, fields, session: None, token, client, now_ms };
+    Ok((visit, headers))
+}
+
+/// Finds the session, and refuses who may not.
+fn admit(
+    state: &ConsoleState,
+    route: &Route,
+    mut visit: Visit,
+    headers: &HeaderMap,
+) -> Result<Visit, Fault> {
+    if let Some(token) = &visit.token {
+        let idle_ms = i64::try_from(state.options.session_seconds).unwrap_or(i64::MAX / 1000);
+        visit.session = state.users.session(token, visit.now_ms, idle_ms.saturating_mul(1000))?;
+    }
+    if route.post && !from_here(headers) {
+        return Err(Fault::Forbidden("This form came from another site."));
+    }
+    if route.access == Access::Public {
+        return Ok(visit);
+    }
+    let Some(session) = &visit.session else { return Err(Fault::SignIn) };
+    if !route.access.allows(session.user.role) {
+        return Err(Fault::Forbidden("Your role does not allow this."));
+    }
+    if session.user.must_change && route.access != Access::Anybody {
+        return Err(Fault::Forbidden("Choose a password of your own first, under Account."));
+    }
+    if route.post {
+        let in_header = headers.get("x-csrf-token").and_then(|v| v.to_str().ok());
+        let given = in_header.unwrap_or_else(|| visit.field("csrf"));
+        if !access::same(given, &session.csrf) {
+            return Err(Fault::Forbidden("This form is out of date. Reload the page."));
+        }
+    }
+    Ok(visit)
+}
+
+/// The browser says that the request comes from a page of ours, or says nothing.
+fn from_here(headers: &HeaderMap) -> bool {
+    let site = headers.get("sec-fetch-site").and_then(|v| v.to_str().ok());
+    if site.is_some_and(|s| s != "same-origin" && s != "none") {
+        return false;
+    }
+    let text = |name| headers.get(name).and_then(|v| v.to_str().ok());
+    match (text("origin"), text("host")) {
+        (Some(origin), Some(host)) => {
+            origin.split_once("://").is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(host))
+        }
+        _ => true,
+    }
+}
+
+fn refuse(path: &str, query: &str, fault: &Fault) -> Response {
+    if let Fault::Store(error) = fault {
+        tracing::error!(%error, path, "the console could not answer");
+    }
+    let (status, text) = fault.answer();
+    if path.starts_with("/api/") {
+        return json(status, &serde_json::json!({ "error": text }));
+    }
+    if matches!(fault, Fault::SignIn) {
+        let back = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+        return redirect(&format!("/sign-in?next={}", crate::format::percent(&back)));
+    }
+    page(status, &shell::bare("Not possible", &shell::refusal(&text)))
+}
+
+/// An HTML answer.
+pub(crate) fn page(status: StatusCode, markup: &maud::Markup) -> Response {
+    respond(status, "text/html; charset=utf-8", Body::from(markup.0.clone()))
+}
+
+/// A JSON answer.
+pub(crate) fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {
+    let text = serde_json::to_string(value).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"));
+    respond(status, "application/json", Body::from(text))
+}
+
+/// An answer of this type.
+pub(crate) fn respond(status: StatusCode, kind: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// Sends the browser to a page of ours, by GET.
+pub(crate) fn redirect(to: &str) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    let to = HeaderValue::from_str(to).unwrap_or(HeaderValue::from_static("/"));
+    response.headers_mut().insert(header::LOCATION, to);
+    response
+}

@@ -1,0 +1,270 @@
+//! The console over HTTP: who may do what, and what a hostile message or site cannot.
+
+mod common;
+
+use common::{PASSWORD, Running, Sample, hit, start};
+use gauntlet_console::{Access, ROUTES};
+use gauntlet_engine::Class;
+use gauntlet_store::Role;
+
+const HOSTILE: &str = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>";
+
+fn hostile_mail() -> Vec<u8> {
+    format!(
+        "From: \"{0}\" <eve@example.net>\r\nTo: a@example.com\r\nSubject: {1}\r\n\
+         X-Odd: {1}\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\
+         Content-Type: text/plain\r\n\r\nText {1}\r\n--b\r\nContent-Type: text/html\r\n\r\n\
+         <html><body onload=alert(1)><p>Hello {1}</p><form action=//evil.example>\
+         <iframe src=//evil.example></iframe></body></html>\r\n--b\r\n\
+         Content-Type: application/pdf; name=\"{1}\"\r\n\r\nx\r\n--b--\r\n",
+        HOSTILE.replace('"', "\\\""),
+        HOSTILE
+    )
+    .into_bytes()
+}
+
+fn put(console: &Running, id: &str, folder: Option<&str>, to: &str, raw: &[u8]) {
+    let hits = vec![hit(HOSTILE, 5.0, HOSTILE, Vec::new())];
+    let (class, score, age_ms) = (Class::Spam, 9.5, 1000);
+    console.put(&Sample { id, class, score, folder, to, raw, age_ms, hits });
+}
+
+#[test]
+fn every_endpoint_is_for_those_it_is_for() {
+    let console = start();
+    put(&console, "one", Some("suspect"), "ursula@example.com", b"Subject: x\r\n\r\ny");
+    let roles = [
+        (None, String::new(), String::new()),
+        (Some(Role::User), console.sign_in("ursula"), String::new()),
+        (Some(Role::Reviewer), console.sign_in("rita"), String::new()),
+        (Some(Role::Administrator), console.sign_in("admin"), String::new()),
+    ];
+    for route in ROUTES {
+        let path = route.path.replace("{file}", "style.css");
+        let held = path.contains("quarantine/{id}");
+        let path = path.replace("{id}", if held { "held-one" } else { "one" });
+        let signs = ["/sign-in", "/sign-out"].contains(&route.path);
+        for (role, cookie, _) in roles.iter().filter(|_| !signs) {
+            let csrf = if role.is_some() { console.csrf(cookie) } else { String::new() };
+            // No item and no `sure`: the POSTs that may, do nothing.
+            let form = if route.post { format!("csrf={csrf}&x=1") } else { String::new() };
+            let method = if route.post { "POST" } else { "GET" };
+            let skip = route.post && (held || route.path.contains("password"));
+            if skip && role.is_some_and(|r| route.access.allows(r)) {
+                continue;
+            }
+            let answer = console.request(method, &path, cookie, &form);
+            let what = format!("{method} {path} as {role:?}: {}", answer.status);
+            match role {
+                None if route.access == Access::Public => assert_eq!(answer.status, 200, "{what}"),
+                None if path.starts_with("/api/") => assert_eq!(answer.status, 401, "{what}"),
+                None => assert!(
+                    answer.status == 303 && answer.header("location").unwrap().contains("/sign-in"),
+                    "{what}"
+                ),
+                Some(role) if route.access.allows(*role) => {
+                    assert!([200, 303].contains(&answer.status), "{what}: {}", answer.body);
+                }
+                Some(_) => assert_eq!(answer.status, 403, "{what}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_form_needs_the_sessions_token_and_our_own_page() {
+    let console = start();
+    put(&console, "one", Some("suspect"), "a@example.com", b"Subject: x\r\n\r\ny");
+    let cookie = console.sign_in("admin");
+    let csrf = console.csrf(&cookie);
+    let path = "/api/v1/quarantine/held-one/release";
+    assert_eq!(console.request("POST", path, &cookie, "x=1").status, 403);
+    assert_eq!(console.request("POST", path, &cookie, "csrf=wrong").status, 403);
+    let form = format!("csrf={csrf}");
+    for foreign in ["Origin: https://evil.example", "Sec-Fetch-Site: cross-site"] {
+        let headers = format!("Cookie: {cookie}\r\n{foreign}\r\n");
+        assert_eq!(console.request_with("POST", path, &headers, &form).status, 403);
+        let sign_in = format!("login=admin&password={}", PASSWORD.replace(' ', "+"));
+        let headers = format!("{foreign}\r\n");
+        assert_eq!(console.request_with("POST", "/sign-in", &headers, &sign_in).status, 403);
+    }
+    assert!(console.node.queued.lock().unwrap().is_empty());
+    let in_header = format!("Cookie: {cookie}\r\nX-CSRF-Token: {csrf}\r\n");
+    assert_eq!(console.request_with("POST", path, &in_header, "").status, 200);
+    assert_eq!(console.node.queued.lock().unwrap().len(), 1);
+    // Releasing twice delivers once, and the second answer says so.
+    let again = console.request_with("POST", path, &in_header, "");
+    assert_eq!((again.status, again.body.contains("released")), (409, true));
+    let delete = "/api/v1/quarantine/held-one/delete";
+    assert_eq!(console.request_with("POST", delete, &in_header, "").status, 409);
+    assert_eq!(console.node.queued.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn sessions_rotate_and_end() {
+    let console = start();
+    let first = console.sign_in("admin");
+    let form = format!("login=admin&password={}", PASSWORD.replace(' ', "+"));
+    let answer = console.request("POST", "/sign-in", &first, &form);
+    let cookie = answer.header("set-cookie").unwrap();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let second = cookie.split(';').next().unwrap();
+    assert_ne!(first, second);
+    assert_eq!(console.request("GET", "/account", &first, "").status, 303);
+    let csrf = console.csrf(second);
+    assert_eq!(console.request("POST", "/sign-out", second, &format!("csrf={csrf}")).status, 303);
+    assert_eq!(console.request("GET", "/account", second, "").status, 303);
+    // A session that somebody else chose is not taken up.
+    let fixed = "gauntlet_session=abcdefghijkmnpqrstuvwxyz23456789abcdefgh";
+    let answer = console.request("POST", "/sign-in", fixed, &form);
+    assert!(!answer.header("set-cookie").unwrap().starts_with(fixed));
+    assert_eq!(console.request("GET", "/account", fixed, "").status, 303);
+}
+
+#[test]
+fn guessing_is_slowed_down() {
+    let console = start();
+    let wrong = "login=admin&password=not+the+password";
+    for _ in 0..5 {
+        assert_eq!(console.request("POST", "/sign-in", "", wrong).status, 401);
+    }
+    assert_eq!(console.request("POST", "/sign-in", "", wrong).status, 429);
+    let right = format!("login=admin&password={}", PASSWORD.replace(' ', "+"));
+    assert_eq!(console.request("POST", "/sign-in", "", &right).status, 429);
+    console.sign_in("rita");
+}
+
+#[test]
+fn a_one_time_password_opens_nothing_but_the_account() {
+    let console = start();
+    let users = &console.state.users;
+    users.set_password("rita", PASSWORD, true, "admin", common::now_ms()).unwrap();
+    let cookie = console.sign_in("rita");
+    assert_eq!(console.request("GET", "/messages", &cookie, "").status, 403);
+    let csrf = console.csrf(&cookie);
+    let form = format!(
+        "csrf={csrf}&old={}&new=a+new+password&again=a+new+password",
+        PASSWORD.replace(' ', "+")
+    );
+    let answer = console.request("POST", "/account/password", &cookie, &form);
+    assert_eq!(answer.status, 303);
+    let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap();
+    assert_eq!(console.request("GET", "/messages", cookie, "").status, 200);
+}
+
+#[test]
+fn people_see_only_what_is_theirs() {
+    let console = start();
+    put(&console, "one", Some("suspect"), "ursula@example.com", b"Subject: mine\r\n\r\ny");
+    put(&console, "two", Some("explicit"), "other@example.com", b"Subject: other\r\n\r\ny");
+    for (login, allowed) in
+        [("ursula", [true, false]), ("rita", [true, false]), ("admin", [true; 2])]
+    {
+        let cookie = console.sign_in(login);
+        let csrf = console.csrf(&cookie);
+        let list = console.request("GET", "/quarantine?recipient=other@example.com", &cookie, "");
+        assert_eq!(list.body.contains("/quarantine/held-two"), allowed[1], "{login}");
+        for (id, allowed) in ["held-one", "held-two"].into_iter().zip(allowed) {
+            for path in [format!("/quarantine/{id}"), format!("/api/v1/quarantine/{id}")] {
+                let status = console.request("GET", &path, &cookie, "").status;
+                assert_eq!(status == 200, allowed, "{login} {path}: {status}");
+            }
+            if !allowed {
+                let form = format!("csrf={csrf}&item={id}&decision=release");
+                let status = console.request("POST", "/quarantine/decide", &cookie, &form).status;
+                assert_eq!(status, 404, "{login} {id}");
+            }
+        }
+    }
+    assert!(console.node.queued.lock().unwrap().is_empty());
+}
+
+#[test]
+fn hostile_mail_is_text_everywhere() {
+    let console = start();
+    let raw = hostile_mail();
+    put(&console, "one", Some("suspect"), "a@example.com", &raw);
+    let cookie = console.sign_in("admin");
+    let pages = [
+        "/",
+        "/messages",
+        "/messages/one",
+        "/quarantine",
+        "/quarantine/held-one",
+        "/quarantine/held-one/html",
+        "/activity",
+        "/messages?subject=%3Cscript%3Ealert(1)%3C/script%3E&rule=%22%3E%3Cimg%20src=x%3E",
+        "/quarantine?text=%22%3E%3Cscript%3Ealert(1)%3C/script%3E",
+        "/sign-in?next=javascript:alert(1)",
+    ];
+    for path in pages {
+        let answer = console.request("GET", path, &cookie, "");
+        assert!([200, 303].contains(&answer.status), "{path}: {}", answer.status);
+        let body = answer.body.to_lowercase();
+        let ours = body.replace("<script src=\"/static/script.js\" defer></script>", "");
+        for wrong in ["<script", "<img", "<form action=//", "<iframe src=//", "<body onload"] {
+            assert!(!ours.contains(wrong), "{path} has {wrong}:\n{ours}");
+        }
+        assert!(!body.contains("style="), "{path}: inline style");
+        let policy = answer.header("content-security-policy").unwrap();
+        let frame = path.ends_with("/html");
+        assert!(policy.contains("default-src 'none'"), "{path}");
+        assert_eq!(policy.contains("unsafe-inline"), frame, "{path}");
+        assert_eq!(policy.contains("sandbox"), frame, "{path}");
+        assert!(policy.contains(if frame {
+            "frame-ancestors 'self'"
+        } else {
+            "frame-ancestors 'none'"
+        }));
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+    }
+    let download = console.request("GET", "/quarantine/held-one/download", &cookie, "");
+    assert!(download.header("content-disposition").unwrap().starts_with("attachment"));
+    assert_eq!(download.body.as_bytes(), raw);
+    let no_way_out = console.request("GET", "/sign-in?next=//evil.example", &cookie, "");
+    assert_eq!(no_way_out.header("location"), Some("/"));
+}
+
+#[test]
+fn filters_find_and_refuse_nonsense() {
+    let console = start();
+    put(&console, "one", None, "a@example.com", b"Subject: Invoice 4711\r\n\r\ny");
+    put(&console, "two", None, "b@example.com", b"Subject: Lunch\r\n\r\ny");
+    let cookie = console.sign_in("rita");
+    let found = |query: &str| {
+        let answer = console.request("GET", &format!("/api/v1/messages?{query}"), &cookie, "");
+        assert_eq!(answer.status, 200, "{query}: {}", answer.body);
+        let page: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        page["messages"].as_array().unwrap().len()
+    };
+    assert_eq!(found(""), 2);
+    assert_eq!(found("subject=invoice"), 1);
+    assert_eq!(found("recipient=B@example.com&class=spam&class=ham"), 1);
+    assert_eq!(found("domain=example.com&action=deliver&outcome=delivered&limit=1"), 1);
+    assert_eq!(found("since=2001-01-01&until=2001-01-02"), 0);
+    for wrong in ["class=junk", "since=yesterday", "after=x", "score_min=many", "limit=-1"] {
+        let answer = console.request("GET", &format!("/api/v1/messages?{wrong}"), &cookie, "");
+        let field = wrong.split('=').next().unwrap();
+        assert_eq!(answer.status, 400, "{wrong}");
+        assert!(answer.body.contains(field), "{}", answer.body);
+    }
+    for path in ["/messages/none", "/quarantine/none", "/static/none", "/none", "/messages/%00"] {
+        assert_eq!(console.request("GET", path, &cookie, "").status, 404, "{path}");
+    }
+    let large = format!("csrf={}", "x".repeat(300_000));
+    assert!(console.request("POST", "/sign-in", "", &large).status >= 400);
+}
+
+#[test]
+fn machines_get_metrics_and_health() {
+    let console = start();
+    put(&console, "one", Some("a\"b"), "a@example.com", b"Subject: x\r\n\r\ny");
+    let metrics = console.request("GET", "/metrics", "", "");
+    assert_eq!(metrics.status, 200);
+    assert!(metrics.body.contains("gauntlet_test 1\n"));
+    assert!(metrics.body.contains("gauntlet_quarantine_items{folder=\"a\\\"b\"} 1\n"));
+    let health = console.request("GET", "/healthz", "", "");
+    assert_eq!((health.status, health.body.as_str()), (200, "ok\n"));
+}

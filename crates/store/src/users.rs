@@ -1,0 +1,467 @@
+//! People who may use the console: who they are, what they may see, and their sessions.
+//!
+//! Passwords are kept as Argon2id hashes; sessions and tokens as BLAKE3 hashes, so that who reads
+//! the file cannot use them. Every change is written together with its line of the audit log.
+
+mod session;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use argon2::Argon2;
+use argon2::password_hash::rand_core::{OsRng, RngCore};
+use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+use serde::{Deserialize, Serialize};
+
+use crate::database;
+use crate::error::StoreError;
+use crate::quarantine::AuditLine;
+
+pub use session::{Session, Started};
+
+/// Shortest password taken, in characters.
+pub const PASSWORD_CHARS_MIN: usize = 10;
+/// Longest password taken, in bytes.
+pub const PASSWORD_BYTES_MAX: usize = 256;
+/// Longest login, in bytes.
+const LOGIN_BYTES_MAX: usize = 254;
+/// Most lines of the audit log returned at once.
+const LINES_MAX: usize = 500;
+
+const MIGRATIONS: &[&str] = &["
+CREATE TABLE user (
+    login       TEXT PRIMARY KEY COLLATE NOCASE,
+    role        TEXT NOT NULL,
+    hash        TEXT NOT NULL,
+    folders     TEXT NOT NULL,
+    addresses   TEXT NOT NULL,
+    must_change INTEGER NOT NULL,
+    created_ms  INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE session (
+    token   BLOB PRIMARY KEY,
+    login   TEXT NOT NULL REFERENCES user (login) ON DELETE CASCADE,
+    csrf    TEXT NOT NULL,
+    seen_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX session_login ON session (login);
+CREATE TABLE audit (
+    seq    INTEGER PRIMARY KEY AUTOINCREMENT,
+    at_ms  INTEGER NOT NULL,
+    who    TEXT NOT NULL,
+    action TEXT NOT NULL,
+    item   TEXT NOT NULL,
+    detail TEXT NOT NULL
+);
+"];
+
+/// What a person may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Everything.
+    Administrator,
+    /// See all messages; release and delete in the folders given (none given: in all).
+    Reviewer,
+    /// See, release and delete what is held for their own addresses, and nothing else.
+    User,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Role; 3] = [Role::Administrator, Role::Reviewer, Role::User];
+
+    /// Name on the command line and pages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Administrator => "administrator",
+            Role::Reviewer => "reviewer",
+            Role::User => "user",
+        }
+    }
+}
+
+impl std::str::FromStr for Role {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Role::ALL.into_iter().find(|r| r.name() == name);
+        found
+            .ok_or_else(|| format!("no role {name:?}; the roles are administrator, reviewer, user"))
+    }
+}
+
+/// A person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct User {
+    /// What they sign in with; letter case does not count.
+    pub login: String,
+    /// What they may do.
+    pub role: Role,
+    /// Folders of the quarantine a reviewer may decide in; empty is all.
+    pub folders: Vec<String>,
+    /// Mail addresses whose held mail a user may see.
+    pub addresses: Vec<String>,
+    /// The password is for one time: it must be changed before anything else.
+    pub must_change: bool,
+    /// Unix time in milliseconds.
+    pub created_ms: i64,
+}
+
+/// The people of a node. Share it as `Arc<Users>`; every method may be called from any thread and
+/// blocks.
+#[derive(Debug)]
+pub struct Users {
+    path: PathBuf,
+    database: Mutex<Connection>,
+}
+
+impl Users {
+    /// Opens or creates `users.db` in this folder, readable by its owner only.
+    ///
+    /// # Errors
+    /// If the folder cannot be used, or the database is damaged or newer than this program.
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        std::fs::create_dir_all(folder).map_err(StoreError::io(folder, "create"))?;
+        let path = folder.join("users.db");
+        let database = database::open_write(&path, MIGRATIONS)?;
+        restrict(&path)?;
+        Ok(Users { path, database: Mutex::new(database) })
+    }
+
+    /// On a node that knows nobody: makes the administrator `admin` with a one-time password and
+    /// returns the password, which is kept nowhere. None if there is anybody.
+    ///
+    /// # Errors
+    /// If it could not be made durable.
+    pub fn first_start(&self, now_ms: i64) -> Result<Option<String>, StoreError> {
+        if !self.list()?.is_empty() {
+            return Ok(None);
+        }
+        let password = random_text(20);
+        let admin = User {
+            login: "admin".to_owned(),
+            role: Role::Administrator,
+            folders: Vec::new(),
+            addresses: Vec::new(),
+            must_change: true,
+            created_ms: now_ms,
+        };
+        self.add(&admin, &password, "gauntlet", now_ms)?;
+        Ok(Some(password))
+    }
+
+    /// Adds a person.
+    ///
+    /// # Errors
+    /// If the login is taken or unfit, the password unfit, or the change could not be made durable.
+    pub fn add(
+        &self,
+        user: &User,
+        password: &str,
+        who: &str,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        check_login(&user.login)?;
+        let hash = hash_password(password)?;
+        let folders = serde_json::to_string(&user.folders).unwrap_or_default();
+        let addresses = serde_json::to_string(&user.addresses).unwrap_or_default();
+        let added = self.change(|batch| {
+            let added = batch.execute(
+                "INSERT OR IGNORE INTO user (login, role, hash, folders, addresses, must_change, \
+                 created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![
+                    user.login,
+                    user.role.name(),
+                    hash,
+                    folders,
+                    addresses,
+                    user.must_change,
+                    now_ms
+                ],
+            )?;
+            if added == 1 {
+                audit(batch, now_ms, who, "add user", &user.login, user.role.name())?;
+            }
+            Ok(added == 1)
+        })?;
+        let cause = || format!("there is a user {:?} already; choose another login", user.login);
+        if added { Ok(()) } else { Err(StoreError::Invalid { what: "login", cause: cause() }) }
+    }
+
+    /// Removes a person and ends their sessions. False if there is no such person.
+    ///
+    /// # Errors
+    /// If it is the last administrator, or the change could not be made durable.
+    pub fn remove(&self, login: &str, who: &str, now_ms: i64) -> Result<bool, StoreError> {
+        let all = self.list()?;
+        let others = all.iter().filter(|u| !u.login.eq_ignore_ascii_case(login));
+        let administrators = others.filter(|u| u.role == Role::Administrator).count();
+        if administrators == 0 && all.iter().any(|u| u.login.eq_ignore_ascii_case(login)) {
+            let cause = "the last administrator cannot be removed; add another first".to_owned();
+            return Err(StoreError::Invalid { what: "login", cause });
+        }
+        self.change(|batch| {
+            let removed = batch.execute("DELETE FROM user WHERE login = ?1", [login])?;
+            if removed == 1 {
+                audit(batch, now_ms, who, "remove user", login, "")?;
+            }
+            Ok(removed == 1)
+        })
+    }
+
+    /// Sets a password and ends all sessions of the person. False if there is no such person.
+    ///
+    /// # Errors
+    /// If the password is unfit, or the change could not be made durable.
+    pub fn set_password(
+        &self,
+        login: &str,
+        password: &str,
+        must_change: bool,
+        who: &str,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let hash = hash_password(password)?;
+        self.change(|batch| {
+            let set = batch.execute(
+                "UPDATE user SET hash = ?2, must_change = ?3 WHERE login = ?1",
+                params![login, hash, must_change],
+            )?;
+            batch.execute("DELETE FROM session WHERE login = ?1 COLLATE NOCASE", [login])?;
+            if set == 1 {
+                audit(batch, now_ms, who, "set password", login, "")?;
+            }
+            Ok(set == 1)
+        })
+    }
+
+    /// Everybody, by login.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn list(&self) -> Result<Vec<User>, StoreError> {
+        self.read(|c| {
+            let sql = format!("SELECT {COLUMNS} FROM user ORDER BY login");
+            c.prepare_cached(&sql)?.query_map([], user)?.collect()
+        })
+    }
+
+    /// The person, if the password is theirs. Takes as long for a login that nobody has. Costs tens
+    /// of milliseconds and 19 MB, on purpose: the caller limits how often it is asked.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn verify(&self, login: &str, password: &str) -> Result<Option<User>, StoreError> {
+        let found = self.read(|c| {
+            let sql = format!("SELECT {COLUMNS}, hash FROM user WHERE login = ?1");
+            let mut find = c.prepare_cached(&sql)?;
+            let row = |row: &Row<'_>| Ok((user(row)?, row.get::<_, String>(COLUMNS_COUNT)?));
+            find.query_row([login], row).optional()
+        })?;
+        let hash = found.as_ref().map_or(NOBODY, |(_, hash)| hash);
+        let fits = password.len() <= PASSWORD_BYTES_MAX
+            && PasswordHash::new(hash).is_ok_and(|hash| {
+                Argon2::default().verify_password(password.as_bytes(), &hash).is_ok()
+            });
+        Ok(found.map(|(user, _)| user).filter(|_| fits))
+    }
+
+    /// Notes a sign-in, its failure, or the like.
+    ///
+    /// # Errors
+    /// If it could not be made durable.
+    pub fn note(
+        &self,
+        at_ms: i64,
+        who: &str,
+        action: &str,
+        detail: &str,
+    ) -> Result<(), StoreError> {
+        self.change(|batch| audit(batch, at_ms, who, action, "", detail))
+    }
+
+    /// The newest lines of the audit log.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn audit_log(&self, limit: usize) -> Result<Vec<AuditLine>, StoreError> {
+        self.read(|c| {
+            let mut find = c.prepare_cached(
+                "SELECT at_ms, who, action, item, detail FROM audit ORDER BY seq DESC LIMIT ?1",
+            )?;
+            let rows = find.query_map([limit.min(LINES_MAX) as i64], |row| {
+                Ok(AuditLine {
+                    at_ms: row.get(0)?,
+                    who: row.get(1)?,
+                    action: row.get(2)?,
+                    item: row.get(3)?,
+                    detail: row.get(4)?,
+                })
+            })?;
+            rows.collect()
+        })
+    }
+
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let mut database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = || {
+            let batch = database.transaction()?;
+            let value = change(&batch)?;
+            batch.commit()?;
+            Ok(value)
+        };
+        run().map_err(StoreError::db(&self.path))
+    }
+
+    fn read<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        read(&database).map_err(StoreError::db(&self.path))
+    }
+}
+
+/// A hash of no password, so that a login that nobody has takes as long as any.
+const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5LXNhbHQ$\
+                      AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+
+const COLUMNS: &str = "user.login, role, folders, addresses, must_change, created_ms";
+const COLUMNS_COUNT: usize = 6;
+
+fn user(row: &Row<'_>) -> rusqlite::Result<User> {
+    let list = |column| -> rusqlite::Result<Vec<String>> {
+        Ok(serde_json::from_str(row.get_ref(column)?.as_str()?).unwrap_or_default())
+    };
+    Ok(User {
+        login: row.get(0)?,
+        // A role that is unknown may do the least.
+        role: row.get_ref(1)?.as_str()?.parse().unwrap_or(Role::User),
+        folders: list(2)?,
+        addresses: list(3)?,
+        must_change: row.get(4)?,
+        created_ms: row.get(5)?,
+    })
+}
+
+fn audit(
+    batch: &Transaction<'_>,
+    at_ms: i64,
+    who: &str,
+    action: &str,
+    item: &str,
+    detail: &str,
+) -> rusqlite::Result<()> {
+    let mut insert = batch.prepare_cached(
+        "INSERT INTO audit (at_ms, who, action, item, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    insert.execute(params![at_ms, who, action, item, detail])?;
+    Ok(())
+}
+
+fn check_login(login: &str) -> Result<(), StoreError> {
+    let fit = !login.is_empty()
+        && login.len() <= LOGIN_BYTES_MAX
+        && login.bytes().all(|b| b.is_ascii_graphic());
+    let cause = format!("{login:?} is not 1 to {LOGIN_BYTES_MAX} visible ASCII characters");
+    if fit { Ok(()) } else { Err(StoreError::Invalid { what: "login", cause }) }
+}
+
+fn hash_password(password: &str) -> Result<String, StoreError> {
+    let invalid = |cause| StoreError::Invalid { what: "password", cause };
+    if password.chars().count() < PASSWORD_CHARS_MIN || password.len() > PASSWORD_BYTES_MAX {
+        let cause = format!("{PASSWORD_CHARS_MIN} characters to {PASSWORD_BYTES_MAX} bytes");
+        return Err(invalid(format!("a password has {cause}")));
+    }
+    let salt = SaltString::generate(&mut OsRng);
+    let hash = Argon2::default().hash_password(password.as_bytes(), &salt);
+    Ok(hash.map_err(|e| invalid(e.to_string()))?.to_string())
+}
+
+/// Random characters that are not mistaken for each other, five bits each.
+fn random_text(characters: usize) -> String {
+    let mut bytes = vec![0; characters];
+    OsRng.fill_bytes(&mut bytes);
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    bytes.iter().map(|b| char::from(LETTERS[usize::from(b & 31)])).collect()
+}
+
+/// Keeps other people of the machine from reading the file.
+fn restrict(path: &Path) -> Result<(), StoreError> {
+    use std::os::unix::fs::PermissionsExt;
+    let owner_only = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(path, owner_only).map_err(StoreError::io(path, "restrict"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn person(login: &str, role: Role) -> User {
+        User {
+            login: login.to_owned(),
+            role,
+            folders: vec!["suspect".to_owned()],
+            addresses: Vec::new(),
+            must_change: false,
+            created_ms: 7,
+        }
+    }
+
+    #[test]
+    fn first_start_makes_an_administrator_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = Users::open(folder.path()).unwrap();
+        let password = users.first_start(1).unwrap().unwrap();
+        assert_eq!(users.first_start(2).unwrap(), None);
+        let admin = users.verify("Admin", &password).unwrap().unwrap();
+        assert!(admin.must_change && admin.role == Role::Administrator);
+        assert_eq!(users.verify("admin", "wrong").unwrap(), None);
+        assert_eq!(users.verify("nobody", &password).unwrap(), None);
+        assert!(users.set_password("admin", "short", false, "admin", 3).is_err());
+        assert!(users.set_password("admin", "long enough now", false, "admin", 3).unwrap());
+        assert!(!users.verify("admin", "long enough now").unwrap().unwrap().must_change);
+        assert_eq!(users.verify("admin", &password).unwrap(), None);
+        assert_eq!(users.audit_log(9).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn people_come_and_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = Users::open(folder.path()).unwrap();
+        let ada = person("ada", Role::Administrator);
+        users.add(&ada, "a long password", "gauntlet", 7).unwrap();
+        users.add(&person("eve", Role::Reviewer), "a long password", "ada", 7).unwrap();
+        assert!(users.add(&person("EVE", Role::User), "a long password", "ada", 7).is_err());
+        assert!(users.add(&person("a b", Role::User), "a long password", "ada", 7).is_err());
+        assert_eq!(users.list().unwrap()[0], ada);
+        assert!(users.remove("ada", "ada", 8).is_err());
+        assert!(users.remove("eve", "ada", 8).unwrap());
+        assert!(!users.remove("eve", "ada", 9).unwrap());
+    }
+
+    #[test]
+    fn sessions_last_while_used_and_end_with_the_password() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = Users::open(folder.path()).unwrap();
+        users.add(&person("ada", Role::Reviewer), "a long password", "x", 1).unwrap();
+        let started = users.start_session("ada", 1000).unwrap();
+        let again = users.start_session("ada", 1000).unwrap();
+        assert_ne!(started.token, again.token);
+        let idle = 100_000;
+        let session = users.session(&started.token, 90_000, idle).unwrap().unwrap();
+        assert_eq!((session.user.login.as_str(), &session.csrf), ("ada", &started.csrf));
+        assert!(users.session(&started.token, 180_000, idle).unwrap().is_some());
+        assert!(users.session(&again.token, 180_000, idle).unwrap().is_none());
+        assert!(users.session("no such token", 1, idle).unwrap().is_none());
+        users.end_session(&started.token).unwrap();
+        assert!(users.session(&started.token, 180_001, idle).unwrap().is_none());
+        let last = users.start_session("ada", 1000).unwrap();
+        users.set_password("ada", "another password", false, "ada", 2000).unwrap();
+        assert!(users.session(&last.token, 2000, idle).unwrap().is_none());
+    }
+}
