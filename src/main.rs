@@ -4,6 +4,7 @@
 mod bench;
 mod completions;
 mod config;
+mod evaluate;
 mod man;
 mod policy;
 mod rules;
@@ -41,6 +42,8 @@ enum Command {
     Rules(rules::Args),
     /// Measure what it costs on this machine
     Bench(bench::Args),
+    /// Measure how good the classifier is
+    Evaluate(evaluate::Args),
     /// Print the completions of a shell
     Completions(completions::Args),
     /// Print the manual page, or write the pages of all subcommands into a folder
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Config(args) => config::run(&args),
         Command::Rules(args) => rules::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Evaluate(args) => evaluate::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
     };

@@ -4,23 +4,38 @@
 use std::sync::Arc;
 
 use crate::filter::Filter;
+use crate::lexicon::Lexicon;
+use crate::lists::List;
 use crate::lookalike::Brands;
 use crate::rulebook::RuleBook;
-use crate::snapshot::Settings;
+use crate::snapshot::{Error, Settings};
 
+pub mod attachments;
+pub mod bulk;
 pub mod header_form;
+pub mod lists;
+pub mod pages;
 pub mod rules;
 pub mod sender;
 pub mod test_strings;
+pub mod urls;
+pub mod words;
 
 /// All filters in the order they run: cheap ones that are sure of their class first.
-pub(crate) fn all(book: &mut RuleBook, _settings: &Settings) -> Vec<Box<dyn Filter>> {
+pub(crate) fn all(book: &mut RuleBook, settings: &Settings) -> Result<Vec<Box<dyn Filter>>, Error> {
+    let (allow, block) = (List::parse(&settings.allow)?, List::parse(&settings.block)?);
     let brands = Arc::new(Brands::shipped());
-    vec![
+    Ok(vec![
         Box::new(test_strings::TestStrings::new(book)),
+        Box::new(lists::Lists::new(book, allow, block)),
+        Box::new(attachments::Attachments::new(book)),
         Box::new(header_form::HeaderForm::new(book)),
-        Box::new(sender::Sender::new(book, brands)),
-    ]
+        Box::new(bulk::Bulk::new(book)),
+        Box::new(sender::Sender::new(book, brands.clone())),
+        Box::new(urls::Urls::new(book, brands)),
+        Box::new(pages::Pages::new(book)),
+        Box::new(words::Words::new(book, Lexicon::shipped())),
+    ])
 }
 
 /// What the tests of the filters share.

@@ -4,10 +4,13 @@
 //! [`Snapshot`], [`scan`] returns the same class, score, hits, evidence and defects byte for byte, on
 //! any number of threads; only [`Verdict::costs`] differ.
 
+pub mod classifier;
 mod counterfactual;
 pub mod filter;
 pub mod filters;
 pub mod fusion;
+pub mod lexicon;
+pub mod lists;
 pub mod lookalike;
 pub mod rulebook;
 pub mod scan;

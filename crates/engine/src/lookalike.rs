@@ -86,10 +86,10 @@ impl Brands {
 
     /// The brand that a host (lower case, Unicode labels) imitates; none for the brand's own hosts.
     ///
-    /// `registrable` is the part of the host that somebody registered: a name of another firm below
-    /// an honest one (`paypal.github.example`) counts as inside, the registered label itself as
-    /// confusable or slip.
-    pub fn imitated(&self, host: &str, registrable: &str) -> Option<(&Brand, Likeness)> {
+    /// The label that somebody registered is compared for likeness; a firm's name in any other label
+    /// (`paypal.github.example`) counts as inside.
+    pub fn imitated(&self, host: &str) -> Option<(&Brand, Likeness)> {
+        let registrable = organisation(host).unwrap_or_default();
         let registered = registrable.split('.').next().unwrap_or_default();
         let found = self.like(registered);
         // A registered label that is a brand's very word is its own name: `target.example`.
@@ -236,8 +236,7 @@ mod tests {
     use super::*;
 
     fn imitated(host: &str) -> Option<(String, Likeness)> {
-        let registrable = organisation(host).unwrap_or(host);
-        Brands::shipped().imitated(host, registrable).map(|(b, l)| (b.name.clone(), l))
+        Brands::shipped().imitated(host).map(|(b, l)| (b.name.clone(), l))
     }
 
     #[test]

@@ -8,6 +8,7 @@ use gauntlet_mail::{Defect, DefectKind, Envelope, Facts, Message};
 
 use crate::counterfactual;
 use crate::filter::{Findings, Item};
+use crate::filters;
 use crate::fusion::{self, Signals};
 use crate::snapshot::{FailAction, Snapshot};
 use crate::verdict::{Class, FilterCost, Verdict};
@@ -17,6 +18,7 @@ use crate::verdict::{Class, FilterCost, Verdict};
 pub struct Scratch {
     /// Of the filter [`crate::filters::rules::Rules`].
     pub(crate) rules: gauntlet_rules::RulesScratch,
+    pub(crate) words: filters::words::Counts,
 }
 
 /// Runs the item through every filter of the snapshot.

@@ -74,6 +74,10 @@ pub struct Settings {
     pub scores: BTreeMap<String, f64>,
     /// What a filter that failed does to the class.
     pub on_failure: FailAction,
+    /// Addresses, domains and networks that are never spam (see [`crate::lists`]).
+    pub allow: Vec<String>,
+    /// Addresses, domains and networks that are always spam.
+    pub block: Vec<String>,
     /// Names of filters to leave out.
     pub filters_off: Vec<String>,
 }
@@ -81,6 +85,9 @@ pub struct Settings {
 /// Why a snapshot could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// An entry of a list that is none.
+    #[error(transparent)]
+    List(#[from] crate::lists::Error),
     /// Points for a rule that no filter has.
     #[error("no rule is called {0:?}, so its points cannot be set; check the spelling")]
     UnknownRule(String),
@@ -168,7 +175,7 @@ impl Snapshot {
     /// Makes a snapshot of these settings.
     pub fn build(settings: &Settings) -> Result<Self, Error> {
         let mut book = RuleBook::new(settings.scores.clone());
-        let mut filters = filters::all(&mut book, settings);
+        let mut filters = filters::all(&mut book, settings)?;
         if let Some(unknown) = book.unknown().first() {
             return Err(Error::UnknownRule((*unknown).to_owned()));
         }

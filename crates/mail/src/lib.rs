@@ -10,6 +10,7 @@
 //! this crate.
 
 pub mod address;
+pub mod attachment;
 pub mod charset;
 pub mod date;
 pub mod defect;
@@ -24,6 +25,7 @@ pub mod message;
 pub mod mime;
 pub mod url;
 
+pub use attachment::{Attachment, FileKind};
 pub use defect::{Defect, DefectKind};
 pub use envelope::{Direction, Envelope, TlsSession};
 pub use evidence::{Evidence, Hit, View};

@@ -49,6 +49,8 @@ pub struct Condition {
     pub attachment: Option<AttachmentCondition>,
     /// Attachments, at least.
     pub attachments_min: Option<usize>,
+    /// Host of any URL in the message; `*.example.org` style patterns.
+    pub url_host: Option<OneOrMany<Pattern>>,
     /// ISO 3166 country of the client, if known.
     pub country: Option<OneOrMany<Pattern>>,
     /// A header field.

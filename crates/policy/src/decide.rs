@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use gauntlet_engine::{Thresholds, Verdict};
 use gauntlet_mail::facts::AuthResult;
-use gauntlet_mail::{Envelope, Facts, Message, Part};
+use gauntlet_mail::{Envelope, Facts, Message, Part, attachment};
 use serde::Serialize;
 
 use crate::condition::{
@@ -246,6 +246,11 @@ impl Evaluation<'_> {
         if let Some(header) = &when.header {
             all.and(self.header(header), || format!("header {}", header.name.as_str()));
         }
+        if let Some(patterns) = &when.url_host {
+            let hosts = message.urls().iter().map(|u| u.canonical.host());
+            let found = hosts.into_iter().find(|h| patterns.matching(h).is_some());
+            all.and(found.is_some(), || format!("URL host {}", found.unwrap_or("not found")));
+        }
         if let Some(patterns) = &when.language {
             let language = message.header("content-language").map(|h| h.decoded().into_owned());
             let fits = language.as_deref().is_some_and(|l| patterns.matching(l).is_some());
@@ -367,16 +372,13 @@ impl Evaluation<'_> {
 fn fits_attachment(part: &Part<'_>, wanted: &AttachmentCondition) -> bool {
     let name = part.file_name().unwrap_or_default();
     let named = wanted.name.as_ref().is_none_or(|p| p.matching(name).is_some());
-    let typed =
-        wanted.kind.as_ref().is_none_or(|p| p.matching(&part.content_type.essence()).is_some());
+    let typed = wanted.kind.as_ref().is_none_or(|p| {
+        p.matching(&part.content_type.essence()).is_some()
+            || p.matching(attachment::sniff(part.body()).media_type()).is_some()
+    });
     let large = wanted.size_min.is_none_or(|min| part.body().len() as u64 >= min.0);
-    let sealed = wanted.encrypted.is_none_or(|is| is_encrypted_zip(part.body()) == is);
+    let sealed = wanted.encrypted.is_none_or(|is| attachment::is_encrypted(part.body()) == is);
     named && typed && large && sealed
-}
-
-/// Whether the first entry of a ZIP archive is encrypted (APPNOTE.TXT section 4.4.4, bit 0).
-fn is_encrypted_zip(body: &[u8]) -> bool {
-    body.starts_with(b"PK\x03\x04") && body.get(6).is_some_and(|flags| flags & 1 == 1)
 }
 
 /// Every method that is named must have one of its wanted results.
@@ -524,6 +526,31 @@ mod tests {
             Final::Hold { folder: "outbound-abuse".into() }
         );
         assert_eq!(ends(out(Class::Ham), MAIL).changes, [Change::DkimSign]);
+    }
+
+    #[test]
+    fn url_hosts_and_sniffed_types() {
+        let text = "[[rule]]\nname = \"r\"\nwhen.url_host = \"*.example.net\"\ndo = \"discard\"\n\
+            [[rule]]\nname = \"s\"\nwhen.attachment.type = \"application/pdf\"\ndo = { hold = \"p\" }";
+        let policy = Policy::parse(text, &Groups::default()).unwrap();
+        let end = |raw: &[u8]| {
+            let message = Message::parse(raw);
+            let envelope = Envelope { rcpt_to: vec!["a@b".into()], ..Default::default() };
+            let input = PolicyInput {
+                id: "r",
+                message: &message,
+                envelope: &envelope,
+                facts: &Facts::default(),
+                verdict: &Verdict::default(),
+                thresholds: &Thresholds::default(),
+                rates: &Rates::default(),
+            };
+            policy.decide(&input).remove(0).end
+        };
+        assert_eq!(end(b"\r\nsee http://WWW.Example.net/x\r\n"), Final::Discard);
+        assert_eq!(end(b"\r\nsee http://example.org/x\r\n"), Final::Deliver);
+        let pdf = b"Content-Type: application/octet-stream; name=a.bin\r\n\r\n%PDF-1.4\r\n";
+        assert_eq!(end(pdf), Final::Hold { folder: "p".into() });
     }
 
     #[test]

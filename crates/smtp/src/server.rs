@@ -603,7 +603,7 @@ impl Session {
     }
 
     /// Answers [`Event::Mail`] and [`Event::Rcpt`]: a positive reply accepts.
-    pub fn answer(&mut self, reply: Reply, out: &mut Vec<u8>) -> Option<Event> {
+    pub fn answer(&mut self, reply: &Reply, out: &mut Vec<u8>) -> Option<Event> {
         let accepted = reply.is_positive();
         match (std::mem::replace(&mut self.owed, Owed::Nothing), accepted) {
             (Owed::Mail(mail), true) => {
@@ -618,7 +618,7 @@ impl Session {
             }
             _ => {}
         }
-        if reply.is_permanent() { self.error(&reply, out) } else { self.say(&reply, out) }
+        if reply.is_permanent() { self.error(reply, out) } else { self.say(reply, out) }
     }
 
     /// Answers [`Event::Data`]: the message may come. `prefix` is what is to stand before it.

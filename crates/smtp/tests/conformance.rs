@@ -146,16 +146,16 @@ impl Host {
         match event {
             Event::More => None,
             Event::Mail(mail) if mail.from.starts_with("blocked@") => {
-                session.answer(Reply::new(550, (5, 7, 1), "blocked"), out)
+                session.answer(&Reply::new(550, (5, 7, 1), "blocked"), out)
             }
-            Event::Mail(_) => session.answer(Reply::new(250, (2, 1, 0), "Ok"), out),
+            Event::Mail(_) => session.answer(&Reply::new(250, (2, 1, 0), "Ok"), out),
             Event::Rcpt(rcpt) if rcpt.to.starts_with("unknown@") => {
-                session.answer(Reply::new(550, (5, 1, 1), "unknown"), out)
+                session.answer(&Reply::new(550, (5, 1, 1), "unknown"), out)
             }
             Event::Rcpt(rcpt) if rcpt.to.starts_with("later@") => {
-                session.answer(Reply::new(450, (4, 2, 1), "later"), out)
+                session.answer(&Reply::new(450, (4, 2, 1), "later"), out)
             }
-            Event::Rcpt(_) => session.answer(Reply::new(250, (2, 1, 5), "Ok"), out),
+            Event::Rcpt(_) => session.answer(&Reply::new(250, (2, 1, 5), "Ok"), out),
             Event::Data => session.start_body(Vec::new(), out),
             Event::Message => {
                 let message = session.take_message().expect("a message");

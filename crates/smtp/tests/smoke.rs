@@ -91,7 +91,7 @@ fn serve(session: &mut Session, bytes: &[u8], random: &mut Random) {
                     Event::Mail(_) | Event::Rcpt(_) => {
                         let code = [250, 450, 550][random.below(3)];
                         let class = u8::try_from(code / 100).unwrap();
-                        session.answer(Reply::new(code, (class, 0, 0), "x"), &mut out)
+                        session.answer(&Reply::new(code, (class, 0, 0), "x"), &mut out)
                     }
                     Event::Data if random.below(4) == 0 => {
                         session.refuse_data(Reply::new(452, (4, 3, 1), "full"), &mut out)

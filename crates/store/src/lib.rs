@@ -10,6 +10,7 @@ pub mod error;
 pub mod log;
 pub mod quarantine;
 pub mod record;
+pub mod spool;
 pub mod users;
 
 pub use content::{Content, ContentHash};
@@ -17,4 +18,5 @@ pub use error::StoreError;
 pub use log::{Appended, Log, LogOptions, Page, Query, Summary};
 pub use quarantine::{Quarantine, QuarantineItem};
 pub use record::{Delivery, Event, LogRecord, Outcome, Stage};
+pub use spool::{Spool, SpoolError, SpoolOptions};
 pub use users::{Role, User, Users};

@@ -136,8 +136,8 @@ impl Sender {
         }
     }
 
-    fn domain(&self, domain: &str, own: &str, at: &Evidence, findings: &mut Findings) {
-        match self.brands.imitated(domain, own) {
+    fn domain(&self, domain: &str, at: &Evidence, findings: &mut Findings) {
+        match self.brands.imitated(domain) {
             Some((_, Likeness::Confusable | Likeness::Typo)) => {
                 findings.add(&self.lookalike, at.clone());
             }
@@ -185,7 +185,7 @@ impl Filter for Sender {
         let domain = from.domain().trim_end_matches('.').to_lowercase();
         let own = organisation(&domain).unwrap_or(&domain);
         self.display_name(&from, own, &at, findings);
-        self.domain(&domain, own, &at, findings);
+        self.domain(&domain, &at, findings);
         self.replies(item, &from, own, findings);
         if let Some((to_at, to)) = first_mailbox(item.message, "to")
             && !from.address.is_empty()

@@ -1,0 +1,414 @@
+//! Names and types of attachments, and the first look into their bytes.
+//!
+//! | Rule | Points | Says |
+//! |---|---|---|
+//! | `ATTACH_EXECUTABLE` | 4.0 | a program by its name or by its first bytes |
+//! | `ATTACH_DOUBLE_EXTENSION` | 3.5 | `invoice.pdf.exe`: the last extension is hidden by many programs |
+//! | `ATTACH_NAME_TRICK` | 4.0 | a name with a direction override, or blanks before its extension |
+//! | `ATTACH_TYPE_MISMATCH` | 2.5 | a harmless type is declared, the bytes are a program or archive |
+//! | `ATTACH_ENCRYPTED` | 1.5 | an encrypted archive: nobody can look inside |
+//! | `ATTACH_MACROS` | 2.0 | an office document that holds macros |
+//! | `ATTACH_DISK_IMAGE` | 2.5 | a disk image, which carries programs past their mark of origin |
+//! | `ATTACH_SHORTCUT` | 4.0 | a shortcut or link file that starts something |
+//! | `ATTACH_HTML` | 1.2 | a web page as attachment |
+//! | `ATTACH_HTML_SCRIPT` | 2.5 phishing | a web page as attachment that has a form for a password or unpacks itself by script |
+//! | `ATTACH_PATH` | 2.0 | a name with a path that leads out of its folder |
+//!
+//! Limits: archives are not unpacked; of a zip the entries' names are read (at most
+//! [`ZIP_ENTRIES_MAX`]), of other files the first [`HEAD_BYTES`] and, for macros, the whole body once.
+
+use gauntlet_mail::{Evidence, Message, Part, View};
+use memchr::memmem;
+
+use crate::filter::{Filter, Findings, Item};
+use crate::rulebook::{Rule, RuleBook};
+use crate::scan::Scratch;
+
+/// Bytes that say what a file is; the mark of an ISO image stands at 32,769.
+pub const HEAD_BYTES: usize = 32_774;
+/// Entries of a zip that are read.
+pub const ZIP_ENTRIES_MAX: usize = 200;
+
+/// A zip with so few entries is a wrapper.
+const FEW_ENTRIES_MAX: usize = 3;
+
+/// Extensions that start a program on some desktop when opened.
+const EXECUTABLE: &[&str] = &[
+    "exe",
+    "scr",
+    "com",
+    "pif",
+    "bat",
+    "cmd",
+    "vbs",
+    "vbe",
+    "js",
+    "jse",
+    "wsf",
+    "wsh",
+    "hta",
+    "msi",
+    "msp",
+    "cpl",
+    "jar",
+    "ps1",
+    "psm1",
+    "reg",
+    "sct",
+    "gadget",
+    "application",
+    "appx",
+    "msix",
+    "apk",
+    "dll",
+    "sys",
+    "ocx",
+    "chm",
+    "hlp",
+    "inf",
+    "mde",
+    "ade",
+    "msc",
+    "scf",
+    "elf",
+    "run",
+    "command",
+];
+const SHORTCUT: &[&str] = &["lnk", "url", "website", "desktop", "library-ms", "settingcontent-ms"];
+const DISK_IMAGE: &[&str] = &["iso", "img", "vhd", "vhdx", "udf", "dmg"];
+const MACRO_OFFICE: &[&str] = &[
+    "docm", "dotm", "xlsm", "xltm", "xlam", "xlsb", "pptm", "potm", "ppam", "ppsm", "sldm", "xll",
+];
+/// Extensions that people take for harmless, and so impostors put in front of the real one.
+const HARMLESS: &[&str] = &[
+    "pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "txt", "rtf", "jpg", "jpeg", "png", "gif",
+    "bmp", "tif", "tiff", "mp3", "mp4", "avi", "csv", "odt", "html", "htm", "zip",
+];
+
+/// What the first bytes say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sniffed {
+    Program,
+    Zip,
+    Archive,
+    Office,
+    DiskImage,
+    Shortcut,
+    Other,
+}
+
+/// Looks at attachments.
+#[derive(Debug)]
+pub struct Attachments {
+    executable: Rule,
+    double_extension: Rule,
+    name_trick: Rule,
+    type_mismatch: Rule,
+    encrypted: Rule,
+    macros: Rule,
+    disk_image: Rule,
+    shortcut: Rule,
+    html: Rule,
+    html_script: Rule,
+    path: Rule,
+}
+
+impl Attachments {
+    /// The filter with its rules.
+    pub fn new(book: &mut RuleBook) -> Self {
+        let html_script = book.phishing(
+            "ATTACH_HTML_SCRIPT",
+            2.5,
+            "A web page as attachment asks for a password or unpacks itself",
+        );
+        let mut rule = |name, score, description| book.points(name, score, description);
+        Attachments {
+            executable: rule("ATTACH_EXECUTABLE", 4.0, "An attachment is a program"),
+            double_extension: rule(
+                "ATTACH_DOUBLE_EXTENSION",
+                3.5,
+                "An attachment hides its real extension behind a harmless one",
+            ),
+            name_trick: rule("ATTACH_NAME_TRICK", 4.0, "An attachment's name disguises its type"),
+            type_mismatch: rule(
+                "ATTACH_TYPE_MISMATCH",
+                2.5,
+                "An attachment is declared harmless and is something else",
+            ),
+            encrypted: rule("ATTACH_ENCRYPTED", 1.5, "An attached archive is encrypted"),
+            macros: rule("ATTACH_MACROS", 2.0, "An attached document holds macros"),
+            disk_image: rule("ATTACH_DISK_IMAGE", 2.5, "An attachment is a disk image"),
+            shortcut: rule("ATTACH_SHORTCUT", 4.0, "An attachment is a shortcut"),
+            html: rule("ATTACH_HTML", 1.2, "A web page comes as attachment"),
+            html_script,
+            path: rule("ATTACH_PATH", 2.0, "An attachment's name leads out of its folder"),
+        }
+    }
+
+    fn name(&self, name: &str, at: &Evidence, findings: &mut Findings) {
+        let lower = name.to_lowercase();
+        let trimmed = lower.trim_end_matches(['.', ' ']);
+        let mut extensions = trimmed.rsplit('.').map(str::trim);
+        let last = extensions.next().filter(|e| e.len() < trimmed.len()).unwrap_or_default();
+        let before = extensions.next().unwrap_or_default();
+        let starts = EXECUTABLE.contains(&last) || SHORTCUT.contains(&last);
+        // `a.com` may be a host that somebody saved under its name: the bytes will tell.
+        if EXECUTABLE.contains(&last) && last != "com" {
+            findings.add(&self.executable, at.clone());
+        }
+        if SHORTCUT.contains(&last) {
+            findings.add(&self.shortcut, at.clone());
+        }
+        if starts && HARMLESS.contains(&before) {
+            findings.add(&self.double_extension, at.clone());
+        }
+        if DISK_IMAGE.contains(&last) {
+            findings.add(&self.disk_image, at.clone());
+        }
+        if MACRO_OFFICE.contains(&last) {
+            findings.add(&self.macros, at.clone());
+        }
+        if name.contains(['\u{202e}', '\u{202d}', '\u{2066}', '\u{2067}']) || name.contains("     ")
+        {
+            findings.add(&self.name_trick, at.clone());
+        }
+        if lower.contains("../") || lower.contains("..\\") || lower.starts_with('/') {
+            findings.add(&self.path, at.clone());
+        }
+    }
+
+    fn bytes(&self, part: &Part<'_>, at: &Evidence, findings: &mut Findings) {
+        let body = part.body();
+        let sniffed = sniff(body);
+        match sniffed {
+            Sniffed::Program => findings.add(&self.executable, at.clone()),
+            Sniffed::DiskImage => findings.add(&self.disk_image, at.clone()),
+            Sniffed::Shortcut => findings.add(&self.shortcut, at.clone()),
+            Sniffed::Office if memmem::find(body, VBA_STREAM).is_some() => {
+                findings.add(&self.macros, at.clone());
+            }
+            _ => {}
+        }
+        if sniffed == Sniffed::Zip {
+            self.zip(body, at, findings);
+        }
+        let declared = &part.content_type;
+        let harmless = matches!(declared.kind.as_str(), "text" | "image" | "audio" | "video")
+            || declared.is("application", "pdf");
+        let dangerous = matches!(
+            sniffed,
+            Sniffed::Program | Sniffed::Zip | Sniffed::Archive | Sniffed::DiskImage
+        );
+        if harmless && dangerous {
+            let declared = declared.essence();
+            findings.add(&self.type_mismatch, Evidence { text: declared, ..at.clone() });
+        }
+    }
+
+    fn zip(&self, body: &[u8], at: &Evidence, findings: &mut Findings) {
+        let mut encrypted = false;
+        // Whole projects are full of scripts; a zip that brings a script to be started has little else.
+        let few = zip_entries(body).count() <= FEW_ENTRIES_MAX;
+        for entry in zip_entries(body) {
+            encrypted |= entry.encrypted;
+            if entry.name.ends_with(b"vbaProject.bin") {
+                findings.add(&self.macros, at.clone());
+            }
+            let name = String::from_utf8_lossy(entry.name);
+            let last = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+            let inside =
+                || Evidence { text: gauntlet_mail::evidence::quote(entry.name), ..at.clone() };
+            if ["exe", "scr", "pif", "msi"].contains(&&*last)
+                || (few && EXECUTABLE.contains(&&*last))
+            {
+                findings.add(&self.executable, inside());
+            } else if SHORTCUT.contains(&&*last) {
+                findings.add(&self.shortcut, inside());
+            }
+            if name.contains("../") || name.contains("..\\") {
+                findings.add(&self.path, inside());
+            }
+        }
+        if encrypted {
+            findings.add(&self.encrypted, at.clone());
+        }
+    }
+
+    fn page(&self, part: &Part<'_>, at: &Evidence, findings: &mut Findings) {
+        findings.add(&self.html, at.clone());
+        let Some(source) = part.text() else { return };
+        let lower = source.to_ascii_lowercase();
+        let asks = lower.contains("<form") && lower.contains("password");
+        let unpacks = lower.contains("<script")
+            && ["atob(", "unescape(", "eval(", "fromcharcode", "location.href", "location.replace"]
+                .iter()
+                .any(|call| lower.contains(call));
+        if asks || unpacks {
+            findings.add(&self.html_script, at.clone());
+        }
+    }
+}
+
+impl Filter for Attachments {
+    fn name(&self) -> &'static str {
+        "attachments"
+    }
+
+    fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
+        for (part, i) in item.message.parts().iter().zip(0u16..) {
+            if part.is_container || !part.is_attachment() {
+                continue;
+            }
+            let name = part.file_name().unwrap_or_default();
+            let essence = part.content_type.essence();
+            let shown = if name.is_empty() { &essence } else { name };
+            let at = Evidence::new(View::Attachment, i, 0, shown.as_bytes());
+            self.name(name, &at, findings);
+            self.bytes(part, &at, findings);
+            let lower = name.to_lowercase();
+            let page =
+                [".html", ".htm", ".shtml", ".xhtml", ".svg"].iter().any(|e| lower.ends_with(e));
+            if page && !is_inline_alternative(item.message, part) {
+                self.page(part, &at, findings);
+            }
+        }
+    }
+}
+
+/// A page that is one of several forms of the text is the text, whatever name it has.
+fn is_inline_alternative(message: &Message<'_>, part: &Part<'_>) -> bool {
+    let parent = part.parent.and_then(|p| message.parts().get(usize::from(p)));
+    let forms = parent.is_some_and(|p| {
+        p.content_type.is("multipart", "alternative") || p.content_type.is("multipart", "related")
+    });
+    forms && part.disposition.as_ref().is_none_or(|d| d.kind != "attachment")
+}
+
+/// `_VBA_PROJECT` as compound files write the names of their streams.
+const VBA_STREAM: &[u8] = b"_\0V\0B\0A\0_\0P\0R\0O\0J\0E\0C\0T\0";
+
+fn sniff(body: &[u8]) -> Sniffed {
+    let starts = |magic: &[u8]| body.starts_with(magic);
+    let portable = || {
+        // `MZ` alone begins many a text; a program has its header where offset 60 says.
+        let offset = body.get(60..64).and_then(|b| <[u8; 4]>::try_from(b).ok());
+        let offset = offset.map_or(0, |b| u32::from_le_bytes(b) as usize);
+        starts(b"MZ") && body.get(offset..).is_some_and(|b| b.starts_with(b"PE\0\0"))
+    };
+    if portable()
+        || starts(b"\x7fELF")
+        || starts(b"\xcf\xfa\xed\xfe")
+        || starts(b"\xca\xfe\xba\xbe")
+    {
+        Sniffed::Program
+    } else if starts(b"PK\x03\x04") {
+        Sniffed::Zip
+    } else if starts(b"Rar!\x1a\x07") || starts(b"7z\xbc\xaf\x27\x1c") || starts(b"\x60\xea") {
+        Sniffed::Archive
+    } else if starts(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1") {
+        Sniffed::Office
+    } else if starts(b"L\0\0\0\x01\x14\x02\0") {
+        Sniffed::Shortcut
+    } else if body.get(32_769..HEAD_BYTES) == Some(b"CD001") {
+        Sniffed::DiskImage
+    } else {
+        Sniffed::Other
+    }
+}
+
+/// A local header of a zip.
+struct ZipEntry<'a> {
+    name: &'a [u8],
+    encrypted: bool,
+}
+
+/// The entries whose local headers follow each other, and, where sizes come after the data, the next
+/// header that can be found.
+fn zip_entries(body: &[u8]) -> impl Iterator<Item = ZipEntry<'_>> {
+    let mut at = Some(0);
+    std::iter::from_fn(move || {
+        let header = body.get(at?..)?;
+        let word =
+            |i: usize| header.get(i..i + 2).map(|b| usize::from(u16::from_le_bytes([b[0], b[1]])));
+        if !header.starts_with(b"PK\x03\x04") {
+            return None;
+        }
+        let (flags, name_length, extra) = (word(6)?, word(26)?, word(28)?);
+        let size = word(18)? | (word(20)? << 16);
+        let name = header.get(30..30 + name_length)?;
+        let data = 30 + name_length + extra;
+        // Bit 3: the sizes come after the data, so that the next header has to be looked for.
+        let next = if flags & 8 == 0 { data.checked_add(size) } else { None };
+        at = match next {
+            Some(next) => at.and_then(|a| a.checked_add(next)),
+            None => header.get(data..).and_then(|rest| {
+                memmem::find(rest, b"PK\x03\x04").and_then(|i| at?.checked_add(data + i))
+            }),
+        };
+        Some(ZipEntry { name, encrypted: flags & 1 != 0 })
+    })
+    .take(ZIP_ENTRIES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filters::testing::hits;
+
+    fn mail(content_type: &str, name: &str, body: &str) -> String {
+        format!(
+            "Content-Type: multipart/mixed; boundary=b\n\n--b\n\nsee there\n--b\n\
+             Content-Type: {content_type}\n\
+             Content-Disposition: attachment; filename*=utf-8''{name}\n\n{body}\n--b--\n"
+        )
+    }
+
+    fn found(content_type: &str, name: &str, body: &str) -> Vec<String> {
+        hits(&Attachments::new(&mut RuleBook::default()), &mail(content_type, name, body))
+    }
+
+    #[test]
+    fn names_that_tell() {
+        let binary = "application/octet-stream";
+        let cases: [(&str, &[&str]); 6] = [
+            ("setup.exe", &["ATTACH_EXECUTABLE"]),
+            ("invoice.pdf.exe", &["ATTACH_EXECUTABLE", "ATTACH_DOUBLE_EXTENSION"]),
+            ("report.xlsm", &["ATTACH_MACROS"]),
+            ("parcel.iso", &["ATTACH_DISK_IMAGE"]),
+            ("invoice.lnk", &["ATTACH_SHORTCUT"]),
+            ("photo%E2%80%AEgpj.png", &["ATTACH_NAME_TRICK"]),
+        ];
+        for (name, rules) in cases {
+            assert_eq!(found(binary, name, "x"), rules, "{name}");
+        }
+        for name in ["report.pdf", "holiday.jpg", "a.b.docx", "notes.txt", "archive.tar.gz"] {
+            assert!(found(binary, name, "x").is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_tell() {
+        let elf = "\x7fELF\x01\x01";
+        let rules = ["ATTACH_EXECUTABLE", "ATTACH_TYPE_MISMATCH"];
+        assert_eq!(found("image/png", "picture.png", elf), rules);
+        let entry = |flags: char, name: &str| {
+            let length = char::from(name.len() as u8);
+            format!("PK\x03\x04\x14\0{flags}\0\0\0{}{length}\0\0\0{name}", "\0".repeat(16))
+        };
+        assert_eq!(
+            found("application/zip", "x.zip", &entry('\x01', "a.txt")),
+            ["ATTACH_ENCRYPTED"]
+        );
+        assert_eq!(found("application/zip", "x.zip", &entry('\0', "a.exe")), ["ATTACH_EXECUTABLE"]);
+        let document = entry('\0', "word/vbaProject.bin");
+        assert_eq!(found("application/zip", "x.zip", &document), ["ATTACH_MACROS"]);
+        assert!(found("application/zip", "x.zip", &entry('\0', "a.txt")).is_empty());
+    }
+
+    #[test]
+    fn pages() {
+        let page = "<form><input type=password name=password></form>";
+        assert_eq!(found("text/html", "a.html", page), ["ATTACH_HTML", "ATTACH_HTML_SCRIPT"]);
+        assert_eq!(found("text/html", "a.html", "<p>Minutes</p>"), ["ATTACH_HTML"]);
+    }
+}

@@ -1,0 +1,81 @@
+//! Mass mail that says so: newsletters and notices, which the recipient may want.
+//!
+//! | Rule | Points | Says |
+//! |---|---|---|
+//! | `BULK_UNSUBSCRIBE` | 0 bulk | a List-Unsubscribe field, and no way to post to a list |
+//! | `BULK_PRECEDENCE` | 0 bulk | `Precedence: bulk` or `junk`, and no way to post to a list |
+//! | `BULK_FEEDBACK` | 0 bulk | a Feedback-ID or CSA-Complaints field of a mass mailing service |
+//!
+//! They give no points: a message with a low score is class bulk then, instead of ham. Lists that
+//! people write to (List-Post) carry mail from person to person and are no mass mail.
+
+use gauntlet_mail::Header;
+
+use crate::filter::{Filter, Findings, Item};
+use crate::filters::header_form::field_evidence;
+use crate::rulebook::{Lean, Rule, RuleBook};
+use crate::scan::Scratch;
+
+/// Recognises mass mail.
+#[derive(Debug)]
+pub struct Bulk {
+    unsubscribe: Rule,
+    precedence: Rule,
+    feedback: Rule,
+}
+
+impl Bulk {
+    /// The filter with its rules.
+    pub fn new(book: &mut RuleBook) -> Self {
+        let mut rule = |name, description| book.rule(name, 0.0, description, Lean::Bulk);
+        Bulk {
+            unsubscribe: rule("BULK_UNSUBSCRIBE", "Mass mail that says how to unsubscribe"),
+            precedence: rule("BULK_PRECEDENCE", "Calls itself mass mail"),
+            feedback: rule("BULK_FEEDBACK", "Names its campaign to the providers"),
+        }
+    }
+}
+
+impl Filter for Bulk {
+    fn name(&self) -> &'static str {
+        "bulk"
+    }
+
+    fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
+        let message = item.message;
+        let posts = |f: &Header<'_>| !f.unfolded().trim_ascii().eq_ignore_ascii_case(b"NO");
+        if message.header("list-post").is_some_and(posts) {
+            return;
+        }
+        if let Some(field) = message.header("list-unsubscribe") {
+            findings.add(&self.unsubscribe, field_evidence(field));
+        }
+        let bulk = |f: &&Header<'_>| {
+            let value = f.unfolded();
+            value.eq_ignore_ascii_case(b"bulk") || value.eq_ignore_ascii_case(b"junk")
+        };
+        if let Some(field) = message.header("precedence").filter(bulk) {
+            findings.add(&self.precedence, field_evidence(field));
+        }
+        let feedback = message.header("feedback-id").or_else(|| message.header("csa-complaints"));
+        if let Some(field) = feedback {
+            findings.add(&self.feedback, field_evidence(field));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filters::testing::hits;
+
+    #[test]
+    fn newsletters_but_not_lists_of_people() {
+        let found = |mail: &str| hits(&Bulk::new(&mut RuleBook::default()), mail);
+        assert_eq!(found("List-Unsubscribe: <mailto:u@x.com>\n\nhi\n"), ["BULK_UNSUBSCRIBE"]);
+        assert_eq!(found("Precedence: bulk\n\nhi\n"), ["BULK_PRECEDENCE"]);
+        assert_eq!(found("Feedback-ID: a:b:c\n\nhi\n"), ["BULK_FEEDBACK"]);
+        let list = "List-Unsubscribe: <mailto:u@x.com>\nList-Post: <mailto:l@x.com>\n\nhi\n";
+        assert!(found(list).is_empty());
+    }
+}

@@ -1,0 +1,155 @@
+//! The administrator's allow and block lists.
+//!
+//! | Rule | Points | Says |
+//! |---|---|---|
+//! | `ALLOW_SENDER` | -20 | sender's address or domain is on the allow list: class ham |
+//! | `ALLOW_CLIENT` | -20 | the client's network or name is on the allow list: class ham |
+//! | `BLOCK_SENDER` | 20 | sender's address or domain is on the block list: class spam |
+//! | `BLOCK_CLIENT` | 20 | the client's network or name is on the block list: class spam |
+//! | `BLOCK_URL` | 20 | links to a host on the block list: class spam |
+//!
+//! An allow list beats every class below phishing. A sender is the envelope's and the From field's;
+//! the From field is taken for allowed only if sender authentication has not failed for it, since
+//! anybody can write it.
+
+use gauntlet_mail::facts::AuthResult;
+use gauntlet_mail::{Evidence, View};
+
+use crate::filter::{Filter, Findings, Item};
+use crate::filters::header_form::field_evidence;
+use crate::lists::List;
+use crate::rulebook::{Lean, Rule, RuleBook};
+use crate::scan::Scratch;
+use crate::verdict::Class;
+
+/// Looks senders, clients and linked hosts up.
+#[derive(Debug)]
+pub struct Lists {
+    allow: List,
+    block: List,
+    allow_sender: Rule,
+    allow_client: Rule,
+    block_sender: Rule,
+    block_client: Rule,
+    block_url: Rule,
+}
+
+impl Lists {
+    /// The filter for these lists.
+    pub fn new(book: &mut RuleBook, allow: List, block: List) -> Self {
+        let mut rule = |name, class, description| {
+            let score = if class == Class::Ham { -20.0 } else { 20.0 };
+            book.rule(name, score, description, Lean::Certain(class))
+        };
+        Lists {
+            allow,
+            block,
+            allow_sender: rule("ALLOW_SENDER", Class::Ham, "The sender is on the allow list"),
+            allow_client: rule("ALLOW_CLIENT", Class::Ham, "The client is on the allow list"),
+            block_sender: rule("BLOCK_SENDER", Class::Spam, "The sender is on the block list"),
+            block_client: rule("BLOCK_CLIENT", Class::Spam, "The client is on the block list"),
+            block_url: rule("BLOCK_URL", Class::Spam, "Links to a host on the block list"),
+        }
+    }
+
+    fn senders(&self, item: &Item<'_>, findings: &mut Findings) {
+        let sender = &item.envelope.mail_from;
+        let at = || Evidence::new(View::Envelope, 0, 0, sender.as_bytes()).named("mail_from");
+        let forged = matches!(item.facts.spf, AuthResult::Fail | AuthResult::SoftFail);
+        if self.allow.has_address(sender) && !forged {
+            findings.add(&self.allow_sender, at());
+        }
+        if self.block.has_address(sender) {
+            findings.add(&self.block_sender, at());
+        }
+        let (Some(from), Some(field)) = (item.message.from(), item.message.header("from")) else {
+            return;
+        };
+        let forged = forged || item.facts.dmarc == AuthResult::Fail;
+        if self.allow.has_address(&from.address) && !forged {
+            findings.add(&self.allow_sender, field_evidence(field));
+        }
+        if self.block.has_address(&from.address) {
+            findings.add(&self.block_sender, field_evidence(field));
+        }
+    }
+
+    fn client(&self, item: &Item<'_>, findings: &mut Findings) {
+        let envelope = item.envelope;
+        let rules = [(&self.allow, &self.allow_client), (&self.block, &self.block_client)];
+        for (list, rule) in rules {
+            if let Some(ip) = envelope.client_ip.filter(|&ip| list.has_ip(ip)) {
+                let at = Evidence::new(View::Envelope, 0, 0, ip.to_string().as_bytes());
+                findings.add(rule, at.named("client_ip"));
+            }
+            // The name is one that resolves back to the client; HELO could be anything.
+            if let Some(name) = envelope.client_name.as_ref().filter(|n| list.has_domain(n)) {
+                let at = Evidence::new(View::Envelope, 0, 0, name.as_bytes());
+                findings.add(rule, at.named("client_name"));
+            }
+        }
+    }
+
+    fn urls(&self, item: &Item<'_>, findings: &mut Findings) {
+        if self.block.is_empty() {
+            return;
+        }
+        for url in item.message.urls() {
+            if self.block.has_domain(url.canonical.host()) {
+                let offset = url.offset as usize;
+                let at = Evidence::new(View::Url, url.part, offset, url.raw.as_bytes());
+                findings.add(&self.block_url, at);
+            }
+        }
+    }
+}
+
+impl Filter for Lists {
+    fn name(&self) -> &'static str {
+        "lists"
+    }
+
+    fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
+        if self.allow.is_empty() && self.block.is_empty() {
+            return;
+        }
+        self.senders(item, findings);
+        self.client(item, findings);
+        self.urls(item, findings);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filters::testing::find;
+    use gauntlet_mail::Envelope;
+
+    fn filter() -> Lists {
+        let list = |entries: &[&str]| List::parse(entries).unwrap();
+        let allow = list(&["good.com", "192.0.2.0/24"]);
+        let block = list(&["bad.com", "client.net"]);
+        Lists::new(&mut RuleBook::default(), allow, block)
+    }
+
+    fn found(mail: &str, envelope: &Envelope) -> Vec<String> {
+        find(&filter(), mail, envelope).hits.iter().map(|h| h.rule.to_string()).collect()
+    }
+
+    #[test]
+    fn each_list_by_each_key() {
+        let nobody = Envelope::default();
+        assert_eq!(found("From: a@mail.good.com\n\nhi\n", &nobody), ["ALLOW_SENDER"]);
+        assert_eq!(found("From: a@bad.com\n\nhi\n", &nobody), ["BLOCK_SENDER"]);
+        assert_eq!(found("From: a@x.com\n\nhttp://www.bad.com/x\n", &nobody), ["BLOCK_URL"]);
+        let client = Envelope {
+            client_ip: "192.0.2.1".parse().ok(),
+            client_name: Some("mail.client.net".into()),
+            mail_from: "x@bad.com".into(),
+            ..Envelope::default()
+        };
+        let all = ["BLOCK_SENDER", "ALLOW_CLIENT", "BLOCK_CLIENT"];
+        assert_eq!(found("From: a@x.com\n\nhi\n", &client), all);
+        assert!(found("From: a@x.com\n\nhttp://x.com\n", &nobody).is_empty());
+    }
+}

@@ -1,0 +1,257 @@
+//! Words and phrases with a probability each, found by tokenising and hash look-up.
+//!
+//! Text is cut into words (runs of letters and digits, in lower case); every word is looked up once,
+//! and continues the phrases that the words before it began. The cost is that of hashing the text,
+//! however many words the list has.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
+
+/// Words of a phrase at most; longer phrases of a list are refused.
+pub const PHRASE_WORDS_MAX: usize = 6;
+/// Probabilities are held away from 0 and 1 by this: no single word is certain of anything.
+const PROBABILITY_MARGIN: f64 = 0.01;
+
+/// A word or phrase of the list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Word {
+    /// In lower case, words separated by one space.
+    pub text: String,
+    /// Probability that a message that holds it is unwanted.
+    pub probability: f64,
+    /// Log odds of that.
+    pub weight: f64,
+}
+
+/// Why a list could not be read.
+#[derive(Debug, thiserror::Error)]
+#[error("word list, line {line}: {what}; expected a word or phrase, a tab and a probability")]
+pub struct Error {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub what: &'static str,
+}
+
+/// The list, ready to be looked up.
+#[derive(Debug, Clone, Default)]
+pub struct Lexicon {
+    words: Vec<Word>,
+    table: HashMap<u64, Entry, BuildHasherDefault<Hashed>>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    /// Index + 1 of the word that ends here; 0 for none.
+    word: u32,
+    /// A longer phrase goes on from here.
+    goes_on: bool,
+}
+
+impl Lexicon {
+    /// The list that ships.
+    pub fn shipped() -> Self {
+        // A test reads the list that ships.
+        Self::parse(include_str!("../data/words.tsv")).unwrap_or_default()
+    }
+
+    /// Reads `word or phrase<TAB>probability` lines.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let mut lexicon = Lexicon::default();
+        for (line, number) in text.lines().zip(1..) {
+            let error = |what| Error { line: number, what };
+            let (word, probability) = line.split_once('\t').ok_or(error("there is no tab"))?;
+            let probability: f64 =
+                probability.trim().parse().map_err(|_| error("the probability is no number"))?;
+            if !(0.0..=1.0).contains(&probability) {
+                return Err(error("the probability is not between 0 and 1"));
+            }
+            lexicon.insert(word, probability).map_err(error)?;
+        }
+        Ok(lexicon)
+    }
+
+    fn insert(&mut self, text: &str, probability: f64) -> Result<(), &'static str> {
+        let mut hashes = Vec::new();
+        each_word(text, |hash, _| hashes.push(hash));
+        if hashes.is_empty() || hashes.len() > PHRASE_WORDS_MAX {
+            return Err("the phrase has no words or too many");
+        }
+        let bounded = probability.clamp(PROBABILITY_MARGIN, 1.0 - PROBABILITY_MARGIN);
+        let weight = (bounded / (1.0 - bounded)).ln();
+        self.words.push(Word { text: text.to_owned(), probability, weight });
+        let last = hashes.len() - 1;
+        let mut prefix = 0;
+        for (i, hash) in hashes.into_iter().enumerate() {
+            prefix = join(prefix, hash);
+            let entry = self.table.entry(prefix).or_default();
+            if i == last {
+                entry.word = u32::try_from(self.words.len()).map_err(|_| "the list is too long")?;
+            } else {
+                entry.goes_on = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// All words, in the order of the list.
+    pub fn words(&self) -> &[Word] {
+        &self.words
+    }
+
+    /// Calls `found` with the index of each word and phrase in the text and its byte range, in the
+    /// order in which they end. Returns how many words the text has.
+    pub fn find(&self, text: &str, mut found: impl FnMut(usize, Range<usize>)) -> usize {
+        let mut open = [(0u64, 0usize); PHRASE_WORDS_MAX];
+        let (mut open_count, mut count) = (0, 0);
+        each_word(text, |hash, range| {
+            count += 1;
+            // The phrases that go on, and one that begins with this word.
+            open[open_count] = (0, range.start);
+            let mut kept = 0;
+            for i in 0..=open_count {
+                let (prefix, start) = open[i];
+                let prefix = join(prefix, hash);
+                let Some(entry) = self.table.get(&prefix) else { continue };
+                if entry.word > 0 {
+                    found(entry.word as usize - 1, start..range.end);
+                }
+                if entry.goes_on && kept + 1 < PHRASE_WORDS_MAX {
+                    open[kept] = (prefix, start);
+                    kept += 1;
+                }
+            }
+            open_count = kept;
+        });
+        count
+    }
+}
+
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn join(prefix: u64, word: u64) -> u64 {
+    (prefix.rotate_left(23) ^ word).wrapping_mul(SEED)
+}
+
+/// Calls `word` with hash and range of every run of letters and digits.
+fn each_word(text: &str, mut word: impl FnMut(u64, Range<usize>)) {
+    let bytes = text.as_bytes();
+    let (mut at, mut start, mut hash) = (0, 0, 0u64);
+    let mut in_word = false;
+    while let Some(&byte) = bytes.get(at) {
+        let begin = at;
+        let mut letter = LETTERS[usize::from(byte)];
+        let mut step = hash;
+        if byte < 0x80 {
+            at += 1;
+            step = add(step, letter);
+        } else {
+            let Some(c) = text[at..].chars().next() else { break };
+            at += c.len_utf8();
+            letter = u8::from(c.is_alphanumeric());
+            for lower in c.to_lowercase() {
+                step = add(add(step, (lower as u32 >> 8) as u8), lower as u8);
+            }
+        }
+        if letter != 0 {
+            if !in_word {
+                (in_word, start) = (true, begin);
+            }
+            hash = step;
+        } else if in_word {
+            word(hash, start..begin);
+            (in_word, hash) = (false, 0);
+        }
+        if letter == 0 {
+            hash = 0;
+        }
+    }
+    if in_word {
+        word(hash, start..bytes.len());
+    }
+}
+
+fn add(hash: u64, byte: u8) -> u64 {
+    (hash.rotate_left(5) ^ u64::from(byte)).wrapping_mul(0x2127_599b_f432_5c37)
+}
+
+/// Letters and digits as lower case, everything else 0.
+const LETTERS: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        let b = byte as u8;
+        if b.is_ascii_alphanumeric() {
+            table[byte] = b.to_ascii_lowercase();
+        }
+        byte += 1;
+    }
+    table
+};
+
+/// The keys are hashes already.
+#[derive(Debug, Clone, Copy, Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // Only `u64` keys are used, which come by `write_u64`.
+        for &byte in bytes {
+            self.0 = add(self.0, byte);
+        }
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        // The table takes its position from the low and its tag from the high bits.
+        self.0 = key ^ (key >> 32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(list: &str, text: &str) -> Vec<(String, String)> {
+        let lexicon = Lexicon::parse(list).unwrap();
+        let mut all = Vec::new();
+        lexicon.find(text, |word, range| {
+            all.push((lexicon.words()[word].text.clone(), text[range].to_owned()));
+        });
+        all
+    }
+
+    #[test]
+    fn words_and_phrases_in_any_case_and_spacing() {
+        let list = "free\t0.9\nfree of charge\t0.8\nprêt\t0.7\ncharge account\t0.6\n";
+        let text = "FREE, of\ncharge account. Freedom! Un PRÊT";
+        let expected = [
+            ("free", "FREE"),
+            ("free of charge", "FREE, of\ncharge"),
+            ("charge account", "charge account"),
+            ("prêt", "PRÊT"),
+        ];
+        assert_eq!(found(list, text), expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+    }
+
+    #[test]
+    fn broken_lists_name_the_line() {
+        for list in ["a\t0.5\nb", "a\t0.5\nb\tx", "a\t0.5\nb\t1.5", "a\t0.5\n--\t0.5"] {
+            assert_eq!(Lexicon::parse(list).unwrap_err().line, 2, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn the_list_that_ships() {
+        let words = Lexicon::parse(include_str!("../data/words.tsv")).unwrap();
+        assert!(words.words().len() >= 500);
+        let mut texts: Vec<_> = words.words().iter().map(|w| w.text.clone()).collect();
+        assert!(texts.is_sorted(), "so that changes are easy to read");
+        texts.dedup();
+        assert_eq!(texts.len(), words.words().len());
+    }
+}

@@ -1,0 +1,93 @@
+//! What an evaluation prints.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use gauntlet_engine::classifier::metrics::{
+    Interval, MEASURES, Metrics, Ranking, interval, resample,
+};
+use serde::Serialize;
+
+use super::trec::Run;
+
+/// Measures of one filter.
+#[derive(Debug, Serialize)]
+struct Measured {
+    learner: &'static str,
+    #[serde(flatten)]
+    metrics: Metrics,
+    messages_per_second: f64,
+    /// 95 %, by measure.
+    intervals: BTreeMap<&'static str, Interval>,
+}
+
+/// The JSON object: the first filter's measures at the top, the baseline's and the difference below.
+#[derive(Debug, Serialize)]
+struct Report<'m> {
+    #[serde(flatten)]
+    first: &'m Measured,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline: Option<&'m Measured>,
+    /// Ours minus the baseline on the same resamples.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    difference: BTreeMap<&'static str, Interval>,
+}
+
+/// Prints the measures of one or two filters.
+pub(crate) fn trec(runs: &[Run], rounds: u32, seed: u64, json: bool) -> io::Result<()> {
+    let rankings: Vec<Ranking> = runs.iter().map(|r| Ranking::new(&r.scored)).collect();
+    let resamples = resample(&rankings.iter().collect::<Vec<_>>(), rounds, seed);
+    let column = |i: usize, measure: fn(&Metrics) -> f64| {
+        resamples.iter().filter_map(move |row| row.get(i)).map(measure)
+    };
+    let mut measured = Vec::new();
+    for (i, (run, ranking)) in runs.iter().zip(&rankings).enumerate() {
+        let intervals =
+            MEASURES.iter().map(|&(key, measure)| (key, interval(column(i, measure)))).collect();
+        measured.push(Measured {
+            learner: run.name,
+            metrics: ranking.metrics(),
+            messages_per_second: run.scored.len() as f64 / run.spent.as_secs_f64().max(1e-9),
+            intervals: if rounds == 0 { BTreeMap::new() } else { intervals },
+        });
+    }
+    let Some(first) = measured.first() else { return Ok(()) };
+    let mut difference = BTreeMap::new();
+    if runs.len() > 1 && rounds > 0 {
+        for (key, measure) in MEASURES {
+            let pairs = column(0, measure).zip(column(1, measure));
+            difference.insert(key, interval(pairs.map(|(ours, theirs)| ours - theirs)));
+        }
+    }
+    let report = Report { first, baseline: measured.get(1), difference };
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, &report)?;
+        return writeln!(out);
+    }
+    table(&mut out, &report)
+}
+
+fn table(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {
+    let first = report.first;
+    writeln!(out, "{} ham, {} spam", first.metrics.ham, first.metrics.spam)?;
+    for measured in [Some(first), report.baseline].into_iter().flatten() {
+        writeln!(out, "\n{}, {:.0} messages/s", measured.learner, measured.messages_per_second)?;
+        for (key, measure) in MEASURES {
+            write!(out, "  {key:<28} {:>9.4}", measure(&measured.metrics))?;
+            match measured.intervals.get(key) {
+                Some(i) => writeln!(out, "  ({:.4} to {:.4})", i.low, i.high)?,
+                None => writeln!(out)?,
+            }
+        }
+    }
+    if !report.difference.is_empty() {
+        writeln!(out, "\ndefault minus baseline, on the same resamples")?;
+        for (key, _) in MEASURES {
+            if let Some(i) = report.difference.get(key) {
+                writeln!(out, "  {key:<28} {:>+9.4} to {:+.4}", i.low, i.high)?;
+            }
+        }
+    }
+    Ok(())
+}
