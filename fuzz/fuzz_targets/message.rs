@@ -1,0 +1,13 @@
+//! Any bytes as a message: nothing panics, and every promise of the views holds.
+//!
+//! `cargo +nightly fuzz run message fuzz/corpus/message crates/mail/tests/nasty`
+
+#![no_main]
+
+#[path = "../../crates/mail/tests/everything/mod.rs"]
+mod everything;
+
+use gauntlet_mail::Limits;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|raw: &[u8]| everything::ask(raw, &Limits::default()));
