@@ -10,7 +10,7 @@
 //! | `ATTACH_MACROS` | 2.0 | an office document that holds macros |
 //! | `ATTACH_DISK_IMAGE` | 2.5 | a disk image, which carries programs past their mark of origin |
 //! | `ATTACH_SHORTCUT` | 4.0 | a shortcut or link file that starts something |
-//! | `ATTACH_HTML` | 1.2 | a web page as attachment |
+//! | `ATTACH_HTML` | 0.4 | a web page as attachment |
 //! | `ATTACH_HTML_SCRIPT` | 2.5 phishing | a web page as attachment that has a form for a password or unpacks itself by script |
 //! | `ATTACH_PATH` | 2.0 | a name with a path that leads out of its folder |
 //!
@@ -139,7 +139,7 @@ impl Attachments {
             macros: rule("ATTACH_MACROS", 2.0, "An attached document holds macros"),
             disk_image: rule("ATTACH_DISK_IMAGE", 2.5, "An attachment is a disk image"),
             shortcut: rule("ATTACH_SHORTCUT", 4.0, "An attachment is a shortcut"),
-            html: rule("ATTACH_HTML", 1.2, "A web page comes as attachment"),
+            html: rule("ATTACH_HTML", 0.4, "A web page comes as attachment"),
             html_script,
             path: rule("ATTACH_PATH", 2.0, "An attachment's name leads out of its folder"),
         }

@@ -7,7 +7,8 @@
 //! | `BULK_FEEDBACK` | 0 bulk | a Feedback-ID or CSA-Complaints field of a mass mailing service |
 //!
 //! They give no points: a message with a low score is class bulk then, instead of ham. Lists that
-//! people write to (List-Post) carry mail from person to person and are no mass mail.
+//! people write to (List-Post), and answers (In-Reply-To), are mail from person to person and no mass
+//! mail.
 
 use gauntlet_mail::Header;
 
@@ -44,7 +45,8 @@ impl Filter for Bulk {
     fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
         let message = item.message;
         let posts = |f: &Header<'_>| !f.unfolded().trim_ascii().eq_ignore_ascii_case(b"NO");
-        if message.header("list-post").is_some_and(posts) {
+        let answers = message.header("in-reply-to").is_some();
+        if answers || message.header("list-post").is_some_and(posts) {
             return;
         }
         if let Some(field) = message.header("list-unsubscribe") {

@@ -9,15 +9,15 @@
 //! | `HEADER_NO_MESSAGE_ID` | 0.7 | no Message-ID |
 //! | `HEADER_TWO_FROM` | 2.5 | From fields that name different addresses |
 //! | `HEADER_REPEATED` | 0.8 | Date, Subject, To or Message-ID twice, with different values |
-//! | `HEADER_8BIT` | 0.6 | Subject or From with bytes that are neither ASCII nor UTF-8 |
+//! | `HEADER_8BIT` | 1.0 | Subject or From with bytes that are neither ASCII nor UTF-8 |
 //! | `HEADER_NUL` | 2.0 | a NUL byte in the header block |
-//! | `FROM_NOT_ADDRESS` | 1.2 | From holds no address with a dotted domain |
-//! | `DATE_INVALID` | 1.0 | Date cannot be read |
-//! | `DATE_FUTURE` | 1.6 | Date is more than 6 hours after reception |
+//! | `FROM_NOT_ADDRESS` | 2.5 | From holds no address with a dotted domain |
+//! | `DATE_INVALID` | 1.6 | Date cannot be read |
+//! | `DATE_FUTURE` | 2.5 | Date is more than 6 hours after reception |
 //! | `DATE_PAST` | 0.8 | Date is more than 4 days before reception |
 //! | `MESSAGE_ID_FORM` | 0.9 | Message-ID is not `<left@right>` |
 //! | `MESSAGE_ID_HOST` | 0.3 | the right side is no host name that others could know |
-//! | `SUBJECT_CAPITALS` | 0.9 | Subject in capitals |
+//! | `SUBJECT_CAPITALS` | 1.3 | Subject in capitals |
 //! | `SUBJECT_GAPPED` | 1.8 | Subject spelt with gaps between single letters |
 //!
 //! Limits: the first field of each name, and at most 64 repeated ones, are looked at. Times are
@@ -74,15 +74,15 @@ impl HeaderForm {
             no_message_id: rule("HEADER_NO_MESSAGE_ID", 0.7, "There is no Message-ID field"),
             two_from: rule("HEADER_TWO_FROM", 2.5, "Two From fields name different addresses"),
             repeated: rule("HEADER_REPEATED", 0.8, "A field that must be unique has two values"),
-            eight_bit: rule("HEADER_8BIT", 0.6, "Subject or From has bytes of no declared charset"),
+            eight_bit: rule("HEADER_8BIT", 1.0, "Subject or From has bytes of no declared charset"),
             nul: rule("HEADER_NUL", 2.0, "There is a NUL byte in the header"),
-            from_not_address: rule("FROM_NOT_ADDRESS", 1.2, "From holds no complete address"),
-            date_invalid: rule("DATE_INVALID", 1.0, "The Date field cannot be read as a date"),
-            date_future: rule("DATE_FUTURE", 1.6, "The Date is hours after the reception"),
+            from_not_address: rule("FROM_NOT_ADDRESS", 2.5, "From holds no complete address"),
+            date_invalid: rule("DATE_INVALID", 1.6, "The Date field cannot be read as a date"),
+            date_future: rule("DATE_FUTURE", 2.5, "The Date is hours after the reception"),
             date_past: rule("DATE_PAST", 0.8, "The Date is days before the reception"),
             message_id_form: rule("MESSAGE_ID_FORM", 0.9, "The Message-ID is malformed"),
             message_id_host: rule("MESSAGE_ID_HOST", 0.3, "The Message-ID names no real host"),
-            subject_capitals: rule("SUBJECT_CAPITALS", 0.9, "The Subject is all in capitals"),
+            subject_capitals: rule("SUBJECT_CAPITALS", 1.3, "The Subject is all in capitals"),
             subject_gapped: rule("SUBJECT_GAPPED", 1.8, "The Subject is s p e l t with gaps"),
         }
     }

@@ -4,14 +4,14 @@
 //! |---|---|---|
 //! | `FROM_NAME_OTHER_ADDRESS` | 2.0 phishing | the display name is an address at another organisation |
 //! | `FROM_NAME_OTHER_DOMAIN` | 1.5 phishing | the display name holds a host of a much imitated firm, the address is elsewhere |
-//! | `FROM_NAME_BRAND` | 2.0 phishing | the display name is that of a much imitated firm, the address is not |
+//! | `FROM_NAME_BRAND` | 2.5 phishing | the display name is that of a much imitated firm, the address is not |
 //! | `FROM_LOOKALIKE` | 3.0 phishing | the domain looks like that of a much imitated firm |
 //! | `FROM_BRAND_INSIDE` | 2.0 phishing | a firm's name stands in the domain of somebody else |
-//! | `REPLY_TO_FREEMAIL` | 1.5 | replies go to a free mail box, the sender is elsewhere |
+//! | `REPLY_TO_FREEMAIL` | 2.4 | replies go to a free mail box, the sender is elsewhere |
 //! | `REPLY_TO_OTHER_FREEMAIL` | 1.8 | the sender and the address for replies are different free mail boxes |
-//! | `ENVELOPE_FREEMAIL` | 0.8 | the envelope's sender is a free mail box elsewhere |
-//! | `FROM_IS_TO` | 0.4 | the sender is the recipient |
-//! | `FROM_MANY_DIGITS` | 0.6 | the local part has many digits between letters |
+//! | `ENVELOPE_FREEMAIL` | 0.9 | the envelope's sender is a free mail box elsewhere |
+//! | `FROM_IS_TO` | 0.9 | the sender is the recipient |
+//! | `FROM_MANY_DIGITS` | 0.7 | the local part has many digits between letters |
 //! | `FROM_PUNYCODE` | 0.7 | the domain is written in another alphabet |
 //!
 //! Limits: the first From, Reply-To and To mailboxes. Mailing lists rewrite From and Reply-To, so
@@ -67,7 +67,7 @@ impl Sender {
         );
         let name_brand = phishing(
             "FROM_NAME_BRAND",
-            2.0,
+            2.5,
             "The sender has the name of a much imitated firm, and another address",
         );
         let lookalike =
@@ -88,7 +88,7 @@ impl Sender {
             brand_inside,
             reply_to_freemail: points(
                 "REPLY_TO_FREEMAIL",
-                1.5,
+                2.4,
                 "Replies go to a free mail box, the sender is elsewhere",
             ),
             reply_to_other_freemail: points(
@@ -98,11 +98,11 @@ impl Sender {
             ),
             envelope_freemail: points(
                 "ENVELOPE_FREEMAIL",
-                0.8,
+                0.9,
                 "The envelope's sender is a free mail box elsewhere",
             ),
-            from_is_to: points("FROM_IS_TO", 0.4, "The sender is the recipient"),
-            many_digits: points("FROM_MANY_DIGITS", 0.6, "The sender's address is full of digits"),
+            from_is_to: points("FROM_IS_TO", 0.9, "The sender is the recipient"),
+            many_digits: points("FROM_MANY_DIGITS", 0.7, "The sender's address is full of digits"),
             punycode: points("FROM_PUNYCODE", 0.7, "The sender's domain has another alphabet"),
         }
     }

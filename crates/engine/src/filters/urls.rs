@@ -3,20 +3,20 @@
 //! | Rule | Points | Says |
 //! |---|---|---|
 //! | `URL_TEXT_BRAND` | 3.0 phishing | the link's text is an address of a much imitated firm, the link goes elsewhere |
-//! | `URL_TEXT_MISMATCH` | 0.5 | the link's text is an address, the link goes to another organisation |
+//! | `URL_TEXT_MISMATCH` | 1.2 | the link's text is an address, the link goes to another organisation |
 //! | `URL_LOOKALIKE` | 2.5 phishing | the host looks like that of a much imitated firm |
-//! | `URL_BRAND_INSIDE` | 1.5 phishing | a firm's name stands in the host of somebody else |
+//! | `URL_BRAND_INSIDE` | 1.0 phishing | a firm's name stands in the host of somebody else |
 //! | `URL_PUNYCODE` | 0.8 | a host in another alphabet |
-//! | `URL_IP` | 1.5 phishing | a number instead of a host |
+//! | `URL_IP` | 1.8 phishing | a number instead of a host |
 //! | `URL_IP_DISGUISED` | 2.5 phishing | a number that is written so that nobody knows it |
 //! | `URL_USER_INFO` | 2.0 phishing | something before an `@` that looks like the host and is not |
 //! | `URL_ESCAPED_HOST` | 1.5 | a host written with escapes |
 //! | `URL_MANY_LABELS` | 0.8 | a host of seven or more labels |
 //! | `URL_SHORTENER` | 0.6 | a service that hides where the link goes |
-//! | `URL_FREE_HOSTING` | 0.7 | a page on a service where anybody publishes at once |
+//! | `URL_FREE_HOSTING` | 0.4 | a page on a service where anybody publishes at once |
 //! | `URL_ODD_TLD` | 0.7 | a top-level domain that unwanted mail likes |
-//! | `URL_SCRIPT` | 2.0 phishing | a link that runs script or holds a whole page |
-//! | `URL_HAS_RECIPIENT` | 0.6 | a link that carries the recipient's address |
+//! | `URL_SCRIPT` | 1.0 phishing | a link that runs script or holds a whole page |
+//! | `URL_HAS_RECIPIENT` | 0.2 | a link that carries the recipient's address |
 //!
 //! Limits: the URLs that the parser kept ([`gauntlet_mail::Limits::urls_max`]); each host is judged
 //! once.
@@ -80,13 +80,13 @@ impl Rules {
         );
         let brand_inside = phishing(
             "URL_BRAND_INSIDE",
-            1.5,
+            1.0,
             "A link has a firm's name in the host of somebody else",
         );
-        let ip = phishing("URL_IP", 1.5, "A link goes to a number instead of a host");
+        let ip = phishing("URL_IP", 1.8, "A link goes to a number instead of a host");
         let ip_disguised = phishing("URL_IP_DISGUISED", 2.5, "A link goes to a disguised number");
         let user_info = phishing("URL_USER_INFO", 2.0, "A link hides its host behind a user name");
-        let script = phishing("URL_SCRIPT", 2.0, "A link runs script or holds a whole page");
+        let script = phishing("URL_SCRIPT", 1.0, "A link runs script or holds a whole page");
         let mut points = |name, score, description| book.points(name, score, description);
         Rules {
             text_brand,
@@ -98,7 +98,7 @@ impl Rules {
             script,
             text_mismatch: points(
                 "URL_TEXT_MISMATCH",
-                0.5,
+                1.2,
                 "A link shows the address of one organisation and goes to another",
             ),
             punycode: points("URL_PUNYCODE", 0.8, "A link's host has another alphabet"),
@@ -107,7 +107,7 @@ impl Rules {
             shortener: points("URL_SHORTENER", 0.6, "A short link hides where it goes"),
             free_hosting: points(
                 "URL_FREE_HOSTING",
-                0.7,
+                0.4,
                 "A link goes to a page that anybody can publish at once",
             ),
             odd_tld: points(
@@ -117,7 +117,7 @@ impl Rules {
             ),
             has_recipient: points(
                 "URL_HAS_RECIPIENT",
-                0.6,
+                0.2,
                 "A link carries the recipient's address",
             ),
         }

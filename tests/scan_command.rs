@@ -1,0 +1,120 @@
+//! `gauntlet scan` as a user runs it: the program itself, its output and its exit codes.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn scan(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+    command.current_dir(root()).arg("scan").args(["--now", "1795250000"]).args(args);
+    command.output().expect("the program runs")
+}
+
+/// The JSON lines without what may differ between runs.
+fn lines(output: &Output) -> Vec<serde_json::Value> {
+    let text = std::str::from_utf8(&output.stdout).expect("UTF-8");
+    let parse = |line| {
+        let mut value: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let object = value.as_object_mut().expect("an object");
+        object.remove("cost_us");
+        object.remove("costs");
+        value
+    };
+    text.lines().map(parse).collect()
+}
+
+/// Folders to scan: the samples, and real mail where there is some.
+fn folders() -> Vec<PathBuf> {
+    let mut folders = vec![root().join("samples")];
+    match std::env::var_os("GAUNTLET_CORPUS") {
+        Some(corpus) => folders.push(Path::new(&corpus).join("fixtures")),
+        None => eprintln!("GAUNTLET_CORPUS is not set: only the samples are scanned"),
+    }
+    folders
+}
+
+#[test]
+fn the_same_bytes_at_any_number_of_threads() {
+    for folder in folders() {
+        let folder = folder.to_string_lossy().into_owned();
+        let one = lines(&scan(&["--json", "--threads", "1", &folder]));
+        assert!(one.len() >= 40);
+        for threads in ["2", "8"] {
+            let other = lines(&scan(&["--json", "--threads", threads, &folder]));
+            assert!(one == other, "{folder} differs with {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn no_filter_fails_on_real_mail() {
+    let Some(corpus) = std::env::var_os("GAUNTLET_CORPUS") else {
+        eprintln!("GAUNTLET_CORPUS is not set: no real mail is scanned");
+        return;
+    };
+    for set in ["fixtures", "dev"] {
+        let folder = Path::new(&corpus).join(set).to_string_lossy().into_owned();
+        let found = lines(&scan(&["--json", &folder]));
+        assert!(found.len() > 1_000);
+        for line in found {
+            let failed = line["defects"].to_string().contains("filter_failed");
+            assert!(!failed, "a filter failed on {}", line["file"]);
+        }
+    }
+}
+
+#[test]
+fn a_list_is_answered_line_by_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let list = folder.path().join("list");
+    let text = "samples/spam-gtube.eml\n\nno/such/file.eml\nsamples/ham-lunch.eml\r\n";
+    std::fs::write(&list, text).expect("a list");
+    let output = scan(&["--json", "--files-from", &list.to_string_lossy()]);
+    assert_eq!(output.status.code(), Some(1), "one could not be read");
+    let found = lines(&output);
+    let files: Vec<_> = found.iter().map(|l| l["file"].as_str().unwrap_or_default()).collect();
+    assert_eq!(files, ["samples/spam-gtube.eml", "no/such/file.eml", "samples/ham-lunch.eml"]);
+    assert_eq!(found[0]["class"], "spam");
+    assert!(found[1]["error"].as_str().is_some_and(|e| e.contains("No such file")));
+    assert_eq!(found[2]["class"], "ham");
+    assert!(found[0]["hits"][0]["evidence"][0]["text"].is_string());
+}
+
+#[test]
+fn exit_codes() {
+    let code = |args: &[&str]| scan(args).status.code();
+    assert_eq!(code(&["samples/ham-lunch.eml"]), Some(0));
+    assert_eq!(code(&["samples/no-such.eml"]), Some(1));
+    assert_eq!(code(&["--no-such-option"]), Some(2));
+    assert_eq!(code(&["--fail-on", "malware", "samples/spam-gtube.eml"]), Some(0));
+    assert_eq!(code(&["--fail-on", "spam", "samples/malware-eicar.eml"]), Some(3));
+}
+
+#[test]
+fn explanations_quote_the_evidence_and_say_what_would_have_changed() {
+    let output = scan(&["--explain", "samples/spam-gtube.eml"]);
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(text.contains("spam, score 1000"), "{text}");
+    assert!(text.contains("GTUBE") && text.contains("would be ham without GTUBE"), "{text}");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_fault() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .current_dir(root())
+        .args(["scan", "--json", "samples", "samples", "samples", "samples"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    drop(child.stdout.take());
+    let mut errors = String::new();
+    let mut stderr = child.stderr.take().expect("a pipe");
+    stderr.read_to_string(&mut errors).expect("UTF-8");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert!(!errors.contains("panicked") && !errors.contains("Broken pipe"), "{errors}");
+}
