@@ -23,6 +23,7 @@ pub mod html;
 pub mod limits;
 pub mod message;
 pub mod mime;
+pub mod relays;
 pub mod url;
 
 pub use attachment::{Attachment, FileKind};
@@ -35,4 +36,5 @@ pub use html::Rendered;
 pub use limits::Limits;
 pub use message::{Message, Part, PartText};
 pub use mime::{ContentType, Disposition, TransferEncoding};
+pub use relays::{Network, Relay, TrustPath};
 pub use url::{CanonicalUrl, Url, UrlSource, UrlTraits};

@@ -13,6 +13,7 @@ use crate::header::{self, Header};
 use crate::html::{self, Rendered};
 use crate::limits::Limits;
 use crate::mime::{self, ContentType, Disposition, TransferEncoding};
+use crate::relays::{self, Network, Relay, TrustPath};
 use crate::url::Url;
 use crate::url::extract::{self, Collector};
 
@@ -161,6 +162,7 @@ pub struct Message<'a> {
     parts: Vec<Part<'a>>,
     defects: Vec<Defect>,
     urls: OnceCell<Collector>,
+    relays: OnceCell<Vec<Relay>>,
 }
 
 impl<'a> Message<'a> {
@@ -179,6 +181,7 @@ impl<'a> Message<'a> {
             parts: reader.parts,
             defects: reader.defects,
             urls: OnceCell::new(),
+            relays: OnceCell::new(),
         }
     }
 
@@ -250,6 +253,20 @@ impl<'a> Message<'a> {
             }
             collector
         })
+    }
+
+    /// The Received fields, newest first, read once. At most [`Limits::relays_max`].
+    pub fn relays(&self) -> &[Relay] {
+        self.relays.get_or_init(|| {
+            let fields = (0u32..).zip(self.headers()).filter(|(_, h)| h.is("received"));
+            let relays = fields.map(|(i, h)| Relay { header: i, ..relays::parse(&h.unfolded()) });
+            relays.take(usize::from(self.limits.relays_max)).collect()
+        })
+    }
+
+    /// How far [`Message::relays`] can be believed: see [`relays::trust_path`].
+    pub fn trust_path(&self, networks: &[Network]) -> TrustPath {
+        relays::trust_path(self.relays(), networks)
     }
 
     /// The visible text of the link that `url` is the target of; none if it is no link.

@@ -11,6 +11,7 @@ pub(crate) fn ask(raw: &[u8], limits: &Limits) {
     texts(&message, limits);
     urls(&message, limits);
     attachments(&message);
+    relays(&message, limits);
     let defects = message.defects();
     assert!(defects.len() <= usize::from(limits.defects_max), "defects within their limit");
     assert!(defects.is_sorted(), "defects have one order");
@@ -113,4 +114,12 @@ fn attachments(message: &Message<'_>) {
         let _ = (attachment.hash(), attachment.is_encrypted(), attachment.has_macros());
         let _ = attachment.extension();
     }
+}
+
+fn relays(message: &Message<'_>, limits: &Limits) {
+    let relays = message.relays();
+    assert!(relays.len() <= usize::from(limits.relays_max), "relays within their limit");
+    let path = message.trust_path(&[]);
+    assert!(path.trusted <= relays.len());
+    assert!(path.entry.is_none_or(|entry| entry + 1 == path.trusted));
 }
