@@ -47,9 +47,9 @@ const BODY_BYTES: usize = 4_000;
 /// Most features of one view.
 const VIEW_FEATURES_MAX: usize = 8_000;
 /// Bits of the tables of header, subject and body.
-const HEADER_BITS: u32 = 21;
+const HEADER_BITS: u32 = 20;
 const SUBJECT_BITS: u32 = 18;
-const BODY_BITS: u32 = 22;
+const BODY_BITS: u32 = 21;
 /// AROW's slack for the header and the subject.
 const HEADER_SLACK: f32 = 100.0;
 const SUBJECT_SLACK: f32 = 500.0;
