@@ -15,6 +15,7 @@ pub mod bulk;
 pub mod header_form;
 pub mod lists;
 pub mod pages;
+pub mod path;
 pub mod rules;
 pub mod sender;
 pub mod test_strings;
@@ -30,6 +31,7 @@ pub(crate) fn all(book: &mut RuleBook, settings: &Settings) -> Result<Vec<Box<dy
         Box::new(lists::Lists::new(book, allow, block)),
         Box::new(attachments::Attachments::new(book)),
         Box::new(header_form::HeaderForm::new(book)),
+        Box::new(path::Path::new(book)),
         Box::new(bulk::Bulk::new(book)),
         Box::new(sender::Sender::new(book, brands.clone())),
         Box::new(urls::Urls::new(book, brands)),

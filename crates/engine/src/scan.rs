@@ -34,13 +34,32 @@ pub fn scan(
     scratch: &mut Scratch,
 ) -> Verdict {
     let item = Item { message, envelope, facts, snapshot };
+    let (findings, failed, costs) = run_filters(&item, scratch);
+    verdict(message, findings, failed, snapshot, costs)
+}
+
+/// What the filters of the snapshot find, before it is weighed. For fitting weights and thresholds.
+pub fn weigh(
+    message: &Message<'_>,
+    envelope: &Envelope,
+    facts: &Facts,
+    snapshot: &Snapshot,
+    scratch: &mut Scratch,
+) -> Signals {
+    let item = Item { message, envelope, facts, snapshot };
+    signals(&run_filters(&item, scratch).0, &|_| true)
+}
+
+/// Findings, whether a filter failed, and what each cost.
+fn run_filters(item: &Item<'_>, scratch: &mut Scratch) -> (Findings, bool, Vec<FilterCost>) {
+    let snapshot = item.snapshot;
     let mut findings = Findings::default();
     let mut failed = false;
     let mut costs = Vec::with_capacity(snapshot.filters.len());
     for (filter, name) in snapshot.filters.iter().zip(&snapshot.filter_names) {
         let start = Instant::now();
         let before = Marks::of(&findings);
-        let run = || filter.run(&item, scratch, &mut findings);
+        let run = || filter.run(item, scratch, &mut findings);
         let ended = catch_unwind(AssertUnwindSafe(run));
         if ended.is_err() || findings.hits.len() > snapshot.hits_max {
             // The buffers may be in any state, and so may what the filter found.
@@ -52,7 +71,7 @@ pub fn scan(
         let micros = start.elapsed().as_secs_f32() * 1e6;
         costs.push(FilterCost { filter: name.clone(), micros });
     }
-    verdict(message, findings, failed, snapshot, costs)
+    (findings, failed, costs)
 }
 
 fn verdict(

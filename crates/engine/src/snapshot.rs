@@ -78,6 +78,8 @@ pub struct Settings {
     pub allow: Vec<String>,
     /// Addresses, domains and networks that are always spam.
     pub block: Vec<String>,
+    /// Rules of files that run beside our own filters; their points add to the score.
+    pub rules: Option<Arc<gauntlet_rules::Ruleset>>,
     /// Names of filters to leave out.
     pub filters_off: Vec<String>,
 }
@@ -176,6 +178,9 @@ impl Snapshot {
     pub fn build(settings: &Settings) -> Result<Self, Error> {
         let mut book = RuleBook::new(settings.scores.clone());
         let mut filters = filters::all(&mut book, settings)?;
+        if let Some(ruleset) = &settings.rules {
+            filters.push(Box::new(filters::rules::Rules::new(ruleset.clone())));
+        }
         if let Some(unknown) = book.unknown().first() {
             return Err(Error::UnknownRule((*unknown).to_owned()));
         }
@@ -201,7 +206,10 @@ impl Snapshot {
 fn version(book: &RuleBook, settings: &Settings, filters: &[Box<dyn Filter>]) -> Arc<str> {
     let mut hash = blake3::Hasher::new();
     hash.update(env!("CARGO_PKG_VERSION").as_bytes());
-    hash.update(format!("{settings:?}{:?}{:?}", book.rules(), Weights::default()).as_bytes());
+    let Settings { thresholds, scores, on_failure, allow, block, rules: _, filters_off } = settings;
+    let chosen = format!("{thresholds:?}{scores:?}{on_failure:?}{allow:?}{block:?}{filters_off:?}");
+    hash.update(chosen.as_bytes());
+    hash.update(format!("{:?}{:?}", book.rules(), Weights::default()).as_bytes());
     for filter in filters {
         hash.update(filter.name().as_bytes());
         hash.update(filter.data_version().as_bytes());

@@ -15,8 +15,9 @@
 //! | `ATTACH_PATH` | 2.0 | a name with a path that leads out of its folder |
 //!
 //! Limits: archives are not unpacked; of a zip the entries' names are read (at most
-//! [`ZIP_ENTRIES_MAX`]), of other files the first [`HEAD_BYTES`] and, for macros, the whole body once.
+//! [`ZIP_ENTRIES_MAX`]); otherwise what [`gauntlet_mail::attachment`] tells of the bytes.
 
+use gauntlet_mail::attachment::{self, FileKind as K};
 use gauntlet_mail::{Evidence, Message, Part, View};
 use memchr::memmem;
 
@@ -24,8 +25,6 @@ use crate::filter::{Filter, Findings, Item};
 use crate::rulebook::{Rule, RuleBook};
 use crate::scan::Scratch;
 
-/// Bytes that say what a file is; the mark of an ISO image stands at 32,769.
-pub const HEAD_BYTES: usize = 32_774;
 /// Entries of a zip that are read.
 pub const ZIP_ENTRIES_MAX: usize = 200;
 
@@ -84,18 +83,6 @@ const HARMLESS: &[&str] = &[
     "pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "txt", "rtf", "jpg", "jpeg", "png", "gif",
     "bmp", "tif", "tiff", "mp3", "mp4", "avi", "csv", "odt", "html", "htm", "zip",
 ];
-
-/// What the first bytes say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sniffed {
-    Program,
-    Zip,
-    Archive,
-    Office,
-    DiskImage,
-    Shortcut,
-    Other,
-}
 
 /// Looks at attachments.
 #[derive(Debug)]
@@ -179,25 +166,38 @@ impl Attachments {
 
     fn bytes(&self, part: &Part<'_>, at: &Evidence, findings: &mut Findings) {
         let body = part.body();
-        let sniffed = sniff(body);
-        match sniffed {
-            Sniffed::Program => findings.add(&self.executable, at.clone()),
-            Sniffed::DiskImage => findings.add(&self.disk_image, at.clone()),
-            Sniffed::Shortcut => findings.add(&self.shortcut, at.clone()),
-            Sniffed::Office if memmem::find(body, VBA_STREAM).is_some() => {
-                findings.add(&self.macros, at.clone());
-            }
+        let kind = attachment::sniff(body);
+        match kind {
+            K::Shortcut => findings.add(&self.shortcut, at.clone()),
+            // Scripts are sent between people who write them; their names say whether they start.
+            K::Script => {}
+            K::DiskImage => findings.add(&self.disk_image, at.clone()),
+            kind if kind.is_program() => findings.add(&self.executable, at.clone()),
             _ => {}
         }
-        if sniffed == Sniffed::Zip {
+        if attachment::has_macros(body) {
+            findings.add(&self.macros, at.clone());
+        }
+        if attachment::is_encrypted(body) {
+            findings.add(&self.encrypted, at.clone());
+        }
+        if body.starts_with(b"PK\x03\x04") {
             self.zip(body, at, findings);
         }
         let declared = &part.content_type;
         let harmless = matches!(declared.kind.as_str(), "text" | "image" | "audio" | "video")
             || declared.is("application", "pdf");
         let dangerous = matches!(
-            sniffed,
-            Sniffed::Program | Sniffed::Zip | Sniffed::Archive | Sniffed::DiskImage
+            kind,
+            K::WindowsProgram
+                | K::ElfProgram
+                | K::MachProgram
+                | K::Shortcut
+                | K::Zip
+                | K::Rar
+                | K::SevenZip
+                | K::Cab
+                | K::DiskImage
         );
         if harmless && dangerous {
             let declared = declared.essence();
@@ -206,18 +206,12 @@ impl Attachments {
     }
 
     fn zip(&self, body: &[u8], at: &Evidence, findings: &mut Findings) {
-        let mut encrypted = false;
         // Whole projects are full of scripts; a zip that brings a script to be started has little else.
         let few = zip_entries(body).count() <= FEW_ENTRIES_MAX;
         for entry in zip_entries(body) {
-            encrypted |= entry.encrypted;
-            if entry.name.ends_with(b"vbaProject.bin") {
-                findings.add(&self.macros, at.clone());
-            }
-            let name = String::from_utf8_lossy(entry.name);
+            let name = String::from_utf8_lossy(entry);
             let last = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
-            let inside =
-                || Evidence { text: gauntlet_mail::evidence::quote(entry.name), ..at.clone() };
+            let inside = || Evidence { text: gauntlet_mail::evidence::quote(entry), ..at.clone() };
             if ["exe", "scr", "pif", "msi"].contains(&&*last)
                 || (few && EXECUTABLE.contains(&&*last))
             {
@@ -228,9 +222,6 @@ impl Attachments {
             if name.contains("../") || name.contains("..\\") {
                 findings.add(&self.path, inside());
             }
-        }
-        if encrypted {
-            findings.add(&self.encrypted, at.clone());
         }
     }
 
@@ -284,47 +275,9 @@ fn is_inline_alternative(message: &Message<'_>, part: &Part<'_>) -> bool {
     forms && part.disposition.as_ref().is_none_or(|d| d.kind != "attachment")
 }
 
-/// `_VBA_PROJECT` as compound files write the names of their streams.
-const VBA_STREAM: &[u8] = b"_\0V\0B\0A\0_\0P\0R\0O\0J\0E\0C\0T\0";
-
-fn sniff(body: &[u8]) -> Sniffed {
-    let starts = |magic: &[u8]| body.starts_with(magic);
-    let portable = || {
-        // `MZ` alone begins many a text; a program has its header where offset 60 says.
-        let offset = body.get(60..64).and_then(|b| <[u8; 4]>::try_from(b).ok());
-        let offset = offset.map_or(0, |b| u32::from_le_bytes(b) as usize);
-        starts(b"MZ") && body.get(offset..).is_some_and(|b| b.starts_with(b"PE\0\0"))
-    };
-    if portable()
-        || starts(b"\x7fELF")
-        || starts(b"\xcf\xfa\xed\xfe")
-        || starts(b"\xca\xfe\xba\xbe")
-    {
-        Sniffed::Program
-    } else if starts(b"PK\x03\x04") {
-        Sniffed::Zip
-    } else if starts(b"Rar!\x1a\x07") || starts(b"7z\xbc\xaf\x27\x1c") || starts(b"\x60\xea") {
-        Sniffed::Archive
-    } else if starts(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1") {
-        Sniffed::Office
-    } else if starts(b"L\0\0\0\x01\x14\x02\0") {
-        Sniffed::Shortcut
-    } else if body.get(32_769..HEAD_BYTES) == Some(b"CD001") {
-        Sniffed::DiskImage
-    } else {
-        Sniffed::Other
-    }
-}
-
-/// A local header of a zip.
-struct ZipEntry<'a> {
-    name: &'a [u8],
-    encrypted: bool,
-}
-
-/// The entries whose local headers follow each other, and, where sizes come after the data, the next
+/// Names of the entries whose local headers follow each other, and, where sizes come after the data, the next
 /// header that can be found.
-fn zip_entries(body: &[u8]) -> impl Iterator<Item = ZipEntry<'_>> {
+fn zip_entries(body: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut at = Some(0);
     std::iter::from_fn(move || {
         let header = body.get(at?..)?;
@@ -345,7 +298,7 @@ fn zip_entries(body: &[u8]) -> impl Iterator<Item = ZipEntry<'_>> {
                 memmem::find(rest, b"PK\x03\x04").and_then(|i| at?.checked_add(data + i))
             }),
         };
-        Some(ZipEntry { name, encrypted: flags & 1 != 0 })
+        Some(name)
     })
     .take(ZIP_ENTRIES_MAX)
 }
@@ -400,8 +353,6 @@ mod tests {
             ["ATTACH_ENCRYPTED"]
         );
         assert_eq!(found("application/zip", "x.zip", &entry('\0', "a.exe")), ["ATTACH_EXECUTABLE"]);
-        let document = entry('\0', "word/vbaProject.bin");
-        assert_eq!(found("application/zip", "x.zip", &document), ["ATTACH_MACROS"]);
         assert!(found("application/zip", "x.zip", &entry('\0', "a.txt")).is_empty());
     }
 

@@ -1,0 +1,156 @@
+//! Fits the weights of `fusion.rs` on labelled mail, and prints the probabilities that good mail
+//! reaches as seldom as the classes promise.
+//!
+//! ```text
+//! cargo run --release -p gauntlet-engine --example fit_fusion -- $GAUNTLET_CORPUS/dev/labels.tsv ...
+//! ```
+//!
+//! A list names a message a line, `label<TAB>path` or `label path`, relative to the list's folder. The
+//! lists must not hold what the classifier was trained on, or its odds look better than they are. The
+//! fit is logistic regression by Newton's method on rule points (bounded) and the classifier's and the
+//! signatures' log odds; a signal that no filter gives keeps the weight 0. Each label weighs the same,
+//! so that the intercept is that of a stream of half good mail.
+
+use std::path::{Path, PathBuf};
+
+use gauntlet_engine::fusion::{Signals, Weights};
+use gauntlet_engine::scan::weigh;
+use gauntlet_engine::{Scratch, Snapshot};
+use gauntlet_mail::{Envelope, Facts, Message};
+
+/// Intercept, points, classifier, signatures.
+const TERMS: usize = 4;
+const ROUNDS: usize = 30;
+/// Keeps weights finite where a signal separates the labels completely.
+const RIDGE: f64 = 1.0;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let snapshot = Snapshot::default_rules();
+    let mut rows = Vec::new();
+    for list in std::env::args_os().skip(1).map(PathBuf::from) {
+        read(&list, &snapshot, &mut rows)?;
+    }
+    if !rows.iter().any(|r| r.1) || !rows.iter().any(|r| !r.1) {
+        return Err("usage: fit_fusion LIST... with messages of both labels".into());
+    }
+    let weights = fit(&rows);
+    eprintln!("{} messages", rows.len());
+    for (name, weight) in
+        ["intercept", "rule_points", "classifier", "signatures"].iter().zip(weights)
+    {
+        eprintln!("{name:12} {weight:8.4}");
+    }
+    report(&rows, &weights);
+    Ok(())
+}
+
+type Row = ([f64; TERMS], bool);
+
+fn read(
+    list: &Path,
+    snapshot: &Snapshot,
+    rows: &mut Vec<Row>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let folder = list.parent().unwrap_or(Path::new("."));
+    let mut scratch = Scratch::default();
+    for line in std::fs::read_to_string(list)?.lines() {
+        let Some((label, path)) = line.split_once(['\t', ' ']) else { continue };
+        if label != "spam" && label != "ham" {
+            continue;
+        }
+        let raw = std::fs::read(folder.join(path))?;
+        let message = Message::parse(&raw);
+        let (envelope, facts) = (Envelope::default(), Facts::default());
+        let signals = weigh(&message, &envelope, &facts, snapshot, &mut scratch);
+        // Mail that is certain is not weighed, and says nothing about the weights.
+        if signals.certain.is_none() {
+            rows.push((terms(&signals), label == "spam"));
+        }
+    }
+    Ok(())
+}
+
+fn terms(signals: &Signals) -> [f64; TERMS] {
+    let max = Weights::default().points_max;
+    let points = signals.rule_points.clamp(-max, max);
+    [1.0, points, signals.classifier.unwrap_or(0.0), signals.signatures.unwrap_or(0.0)]
+}
+
+fn probability(weights: &[f64; TERMS], terms: &[f64; TERMS]) -> f64 {
+    let odds: f64 = weights.iter().zip(terms).map(|(w, t)| w * t).sum();
+    1.0 / (1.0 + (-odds).exp())
+}
+
+fn fit(rows: &[Row]) -> [f64; TERMS] {
+    let spam = rows.iter().filter(|r| r.1).count() as f64;
+    let half = rows.len() as f64 / 2.0;
+    let (spam_weight, ham_weight) = (half / spam, half / (rows.len() as f64 - spam));
+    let mut weights = [0.0; TERMS];
+    for _ in 0..ROUNDS {
+        let (mut gradient, mut hessian) = ([0.0; TERMS], [[0.0; TERMS]; TERMS]);
+        for (terms, spam) in rows {
+            let p = probability(&weights, terms);
+            let (importance, label) = if *spam { (spam_weight, 1.0) } else { (ham_weight, 0.0) };
+            for i in 0..TERMS {
+                gradient[i] += importance * (label - p) * terms[i];
+                for j in 0..TERMS {
+                    hessian[i][j] += importance * p * (1.0 - p) * terms[i] * terms[j];
+                }
+            }
+        }
+        for i in 0..TERMS {
+            gradient[i] -= RIDGE * weights[i];
+            hessian[i][i] += RIDGE;
+        }
+        let step = solve(hessian, gradient);
+        for (weight, step) in weights.iter_mut().zip(step) {
+            *weight += step;
+        }
+    }
+    weights
+}
+
+/// Gauss elimination; the matrix is positive definite by its ridge, so no pivot is zero.
+fn solve(mut a: [[f64; TERMS]; TERMS], mut b: [f64; TERMS]) -> [f64; TERMS] {
+    for i in 0..TERMS {
+        for j in i + 1..TERMS {
+            let factor = a[j][i] / a[i][i];
+            let pivot = a[i];
+            for (cell, above) in a[j].iter_mut().zip(pivot) {
+                *cell -= factor * above;
+            }
+            b[j] -= factor * b[i];
+        }
+    }
+    let mut x = [0.0; TERMS];
+    for i in (0..TERMS).rev() {
+        let known: f64 = (i + 1..TERMS).map(|j| a[i][j] * x[j]).sum();
+        x[i] = (b[i] - known) / a[i][i];
+    }
+    x
+}
+
+/// The probability and the points that a share of good mail reaches, and what share of spam does.
+fn report(rows: &[Row], weights: &[f64; TERMS]) {
+    let values = |spam: bool, of: &dyn Fn(&[f64; TERMS]) -> f64| {
+        let mut all: Vec<f64> = rows.iter().filter(|r| r.1 == spam).map(|r| of(&r.0)).collect();
+        all.sort_by(f64::total_cmp);
+        all
+    };
+    let by_probability = |terms: &[f64; TERMS]| probability(weights, terms);
+    let by_points = |terms: &[f64; TERMS]| terms[1];
+    let measures: [(&str, &dyn Fn(&[f64; TERMS]) -> f64); 2] =
+        [("probability", &by_probability), ("points", &by_points)];
+    for (name, of) in measures {
+        let (ham, spam) = (values(false, of), values(true, of));
+        for share in [0.01, 0.001, 0.0001] {
+            let at = ((1.0 - share) * ham.len() as f64) as usize;
+            let value = ham[at.min(ham.len() - 1)];
+            let caught = spam.iter().filter(|v| **v > value).count();
+            let percent = 100.0 * caught as f64 / spam.len() as f64;
+            eprintln!(
+                "{share:7} of good mail reaches {name} {value:.6}; {percent:.2} % of spam does"
+            );
+        }
+    }
+}
