@@ -112,28 +112,36 @@ fn analyse(node: &Node) -> Known {
 }
 
 fn alternate(nodes: &[Node]) -> Known {
-    let known: Vec<Known> = nodes.iter().map(analyse).collect();
     let mut exact = Some(Strings::new());
     let mut best = Some(Strings::new());
-    for mut one in known {
-        if let (Some(all), Some(mine)) = (&mut exact, &one.exact) {
-            all.extend(mine.iter().cloned());
-        } else {
-            exact = None;
-        }
+    for node in nodes {
+        let mut one = analyse(node);
+        exact = match (exact, &one.exact) {
+            (Some(mut all), Some(mine)) if all.len() + mine.len() <= EXACT_MAX => {
+                all.extend(mine.iter().cloned());
+                Some(all)
+            }
+            _ => None,
+        };
         if let Some(mine) = one.exact.take() {
             better(&mut one.best, mine);
         }
-        match (&mut best, one.best) {
-            (Some(all), Some(mine)) => all.extend(mine.strings),
-            _ => best = None,
+        best = match (best, one.best) {
+            (Some(mut all), Some(mine)) if all.len() + mine.strings.len() <= STRINGS_MAX => {
+                all.extend(mine.strings);
+                Some(all)
+            }
+            _ => None,
+        };
+        if exact.is_none() && best.is_none() {
+            return Known::default();
         }
     }
     let mut candidate = None;
     if let Some(strings) = best {
-        better(&mut candidate, minimize(strings));
+        better(&mut candidate, unique(strings));
     }
-    Known { exact: exact.map(unique).filter(|e| e.len() <= EXACT_MAX), best: candidate }
+    Known { exact: exact.map(unique), best: candidate }
 }
 
 fn unique(mut strings: Strings) -> Strings {

@@ -95,6 +95,14 @@ impl Pattern {
         Pattern::new(&node)
     }
 
+    /// Whether some engine can run it; the error says why none can.
+    pub(crate) fn verify(&self) -> Result<(), PatternError> {
+        match self.backtracker() {
+            Err(why) if self.automaton().is_none() => Err(PatternError::Syntax(why.clone())),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a backtracking engine is needed.
     pub fn needs_backtracking(&self) -> bool {
         self.automaton().is_none()
@@ -102,7 +110,11 @@ impl Pattern {
 
     fn automaton(&self) -> Option<&regex_automata::meta::Regex> {
         let build = || {
-            let hir = automaton::hir(self.node.as_ref()?)?;
+            let node = self.node.as_ref()?;
+            let strict = automaton::hir(node, false);
+            // Too large for PCRE2: an answer that may be too generous beats none.
+            let relaxed = || self.backtracker().err().and_then(|_| automaton::hir(node, true));
+            let hir = strict.or_else(relaxed)?;
             let config = regex_automata::meta::Config::new()
                 .utf8_empty(false)
                 .nfa_size_limit(Some(AUTOMATON_BYTES_MAX))

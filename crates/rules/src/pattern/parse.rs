@@ -117,7 +117,12 @@ impl Parser<'_> {
         }
         let mut branches = Vec::new();
         loop {
-            branches.push(self.sequence(flags, depth)?);
+            let branch = self.sequence(flags, depth)?;
+            // Single bytes side by side are one set.
+            match (branches.last_mut(), branch) {
+                (Some(Node::Set(set)), Node::Set(more)) => *set = set.union(&more),
+                (_, branch) => branches.push(branch),
+            }
             if !self.take(b"|") {
                 break;
             }
