@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gauntlet_engine::{Class, Scratch, Snapshot, scan};
+use gauntlet_engine::{Class, Lean, Scratch, Snapshot, scan};
 use gauntlet_mail::{Envelope, Facts, Message, address};
 use serde::{Deserialize, Serialize};
 
@@ -105,4 +105,31 @@ fn no_good_sample_is_called_bad_and_no_bad_one_good() {
         };
         assert!(right, "{name} is called {class}");
     }
+}
+
+/// `docs/filters.md` lists the rules as the filters have them.
+#[test]
+fn the_table_of_rules_is_true() {
+    let mut text = String::from(
+        "# Rules of the filters\n\nEvery rule that our own filters (`crates/engine/src/filters/`) can \
+         hit. `GAUNTLET_BLESS=1 cargo test --test golden` writes this table anew. Points of 0 mean that \
+         the rule only says what kind of mail it is; *phishing* rules count towards that class, *certain* \
+         ones decide the class whatever the points.\n\n| Rule | Points | Kind | Says |\n|---|---:|---|---|\n",
+    );
+    for rule in Snapshot::default_rules().book.rules() {
+        let kind = match rule.lean {
+            Lean::Points => String::new(),
+            Lean::Phishing => "phishing".to_owned(),
+            Lean::Bulk => "bulk".to_owned(),
+            Lean::Certain(class) => format!("certain: {class}"),
+        };
+        text += &format!("| `{}` | {} | {kind} | {} |\n", rule.name, rule.score, rule.description);
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/filters.md");
+    if std::env::var_os("GAUNTLET_BLESS").is_some() {
+        std::fs::write(&path, text).expect("a writable folder");
+        return;
+    }
+    let written = std::fs::read_to_string(&path).expect("docs/filters.md");
+    assert!(written == text, "docs/filters.md is not up to date: GAUNTLET_BLESS=1 writes it anew");
 }
