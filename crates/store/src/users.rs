@@ -23,6 +23,8 @@ pub use session::{Session, Started};
 pub const PASSWORD_CHARS_MIN: usize = 10;
 /// Longest password taken, in bytes.
 pub const PASSWORD_BYTES_MAX: usize = 256;
+/// Characters of a one-time password, five random bits each.
+const ONE_TIME_CHARS: usize = 20;
 /// Bytes of a password's salt.
 const SALT_BYTES: usize = 16;
 /// Longest login, in bytes.
@@ -139,7 +141,7 @@ impl Users {
         if !self.list()?.is_empty() {
             return Ok(None);
         }
-        let password = random_text(20)?;
+        let password = self.one_time_password()?;
         let admin = User {
             login: "admin".to_owned(),
             role: Role::Administrator,
@@ -150,6 +152,14 @@ impl Users {
         };
         self.add(&admin, &password, "gauntlet", now_ms)?;
         Ok(Some(password))
+    }
+
+    /// A password of 100 random bits.
+    ///
+    /// # Errors
+    /// If the system has no randomness to give.
+    pub fn one_time_password(&self) -> Result<String, StoreError> {
+        random_text(ONE_TIME_CHARS)
     }
 
     /// Adds a person.
