@@ -163,21 +163,18 @@ fn admit(
     Ok(visit)
 }
 
-/// The browser says that the request comes from a page of ours, or there is no browser.
-///
-/// `Sec-Fetch-Site` is believed first: no page can set it, and under our `no-referrer` policy the
-/// `Origin` of our own forms is `null`.
+/// The browser says that the request comes from a page of ours, or says nothing.
 fn from_here(headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).and_then(|v| v.to_str().ok());
-    if let Some(site) = text("sec-fetch-site") {
-        return site == "same-origin" || site == "none";
+    let site = headers.get("sec-fetch-site").and_then(|v| v.to_str().ok());
+    if site.is_some_and(|s| s != "same-origin" && s != "none") {
+        return false;
     }
+    let text = |name| headers.get(name).and_then(|v| v.to_str().ok());
     match (text("origin"), text("host")) {
-        (None, _) => true,
         (Some(origin), Some(host)) => {
             origin.split_once("://").is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(host))
         }
-        (Some(_), None) => false,
+        _ => true,
     }
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `HTML_PASSWORD` | 2.5 phishing | asks for a password in the message itself |
 //! | `HTML_FORM` | 0.2 | a form to fill in |
-//! | `HTML_HIDDEN_TEXT` | 1.8 | much text that nobody can see |
+//! | `HTML_HIDDEN_TEXT` | 1.2 | much text that nobody can see |
 //! | `HTML_IMAGE_ONLY` | 2.2 | images and hardly any text |
 //! | `HTML_ONLY` | 0.6 | HTML without a plain form of the text |
 //! | `HTML_FRAMES` | 0.2 | frames or embedded objects |
@@ -43,7 +43,7 @@ impl Pages {
         Pages {
             password,
             form: rule("HTML_FORM", 0.2, "Holds a form to fill in"),
-            hidden_text: rule("HTML_HIDDEN_TEXT", 1.8, "Holds much text that nobody can see"),
+            hidden_text: rule("HTML_HIDDEN_TEXT", 1.2, "Holds much text that nobody can see"),
             image_only: rule("HTML_IMAGE_ONLY", 2.2, "Consists of images and hardly any text"),
             only: rule("HTML_ONLY", 0.6, "Has no plain form of its text"),
             frames: rule("HTML_FRAMES", 0.2, "Holds frames or embedded objects"),

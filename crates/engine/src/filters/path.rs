@@ -5,7 +5,7 @@
 //! | `HELO_NUMBER` | 1.5 | the client calls itself by a bare number |
 //! | `HELO_LOCAL` | 1.0 | the client calls itself `localhost` or by a word without a dot |
 //! | `HELO_RECIPIENT` | 2.0 | the client calls itself by the domain of the recipient |
-//! | `CLIENT_DIAL_UP` | 1.2 | the client's name holds its number: a line for people, not a server |
+//! | `CLIENT_DIAL_UP` | 1.2 | the client's name holds its number and says that it is a line for people |
 //! | `FREEMAIL_ELSEWHERE` | 1.5 | a sender at a free mail provider, and none of its servers on the way |
 //!
 //! The client is the envelope's when there is one, else that of the Received field by which the message
@@ -30,6 +30,25 @@ const PROVIDERS: [(&[&str], &[&str]); 5] = [
     ),
     (&["aol.com"], &["aol", "yahoo"]),
     (&["gmx.de", "gmx.net", "web.de"], &["gmx", "web.de", "kundenserver"]),
+];
+
+/// Words of which one is in the names that providers give to their customers' lines. Rented servers
+/// have their number in the name too.
+const LINES_FOR_PEOPLE: [&str; 14] = [
+    "dsl",
+    "dyn",
+    "dial",
+    "pool",
+    "cable",
+    "ppp",
+    "cust",
+    "client",
+    "broadband",
+    "dhcp",
+    "user",
+    "home",
+    "fiber",
+    "mobile",
 ];
 
 /// Looks at client, HELO and relays.
@@ -102,6 +121,10 @@ impl Path {
             .collect();
         let octets = ip.octets().map(u32::from);
         let backwards = [octets[3], octets[2], octets[1], octets[0]];
+        let name = client.name.to_ascii_lowercase();
+        if !LINES_FOR_PEOPLE.iter().any(|word| name.contains(word)) {
+            return;
+        }
         let holds = |order: &[u32; 4]| numbers.windows(4).any(|w| w == order);
         if holds(&octets) || holds(&backwards) {
             let at = Evidence::new(View::Envelope, 0, 0, client.name.as_bytes());

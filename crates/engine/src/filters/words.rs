@@ -2,9 +2,9 @@
 //!
 //! | Rule | Points | Says |
 //! |---|---|---|
-//! | `WORDS_SOME` | 1.2 | words that unwanted mail likes; one in a hundred good messages goes so far |
-//! | `WORDS_MANY` | 2.6 | one in three hundred does |
-//! | `WORDS_MOST` | 4.0 | one in a thousand does |
+//! | `WORDS_SOME` | 1.0 | words that unwanted mail likes; one in a hundred good messages goes so far |
+//! | `WORDS_MANY` | 2.2 | one in three hundred does |
+//! | `WORDS_MOST` | 3.5 | one in a thousand does |
 //!
 //! The weight of a word is the log odds of its probability (`data/words.tsv`, fitted by
 //! `examples/fit_words.rs`), and the sum is divided by the square root of the text's length, so that
@@ -90,9 +90,9 @@ impl Words {
         Words {
             lexicon,
             rules: [
-                rule("WORDS_SOME", 1.2, "Holds words that unwanted mail likes"),
-                rule("WORDS_MANY", 2.6, "Holds many words that unwanted mail likes"),
-                rule("WORDS_MOST", 4.0, "Consists of words that unwanted mail likes"),
+                rule("WORDS_SOME", 1.0, "Holds words that unwanted mail likes"),
+                rule("WORDS_MANY", 2.2, "Holds many words that unwanted mail likes"),
+                rule("WORDS_MOST", 3.5, "Consists of words that unwanted mail likes"),
             ],
         }
     }
