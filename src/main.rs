@@ -10,6 +10,7 @@ mod policy;
 mod rules;
 mod ruleset;
 mod scan;
+mod user;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,8 @@ enum Command {
     Config(config::Args),
     /// Check SpamAssassin rules, and compare their hits with SpamAssassin's own
     Rules(rules::Args),
+    /// Add, list and remove the people who may use the console
+    User(user::Args),
     /// Measure what it costs on this machine
     Bench(bench::Args),
     /// Measure how good the classifier is
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Policy(args) => policy::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Rules(args) => rules::run(&args),
+        Command::User(args) => user::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Evaluate(args) => evaluate::run(&args),
         Command::Completions(args) => completions::run(&args),

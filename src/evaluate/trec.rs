@@ -176,11 +176,8 @@ impl Student {
         let told: Vec<bool> = messages.iter().map(|(raw, _)| told(raw)).collect();
         let start = Instant::now();
         for ((raw, spam), told) in messages.iter().zip(told) {
-            self.filter.read(raw);
-            self.scored.push(Scored { score: f64::from(self.filter.score()), spam: *spam });
-            if told {
-                self.filter.train(*spam);
-            }
+            let score = if told { self.filter.train(raw, *spam) } else { self.filter.score(raw) };
+            self.scored.push(Scored { score: f64::from(score), spam: *spam });
         }
         self.spent += start.elapsed();
     }
@@ -188,13 +185,12 @@ impl Student {
     fn later(&mut self, message: &(Vec<u8>, bool)) {
         self.waiting.push_back(message.clone());
         let start = Instant::now();
-        self.filter.read(&message.0);
-        self.scored.push(Scored { score: f64::from(self.filter.score()), spam: message.1 });
+        let score = self.filter.score(&message.0);
+        self.scored.push(Scored { score: f64::from(score), spam: message.1 });
         self.batch_left -= 1;
         if self.batch_left == 0 {
             for (raw, spam) in self.waiting.drain(..) {
-                self.filter.read(&raw);
-                self.filter.train(spam);
+                self.filter.train(&raw, spam);
             }
             self.batch_left = 1 + self.random.below(BATCH_MESSAGES_MAX);
         }

@@ -163,18 +163,21 @@ fn admit(
     Ok(visit)
 }
 
-/// The browser says that the request comes from a page of ours, or says nothing.
+/// The browser says that the request comes from a page of ours, or there is no browser.
+///
+/// `Sec-Fetch-Site` is believed first: no page can set it, and under our `no-referrer` policy the
+/// `Origin` of our own forms is `null`.
 fn from_here(headers: &HeaderMap) -> bool {
-    let site = headers.get("sec-fetch-site").and_then(|v| v.to_str().ok());
-    if site.is_some_and(|s| s != "same-origin" && s != "none") {
-        return false;
-    }
     let text = |name| headers.get(name).and_then(|v| v.to_str().ok());
+    if let Some(site) = text("sec-fetch-site") {
+        return site == "same-origin" || site == "none";
+    }
     match (text("origin"), text("host")) {
+        (None, _) => true,
         (Some(origin), Some(host)) => {
             origin.split_once("://").is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(host))
         }
-        _ => true,
+        (Some(_), None) => false,
     }
 }
 

@@ -11,6 +11,9 @@ use crate::defect::{Defect, DefectKind};
 use crate::encoding;
 use crate::limits::Limits;
 
+/// Broken lines that are reported of one header block.
+const BROKEN_LINES_MAX: u32 = 8;
+
 /// One header field, as it stands in the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header<'a> {
@@ -46,7 +49,10 @@ impl<'a> Header<'a> {
 
     /// The value as a person reads it: unfolded, trimmed, encoded words decoded, as UTF-8.
     pub fn decoded(&self) -> Cow<'a, str> {
-        decode_words(&unfold(self.raw_value)).0.into_owned().into()
+        match unfold(self.raw_value) {
+            Cow::Borrowed(value) => decode_words(value).0,
+            Cow::Owned(value) => decode_words(&value).0.into_owned().into(),
+        }
     }
 }
 
@@ -74,6 +80,7 @@ pub(crate) fn read_block<'a>(
     let mut headers: Vec<Header<'a>> = Vec::new();
     let mut at = range.start;
     let mut dropped = false;
+    let mut broken_lines = 0;
     while at < range.end {
         let line_end = next_line(raw, at, range.end);
         let line = &raw[at..line_end];
@@ -105,14 +112,21 @@ pub(crate) fn read_block<'a>(
         } else if !(at == range.start
             && (line.starts_with(b"From ") || line.starts_with(b">From ")))
         {
-            defects.push(Defect::new(DefectKind::HeaderWithoutColon, part).at(at));
+            if broken_lines < BROKEN_LINES_MAX {
+                defects.push(Defect::new(DefectKind::HeaderWithoutColon, part).at(at));
+            }
+            broken_lines += 1;
             if !more_fields_follow(raw, line_end, range.end) {
                 return (headers, at);
             }
         }
         at = line_end;
     }
-    defects.push(Defect::new(DefectKind::NoBodySeparator, part));
+    // Of an empty part the empty line is the boundary's.
+    let is_empty_part = part > 0 && (range.is_empty() || raw[range.end - 1] == b'\n');
+    if !is_empty_part {
+        defects.push(Defect::new(DefectKind::NoBodySeparator, part));
+    }
     (headers, range.end)
 }
 

@@ -23,7 +23,10 @@ pub mod html;
 pub mod limits;
 pub mod message;
 pub mod mime;
+mod oddities;
+mod part;
 pub mod relays;
+mod tree;
 pub mod url;
 
 pub use attachment::{Attachment, FileKind};

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use argon2::Argon2;
-use argon2::password_hash::rand_core::{OsRng, RngCore};
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
@@ -24,6 +23,10 @@ pub use session::{Session, Started};
 pub const PASSWORD_CHARS_MIN: usize = 10;
 /// Longest password taken, in bytes.
 pub const PASSWORD_BYTES_MAX: usize = 256;
+/// Characters of a one-time password, five random bits each.
+const ONE_TIME_CHARS: usize = 20;
+/// Bytes of a password's salt.
+const SALT_BYTES: usize = 16;
 /// Longest login, in bytes.
 const LOGIN_BYTES_MAX: usize = 254;
 /// Most lines of the audit log returned at once.
@@ -138,7 +141,7 @@ impl Users {
         if !self.list()?.is_empty() {
             return Ok(None);
         }
-        let password = random_text(20);
+        let password = self.one_time_password()?;
         let admin = User {
             login: "admin".to_owned(),
             role: Role::Administrator,
@@ -149,6 +152,14 @@ impl Users {
         };
         self.add(&admin, &password, "gauntlet", now_ms)?;
         Ok(Some(password))
+    }
+
+    /// A password of 100 random bits.
+    ///
+    /// # Errors
+    /// If the system has no randomness to give.
+    pub fn one_time_password(&self) -> Result<String, StoreError> {
+        random_text(ONE_TIME_CHARS)
     }
 
     /// Adds a person.
@@ -377,17 +388,26 @@ fn hash_password(password: &str) -> Result<String, StoreError> {
         let cause = format!("{PASSWORD_CHARS_MIN} characters to {PASSWORD_BYTES_MAX} bytes");
         return Err(invalid(format!("a password has {cause}")));
     }
-    let salt = SaltString::generate(&mut OsRng);
+    let salt = SaltString::encode_b64(&random_bytes(SALT_BYTES)?);
+    let salt = salt.map_err(|e| invalid(e.to_string()))?;
     let hash = Argon2::default().hash_password(password.as_bytes(), &salt);
     Ok(hash.map_err(|e| invalid(e.to_string()))?.to_string())
 }
 
 /// Random characters that are not mistaken for each other, five bits each.
-fn random_text(characters: usize) -> String {
-    let mut bytes = vec![0; characters];
-    OsRng.fill_bytes(&mut bytes);
+fn random_text(characters: usize) -> Result<String, StoreError> {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-    bytes.iter().map(|b| char::from(LETTERS[usize::from(b & 31)])).collect()
+    let bytes = random_bytes(characters)?;
+    Ok(bytes.iter().map(|b| char::from(LETTERS[usize::from(b & 31)])).collect())
+}
+
+/// Bytes from the system's source of randomness.
+fn random_bytes(count: usize) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = vec![0; count];
+    let filled = getrandom::fill(&mut bytes);
+    let error = |e: getrandom::Error| std::io::Error::other(e.to_string());
+    filled.map_err(error).map_err(StoreError::io(Path::new("getrandom"), "read"))?;
+    Ok(bytes)
 }
 
 /// Keeps other people of the machine from reading the file.

@@ -110,7 +110,7 @@ fn plot(counts: &Counts, until: i64) -> Markup {
     let first = until / HOUR_MS - HOURS;
     let sums = by_class(counts);
     html! {
-        svg.plot viewBox={ "0 0 " (HOURS * BAR) " " (HEIGHT + 22.0) } role="img"
+        svg.plot viewBox={ "0 -18 " (HOURS * BAR) " " (HEIGHT + 40.0) } role="img"
             aria-label={ "Messages an hour, at most " (format::count(most)) } {
             @for line in 0..=2u32 {
                 line.grid x1="0" x2=(HOURS * BAR) y1=(HEIGHT * f64::from(line) / 2.0)
@@ -124,7 +124,7 @@ fn plot(counts: &Counts, until: i64) -> Markup {
                     }
                 }
             }
-            text.most x=(HOURS * BAR) y="11" text-anchor="end" { (format::count(most)) }
+            text.most x=(HOURS * BAR) y="-6" text-anchor="end" { (format::count(most)) }
         }
         ul.legend {
             @for (class, n) in &sums {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // Each test file uses a part of this.
 
+pub(crate) mod browser;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};

@@ -8,7 +8,7 @@
 use memchr::memmem;
 
 use super::features::FeatureSet;
-use super::linear::{Arow, Logistic};
+use super::linear::{AdaptiveLogistic, Arow, Logistic};
 
 /// Bits of a table of weights: 4 million weights.
 const TABLE_BITS: u32 = 22;
@@ -46,43 +46,71 @@ const HEADER_BYTES: usize = 3_500;
 const BODY_BYTES: usize = 4_000;
 /// Most features of one view.
 const VIEW_FEATURES_MAX: usize = 8_000;
-/// AROW's slack of the header's and the subject's learner, and of the body's.
+/// Bits of the tables of header, subject and body.
+const HEADER_BITS: u32 = 20;
+const SUBJECT_BITS: u32 = 18;
+const BODY_BITS: u32 = 21;
+/// AROW's slack for the header and the subject.
 const HEADER_SLACK: f32 = 100.0;
-const BODY_SLACK: f32 = 500.0;
+const SUBJECT_SLACK: f32 = 500.0;
+/// AROW's slack for the body: one correction is nearly enough.
+const BODY_SLACK: f32 = 1.0;
+/// Rate of the body's adaptive logistic regression.
+const BODY_RATE: f32 = 0.04;
+/// What the header, the two learners of the body and the subject count in the sum.
+const VOTES: [f32; 4] = [1.0, 0.3, 0.3, 0.3];
 
-/// One view and its learner.
+/// Brings a learner's scores to one scale, and bends them: beyond twice its usual size a score says
+/// hardly more, so that no view outvotes all others.
 #[derive(Debug)]
-struct View {
-    features: FeatureSet,
-    learner: Arow,
-    /// What its score counts in the sum.
-    weight: f32,
+struct Scale {
+    /// Running mean of the absolute score.
+    usual: f32,
 }
 
-impl View {
-    fn new(slack: f32, weight: f32) -> Self {
-        View {
-            features: FeatureSet::new(TABLE_BITS, VIEW_FEATURES_MAX),
-            learner: Arow::new(TABLE_BITS, slack),
-            weight,
-        }
+/// How fast the running mean follows: about the last 500 messages.
+const SCALE_RATE: f32 = 0.002;
+/// A learner that has seen nothing yet has scores near 0; they are not blown up beyond this.
+const SCALE_MIN: f32 = 0.2;
+/// What remains of a score's growth beyond the bend.
+const SCALE_TAIL: f32 = 0.05;
+
+impl Scale {
+    fn bend(&self, score: f32) -> f32 {
+        let x = score / self.usual.max(SCALE_MIN);
+        2.0 * x.tanh() + SCALE_TAIL * x
+    }
+
+    fn follow(&mut self, score: f32) {
+        self.usual += SCALE_RATE * (score.abs() - self.usual);
     }
 }
 
 /// Header, body and subject, learned apart.
 #[derive(Debug)]
 pub struct Views {
-    header: View,
-    body: View,
-    subject: View,
+    header: FeatureSet,
+    body: FeatureSet,
+    subject: FeatureSet,
+    header_learner: Arow,
+    body_slow: AdaptiveLogistic,
+    body_quick: Arow,
+    subject_learner: Arow,
+    scales: [Scale; 4],
 }
 
 impl Default for Views {
     fn default() -> Self {
+        let set = |bits| FeatureSet::new(bits, VIEW_FEATURES_MAX);
         Views {
-            header: View::new(HEADER_SLACK, 1.0),
-            body: View::new(BODY_SLACK, 1.0),
-            subject: View::new(HEADER_SLACK, 0.3),
+            header: set(HEADER_BITS),
+            body: set(BODY_BITS),
+            subject: set(SUBJECT_BITS),
+            header_learner: Arow::new(HEADER_BITS, HEADER_SLACK),
+            body_slow: AdaptiveLogistic::new(BODY_BITS, BODY_RATE),
+            body_quick: Arow::new(BODY_BITS, BODY_SLACK),
+            subject_learner: Arow::new(SUBJECT_BITS, SUBJECT_SLACK),
+            scales: [1.0; 4].map(|usual| Scale { usual }),
         }
     }
 }
@@ -90,22 +118,37 @@ impl Default for Views {
 impl Views {
     fn read(&mut self, raw: &[u8]) {
         let (header, body) = split(raw);
-        self.header.features.clear();
-        self.header.features.add_ngrams(start(header, HEADER_BYTES), 4, 0);
-        self.subject.features.clear();
-        self.subject.features.add_ngrams(subject(header), 4, 0);
-        self.body.features.clear();
-        self.body.features.add_sparse_bigrams(start(body, BODY_BYTES), 1);
+        self.header.clear();
+        self.header.add_ngrams(start(header, HEADER_BYTES), 4, 0);
+        self.subject.clear();
+        self.subject.add_ngrams(subject(header), 4, 0);
+        self.body.clear();
+        self.body.add_sparse_bigrams(start(body, BODY_BYTES), 1);
     }
 
-    fn score(&self) -> f32 {
-        let views = [&self.header, &self.body, &self.subject];
-        views.iter().map(|v| v.weight * v.learner.score(&v.features)).sum()
+    fn scores(&self) -> [f32; 4] {
+        [
+            self.header_learner.score(&self.header),
+            self.body_slow.score(&self.body),
+            self.body_quick.score(&self.body),
+            self.subject_learner.score(&self.subject),
+        ]
     }
 
-    fn train(&mut self, spam: bool) {
-        for view in [&mut self.header, &mut self.body, &mut self.subject] {
-            view.learner.train(&view.features, spam);
+    /// The bent votes, added.
+    fn fuse(&self, scores: [f32; 4]) -> f32 {
+        let bent = scores.iter().zip(&self.scales).map(|(&score, scale)| scale.bend(score));
+        bent.zip(VOTES).map(|(bent, vote)| vote * bent).sum()
+    }
+
+    fn train(&mut self, scores: [f32; 4], spam: bool) {
+        let [header, slow, quick, subject] = scores;
+        self.header_learner.train(&self.header, header, spam);
+        self.body_slow.train(&self.body, slow, spam);
+        self.body_quick.train(&self.body, quick, spam);
+        self.subject_learner.train(&self.subject, subject, spam);
+        for (scale, score) in self.scales.iter_mut().zip(scores) {
+            scale.follow(score);
         }
     }
 }
@@ -130,27 +173,37 @@ impl OnlineFilter {
         OnlineFilter::Views(Box::default())
     }
 
-    /// Reads the raw message: what follows is about it, until the next is read.
-    pub fn read(&mut self, raw: &[u8]) {
+    /// How much a raw message looks like spam; above 0 is spam.
+    pub fn score(&mut self, raw: &[u8]) -> f32 {
+        self.read(raw);
+        match self {
+            OnlineFilter::Baseline(f) => f.learner.score(&f.features),
+            OnlineFilter::Views(f) => f.fuse(f.scores()),
+        }
+    }
+
+    /// Learns what a raw message is. Result: what [`Self::score`] said before.
+    pub fn train(&mut self, raw: &[u8], spam: bool) -> f32 {
+        self.read(raw);
+        match self {
+            OnlineFilter::Baseline(f) => {
+                let score = f.learner.score(&f.features);
+                f.learner.train(&f.features, score, spam);
+                score
+            }
+            OnlineFilter::Views(f) => {
+                let scores = f.scores();
+                let score = f.fuse(scores);
+                f.train(scores, spam);
+                score
+            }
+        }
+    }
+
+    fn read(&mut self, raw: &[u8]) {
         match self {
             OnlineFilter::Baseline(f) => f.read(raw),
             OnlineFilter::Views(f) => f.read(raw),
-        }
-    }
-
-    /// How much the message that was read looks like spam; above 0 is spam.
-    pub fn score(&self) -> f32 {
-        match self {
-            OnlineFilter::Baseline(f) => f.learner.score(&f.features),
-            OnlineFilter::Views(f) => f.score(),
-        }
-    }
-
-    /// Learns what the message that was read is.
-    pub fn train(&mut self, spam: bool) {
-        match self {
-            OnlineFilter::Baseline(f) => f.learner.train(&f.features, spam),
-            OnlineFilter::Views(f) => f.train(spam),
         }
     }
 }
@@ -192,16 +245,12 @@ mod tests {
         for mut filter in [OnlineFilter::baseline(), OnlineFilter::views()] {
             for _ in 0..200 {
                 for (raw, is_spam) in [(&ham[..], false), (&spam[..], true)] {
-                    filter.read(raw);
-                    filter.train(is_spam);
+                    filter.train(raw, is_spam);
                 }
             }
-            filter.read(ham);
-            assert!(filter.score() < -0.5);
-            filter.read(spam);
-            assert!(filter.score() > 0.5);
-            filter.read(b"");
-            assert!(filter.score().abs() < 0.5, "nothing known: {}", filter.score());
+            assert!(filter.score(ham) < -0.5);
+            assert!(filter.score(spam) > 0.5);
+            assert!(filter.score(b"").abs() < 0.5, "nothing known: {}", filter.score(b""));
         }
     }
 }

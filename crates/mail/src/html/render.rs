@@ -43,6 +43,10 @@ pub struct Rendered {
     pub structure: Structure,
     /// Text or links were left out because of a limit.
     pub truncated: bool,
+    /// Text was left out because of [`Limits::text_bytes_max`].
+    pub text_cut: bool,
+    /// Links were left out because of [`Limits::urls_max`].
+    pub links_cut: bool,
 }
 
 /// Invisible text of one kind.
@@ -152,7 +156,8 @@ impl Renderer<'_> {
     }
 
     fn finish(mut self) -> Rendered {
-        self.out.truncated |= self.seen.full || self.unseen.full;
+        self.out.text_cut = self.seen.full || self.unseen.full;
+        self.out.truncated = self.out.text_cut || self.out.links_cut;
         self.out.text = self.seen.text;
         self.out.invisible = self.unseen.text;
         self.out
@@ -385,7 +390,7 @@ impl Renderer<'_> {
             return None;
         }
         if self.out.links.len() >= self.links_max {
-            self.out.truncated = true;
+            self.out.links_cut = true;
             return None;
         }
         let at = self.seen.text.len() as u32;

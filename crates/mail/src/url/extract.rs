@@ -80,6 +80,7 @@ impl Collector {
             });
         }
         self.rendered_text(part, page);
+        self.full |= page.links_cut;
     }
 
     /// URLs in what a page shows; those inside a link's text are marked as such.

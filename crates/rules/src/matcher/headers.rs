@@ -128,9 +128,7 @@ impl Group {
             return;
         };
         let mut candidates = std::mem::take(&mut tally.candidates);
-        prefilter.search(value, &mut tally.marks, &mut candidates);
-        candidates.extend(&prefilter.always);
-        candidates.sort_unstable();
+        prefilter.search(value, &mut tally.buffers, &mut candidates);
         let mut next = candidates.iter().peekable();
         for (number, member) in (0u32..).zip(&self.members) {
             let candidate = next.next_if(|c| **c == number).is_some();

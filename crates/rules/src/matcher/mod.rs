@@ -10,7 +10,7 @@ use gauntlet_mail::{Defect, DefectKind};
 
 use crate::pattern::{Pattern, PatternError};
 use crate::rule::Rule;
-pub(crate) use prefilter::Marks;
+pub(crate) use prefilter::Buffers;
 use tags::Tags;
 
 /// A pattern and the rule it belongs to.
@@ -115,7 +115,7 @@ pub(crate) struct Tally {
     pub(crate) places: Vec<Place>,
     pub(crate) tags: Tags,
     pub(crate) defects: Vec<Defect>,
-    pub(crate) marks: Marks,
+    pub(crate) buffers: Buffers,
     pub(crate) candidates: Vec<u32>,
     pub(crate) due: Vec<bool>,
     /// Names for defects.

@@ -24,7 +24,7 @@ impl TextRules {
 
     /// Patterns that no string of theirs speaks for, so that they are tried on every text.
     pub(crate) fn always(&self) -> impl Iterator<Item = &Member> {
-        self.prefilter.always.iter().filter_map(|m| self.members.get(*m as usize))
+        self.prefilter.without_strings().filter_map(|m| self.members.get(m as usize))
     }
 
     /// The member of this rule.
@@ -46,8 +46,8 @@ impl TextRules {
     ) {
         for (number, text) in (0u32..).zip(strings) {
             let mut candidates = std::mem::take(&mut tally.candidates);
-            self.prefilter.search(text, &mut tally.marks, &mut candidates);
-            for member in candidates.iter().chain(&self.prefilter.always) {
+            self.prefilter.search(text, &mut tally.buffers, &mut candidates);
+            for member in &candidates {
                 let Some(member) = self.members.get(*member as usize) else { continue };
                 let full = tally.count(member.rule) >= f64::from(member.hits_max);
                 if !full && !(member.nosubject && number == 0) {

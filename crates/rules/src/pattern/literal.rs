@@ -3,7 +3,7 @@
 //! Strings are in lower case (ASCII) and compared without case, so that one automaton serves all
 //! patterns; a string that occurs in another case only costs a confirmation.
 
-use super::syntax::{Greed, Node};
+use super::syntax::{ByteSet, Greed, Node};
 
 /// Most strings that stand for one pattern.
 const STRINGS_MAX: usize = 128;
@@ -63,6 +63,7 @@ fn string_chance(string: &[u8]) -> f64 {
     string.iter().map(|b| byte_chance(*b)).product()
 }
 
+/// How likely a byte of mail is this one.
 fn byte_chance(byte: u8) -> f64 {
     match byte {
         b' ' => 0.15,
@@ -202,6 +203,83 @@ fn repeat(node: &Node, min: u32, max: Option<u32>, _greed: Greed) -> Known {
     known
 }
 
+/// The pattern as it stands for texts of ASCII alone: what needs a byte above 127 is left out.
+pub(crate) fn ascii_only(node: &Node) -> Node {
+    let ascii = ByteSet::from_bytes(0..0x80);
+    rewrite(node, &|set| Node::Set(set.intersection(&ascii)))
+}
+
+/// The pattern as it stands in a text of which only the ASCII letters and digits were kept: words
+/// that are written with gaps (`v-i-a.g r a`) are whole there.
+pub(crate) fn squeezed(node: &Node) -> Node {
+    let kept = ByteSet::from_bytes((0..0x80).filter(u8::is_ascii_alphanumeric));
+    rewrite(node, &|set| {
+        let inside = set.intersection(&kept);
+        match (inside.len(), set.len() > inside.len()) {
+            (0, _) => Node::empty(),
+            (_, true) => Node::Alternate(vec![Node::Set(inside), Node::empty()]),
+            (_, false) => Node::Set(inside),
+        }
+    })
+}
+
+/// The same tree with its sets replaced; impossible branches are left out.
+fn rewrite(node: &Node, of_set: &dyn Fn(&ByteSet) -> Node) -> Node {
+    match node {
+        Node::Set(set) => of_set(set),
+        Node::Anchor(_) | Node::Around { .. } => Node::empty(),
+        Node::Concat(nodes) => Node::Concat(nodes.iter().map(|n| rewrite(n, of_set)).collect()),
+        Node::Alternate(nodes) => {
+            let nodes = nodes.iter().map(|n| rewrite(n, of_set));
+            Node::Alternate(nodes.filter(|n| !n.is_impossible()).collect())
+        }
+        Node::Repeat { node, min, max, greed } => {
+            let node = Box::new(rewrite(node, of_set));
+            Node::Repeat { node, min: *min, max: *max, greed: *greed }
+        }
+        Node::Group { node, .. } | Node::Atomic(node) => rewrite(node, of_set),
+        Node::Backreference { .. } | Node::Template(_) => node.clone(),
+    }
+}
+
+/// Most sets that [`required_sets`] keeps.
+const SETS_MAX: usize = 4;
+/// A set with a larger share of ordinary text tells nothing.
+const SET_CHANCE_MAX: f64 = 0.2;
+
+/// Sets of each of which a byte occurs in every match, the rarest first.
+pub(crate) fn required_sets(node: &Node) -> Vec<ByteSet> {
+    let mut sets = collect_sets(node);
+    sets.retain(|s| set_chance(s) <= SET_CHANCE_MAX);
+    sets.sort_by(|a, b| set_chance(a).total_cmp(&set_chance(b)));
+    sets.dedup();
+    sets.truncate(SETS_MAX);
+    sets
+}
+
+fn set_chance(set: &ByteSet) -> f64 {
+    set.iter().map(byte_chance).sum()
+}
+
+fn collect_sets(node: &Node) -> Vec<ByteSet> {
+    match node {
+        Node::Set(set) => vec![*set],
+        Node::Concat(nodes) => nodes.iter().flat_map(collect_sets).collect(),
+        Node::Repeat { node, min, .. } if *min > 0 => collect_sets(node),
+        Node::Group { node, .. } | Node::Atomic(node) => collect_sets(node),
+        Node::Alternate(nodes) => {
+            let rarest = |n: &Node| {
+                let sets = collect_sets(n).into_iter();
+                sets.min_by(|a, b| set_chance(a).total_cmp(&set_chance(b)))
+            };
+            let all: Option<Vec<ByteSet>> = nodes.iter().map(rarest).collect();
+            let all = all.unwrap_or_default();
+            all.into_iter().reduce(|a, b| a.union(&b)).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,5 +303,19 @@ mod tests {
         assert_eq!(strings("(?:wizard){2,}"), some(&["wizardwizard"]));
         assert_eq!(strings("x*"), None);
         assert_eq!(strings("(?:xyzzy)?"), None);
+    }
+
+    #[test]
+    fn gaps_and_look_alikes() {
+        let node = parse("(?i)\\bz[_\\W]?[e3\\xe9][_\\W]?p[_\\W]?x\\b").unwrap().node;
+        assert_eq!(required(&node, 1e-3), None);
+        let found = required(&squeezed(&node), 1e-3).unwrap();
+        assert_eq!(found, [b"zpx".to_vec(), b"z3px".to_vec(), b"zepx".to_vec()]);
+        let node =
+            parse("(?:[pq]|\\xce[\\x90\\x91]|\\xcf.)(?:z|\\xd0\\x91)(?:j|\\xd1)").unwrap().node;
+        let found = required(&ascii_only(&node), 1e-3).unwrap();
+        assert_eq!(found, [b"pzj".to_vec(), b"qzj".to_vec()]);
+        let sets = required_sets(&parse("\\d+ ?(?:%|\\$)").unwrap().node);
+        assert_eq!(sets[0], ByteSet::from_bytes(*b"%$"));
     }
 }

@@ -1,10 +1,12 @@
 //! Perl patterns, matched as Perl matches them under `/aa` on bytes.
 //!
-//! A pattern is read into a tree ([`syntax`]) in which all flags are applied; from there it goes to the
-//! `regex` engines where they match exactly, else to PCRE2. Both are made when first needed and shared
-//! between threads.
+//! A pattern is read into a tree ([`syntax`]) in which all flags are applied. From there it goes to
+//! PCRE2, compiled to machine code: a pattern is tried only on texts that a prefilter chose, and there
+//! backtracking is quicker than automata whose states must be made first. A match that spends its
+//! budget, or a pattern too large for PCRE2, goes to the `regex` engines, which take linear time,
+//! where they match exactly. Engines are made when first needed and shared between threads.
 
-mod automaton;
+pub(crate) mod automaton;
 mod backtrack;
 pub(crate) mod literal;
 pub(crate) mod parse;
@@ -17,11 +19,11 @@ use parse::Refusal;
 use syntax::{Greed, Node};
 
 /// Most steps of a backtracking match.
-pub const MATCH_STEPS_MAX: u32 = 10_000_000;
+pub const MATCH_STEPS_MAX: u32 = 5_000_000;
 /// Largest automaton of one pattern, in bytes.
 const AUTOMATON_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Lazy DFA states kept of one pattern for each thread, in bytes.
-const DFA_CACHE_BYTES: usize = 256 * 1024;
+const DFA_CACHE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A pattern; engines are made when first needed.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub struct Pattern {
     /// The text for PCRE2, where `node` is none.
     text: String,
     names: Vec<(String, u32)>,
+    /// Nothing but a choice of strings, which the `regex` engines find quickest of all.
+    is_words: bool,
     automaton: OnceLock<Option<Box<regex_automata::meta::Regex>>>,
     backtracker: OnceLock<Result<Box<pcre2::bytes::Regex>, String>>,
 }
@@ -55,8 +59,14 @@ impl Pattern {
             Err(Refusal::Wrong(message)) => return Err(PatternError::Syntax(message)),
             Err(Refusal::Foreign) => (None, Vec::new(), pattern.to_owned()),
         };
-        let pattern =
-            Pattern { node, text, names, automaton: OnceLock::new(), backtracker: OnceLock::new() };
+        let pattern = Pattern {
+            is_words: node.as_ref().is_some_and(is_words),
+            node,
+            text,
+            names,
+            automaton: OnceLock::new(),
+            backtracker: OnceLock::new(),
+        };
         if pattern.node.as_ref().is_none_or(needs_check) {
             pattern.backtracker().map_err(|e| PatternError::Syntax(e.clone()))?;
         }
@@ -142,24 +152,30 @@ impl Pattern {
     /// The leftmost match at or after `from`. Fails if the budget is spent.
     pub fn find(&self, text: &[u8], from: usize) -> Result<Option<Range<usize>>, PatternError> {
         let from = from.min(text.len());
-        if let Some(regex) = self.automaton() {
+        if self.is_words
+            && let Some(regex) = self.automaton()
+        {
             let input = regex_automata::Input::new(text).range(from..);
             return Ok(regex.search(&input).map(|m| m.range()));
         }
-        let Ok(regex) = self.backtracker() else { return Ok(None) };
-        match regex.find_at(text, from) {
-            Ok(found) => Ok(found.map(|m| m.start()..m.end())),
-            Err(_) => Err(PatternError::Budget),
+        if let Ok(regex) = self.backtracker()
+            && let Ok(found) = regex.find_at(text, from)
+        {
+            return Ok(found.map(|m| m.start()..m.end()));
         }
+        let regex = self.automaton().ok_or(PatternError::Budget)?;
+        let input = regex_automata::Input::new(text).range(from..);
+        Ok(regex.search(&input).map(|m| m.range()))
     }
 
     /// Whether it matches anywhere. Fails if the budget is spent.
     pub fn matches(&self, text: &[u8]) -> Result<bool, PatternError> {
-        if let Some(regex) = self.automaton() {
-            return Ok(regex.is_match(text));
+        if let Ok(regex) = self.backtracker()
+            && let Ok(found) = regex.is_match(text)
+        {
+            return Ok(found);
         }
-        let Ok(regex) = self.backtracker() else { return Ok(false) };
-        regex.is_match(text).map_err(|_| PatternError::Budget)
+        Ok(self.automaton().ok_or(PatternError::Budget)?.is_match(text))
     }
 
     /// Whether it matches anywhere; a spent budget counts as no match.
@@ -172,6 +188,18 @@ impl Pattern {
         let Ok(regex) = self.backtracker() else { return Ok(None) };
         let groups = regex.captures(text).map_err(|_| PatternError::Budget)?;
         Ok(groups.map(|g| (0..g.len()).map(|i| g.get(i).map(|m| m.start()..m.end())).collect()))
+    }
+}
+
+/// Whether the pattern is a choice of strings, perhaps with sets, without anchors and repetitions.
+fn is_words(node: &Node) -> bool {
+    match node {
+        Node::Set(_) => true,
+        Node::Concat(nodes) | Node::Alternate(nodes) => {
+            !nodes.is_empty() && nodes.iter().all(is_words)
+        }
+        Node::Group { node, .. } => is_words(node),
+        _ => false,
     }
 }
 

@@ -41,6 +41,17 @@ impl ByteSet {
         set
     }
 
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
+        let mut set = *self;
+        set.0.iter_mut().zip(other.0).for_each(|(a, b)| *a &= b);
+        set
+    }
+
+    /// Whether the sets have a byte in common.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        self.0.iter().zip(other.0).any(|(a, b)| a & b != 0)
+    }
+
     pub(crate) fn negate(&self) -> Self {
         ByteSet(self.0.map(|word| !word))
     }
@@ -51,6 +62,22 @@ impl ByteSet {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = u8> + '_ {
         (0..=255u8).filter(|b| self.contains(*b))
+    }
+
+    /// The bytes of a text.
+    pub(crate) fn of_text(text: &[u8]) -> Self {
+        let mut seen = [false; 256];
+        text.iter().for_each(|b| seen[usize::from(*b)] = true);
+        let mut set = Self::default();
+        for (byte, _) in (0..=255u8).zip(seen).filter(|s| s.1) {
+            set.insert(byte);
+        }
+        set
+    }
+
+    /// Whether there is no byte above 127.
+    pub(crate) fn is_ascii(&self) -> bool {
+        self.0[2] == 0 && self.0[3] == 0
     }
 
     /// The only byte of the set.

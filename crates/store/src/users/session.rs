@@ -36,7 +36,7 @@ impl Users {
     /// # Errors
     /// If there is no such person, or it could not be made durable.
     pub fn start_session(&self, login: &str, now_ms: i64) -> Result<Started, StoreError> {
-        let started = Started { token: random_text(TOKEN_CHARS), csrf: random_text(TOKEN_CHARS) };
+        let started = Started { token: random_text(TOKEN_CHARS)?, csrf: random_text(TOKEN_CHARS)? };
         self.change(|batch| {
             batch.execute(
                 "INSERT INTO session (token, login, csrf, seen_ms) VALUES (?1, ?2, ?3, ?4)",

@@ -1,0 +1,246 @@
+//! The console in a real browser: sign in, find a message, read why, release, delete; and hostile
+//! mail that must neither run nor load anything.
+
+mod common;
+
+use std::path::PathBuf;
+
+use common::browser::Browser;
+use common::{PASSWORD, Running, Sample, found, hit, start};
+use gauntlet_engine::Class;
+use gauntlet_mail::{Message, View};
+
+const INVOICE: &str = "From: \"Northwind Billing\" <billing@northwind-pay.example>\r\n\
+    To: Ursula <ursula@example.com>\r\nSubject: Your invoice is overdue: act today\r\n\
+    Date: Sat, 21 Nov 2026 04:00:00 +0000\r\nMIME-Version: 1.0\r\n\
+    Content-Type: multipart/alternative; boundary=b\r\n\r\n--b\r\n\
+    Content-Type: text/plain; charset=utf-8\r\n\r\nDear customer,\r\n\r\n\
+    your account will be suspended within 24 hours unless you confirm your payment details.\r\n\
+    Go to https://northwind-pay.example/confirm and sign in with your bank.\r\n\r\n\
+    Northwind accounts team\r\n--b\r\nContent-Type: text/html; charset=utf-8\r\n\r\n\
+    <table width=520 style=\"font-family:Georgia\"><tr><td bgcolor=#12355b style=\"color:#fff;\
+    padding:18px\"><h2>Northwind</h2></td></tr><tr><td style=\"padding:18px\">\
+    <p>Dear customer,</p><p>your account will be <b>suspended within 24 hours</b> unless you \
+    <a href=\"https://northwind-pay.example/confirm\">confirm your payment details</a>.</p>\
+    <img src=\"https://northwind-pay.example/pixel.gif\" alt=\"Logo\"></td></tr></table>\r\n\
+    --b--\r\n";
+
+const NASTY: &str = "From: <script>top.ran=1</script> <eve@example.net>\r\n\
+    Subject: \"><img src=x onerror=\"top.ran=1\">\r\nContent-Type: text/html\r\n\r\n\
+    <html><head><meta http-equiv=refresh content=\"0;url=http://127.0.0.1:1/refresh\">\
+    <base href=\"http://127.0.0.1:1/\"><link rel=stylesheet href=\"http://127.0.0.1:1/link\">\
+    <style>@import url(http://127.0.0.1:1/import);body{background:url(http://127.0.0.1:1/bg)}\
+    </style><script>top.ran=1</script><script src=\"http://127.0.0.1:1/script\"></script></head>\
+    <body onload=\"top.ran=1\" background=\"http://127.0.0.1:1/body\">\
+    <img src=\"http://127.0.0.1:1/img\" onerror=\"top.ran=1\"><svg onload=\"top.ran=1\"></svg>\
+    <iframe src=\"http://127.0.0.1:1/frame\"></iframe><p style=\"background:\
+    url(http://127.0.0.1:1/style)\">Hello</p><object data=\"http://127.0.0.1:1/object\"></object>\
+    <video poster=\"http://127.0.0.1:1/video\" autoplay><source src=\"http://127.0.0.1:1/s\">\
+    </video><form action=\"http://127.0.0.1:1/form\"><input name=a autofocus \
+    onfocus=\"top.ran=1\"></form><a href=\"javascript:top.ran=1\">x</a></body></html>";
+
+/// Id, class, score, folder, From, Subject.
+type Plain = (&'static str, Class, f64, Option<&'static str>, &'static str, &'static str);
+
+const PLAIN: [Plain; 6] = [
+    (
+        "m-1000",
+        Class::Ham,
+        -0.4,
+        None,
+        "Ada Byron <ada@example.org>",
+        "Minutes of Tuesday's meeting",
+    ),
+    (
+        "m-0999",
+        Class::Bulk,
+        1.1,
+        None,
+        "Garden News <news@garden.example>",
+        "Bulbs before the frost",
+    ),
+    (
+        "m-0998",
+        Class::Spam,
+        14.2,
+        Some("explicit"),
+        "Prizes <win@luck.example>",
+        "You have won: claim",
+    ),
+    (
+        "m-0997",
+        Class::Suspect,
+        4.8,
+        Some("suspect"),
+        "Parcels <no@parcel.example>",
+        "Not delivered",
+    ),
+    ("m-0996", Class::Malware, 30.0, Some("malware"), "Scanner <s@office.example>", "Scan.pdf.exe"),
+    ("m-0995", Class::Ham, 0.0, None, "Grace <grace@example.org>", "Re: Lunch on Friday?"),
+];
+
+fn put_samples(console: &Running) {
+    let raw = INVOICE.as_bytes();
+    let (class, score, folder, to) = (Class::Phishing, 6.3, Some("suspect"), "ursula@example.com");
+    let (id, age_ms, hits) = ("m-1001", 60_000, invoice_hits());
+    console.put(&Sample { id, class, score, folder, to, raw, age_ms, hits });
+    for (n, (id, class, score, folder, from, subject)) in PLAIN.into_iter().enumerate() {
+        let raw = format!("From: {from}\r\nSubject: {subject}\r\n\r\nText\r\n");
+        let age_ms = 400_000 + 4_000_000 * n as i64;
+        let hits = vec![hit("EXAMPLE", score, "", Vec::new())];
+        let (to, raw) = ("rita@example.com", raw.as_bytes());
+        console.put(&Sample { id, class, score, folder, to, raw, age_ms, hits });
+    }
+}
+
+fn invoice_hits() -> Vec<gauntlet_mail::Hit> {
+    let message = Message::parse(INVOICE.as_bytes());
+    let text = message.parts()[1].text().unwrap();
+    let deadline = found(View::Text, 1, text, "suspended within 24 hours");
+    let payment = found(View::Text, 1, text, "confirm your payment details");
+    let address = "billing@northwind-pay.example";
+    let domain = found(View::Header, 0, address, "northwind-pay.example").named("From");
+    vec![
+        hit("URGENT_DEADLINE", 2.4, "Threatens with a deadline", vec![deadline]),
+        hit("ASKS_FOR_PAYMENT", 3.1, "Asks to confirm payment details", vec![payment]),
+        hit("FROM_NEW_DOMAIN", 1.2, "The sender's domain was never seen", vec![domain]),
+        hit("KNOWN_RECIPIENT", -0.4, "The recipient exists", Vec::new()),
+    ]
+}
+
+fn sign_in(browser: &Browser, console: &Running) {
+    browser.open(&format!("http://{}/", console.address));
+    assert!(browser.url().contains("/sign-in"));
+    browser.type_into("input[name=login]", "admin");
+    browser.type_into("input[name=password]", PASSWORD);
+    browser.click("button[type=submit]");
+    browser.expect("h1", "Overview");
+}
+
+/// Where pictures go, if somebody wants to look at them.
+fn pictures() -> Option<PathBuf> {
+    std::env::var_os("GAUNTLET_PICTURES").map(PathBuf::from)
+}
+
+fn look_at(browser: &Browser, name: &str) {
+    for (width, height, size) in [(1280, 900, "wide"), (360, 780, "narrow")] {
+        for dark in [false, true] {
+            browser.look(width, height, dark);
+            let wide = browser.run("return document.documentElement.scrollWidth - innerWidth");
+            assert!(wide.as_i64().unwrap() <= 0, "{name} is {wide} px too wide at {width}");
+            if let Some(folder) = pictures() {
+                let shade = if dark { "dark" } else { "light" };
+                browser.picture(&folder.join(format!("{name}-{size}-{shade}.png")));
+            }
+        }
+    }
+    browser.look(1280, 900, false);
+}
+
+#[test]
+fn a_person_finds_reads_releases_and_deletes() {
+    let Some(browser) = Browser::start() else { return };
+    let console = start();
+    put_samples(&console);
+    browser.look(1280, 900, false);
+    browser.open(&format!("http://{}/sign-in", console.address));
+    look_at(&browser, "sign-in");
+    sign_in(&browser, &console);
+    look_at(&browser, "overview");
+
+    browser.click("nav a[href='/messages']");
+    browser.expect("h1", "Messages");
+    look_at(&browser, "messages");
+    browser.type_into("input[name=subject]", "invoice overdue");
+    browser.click(".filter button.main");
+    browser.expect("#list tbody tr:only-child td.what a", "Your invoice is overdue: act today");
+    browser.click("#list td.what a");
+    browser.expect("h1", "Your invoice is overdue: act today");
+    assert!(browser.text(".hits").contains("ASKS_FOR_PAYMENT"));
+    let marks =
+        browser.run("return [...document.querySelectorAll('mark')].map(m => m.textContent)");
+    let marks: Vec<&str> = marks.as_array().unwrap().iter().filter_map(|m| m.as_str()).collect();
+    assert!(marks.contains(&"suspended within 24 hours"), "{marks:?}");
+    look_at(&browser, "message");
+
+    browser.click("nav a[href='/quarantine']");
+    browser.expect("h1", "Quarantine");
+    look_at(&browser, "quarantine");
+    browser.click("input[value='held-m-1001']");
+    browser.click("button[value=release]");
+    browser.expect(".notice", "1 message released.");
+    let queued = console.node.queued.lock().unwrap().clone();
+    assert_eq!(queued, [("held-m-1001".to_owned(), vec!["ursula@example.com".to_owned()])]);
+
+    browser.open(&format!("http://{}/quarantine/held-m-1001", console.address));
+    assert!(browser.text("main").contains("released"));
+    look_at(&browser, "held");
+    browser.open(&format!("http://{}/quarantine/held-m-0998", console.address));
+    browser.click("button[value=delete]");
+    browser.expect("h1", "Delete 1 message?");
+    browser.click("button[value=delete]");
+    browser.expect(".notice", "1 message deleted.");
+    assert!(console.state.quarantine.body("held-m-0998").unwrap().is_none());
+    browser.click("nav a[href='/activity']");
+    browser.expect("h1", "Activity");
+    assert!(browser.text("main").contains("delete"));
+    look_at(&browser, "activity");
+    browser.click(".out button");
+    browser.expect("h1", "Sign in");
+}
+
+#[test]
+fn hostile_mail_neither_runs_nor_loads() {
+    let Some(browser) = Browser::start() else { return };
+    let console = start();
+    let mut mails = vec![NASTY.as_bytes().to_vec(), INVOICE.as_bytes().to_vec()];
+    mails.extend(corpus());
+    for (n, raw) in mails.iter().enumerate() {
+        let id = format!("m{n}");
+        console.put(&Sample {
+            id: &id,
+            class: Class::Phishing,
+            score: 9.0,
+            folder: Some("suspect"),
+            to: "a@example.com",
+            raw,
+            age_ms: 1000,
+            hits: Vec::new(),
+        });
+    }
+    sign_in(&browser, &console);
+    let origin = format!("http://{}/", console.address);
+    for n in 0..mails.len() {
+        for page in
+            [format!("{origin}quarantine/held-m{n}"), format!("{origin}quarantine/held-m{n}/html")]
+        {
+            browser.open(&page);
+            // A lazy frame loads when it is seen.
+            browser.run("document.querySelector('iframe')?.scrollIntoView()");
+            let ran = browser.run("return window.ran === undefined && document.title !== ''");
+            assert_eq!(ran, true, "message {n} of the list ran a script");
+            assert_eq!(browser.url(), page, "message {n} of the list navigated");
+        }
+    }
+    browser.open(&origin);
+    for url in browser.requested() {
+        // The browser's own start page asks for chrome:// addresses.
+        let outside = url.starts_with("http") || url.starts_with("ws") || url.starts_with("ftp");
+        assert!(url.starts_with(&origin) || !outside, "asked for {url:.60}");
+    }
+}
+
+/// Phishing from the corpus, where there is one.
+fn corpus() -> Vec<Vec<u8>> {
+    let Some(corpus) = std::env::var_os("GAUNTLET_CORPUS").map(PathBuf::from) else {
+        eprintln!("GAUNTLET_CORPUS is not set: only the composed message is tried");
+        return Vec::new();
+    };
+    let folder = corpus.join("dev/phishing_pot/email");
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    files.sort();
+    let step = (files.len() / 60).max(1);
+    let some = files.iter().step_by(step).take(60);
+    some.filter_map(|f| std::fs::read(f).ok()).filter(|raw| raw.len() < 500_000).collect()
+}

@@ -1,0 +1,207 @@
+//! What is odd about a message as a whole: looked for when the defects are asked for.
+
+use memchr::{memchr, memchr_iter};
+
+use crate::defect::{Defect, DefectKind};
+use crate::header::{Header, decode_words};
+use crate::message::Message;
+use crate::part::Part;
+
+/// Longest line in bytes without its line end (RFC 5322 section 2.1.1).
+const LINE_BYTES_MAX: usize = 998;
+
+/// Fields that a header must not have twice (RFC 5322 section 3.6, RFC 2045 section 3).
+const ONCE: [&str; 15] = [
+    "date",
+    "sender",
+    "reply-to",
+    "to",
+    "cc",
+    "bcc",
+    "message-id",
+    "in-reply-to",
+    "references",
+    "subject",
+    "mime-version",
+    "content-type",
+    "content-transfer-encoding",
+    "content-disposition",
+    "content-id",
+];
+
+/// Oddities that only a message as a whole has.
+pub(crate) fn of_message(message: &Message<'_>, defects: &mut Vec<Defect>) {
+    let raw = message.raw();
+    if raw.is_empty() {
+        defects.push(Defect::new(DefectKind::EmptyMessage, 0));
+        return;
+    }
+    let missing = [
+        ("from", DefectKind::NoFrom),
+        ("date", DefectKind::NoDate),
+        ("message-id", DefectKind::NoMessageId),
+    ];
+    for (name, kind) in missing {
+        if message.header(name).is_none() {
+            defects.push(Defect::new(kind, 0));
+        }
+    }
+    if let Some(second) = message.headers_named("from").nth(1) {
+        defects.push(Defect::new(DefectKind::DuplicateFrom, 0).at(second.offset));
+    }
+    let relays = message.headers_named("received").count();
+    if relays > usize::from(message.limits().relays_max) {
+        defects.push(Defect::new(DefectKind::TooManyRelays, 0));
+    }
+    let body = message.parts().first().map_or(0, |root| root.body_range.start);
+    if let Some(nul) = memchr(0, raw.get(body..).unwrap_or_default()) {
+        defects.push(Defect::new(DefectKind::NulInBody, 0).at(body + nul));
+    }
+    if let Some(at) = odd_line_end(raw) {
+        defects.push(Defect::new(DefectKind::MixedLineEndings, 0).at(at));
+    }
+}
+
+/// The first CR without LF, or in a message that also uses CRLF the first LF without CR.
+fn odd_line_end(raw: &[u8]) -> Option<usize> {
+    let bare_cr = memchr_iter(b'\r', raw).find(|&i| raw.get(i + 1) != Some(&b'\n'));
+    let (mut bare_lf, mut crlf) = (None, false);
+    for i in memchr_iter(b'\n', raw) {
+        if i > 0 && raw[i - 1] == b'\r' {
+            crlf = true;
+        } else {
+            bare_lf = bare_lf.or(Some(i));
+        }
+        if crlf && bare_lf.is_some() {
+            break;
+        }
+    }
+    bare_cr.into_iter().chain(bare_lf.filter(|_| crlf)).min()
+}
+
+/// Oddities of one part's header block.
+pub(crate) fn of_part(part: &Part<'_>, index: u16, defects: &mut Vec<Defect>) {
+    let mut found = |kind, header: &Header<'_>| {
+        defects.push(Defect::new(kind, index).at(header.offset).detail(&header.name_str()));
+    };
+    let long = |h: &&Header<'_>| {
+        let name_and_colon = h.name.len() + 1;
+        h.raw_value.len() + name_and_colon > LINE_BYTES_MAX
+            && h.raw_value.split(|b| *b == b'\n').enumerate().any(|(i, line)| {
+                let line = line.strip_suffix(b"\r").unwrap_or(line);
+                line.len() + if i == 0 { name_and_colon } else { 0 } > LINE_BYTES_MAX
+            })
+    };
+    if let Some(header) = part.headers.iter().find(long) {
+        found(DefectKind::LongHeaderLine, header);
+    }
+    let eight_bit = |h: &&Header<'_>| {
+        !h.raw_value.is_ascii() && simdutf8::basic::from_utf8(h.raw_value).is_err()
+    };
+    if let Some(header) = part.headers.iter().find(eight_bit) {
+        found(DefectKind::EightBitHeader, header);
+    }
+    let nul = |h: &&Header<'_>| memchr(0, h.raw_value).is_some();
+    if let Some(header) = part.headers.iter().find(nul) {
+        found(DefectKind::NulInHeader, header);
+    }
+    let bad_word = |h: &&Header<'_>| {
+        memchr::memmem::find(h.raw_value, b"=?").is_some() && !decode_words(&h.unfolded()).1
+    };
+    if let Some(header) = part.headers.iter().find(bad_word) {
+        found(DefectKind::BadEncodedWord, header);
+    }
+    let mut seen = [false; ONCE.len()];
+    for header in &part.headers {
+        let Some(i) = ONCE.iter().position(|name| header.is(name)) else { continue };
+        if std::mem::replace(&mut seen[i], true) {
+            found(DefectKind::DuplicateHeader, header);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::Limits;
+
+    const HEAD: &str = "From: a@b\nDate: Sat, 21 Nov 2026 10:00:00 +0000\nMessage-ID: <1@b>\n";
+
+    /// The kinds found in a message whose required fields are there.
+    fn kinds(rest: &str) -> Vec<DefectKind> {
+        of(&[HEAD, rest].concat(), &Limits::default())
+    }
+
+    fn of(raw: &str, limits: &Limits) -> Vec<DefectKind> {
+        let bytes: Vec<u8> = raw.chars().map(|c| c as u8).collect();
+        Message::parse_with(&bytes, limits).defects().iter().map(|d| d.kind).collect()
+    }
+
+    #[test]
+    fn every_oddity_of_the_header() {
+        use DefectKind as K;
+        assert_eq!(kinds("\nbody\n"), []);
+        assert_eq!(of("", &Limits::default()), [K::EmptyMessage, K::NoBodySeparator]);
+        assert_eq!(kinds("Subject: caf\u{e9}\n\n"), [K::EightBitHeader]);
+        assert_eq!(kinds("Subject: a\0\n\n"), [K::NulInHeader]);
+        assert_eq!(kinds(&format!("X: {}\n\n", "x".repeat(996))), [K::LongHeaderLine]);
+        assert_eq!(kinds(&format!("X: {}\n\n", "x\n ".repeat(996))), []);
+        assert_eq!(kinds("From: c@d\n\n"), [K::DuplicateFrom]);
+        assert_eq!(kinds("To: c@d\nTo: e@f\n\n"), [K::DuplicateHeader]);
+        assert_eq!(of("A: b\n\n", &Limits::default()), [K::NoFrom, K::NoDate, K::NoMessageId]);
+        assert_eq!(kinds("no colon here\nTo: x\n\n"), [K::HeaderWithoutColon]);
+        assert_eq!(kinds("To: x"), [K::NoBodySeparator]);
+        assert_eq!(kinds("Subject: =?x-none?q?a?=\n\n"), [K::BadEncodedWord]);
+        let narrow = Limits { headers_max: 3, ..Limits::default() };
+        assert_eq!(of(&format!("{HEAD}A: b\n\n"), &narrow), [K::TooManyHeaders]);
+        let narrow = Limits { header_bytes_max: 72, ..Limits::default() };
+        assert_eq!(of(&format!("{HEAD}A: b\nC: d\n\n"), &narrow), [K::HeaderBlockTooLarge]);
+        let narrow = Limits { relays_max: 1, ..Limits::default() };
+        assert_eq!(of(&format!("Received: x\nReceived: y\n{HEAD}\n"), &narrow), [K::TooManyRelays]);
+    }
+
+    #[test]
+    fn every_oddity_of_the_body() {
+        use DefectKind as K;
+        assert_eq!(kinds("\na\0b"), [K::NulInBody]);
+        assert_eq!(kinds("\na\rb"), [K::MixedLineEndings]);
+        assert_eq!(kinds("\r\n"), [K::MixedLineEndings]);
+        let qp = "Content-Transfer-Encoding: quoted-printable\n\n=zz";
+        assert_eq!(kinds(qp), [K::BadQuotedPrintable]);
+        assert_eq!(kinds("Content-Transfer-Encoding: base64\n\na*"), [K::BadBase64]);
+        assert_eq!(kinds("Content-Transfer-Encoding: x-y\n\n"), [K::BadTransferEncoding]);
+        assert_eq!(kinds("Content-Type: text/plain; charset=none\n\n"), [K::UnknownCharset]);
+        assert_eq!(kinds("Content-Type: text/plain; charset=utf-8\n\n\u{ff}"), [K::BadCharset]);
+        assert_eq!(kinds("Content-Type: nonsense\n\n"), [K::BadContentType]);
+        let narrow = Limits { text_bytes_max: 3, ..Limits::default() };
+        assert_eq!(of(&format!("{HEAD}\nabcd"), &narrow), [K::TextTooLarge]);
+        let narrow = Limits { decoded_bytes_max: 3, ..Limits::default() };
+        assert_eq!(of(&format!("{HEAD}\nabcd"), &narrow), [K::DecodedTooLarge]);
+        let narrow = Limits { urls_max: 1, ..Limits::default() };
+        assert_eq!(of(&format!("{HEAD}\nhttp://a.b/ http://c.d/"), &narrow), [K::TooManyUrls]);
+    }
+
+    #[test]
+    fn every_oddity_of_multiparts() {
+        use DefectKind as K;
+        let multi = |params: &str, body: &str| {
+            kinds(&format!("Content-Type: multipart/mixed{params}\n\n{body}"))
+        };
+        assert_eq!(multi("", "x"), [K::NoBoundary]);
+        assert_eq!(multi("; boundary=x", "y"), [K::BoundaryNotFound]);
+        assert_eq!(multi("; boundary=x", "--x\n\ny"), [K::UnclosedBoundary]);
+        assert_eq!(multi("; boundary=x; boundary=y", "--x\n\n--x--\n"), [K::DuplicateBoundary]);
+        let inner = "--x\nContent-Type: multipart/mixed; boundary=x\n\n--x\n\n--x--\n";
+        assert!(multi("; boundary=x", inner).contains(&K::BoundaryReused));
+        let encoded = "Content-Transfer-Encoding: base64\nContent-Type: multipart/mixed; boundary=x\n\n--x\n\n--x--\n";
+        assert_eq!(kinds(encoded), [K::EncodedMultipart]);
+        let twice = "--x\nContent-Type: text/plain\nContent-Type: text/html\n\n--x--\n";
+        assert_eq!(multi("; boundary=x", twice), [K::DuplicateHeader]);
+        let deep = Limits { depth_max: 0, parts_max: 2, ..Limits::default() };
+        let raw = format!("{HEAD}Content-Type: multipart/mixed; boundary=x\n\n--x\n\n--x--\n");
+        assert_eq!(of(&raw, &deep), [K::TooDeep]);
+        let few = Limits { parts_max: 2, ..Limits::default() };
+        let raw = raw.replace("--x\n\n--x--", "--x\n\n--x\n\n--x--");
+        assert_eq!(of(&raw, &few), [K::TooManyParts]);
+    }
+}

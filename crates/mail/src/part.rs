@@ -1,0 +1,216 @@
+//! One MIME part, and its views: decoded body, text, rendering. Each is made when first asked for.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::ops::Range;
+
+use crate::charset;
+use crate::defect::{Defect, DefectKind};
+use crate::encoding;
+use crate::header::Header;
+use crate::html::{self, Rendered};
+use crate::limits::Limits;
+use crate::mime::{ContentType, Disposition, TransferEncoding};
+
+/// One MIME part. The root is a part too; a part's place in the tree is its `parent` and `depth`.
+#[derive(Debug)]
+pub struct Part<'a> {
+    /// Index of the enclosing part; none for the root.
+    pub parent: Option<u16>,
+    /// Nesting; the root has 0.
+    pub depth: u16,
+    /// Header fields in order.
+    pub headers: Vec<Header<'a>>,
+    /// Where the header block and the body stand in the raw message.
+    pub header_range: Range<usize>,
+    /// The body as it came, still encoded.
+    pub body_range: Range<usize>,
+    /// Declared or assumed type.
+    pub content_type: ContentType,
+    /// Content-Disposition, if given.
+    pub disposition: Option<Disposition>,
+    /// Content-Transfer-Encoding.
+    pub transfer_encoding: TransferEncoding,
+    /// The part has parts of its own (a multipart, or an attached message).
+    pub is_container: bool,
+    pub(crate) raw_body: &'a [u8],
+    /// Decoded bytes that are kept of this part; its share of [`Limits::decoded_bytes_max`].
+    pub(crate) decoded_bytes_max: usize,
+    pub(crate) limits: Limits,
+    /// The views hold no lifetime, so that `Message` stays covariant.
+    pub(crate) decoded: OnceCell<DecodedBody>,
+    pub(crate) text: OnceCell<Option<DecodedText>>,
+    pub(crate) rendered: OnceCell<Option<Box<Rendered>>>,
+}
+
+/// A decoded body.
+#[derive(Debug)]
+pub(crate) struct DecodedBody {
+    /// None means that the first `length` bytes of the raw body are the decoded ones.
+    bytes: Option<Vec<u8>>,
+    length: usize,
+    broken: bool,
+    cut: bool,
+}
+
+/// A body decoded to text.
+#[derive(Debug)]
+pub(crate) struct DecodedText {
+    /// None means that the first `length` bytes of the decoded body are valid UTF-8 and the text.
+    text: Option<String>,
+    length: usize,
+    problem: Option<DefectKind>,
+    cut: bool,
+}
+
+impl<'a> Part<'a> {
+    /// First field of this name.
+    pub fn header(&self, name: &str) -> Option<&Header<'a>> {
+        self.headers.iter().find(|h| h.is(name))
+    }
+
+    /// The body as it came, still encoded.
+    pub fn raw_body(&self) -> &'a [u8] {
+        self.raw_body
+    }
+
+    /// The body with its transfer encoding undone. Decoded once. Empty for containers.
+    pub fn body(&self) -> &[u8] {
+        let decoded = self.decoded();
+        let bytes = decoded.bytes.as_deref().unwrap_or(self.raw_body);
+        bytes.get(..decoded.length).unwrap_or_default()
+    }
+
+    fn decoded(&self) -> &DecodedBody {
+        self.decoded.get_or_init(|| {
+            if self.is_container {
+                return DecodedBody { bytes: None, length: 0, broken: false, cut: false };
+            }
+            let decoded = match self.transfer_encoding {
+                TransferEncoding::Base64 => encoding::base64(self.raw_body),
+                TransferEncoding::QuotedPrintable => encoding::quoted_printable(self.raw_body),
+                TransferEncoding::Identity | TransferEncoding::Unknown => {
+                    encoding::Decoded { bytes: Cow::Borrowed(self.raw_body), broken: false }
+                }
+            };
+            let whole = decoded.bytes.len();
+            let length = whole.min(self.decoded_bytes_max);
+            let bytes = match decoded.bytes {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(bytes) => Some(bytes),
+            };
+            DecodedBody { bytes, length, broken: decoded.broken, cut: length < whole }
+        })
+    }
+
+    /// For a `text/*` leaf: its text as UTF-8 (for HTML the source), decoded once; at most
+    /// [`Limits::text_bytes_max`] bytes.
+    pub fn text(&self) -> Option<&str> {
+        let decoded = self.decoded_text()?;
+        match &decoded.text {
+            Some(text) => Some(text),
+            None => {
+                let bytes = self.body().get(..decoded.length).unwrap_or_default();
+                // SAFETY: `decode_text` found exactly these bytes to be valid UTF-8, and neither
+                // they nor their length can change: both cells are written once, the raw body is
+                // borrowed for longer than `self`, and all of it is private to this crate.
+                Some(unsafe { std::str::from_utf8_unchecked(bytes) })
+            }
+        }
+    }
+
+    fn decoded_text(&self) -> Option<&DecodedText> {
+        let decode =
+            || (!self.is_container && self.content_type.kind == "text").then(|| self.decode_text());
+        self.text.get_or_init(decode).as_ref()
+    }
+
+    fn decode_text(&self) -> DecodedText {
+        let body = self.body();
+        let max = self.limits.text_bytes_max as usize;
+        let cut = body.len() > max;
+        let kept = if cut { &body[..character_start(body, max)] } else { body };
+        let label = self.content_type.param("charset").map(str::as_bytes);
+        let text = charset::decode(kept, label);
+        let mut problem = text.problem;
+        let (text, length) = match text.text {
+            Cow::Borrowed(text) => (None, text.len()),
+            Cow::Owned(mut text) => {
+                // Where the input was cut a character may be broken: that is no fault of the sender.
+                if cut && !text.trim_end_matches('\u{fffd}').contains('\u{fffd}') {
+                    problem = problem.filter(|p| *p != DefectKind::BadCharset);
+                }
+                text.truncate(character_start(text.as_bytes(), max));
+                (Some(text), 0)
+            }
+        };
+        DecodedText { text, length, problem, cut }
+    }
+
+    /// What was wrong with body and text. Decodes both.
+    pub(crate) fn decoding_defects(&self, index: u16, defects: &mut Vec<Defect>) {
+        let decoded = self.decoded();
+        if decoded.broken {
+            let kind = match self.transfer_encoding {
+                TransferEncoding::QuotedPrintable => DefectKind::BadQuotedPrintable,
+                _ => DefectKind::BadBase64,
+            };
+            defects.push(Defect::new(kind, index));
+        }
+        if decoded.cut {
+            defects.push(Defect::new(DefectKind::DecodedTooLarge, index));
+        }
+        let Some(text) = self.decoded_text() else { return };
+        if let Some(problem) = text.problem {
+            let label = self.content_type.param("charset").unwrap_or_default();
+            defects.push(Defect::new(problem, index).detail(label));
+        }
+        if text.cut || self.rendered().is_some_and(|page| page.text_cut) {
+            defects.push(Defect::new(DefectKind::TextTooLarge, index));
+        }
+    }
+
+    /// For an HTML leaf: its rendering, made once.
+    pub fn rendered(&self) -> Option<&Rendered> {
+        let render = || {
+            let is_html = memchr::memmem::find(self.content_type.subtype.as_bytes(), b"html");
+            is_html?;
+            Some(Box::new(html::render(self.text()?, &self.limits)))
+        };
+        self.rendered.get_or_init(render).as_deref()
+    }
+
+    /// For a `text/*` leaf: the text that a person sees, for HTML the rendered text.
+    pub fn shown_text(&self) -> Option<&str> {
+        match self.rendered() {
+            Some(page) => Some(&page.text),
+            None => self.text(),
+        }
+    }
+
+    /// The name the sender gave: `filename` of the disposition, else `name` of the type.
+    pub fn file_name(&self) -> Option<&str> {
+        let named = self.disposition.as_ref().and_then(Disposition::file_name);
+        named.or_else(|| self.content_type.param("name"))
+    }
+
+    /// Not to be shown in line: it has a name, is marked as attachment, or is no text.
+    pub fn is_attachment(&self) -> bool {
+        if self.is_container && self.content_type.kind == "multipart" {
+            return false;
+        }
+        let marked = self.disposition.as_ref().is_some_and(|d| d.kind == "attachment");
+        marked
+            || self.file_name().is_some()
+            || (self.parent.is_some() && self.content_type.kind != "text")
+    }
+}
+
+/// The largest index up to `max` at which no UTF-8 character is cut.
+fn character_start(bytes: &[u8], max: usize) -> usize {
+    if bytes.len() <= max {
+        return bytes.len();
+    }
+    let is_continuation = |i: usize| bytes.get(i).is_some_and(|b| b & 0xc0 == 0x80);
+    (max.saturating_sub(3)..=max).rev().find(|&i| !is_continuation(i)).unwrap_or(max)
+}

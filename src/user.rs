@@ -1,0 +1,153 @@
+//! `gauntlet user`: the people who may use the console.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use gauntlet_gateway::config::Loaded;
+use gauntlet_store::{Role, User, Users};
+
+/// Arguments of `gauntlet user`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The configuration file, for the data folder; without one, defaults and environment
+    #[arg(short, long, env = "GAUNTLET_CONFIG", global = true)]
+    config: Option<PathBuf>,
+    /// The node's data folder, if it is not the configuration's
+    #[arg(long, global = true)]
+    data: Option<PathBuf>,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Add somebody; prints a one-time password unless one is read
+    Add {
+        /// What they sign in with, e.g. their mail address
+        login: String,
+        /// administrator: everything; reviewer: sees all, decides in folders; user: own mail only
+        #[arg(long, default_value = "user")]
+        role: Role,
+        /// Folder of the quarantine a reviewer may decide in; repeat for more, none for all
+        #[arg(long = "folder")]
+        folders: Vec<String>,
+        /// Address whose held mail a user may see; repeat for more
+        #[arg(long = "address")]
+        addresses: Vec<String>,
+        /// Read the password, one line, from standard input
+        #[arg(long)]
+        password_stdin: bool,
+    },
+    /// Print everybody
+    List {
+        /// Print JSON, one line each
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set somebody's password and end their sessions; prints a one-time password unless one is read
+    Passwd {
+        /// Whose
+        login: String,
+        /// Read the password, one line, from standard input
+        #[arg(long)]
+        password_stdin: bool,
+    },
+    /// Remove somebody and end their sessions
+    Remove {
+        /// Whom
+        login: String,
+    },
+}
+
+/// Name in the audit log of what is done on the command line.
+const WHO: &str = "command line";
+
+/// Runs `gauntlet user`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let users = open(args)?;
+    match &args.action {
+        Action::Add { login, role, folders, addresses, password_stdin } => {
+            let (password, one_time) = password(&users, *password_stdin)?;
+            let user = User {
+                login: login.clone(),
+                role: *role,
+                folders: folders.clone(),
+                addresses: addresses.clone(),
+                must_change: one_time,
+                created_ms: now_ms(),
+            };
+            users.add(&user, &password, WHO, now_ms())?;
+            tell(login, &password, one_time)?;
+        }
+        Action::List { json } => list(&users, *json)?,
+        Action::Passwd { login, password_stdin } => {
+            let (password, one_time) = password(&users, *password_stdin)?;
+            if !users.set_password(login, &password, one_time, WHO, now_ms())? {
+                bail!("there is no user {login:?}; `gauntlet user list` prints everybody");
+            }
+            tell(login, &password, one_time)?;
+        }
+        Action::Remove { login } => {
+            if !users.remove(login, WHO, now_ms())? {
+                bail!("there is no user {login:?}; `gauntlet user list` prints everybody");
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open(args: &Args) -> anyhow::Result<Users> {
+    let data = match &args.data {
+        Some(data) => data.clone(),
+        None => Loaded::load(args.config.as_deref(), std::env::vars())?.config.node.data,
+    };
+    if !data.is_dir() {
+        let shown = data.display();
+        bail!("{shown}: no such folder; start `gauntlet serve` once, or name it with --data");
+    }
+    // Where `gauntlet serve` keeps them.
+    Ok(Users::open(&data.join("console"))?)
+}
+
+/// The password and whether it is for one time: read, or made.
+fn password(users: &Users, from_input: bool) -> anyhow::Result<(String, bool)> {
+    if !from_input {
+        return Ok((users.one_time_password()?, true));
+    }
+    let input = std::io::stdin();
+    if input.is_terminal() {
+        bail!("--password-stdin reads from a pipe or file, since a terminal would show it");
+    }
+    let mut line = String::new();
+    input.lock().read_line(&mut line).context("standard input")?;
+    Ok((line.trim_end_matches(['\r', '\n']).to_owned(), false))
+}
+
+fn tell(login: &str, password: &str, one_time: bool) -> std::io::Result<()> {
+    if one_time {
+        writeln!(std::io::stdout(), "one-time password of {login}: {password}")?;
+    }
+    Ok(())
+}
+
+fn list(users: &Users, json: bool) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for user in users.list()? {
+        if json {
+            writeln!(out, "{}", serde_json::to_string(&user)?)?;
+        } else {
+            let more = [user.folders.join(","), user.addresses.join(",")].join(" ");
+            let (login, role) = (&user.login, user.role.name());
+            writeln!(out, "{login:<32} {role:<14} {}", more.trim())?;
+        }
+    }
+    Ok(())
+}
+
+fn now_ms() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+}

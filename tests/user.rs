@@ -1,0 +1,67 @@
+//! `gauntlet user`: people come, change their password and go.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn user(data: &Path, args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .arg("user")
+        .args(args)
+        .arg("--data")
+        .arg(data)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let _it_may_not_read = child.stdin.take().expect("its input").write_all(input.as_bytes());
+    child.wait_with_output().expect("its output")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn people_come_and_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path();
+    let added = user(data, &["add", "ada", "--role", "administrator"], "");
+    assert!(added.status.success(), "{}", text(&added.stderr));
+    assert!(text(&added.stdout).starts_with("one-time password of ada: "));
+    let args = ["add", "rita", "--role", "reviewer", "--folder", "suspect", "--password-stdin"];
+    assert!(user(data, &args, "a long password\n").status.success());
+    let listed = text(&user(data, &["list"], "").stdout);
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[0].starts_with("ada") && lines[0].contains("administrator"), "{listed}");
+    assert!(lines[1].contains("reviewer") && lines[1].ends_with("suspect"), "{listed}");
+    let json = text(&user(data, &["list", "--json"], "").stdout);
+    assert!(json.lines().all(|l| serde_json::from_str::<serde_json::Value>(l).is_ok()));
+    assert!(!json.contains("argon2"), "{json}");
+    assert!(user(data, &["passwd", "rita"], "").status.success());
+    assert!(user(data, &["remove", "rita"], "").status.success());
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path();
+    user(data, &["add", "ada", "--role", "administrator"], "");
+    let wrong: [(&[&str], &str, &str); 7] = [
+        (&["add", "ADA"], "", "there is a user"),
+        (&["add", "a b"], "", "visible ASCII"),
+        (&["add", "eve", "--role", "boss"], "", "the roles are"),
+        (&["add", "eve", "--password-stdin"], "short\n", "10 characters"),
+        (&["passwd", "eve"], "", "no user \"eve\""),
+        (&["remove", "eve"], "", "no user \"eve\""),
+        (&["remove", "ada"], "", "last administrator"),
+    ];
+    for (args, input, expected) in wrong {
+        let output = user(data, args, input);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(expected), "{args:?}: {said}");
+    }
+    let nowhere = user(&data.join("nowhere"), &["list"], "");
+    assert!(text(&nowhere.stderr).contains("no such folder"));
+}
