@@ -8,7 +8,7 @@ use gauntlet_mail::evidence::EVIDENCE_PER_HIT_MAX;
 use gauntlet_mail::{Defect, Envelope, Evidence, Facts, Hit, Message, View};
 
 use crate::evals::{EvalContext, EvalTables};
-use crate::language::{self, Config, Problem, ReadOptions, Severity, SourceHash};
+use crate::language::{self, Config, Problem, Severity, SourceHash};
 use crate::matcher::{Place, Tally};
 use crate::program::Program;
 use crate::rule::{Rule, Test};
@@ -144,12 +144,7 @@ impl Ruleset {
         sources: &[PathBuf],
         options: &LoadOptions,
     ) -> Result<(Ruleset, LoadReport), LoadError> {
-        let read = ReadOptions {
-            sites: options.site.clone(),
-            local_tests_only: options.profile == Profile::Local,
-            language: options.language.clone(),
-        };
-        let config = language::read(sources, &read)
+        let config = language::read(sources, options)
             .map_err(|(path, cause)| LoadError::Read { path: path.display().to_string(), cause })?;
         Self::compile(config, options)
     }
@@ -187,12 +182,13 @@ impl Ruleset {
         Ok((ruleset, report))
     }
 
-    /// Loads one text as the only rule file, with the plugins of an installation as it comes.
-    #[cfg(test)]
-    pub(crate) fn of_text(text: &str) -> (Ruleset, LoadReport) {
-        let config = language::read_text(text);
-        let options = LoadOptions { subtests: true, ..LoadOptions::default() };
-        Self::compile(config, &options).expect("not strict")
+    /// Loads one text as the only rule file, with the plugins of an installation as it comes. The
+    /// text cannot include files; sites of the options are not read. Fails as [`Ruleset::load`].
+    pub fn from_bytes(
+        text: &[u8],
+        options: &LoadOptions,
+    ) -> Result<(Ruleset, LoadReport), LoadError> {
+        Self::compile(language::read_bytes(text, options), options)
     }
 
     /// Every rule, by name.
@@ -321,7 +317,9 @@ mod tests {
     use super::*;
 
     fn scan(rules: &str, raw: &str) -> (Outcome, LoadReport) {
-        let (ruleset, report) = Ruleset::of_text(rules);
+        let options = LoadOptions { subtests: true, ..LoadOptions::default() };
+        let (ruleset, report) =
+            Ruleset::from_bytes(rules.as_bytes(), &options).expect("not strict");
         let message = Message::parse(raw.as_bytes());
         let (envelope, facts) = (Envelope::default(), Facts::default());
         let mut scratch = RulesScratch::default();

@@ -24,6 +24,7 @@ pub(crate) use draft::{Drafts, expand_matching};
 pub(crate) use files::to_text;
 
 use crate::rule::{Rule, Source};
+use crate::ruleset::{LoadOptions, Profile};
 use crate::settings::Settings;
 use files::{Kind, Line, LineFault, Opened};
 
@@ -32,15 +33,6 @@ const DEFAULT_PLUGINS: &str = "URIDNSBL SPF Pyzor Razor2 SpamCop AutoLearnThresh
     WelcomeListSubject MIMEHeader ReplaceTags DKIM Check HTTPSMismatch URIDetail Bayes BodyEval \
     DNSEval HTMLEval HeaderEval MIMEEval RelayEval URIEval WLBLEval VBounce ImageInfo FreeMail \
     AskDNS HashBL DMARC";
-
-/// What to read, and in which world.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ReadOptions {
-    pub(crate) sites: Vec<PathBuf>,
-    pub(crate) local_tests_only: bool,
-    /// Locale that `lang` lines are compared with.
-    pub(crate) language: String,
-}
 
 /// Everything the files say.
 #[derive(Debug, Default)]
@@ -57,48 +49,28 @@ pub(crate) struct Config {
 /// Reads sources in order. Fails only if a source itself cannot be opened.
 pub(crate) fn read(
     sources: &[PathBuf],
-    options: &ReadOptions,
+    options: &LoadOptions,
 ) -> Result<Config, (PathBuf, std::io::Error)> {
     let mut reader = Reader::new(options);
     let mut pre_files = 0;
-    for folder in options.sites.iter().chain(sources) {
+    for folder in options.site.iter().chain(sources) {
         pre_files += reader.source(folder, Kind::Pre)?;
     }
     if pre_files == 0 {
-        for name in DEFAULT_PLUGINS.split_ascii_whitespace() {
-            reader.world.plugins.insert(format!("{}{name}", plugins::PACKAGE));
-        }
+        reader.load_default_plugins();
     }
-    for source in sources.iter().chain(&options.sites) {
+    for source in sources.iter().chain(&options.site) {
         reader.source(source, Kind::Cf)?;
     }
     Ok(reader.finish())
 }
 
-/// Reads one text as if it were the only rule file, with the default plugins.
-#[cfg(test)]
-pub(crate) fn read_text(text: &str) -> Config {
-    let mut reader = Reader::new(&ReadOptions {
-        local_tests_only: true,
-        language: "en_US".to_owned(),
-        ..ReadOptions::default()
-    });
-    for name in DEFAULT_PLUGINS.split_ascii_whitespace() {
-        reader.world.plugins.insert(format!("{}{name}", plugins::PACKAGE));
-    }
-    reader.lines(files::split(text.as_bytes(), "test.cf"), Path::new("test.cf"));
-    reader.finish()
-}
-
-/// Reads bytes as one rule file; for fuzzing.
-pub(crate) fn read_bytes(bytes: &[u8]) -> Config {
-    let mut reader = Reader::new(&ReadOptions {
-        local_tests_only: true,
-        language: "en_US".to_owned(),
-        ..ReadOptions::default()
-    });
+/// Reads bytes as the only rule file, with the default plugins; it cannot include others.
+pub(crate) fn read_bytes(bytes: &[u8], options: &LoadOptions) -> Config {
+    let mut reader = Reader::new(options);
     reader.no_includes = true;
-    reader.lines(files::split(bytes, "bytes.cf"), Path::new("bytes.cf"));
+    reader.load_default_plugins();
+    reader.lines(files::split(bytes, "rules"), Path::new("rules"));
     reader.finish()
 }
 
@@ -144,9 +116,12 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(options: &ReadOptions) -> Self {
+    fn new(options: &LoadOptions) -> Self {
         Reader {
-            world: World { local_tests_only: options.local_tests_only, ..World::default() },
+            world: World {
+                local_tests_only: options.profile == Profile::Local,
+                ..World::default()
+            },
             language: options.language.clone(),
             drafts: Drafts::default(),
             settings: Settings::default(),
@@ -155,6 +130,12 @@ impl Reader {
             files: Vec::new(),
             no_includes: false,
             sources: SourceHash::default(),
+        }
+    }
+
+    fn load_default_plugins(&mut self) {
+        for name in DEFAULT_PLUGINS.split_ascii_whitespace() {
+            self.world.plugins.insert(format!("{}{name}", plugins::PACKAGE));
         }
     }
 

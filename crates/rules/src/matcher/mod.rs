@@ -85,6 +85,14 @@ impl Member {
     }
 }
 
+/// Whether the prefilter lets the pattern be tried on this text.
+pub(crate) fn may_match(pattern: &Pattern, text: &[u8]) -> bool {
+    let mut found = Vec::new();
+    let filter = prefilter::Prefilter::new(std::iter::once(pattern));
+    filter.search(text, &mut Buffers::default(), &mut found);
+    !found.is_empty()
+}
+
 /// In which string of which view something was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {

@@ -105,6 +105,29 @@ impl Pattern {
         Pattern::new(&node)
     }
 
+    /// Runs every engine and the prefilter on a text and compares their answers; the error says how
+    /// they differ. For fuzzing.
+    pub fn self_check(&self, text: &[u8]) -> Result<(), String> {
+        let slow = match self.backtracker().map(|r| r.is_match(text)) {
+            Ok(Ok(found)) => found,
+            Ok(Err(_)) | Err(_) => return Ok(()),
+        };
+        let exact = self.node.as_ref().and_then(|n| automaton::hir(n, false));
+        if exact.is_some()
+            && let Some(fast) = self.automaton()
+            && fast.is_match(text) != slow
+        {
+            return Err(format!("PCRE2 says {slow}, the automaton does not"));
+        }
+        if slow && !crate::matcher::may_match(self, text) {
+            return Err("it matches, but the prefilter rules it out".to_owned());
+        }
+        if slow && self.node.as_ref().is_some_and(Node::is_impossible) {
+            return Err("it matches, but is thought to be impossible".to_owned());
+        }
+        Ok(())
+    }
+
     /// Whether some engine can run it; the error says why none can.
     pub(crate) fn verify(&self) -> Result<(), PatternError> {
         match self.backtracker() {
