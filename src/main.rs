@@ -10,6 +10,7 @@ mod policy;
 mod rules;
 mod ruleset;
 mod scan;
+mod serve;
 mod user;
 
 use std::process::ExitCode;
@@ -35,6 +36,8 @@ const EXAMPLES: &str = "Examples:
 enum Command {
     /// Judge messages from files, folders, Maildirs, mailboxes, archives or standard input
     Scan(scan::Args),
+    /// Run a node: receive, judge and pass on mail
+    Serve(serve::Args),
     /// Check a policy, explain what it does with a message, test it
     Policy(policy::Args),
     /// Check a configuration file, or show the effective settings
@@ -56,6 +59,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Scan(args) => scan::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Rules(args) => rules::run(&args),

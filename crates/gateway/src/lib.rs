@@ -1,3 +1,31 @@
-//! A node: receiver, scan pool, dispose, sender; `node` wires all.
+//! A node: receiver, scan pool, dispose, sender; [`node`] wires all.
+//!
+//! ```text
+//! receiver ─▶ intake: scan_pool (judge) ─▶ answer ─▶ spool ─▶ 250
+//!                                                      └─▶ queue ─▶ sender | maildir | hold ─▶ log
+//! ```
 
+pub mod admission;
+pub mod clock;
 pub mod config;
+pub mod dsn;
+pub mod hold;
+pub mod ids;
+pub mod intake;
+pub mod judge;
+pub mod limits;
+pub mod maildir;
+pub mod metrics;
+pub mod network;
+pub mod node;
+pub mod queue;
+pub mod receiver;
+pub mod route;
+pub mod scan_pool;
+pub mod sender;
+pub mod trace_fields;
+pub mod transit;
+pub mod wire;
+
+pub use judge::Judge;
+pub use node::{Node, Release};

@@ -224,6 +224,24 @@ impl Session {
         self.tls
     }
 
+    /// The message's recipient, if it has one only.
+    pub fn only_recipient(&self) -> Option<&str> {
+        match self.transaction.as_ref()?.recipients.as_slice() {
+            [one] => Some(&one.to),
+            _ => None,
+        }
+    }
+
+    /// Bytes that the client announced for the message; 0 if it did not.
+    pub fn announced_bytes(&self) -> u64 {
+        self.transaction.as_ref().and_then(|t| t.mail.size).unwrap_or(0)
+    }
+
+    /// The message uses SMTPUTF8.
+    pub fn is_utf8(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|t| t.mail.utf8)
+    }
+
     /// Bytes of memory that the message holds.
     pub fn body_bytes(&self) -> usize {
         self.transaction.as_ref().map_or(0, |t| t.body.capacity())

@@ -1,0 +1,52 @@
+//! The node's clock, and dates as mail writes them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Unix time in milliseconds.
+pub fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A date of RFC 5322 section 3.3 in UTC, e.g. `Sat, 21 Nov 2026 04:05:06 +0000`.
+pub fn rfc5322(unix_ms: i64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let seconds = unix_ms.div_euclid(1_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Days since 1970 to a civil date: count years from March, in eras of 400 years.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12;
+    let year = era * 400 + year_of_era + i64::from(month < 2);
+    let name = |names: &[&'static str], i: i64| {
+        usize::try_from(i).ok().and_then(|i| names.get(i)).copied().unwrap_or_default()
+    };
+    format!(
+        "{}, {day} {} {year} {:02}:{:02}:{:02} +0000",
+        name(&DAYS, days.rem_euclid(7)),
+        name(&MONTHS, month),
+        second / 3_600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_dates() {
+        assert_eq!(rfc5322(0), "Thu, 1 Jan 1970 00:00:00 +0000");
+        assert_eq!(rfc5322(951_782_400_000), "Tue, 29 Feb 2000 00:00:00 +0000");
+        assert_eq!(rfc5322(1_795_234_751_000), "Sat, 21 Nov 2026 04:19:11 +0000");
+        assert_eq!(rfc5322(-1), "Wed, 31 Dec 1969 23:59:59 +0000");
+    }
+}

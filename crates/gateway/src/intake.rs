@@ -1,0 +1,196 @@
+//! From a received message to its answer: scan, policy, spool.
+//!
+//! Design invariants 2 and 3 are kept here: 250 comes after the spool said that the message is
+//! durable; 5xx comes only if every recipient is refused.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use gauntlet_mail::{Envelope, Facts};
+use gauntlet_policy::Final;
+use gauntlet_smtp::{MailCommand, RcptCommand, Reply};
+use gauntlet_store::{Delivery, Log, LogRecord, Outcome, Spool};
+use tokio::sync::oneshot;
+
+use crate::clock::now_ms;
+use crate::config::ReceiverSettings;
+use crate::ids;
+use crate::metrics::Metrics;
+use crate::queue::Queue;
+use crate::scan_pool::{ScanPool, Work};
+use crate::trace_fields::count_received;
+use crate::transit::{Answer, Transit, answer};
+
+/// A message that is complete.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Its id.
+    pub id: u64,
+    /// What the connection said.
+    pub envelope: Envelope,
+    /// MAIL.
+    pub mail: MailCommand,
+    /// RCPTs that were accepted.
+    pub recipients: Vec<RcptCommand>,
+    /// Our Received field and the message.
+    pub body: Vec<u8>,
+    /// Unix time in milliseconds at which it began.
+    pub received_ms: i64,
+    /// The same on the other clock.
+    pub began: Instant,
+    /// Each recipient gets a reply of its own.
+    pub lmtp: bool,
+}
+
+/// Takes messages over.
+#[derive(Debug)]
+pub struct Intake {
+    /// Judges.
+    pub scan_pool: ScanPool,
+    /// Makes durable.
+    pub spool: Arc<Spool>,
+    /// Delivers.
+    pub queue: Arc<Queue>,
+    /// Message log, for what is refused here.
+    pub log: Arc<Log>,
+    /// Limits.
+    pub settings: Arc<ArcSwap<ReceiverSettings>>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// The spool keeps nothing.
+    pub null: bool,
+}
+
+impl Intake {
+    /// A message of this size can be taken: checked before its body is read.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.null || self.spool.reserve(bytes).is_ok()
+    }
+
+    /// Judges a message, makes it durable, starts its delivery, and says what to answer: one reply,
+    /// or with LMTP one for each recipient.
+    pub async fn take(&self, arrival: Arrival) -> Vec<Reply> {
+        let count = if arrival.lmtp { arrival.recipients.len() } else { 1 };
+        let id = ids::to_text(arrival.id);
+        if count_received(&arrival.body) > self.settings.load().received_headers_max {
+            self.metrics.rejected.add_one();
+            return vec![Reply::new(554, (5, 4, 6), "too many hops: the message loops"); count];
+        }
+        let body = Arc::new(arrival.body);
+        let work = Work {
+            id: id.clone(),
+            raw: body.clone(),
+            envelope: arrival.envelope,
+            facts: Facts::default(),
+            received_ms: arrival.received_ms,
+        };
+        let mut record = match self.scan_pool.judge(work).await {
+            Ok(record) => record,
+            Err(why) => {
+                self.metrics.put_off.add_one();
+                let text = format!("cannot judge the message now ({why}), try again later");
+                return vec![Reply::new(451, (4, 7, 1), text); count];
+            }
+        };
+        record.latency_ms = u32::try_from(arrival.began.elapsed().as_millis()).unwrap_or(u32::MAX);
+        let verdict = answer(&record.dispositions);
+        let each: Vec<Option<Reply>> = if arrival.lmtp {
+            record.dispositions.iter().map(|d| refusal_of(&d.end, &id)).collect()
+        } else {
+            vec![None]
+        };
+        match verdict {
+            Answer::Reject(text) => {
+                self.metrics.rejected.add_one();
+                self.log_refused(record, &text);
+                let reply = Reply::new(550, (5, 7, 1), with_reference(&text, &id));
+                vec![reply; count]
+            }
+            Answer::Defer(text) => {
+                self.metrics.put_off.add_one();
+                vec![Reply::new(451, (4, 7, 1), with_reference(&text, &id)); count]
+            }
+            Answer::Accept => {
+                let size = body.len() as u64;
+                let transit = Transit::new(record, &arrival.mail, &arrival.recipients);
+                let accepted = self.accept(arrival.id, transit, body).await;
+                let reply = match accepted {
+                    Ok(()) => {
+                        self.metrics.accepted.add_one();
+                        self.metrics.accepted_bytes.add(size);
+                        Reply::new(250, (2, 0, 0), format!("Ok: queued as {id}"))
+                    }
+                    Err(error) => {
+                        self.metrics.no_room.add_one();
+                        tracing::error!(%error, id, "a message could not be made durable");
+                        Reply::new(452, (4, 3, 1), "insufficient storage, try again later")
+                    }
+                };
+                if reply.is_positive() {
+                    each.into_iter().map(|own| own.unwrap_or_else(|| reply.clone())).collect()
+                } else {
+                    vec![reply; count]
+                }
+            }
+        }
+    }
+
+    /// Spools a message and hands it to the queue.
+    async fn accept(&self, id: u64, transit: Transit, body: Arc<Vec<u8>>) -> Result<(), String> {
+        if self.null {
+            return Ok(());
+        }
+        let meta = serde_json::to_vec(&transit).map_err(|e| e.to_string())?;
+        let (sender, durable) = oneshot::channel();
+        let start = Instant::now();
+        let done = move |result| {
+            let _the_session_may_have_gone = sender.send(result);
+        };
+        let spooled = body.clone();
+        // From here on the message may be durable whatever becomes of this session, so that the
+        // queue takes it over on the commit thread's word, not on ours.
+        let queue = self.queue.clone();
+        let hand_over = move |result: Result<(), gauntlet_store::SpoolError>| {
+            if result.is_ok() {
+                queue.submit(id, transit, body);
+            }
+            done(result);
+        };
+        self.spool.put(id, now_ms(), meta, spooled, Box::new(hand_over));
+        let result = durable.await;
+        self.metrics.spool_time.record(start.elapsed());
+        match result {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("the spool has ended".to_owned()),
+        }
+    }
+
+    /// A refused message has a line in the log too: the reference code leads to it.
+    fn log_refused(&self, mut record: LogRecord, text: &str) {
+        let at_ms = now_ms();
+        let deliveries = record.dispositions.iter().map(|d| Delivery {
+            address: d.recipient.clone(),
+            outcome: Outcome::Rejected,
+            at_ms,
+            reply: text.to_owned(),
+            ..Delivery::default()
+        });
+        record.deliveries = deliveries.collect();
+        self.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));
+    }
+}
+
+/// The reply that refuses a single recipient (LMTP).
+fn refusal_of(end: &Final, id: &str) -> Option<Reply> {
+    match end {
+        Final::Reject { text } => Some(Reply::new(550, (5, 7, 1), with_reference(text, id))),
+        _ => None,
+    }
+}
+
+/// The text with the reference code that the console finds, once.
+fn with_reference(text: &str, id: &str) -> String {
+    if text.contains(id) { text.to_owned() } else { format!("{text} (reference {id})") }
+}

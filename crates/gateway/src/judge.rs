@@ -1,0 +1,79 @@
+//! What judges a message: one snapshot and one policy, swapped together (design invariant 4).
+
+use std::sync::Arc;
+
+use gauntlet_engine::{Scratch, Snapshot, scan};
+use gauntlet_mail::{Envelope, Facts, Limits, Message};
+use gauntlet_policy::decide::Rates;
+use gauntlet_policy::{Policy, PolicyInput};
+use gauntlet_store::LogRecord;
+
+/// Longest subject in the log, in bytes.
+const SUBJECT_BYTES_MAX: usize = 200;
+/// Longest From and Message-ID in the log, in bytes.
+const FIELD_BYTES_MAX: usize = 320;
+
+/// Snapshot, policy and bounds of one version.
+#[derive(Debug)]
+pub struct Judge {
+    /// Ruleset, model, lists and thresholds.
+    pub snapshot: Snapshot,
+    /// What is done with mail.
+    pub policy: Policy,
+    /// Bounds of a message.
+    pub limits: Limits,
+}
+
+impl Judge {
+    /// Judges a message: its line of the log, with the dispositions. Deterministic but for costs.
+    pub fn judge(
+        &self,
+        id: &str,
+        raw: &[u8],
+        envelope: Envelope,
+        facts: Facts,
+        received_ms: i64,
+        scratch: &mut Scratch,
+    ) -> LogRecord {
+        let message = Message::parse_with(raw, &self.limits);
+        let verdict = scan(&message, &envelope, &facts, &self.snapshot, scratch);
+        let dispositions = self.policy.decide(&PolicyInput {
+            id,
+            message: &message,
+            envelope: &envelope,
+            facts: &facts,
+            verdict: &verdict,
+            thresholds: &self.snapshot.thresholds,
+            rates: &Rates::default(),
+        });
+        let message_id = message.header("Message-ID").map(|h| h.decoded().into_owned());
+        LogRecord {
+            id: id.to_owned(),
+            received_ms,
+            size: raw.len() as u64,
+            from: message
+                .header("From")
+                .map(|h| cut(&h.decoded(), FIELD_BYTES_MAX))
+                .unwrap_or_default(),
+            subject: cut(&message.subject(), SUBJECT_BYTES_MAX),
+            message_id: cut(
+                message_id.unwrap_or_default().trim().trim_matches(['<', '>']),
+                FIELD_BYTES_MAX,
+            ),
+            envelope,
+            facts,
+            verdict,
+            dispositions,
+            ..LogRecord::default()
+        }
+    }
+}
+
+/// A handle on the judge of the moment; taking one keeps it for an item's whole way.
+pub type CurrentJudge = Arc<arc_swap::ArcSwap<Judge>>;
+
+/// The text up to so many bytes, cut at a character.
+pub fn cut(text: &str, bytes_max: usize) -> String {
+    let end = (0..=bytes_max.min(text.len())).rev().find(|&i| text.is_char_boundary(i));
+    text.get(..end.unwrap_or(0)).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,211 @@
+//! What the node counts, as Prometheus reads it.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A number that only rises.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds one.
+    pub fn add_one(&self) {
+        self.add(1);
+    }
+
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The value.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A number that rises and falls.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicI64);
+
+impl Gauge {
+    /// Adds `n`, which may be negative.
+    pub fn add(&self, n: i64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The value, never below 0.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed).max(0).cast_unsigned()
+    }
+}
+
+/// Upper bounds of a histogram's buckets, in microseconds.
+const BOUNDS_US: [u64; 14] = [
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000,
+    5_000_000, 30_000_000,
+];
+
+/// Durations by bucket.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: [AtomicU64; BOUNDS_US.len()],
+    sum_us: AtomicU64,
+    count: AtomicU64,
+}
+
+impl Histogram {
+    /// Counts a duration.
+    pub fn record(&self, duration: Duration) {
+        let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let place = BOUNDS_US.partition_point(|bound| *bound < us);
+        if let Some(bucket) = self.buckets.get(place) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+        self.sum_us.fetch_add(us, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Everything that is counted, one field a line of `/metrics`.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// Connections accepted.
+    pub connections: Counter,
+    /// Connections refused for a limit.
+    pub connections_refused: Counter,
+    /// Open sessions.
+    pub sessions: Gauge,
+    /// Messages accepted with 250.
+    pub accepted: Counter,
+    /// Bytes of them.
+    pub accepted_bytes: Counter,
+    /// Messages refused with 5xx after their body.
+    pub rejected: Counter,
+    /// Messages put off with 4xx after their body.
+    pub put_off: Counter,
+    /// Messages that came over the scan pool's limit.
+    pub scan_overload: Counter,
+    /// Scans that failed.
+    pub scan_failed: Counter,
+    /// Bodies refused for want of memory or disk.
+    pub no_room: Counter,
+    /// Sessions closed for bare CR, LF or NUL.
+    pub smuggling: Counter,
+    /// Messages handed to the next hop inside the client's session.
+    pub cut_through: Counter,
+    /// Recipients delivered.
+    pub delivered: Counter,
+    /// Attempts put off.
+    pub deferred: Counter,
+    /// Recipients given up.
+    pub failed: Counter,
+    /// Recipients put into quarantine.
+    pub quarantined: Counter,
+    /// Recipients dropped as the policy said.
+    pub discarded: Counter,
+    /// Bounces sent.
+    pub bounces: Counter,
+    /// Messages on their way in memory.
+    pub active: Gauge,
+    /// Bytes of bodies being received.
+    pub body_bytes: Gauge,
+    /// Time from the end of a body to its answer.
+    pub answer_time: Histogram,
+    /// Time in the engine and policy.
+    pub scan_time: Histogram,
+    /// Time until the spool was durable.
+    pub spool_time: Histogram,
+    /// Time from reception to the first final outcome.
+    pub delivery_time: Histogram,
+}
+
+impl Metrics {
+    /// The metrics in Prometheus' text format.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        for (name, help, counter) in [
+            ("connections_total", "SMTP connections accepted", &self.connections),
+            ("connections_refused_total", "Connections over a limit", &self.connections_refused),
+            ("messages_accepted_total", "Messages answered 250", &self.accepted),
+            ("messages_accepted_bytes_total", "Bytes of those", &self.accepted_bytes),
+            ("messages_rejected_total", "Messages answered 5xx", &self.rejected),
+            ("messages_put_off_total", "Messages answered 4xx", &self.put_off),
+            ("scan_overload_total", "Messages over the scan queue", &self.scan_overload),
+            ("scan_failed_total", "Scans that failed", &self.scan_failed),
+            ("no_room_total", "Bodies refused for want of room", &self.no_room),
+            ("smuggling_total", "Sessions closed for bare CR, LF or NUL", &self.smuggling),
+            ("cut_through_total", "Messages passed on in session", &self.cut_through),
+            ("delivered_total", "Recipients delivered", &self.delivered),
+            ("deferred_total", "Delivery attempts put off", &self.deferred),
+            ("failed_total", "Recipients given up", &self.failed),
+            ("quarantined_total", "Recipients held", &self.quarantined),
+            ("discarded_total", "Recipients dropped by policy", &self.discarded),
+            ("bounces_total", "Bounces sent", &self.bounces),
+        ] {
+            line(&mut text, name, help, "counter", counter.get());
+        }
+        for (name, help, gauge) in [
+            ("sessions", "Open SMTP sessions", &self.sessions),
+            ("messages_active", "Messages on their way", &self.active),
+            ("body_bytes", "Bytes of bodies being received", &self.body_bytes),
+        ] {
+            line(&mut text, name, help, "gauge", gauge.get());
+        }
+        for (name, help, histogram) in [
+            ("answer_seconds", "From the end of a body to its answer", &self.answer_time),
+            ("scan_seconds", "Engine and policy", &self.scan_time),
+            ("spool_seconds", "Until the spool was durable", &self.spool_time),
+            ("delivery_seconds", "From reception to the last outcome", &self.delivery_time),
+        ] {
+            distribution(&mut text, name, help, histogram);
+        }
+        text
+    }
+}
+
+/// Appends one metric.
+pub fn line(text: &mut String, name: &str, help: &str, kind: &str, value: u64) {
+    let _writing_to_a_string_works = write!(
+        text,
+        "# HELP gauntlet_{name} {help}\n# TYPE gauntlet_{name} {kind}\ngauntlet_{name} {value}\n"
+    );
+}
+
+fn distribution(text: &mut String, name: &str, help: &str, histogram: &Histogram) {
+    use std::fmt::Write as _;
+    let mut out = format!("# HELP gauntlet_{name} {help}\n# TYPE gauntlet_{name} histogram\n");
+    let mut sum = 0;
+    for (bucket, bound) in histogram.buckets.iter().zip(BOUNDS_US) {
+        sum += bucket.load(Ordering::Relaxed);
+        let bound = Duration::from_micros(bound).as_secs_f64();
+        let _writing_to_a_string_works =
+            writeln!(out, "gauntlet_{name}_bucket{{le=\"{bound}\"}} {sum}");
+    }
+    let count = histogram.count.load(Ordering::Relaxed);
+    let total = Duration::from_micros(histogram.sum_us.load(Ordering::Relaxed)).as_secs_f64();
+    let _writing_to_a_string_works = writeln!(
+        out,
+        "gauntlet_{name}_bucket{{le=\"+Inf\"}} {count}\ngauntlet_{name}_sum {total}\n\
+         gauntlet_{name}_count {count}"
+    );
+    text.push_str(&out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renders_counters_and_histograms() {
+        let metrics = Metrics::default();
+        metrics.accepted.add(3);
+        metrics.scan_time.record(Duration::from_micros(200));
+        metrics.scan_time.record(Duration::from_secs(100));
+        let text = metrics.render();
+        assert!(text.contains("\ngauntlet_messages_accepted_total 3\n"));
+        assert!(text.contains("gauntlet_scan_seconds_bucket{le=\"0.00025\"} 1\n"));
+        assert!(text.contains("gauntlet_scan_seconds_bucket{le=\"+Inf\"} 2\n"));
+    }
+}

@@ -1,0 +1,430 @@
+//! A node: all parts, wired. Receiver -> scan pool -> policy -> spool -> queue -> Sender.
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use arc_swap::ArcSwap;
+use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
+use gauntlet_store::spool::{Disk, Medium, Ram};
+use gauntlet_store::{Log, LogRecord, Quarantine, Spool, SpoolOptions};
+use tokio::sync::watch;
+
+use crate::admission::{Admission, MemoryBudget};
+use crate::clock::now_ms;
+use crate::config::{Config, ListenerRole, SpoolBackend};
+use crate::hold::Holder;
+use crate::ids::{self, Ids};
+use crate::intake::Intake;
+use crate::judge::{CurrentJudge, Judge};
+use crate::maildir::Maildir;
+use crate::metrics::{self, Metrics};
+use crate::queue::{Queue, QueueParts};
+use crate::receiver::{Listener, Receiver};
+use crate::route::Routes;
+use crate::scan_pool::ScanPool;
+use crate::sender::Sender;
+use crate::transit::Transit;
+
+/// Makes the judge that a configuration asks for: the program knows how to load rules and models.
+pub type MakeJudge = Box<dyn Fn(&Config) -> anyhow::Result<Judge> + Send + Sync>;
+
+/// A running node. Dropping it without [`Node::stop`] is like a crash: safe, but sessions break.
+pub struct Node {
+    config: ArcSwap<Config>,
+    make_judge: MakeJudge,
+    judge: CurrentJudge,
+    /// The message log.
+    pub log: Arc<Log>,
+    /// The quarantine.
+    pub quarantine: Arc<Quarantine>,
+    /// Messages on their way.
+    pub queue: Arc<Queue>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    spool: Arc<Spool>,
+    ids: Arc<Ids>,
+    admission: Arc<Admission>,
+    memory: Arc<MemoryBudget>,
+    shared: Shared,
+    stop: watch::Sender<bool>,
+    addresses: Vec<(ListenerRole, SocketAddr)>,
+    maildir: PathBuf,
+    started_ms: i64,
+    _lock: File,
+}
+
+/// Settings that a reload swaps.
+struct Shared {
+    receiver: Arc<ArcSwap<crate::config::ReceiverSettings>>,
+    sender: Arc<ArcSwap<crate::config::SenderSettings>>,
+    routes: Arc<ArcSwap<Routes>>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// Starts a node: locks the data folder, recovers the spool, binds the listeners. Call it on the
+    /// runtime that is to run it.
+    ///
+    /// # Errors
+    /// If the data folder is in use or cannot be used, an address cannot be bound, or rules and
+    /// policy cannot be loaded.
+    pub fn start(config: Config, make_judge: MakeJudge) -> anyhow::Result<Arc<Self>> {
+        let node = &config.node;
+        std::fs::create_dir_all(&node.data)
+            .with_context(|| format!("node.data {}", node.data.display()))?;
+        let lock = lock(&node.data)?;
+        let judge = Arc::new(ArcSwap::from_pointee(make_judge(&config)?));
+        let log = Arc::new(Log::open(&node.data.join("log"))?);
+        let quarantine = Arc::new(Quarantine::open(&node.data.join("quarantine"))?);
+        let (spool, recovery) = open_spool(&config)?;
+        if recovery.torn_bytes > 0 || recovery.damaged > 0 {
+            let (torn_bytes, damaged) = (recovery.torn_bytes, recovery.damaged);
+            tracing::warn!(torn_bytes, damaged, "the spool was not closed cleanly");
+        }
+        let listeners =
+            config.listener.iter().map(Listener::bind).collect::<io::Result<Vec<_>>>()?;
+        let mut addresses = Vec::new();
+        for listener in &listeners {
+            addresses.push((listener.role(), listener.address()?));
+        }
+        let shared = Shared {
+            receiver: Arc::new(ArcSwap::from_pointee(config.receiver.clone())),
+            sender: Arc::new(ArcSwap::from_pointee(config.sender.clone())),
+            routes: Arc::new(ArcSwap::from_pointee(Routes::load(&config)?)),
+        };
+        let host = node.host_name();
+        let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
+        let runtime = tokio::runtime::Handle::current();
+        let maildir = node.inside(&config.route.maildir);
+        let null = config.spool.backend == SpoolBackend::Null;
+        let queue = Queue::new(QueueParts {
+            spool: spool.clone(),
+            log: log.clone(),
+            holder: Holder::start(quarantine.clone())?,
+            maildir: Maildir::open(&maildir)
+                .with_context(|| format!("route.maildir {}", maildir.display()))?,
+            sender: Arc::new(Sender::new(shared.sender.clone(), host.clone(), runtime)),
+            routes: shared.routes.clone(),
+            settings: shared.sender.clone(),
+            ids: ids.clone(),
+            metrics: metrics.clone(),
+            host: host.clone(),
+            null,
+        });
+        queue.recover(&recovery.messages);
+        let r = &config.receiver;
+        let admission = Arc::new(Admission::new(r.sessions_max, r.sessions_per_client_max));
+        let memory = Arc::new(MemoryBudget::new(r.memory_bytes_max));
+        let scan = &config.scan;
+        let wait = Duration::from_secs(scan.wait_seconds_max);
+        let scan_pool = ScanPool::start(scan.threads, scan.queue_max, wait, &judge, &metrics)?;
+        let intake = Arc::new(Intake {
+            scan_pool,
+            spool: spool.clone(),
+            queue: queue.clone(),
+            log: log.clone(),
+            settings: shared.receiver.clone(),
+            metrics: metrics.clone(),
+            null,
+        });
+        let (stop, stopping) = watch::channel(false);
+        let receiver = Arc::new(Receiver {
+            host,
+            settings: shared.receiver.clone(),
+            routes: shared.routes.clone(),
+            admission: admission.clone(),
+            memory: memory.clone(),
+            intake,
+            ids: ids.clone(),
+            metrics: metrics.clone(),
+            stopping,
+        });
+        tokio::spawn(queue.clone().run());
+        for listener in listeners {
+            tokio::spawn(receiver.clone().run(listener));
+        }
+        let node = Arc::new(Node {
+            config: ArcSwap::from_pointee(config),
+            make_judge,
+            judge,
+            log,
+            quarantine,
+            queue,
+            metrics,
+            spool,
+            ids,
+            admission,
+            memory,
+            shared,
+            stop,
+            addresses,
+            maildir,
+            started_ms: now_ms(),
+            _lock: lock,
+        });
+        node.finish_releases()?;
+        tokio::spawn(node.clone().housekeeping());
+        Ok(node)
+    }
+
+    /// The addresses that accept mail.
+    pub fn addresses(&self) -> &[(ListenerRole, SocketAddr)] {
+        &self.addresses
+    }
+
+    /// Where mail without a next hop goes.
+    pub fn maildir(&self) -> &std::path::Path {
+        &self.maildir
+    }
+
+    /// The settings of the moment.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.load_full()
+    }
+
+    /// Unix time in milliseconds of the start.
+    pub fn started_ms(&self) -> i64 {
+        self.started_ms
+    }
+
+    /// Version of ruleset, model and lists.
+    pub fn ruleset(&self) -> String {
+        self.judge.load().snapshot.version.to_string()
+    }
+
+    /// Open SMTP sessions.
+    pub fn sessions(&self) -> u64 {
+        self.admission.sessions() as u64
+    }
+
+    /// What keeps the node from taking mail.
+    pub fn problems(&self) -> Vec<String> {
+        let full = self.spool.reserve(0).err().map(|e| e.to_string());
+        full.into_iter().collect()
+    }
+
+    /// Age of the oldest message in the queue in milliseconds.
+    pub fn queue_age_ms(&self) -> u64 {
+        let oldest = self.queue.oldest().map(ids::time_of);
+        oldest.map_or(0, |then| now_ms().saturating_sub(then).max(0).cast_unsigned())
+    }
+
+    /// The metrics in Prometheus' text format.
+    pub fn render_metrics(&self) -> String {
+        let mut text = self.metrics.render();
+        let usage = self.spool.usage();
+        for (name, help, value) in [
+            ("queue_messages", "Messages waiting or on their way", self.queue.count()),
+            ("queue_age_milliseconds", "Age of the oldest of them", self.queue_age_ms()),
+            ("spool_messages", "Messages in the spool", usage.messages),
+            ("spool_bytes", "Bytes of all spool segments", usage.bytes),
+            ("spool_segments", "Spool segments", usage.segments),
+            ("memory_body_bytes", "Bytes of bodies being received", self.memory.used()),
+        ] {
+            metrics::line(&mut text, name, help, "gauge", value);
+        }
+        text
+    }
+
+    /// Takes new settings over without dropping a session. Listeners, data folder, spool and scan
+    /// threads stay as they are until the next start.
+    ///
+    /// # Errors
+    /// If rules, policy or recipients cannot be loaded; then everything stays as it was.
+    pub fn reload(&self, config: Config) -> anyhow::Result<()> {
+        let judge = (self.make_judge)(&config)?;
+        let routes = Routes::load(&config)?;
+        let r = &config.receiver;
+        self.admission.set_limits(r.sessions_max, r.sessions_per_client_max);
+        self.memory.set_limit(r.memory_bytes_max);
+        self.shared.receiver.store(Arc::new(config.receiver.clone()));
+        self.shared.sender.store(Arc::new(config.sender.clone()));
+        self.shared.routes.store(Arc::new(routes));
+        self.judge.store(Arc::new(judge));
+        self.config.store(Arc::new(config));
+        Ok(())
+    }
+
+    /// Stops accepting, lets transactions and deliveries finish up to the drain limit, closes the
+    /// stores. What is left waits in the spool.
+    pub async fn stop(&self) {
+        let _nobody_listens_any_more = self.stop.send(true);
+        let limit = Duration::from_secs(self.config().node.drain_seconds_max);
+        let start = Instant::now();
+        while start.elapsed() < limit && (self.admission.sessions() > 0 || !self.queue.is_quiet()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let (spool, log) = (self.spool.clone(), self.log.clone());
+        let flushed = tokio::task::spawn_blocking(move || {
+            // The log's queue is in order: an empty append ends when all before it are durable.
+            let logged = log.append(Vec::new());
+            spool.flush();
+            logged
+        });
+        if let Ok(Err(error)) = flushed.await {
+            tracing::error!(%error, "the log could not be closed cleanly");
+        }
+        let (sessions, waiting) = (self.admission.sessions(), self.queue.count());
+        tracing::info!(sessions, waiting, "stopped");
+    }
+
+    /// Hands a held message to the queue, once. Blocks.
+    ///
+    /// # Errors
+    /// A sentence for the person who asked; the message is then still held.
+    pub fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Release, String> {
+        let now = now_ms();
+        let begun = self.quarantine.begin_release(id, order, now).map_err(|e| e.to_string())?;
+        match begun {
+            Begin::Unknown => Ok(Release::Unknown),
+            Begin::NotHeld(state) => Ok(Release::NotHeld(state)),
+            Begin::Started(release) => {
+                let recipients = release.recipients.clone();
+                self.spool_release(&release)?;
+                Ok(Release::Done(recipients))
+            }
+        }
+    }
+
+    /// Spools a release that was begun and finishes it.
+    fn spool_release(&self, release: &gauntlet_store::quarantine::Release) -> Result<(), String> {
+        let give_up = |why: String| {
+            let _reported_below = self.quarantine.abandon_release(&release.token, &why, now_ms());
+            why
+        };
+        let body =
+            self.quarantine.body(&release.held.item.id).map_err(|e| give_up(e.to_string()))?;
+        let body = body.ok_or_else(|| give_up("the message's body is gone".to_owned()))?;
+        let now = now_ms();
+        let id = self.ids.next(now);
+        let item = &release.held.item;
+        let record = LogRecord {
+            id: ids::to_text(id),
+            received_ms: now,
+            envelope: item.envelope.clone(),
+            size: body.len() as u64,
+            from: item.from.clone(),
+            subject: item.subject.clone(),
+            ..LogRecord::default()
+        };
+        let mut transit = Transit::straight(record, &release.recipients);
+        transit.eight_bit = body.iter().any(|b| *b >= 128);
+        transit.release = Some(release.token.clone());
+        let meta = serde_json::to_vec(&transit).map_err(|e| give_up(e.to_string()))?;
+        let (sender, durable) = std::sync::mpsc::channel();
+        let done = move |result| {
+            let _the_caller_waits = sender.send(result);
+        };
+        let body = Arc::new(body);
+        self.spool.put(id, now, meta, body.clone(), Box::new(done));
+        match durable.recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(give_up(error.to_string())),
+            Err(_) => return Err(give_up("the spool has ended".to_owned())),
+        }
+        self.queue.submit(id, transit, body);
+        self.quarantine.finish_release(&release.token, now_ms()).map_err(|e| e.to_string())?;
+        Ok(())
+    }
+
+    /// Releases that a crash interrupted: those that reached the spool are finished, the others done
+    /// again.
+    fn finish_releases(&self) -> anyhow::Result<()> {
+        let open = self.quarantine.unfinished_releases()?;
+        if open.is_empty() {
+            return Ok(());
+        }
+        let mut spooled = std::collections::HashSet::new();
+        for message in self.queue.list(usize::MAX) {
+            let stored = ids::parse(&message.id).and_then(|id| self.spool.read(id).ok());
+            let transit = stored.and_then(|s| serde_json::from_slice::<Transit>(&s.meta).ok());
+            spooled.extend(transit.and_then(|t| t.release));
+        }
+        for release in open {
+            if spooled.contains(&release.token) {
+                self.quarantine.finish_release(&release.token, now_ms())?;
+            } else if let Err(error) = self.spool_release(&release) {
+                tracing::error!(error, "an interrupted release could not be finished");
+            }
+        }
+        Ok(())
+    }
+
+    /// Retention of log and quarantine, once an hour.
+    async fn housekeeping(self: Arc<Self>) {
+        let mut stopping = self.stop.subscribe();
+        loop {
+            let node = self.clone();
+            let kept = tokio::task::spawn_blocking(move || {
+                let (config, now) = (node.config(), now_ms());
+                node.log.retain(now, config.log.retention_days)?;
+                let q = &config.quarantine;
+                let before_ms = now - i64::from(q.retention_days) * 86_400_000;
+                node.quarantine.retain(before_ms, Some(q.bytes_max), now)
+            });
+            if let Ok(Err(error)) = kept.await {
+                tracing::warn!(%error, "old records could not be removed");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_secs(3_600)) => {}
+                _ = stopping.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+}
+
+/// What became of a request to release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Release {
+    /// It is in the queue, for these addresses.
+    Done(Vec<String>),
+    /// It was not held any more.
+    NotHeld(State),
+    /// There is no such message.
+    Unknown,
+}
+
+/// Locks the data folder for this process.
+fn lock(data: &std::path::Path) -> anyhow::Result<File> {
+    let path = data.join("lock");
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.with_context(|| path.display().to_string())?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            anyhow::bail!("{}: another node uses this data folder", data.display())
+        }
+        Err(std::fs::TryLockError::Error(error)) => Err(error).context(path.display().to_string()),
+    }
+}
+
+fn open_spool(config: &Config) -> anyhow::Result<(Arc<Spool>, gauntlet_store::spool::Recovery)> {
+    let settings = &config.spool;
+    let medium: Arc<dyn Medium> = match settings.backend {
+        SpoolBackend::Disk => {
+            let path = config.node.inside(&settings.path);
+            let disk = Disk::open(&path);
+            Arc::new(disk.with_context(|| format!("spool.path {}", path.display()))?)
+        }
+        SpoolBackend::Ram | SpoolBackend::Null => Arc::new(Ram::default()),
+    };
+    let options = SpoolOptions {
+        segment_bytes_max: settings.segment_bytes_max,
+        batch_messages_max: settings.batch_messages_max,
+        free_bytes_min: settings.free_bytes_min,
+        bytes_max: settings.bytes_max,
+        ..SpoolOptions::default()
+    };
+    let (spool, recovery) = Spool::open(medium, options)?;
+    Ok((Arc::new(spool), recovery))
+}

@@ -1,0 +1,756 @@
+//! The queue: messages that were accepted, until each of their addresses has its final outcome.
+//!
+//! ```text
+//! submit ─▶ active: quarantine, Maildir, Sender settle the targets ─▶ conclude
+//!    ▲                                                                 │ all final: log, then spool.done
+//!    └── due ◀── waiting: id and due time only; the rest is on disk ◀──┘ else: state, log, wait
+//! ```
+//!
+//! A message in memory is *active*; bodies of active messages are bounded, and what goes beyond waits
+//! on disk like a deferred one. Order of writing: outcomes reach the log before the spool forgets the
+//! message, so that a crash repeats work but loses no outcome.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use gauntlet_mail::Message;
+use gauntlet_policy::{Change, rewrite};
+use gauntlet_smtp::{Notify as DsnNotify, Outgoing, OutgoingRecipient, Ret};
+use gauntlet_store::{Delivery, Event, Log, LogRecord, Outcome, QuarantineItem, Spool};
+use tokio::sync::Notify;
+
+use crate::clock::now_ms;
+use crate::config::SenderSettings;
+use crate::hold::{HoldJob, Holder};
+use crate::ids::{self, Ids};
+use crate::maildir::{Maildir, MaildirJob};
+use crate::metrics::Metrics;
+use crate::route::{Route, Routes};
+use crate::sender::{Parcel, Sender, Settled};
+use crate::transit::{Action, Transit};
+use crate::{dsn, trace_fields};
+
+/// Bytes of bodies of active messages; beyond, messages wait on disk for their turn.
+const ACTIVE_BYTES_MAX: u64 = 64 << 20;
+/// A message whose outcome could not be logged or spooled is tried again after this.
+const TROUBLE_RETRY_MS: i64 = 10_000;
+/// An active message that has not been concluded for so long is logged as queued.
+const LOG_AFTER: Duration = Duration::from_secs(1);
+
+/// What the queue works with.
+#[derive(Debug)]
+pub struct QueueParts {
+    /// Messages in flight.
+    pub spool: Arc<Spool>,
+    /// The message log.
+    pub log: Arc<Log>,
+    /// The way into quarantine.
+    pub holder: Holder,
+    /// The way into the Maildir.
+    pub maildir: Maildir,
+    /// The way to next hops.
+    pub sender: Arc<Sender>,
+    /// Where mail goes.
+    pub routes: Arc<ArcSwap<Routes>>,
+    /// Retries, expiry, bounces.
+    pub settings: Arc<ArcSwap<SenderSettings>>,
+    /// Makes ids for bounces.
+    pub ids: Arc<Ids>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// Our name.
+    pub host: String,
+    /// The spool keeps nothing: every message is dropped once it is accepted.
+    pub null: bool,
+}
+
+/// The queue. Share it as `Arc<Queue>`.
+#[derive(Debug)]
+pub struct Queue {
+    parts: QueueParts,
+    state: Mutex<State>,
+    active_bytes: AtomicU64,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Waiting messages by due time.
+    waiting: BTreeSet<(i64, u64)>,
+    /// Due time of each waiting message.
+    due: HashMap<u64, i64>,
+    active: BTreeMap<u64, Arc<Active>>,
+}
+
+/// A message in memory.
+#[derive(Debug)]
+struct Active {
+    id: u64,
+    transit: Transit,
+    body: Arc<Vec<u8>>,
+    since: Instant,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug)]
+struct Progress {
+    deliveries: Vec<Delivery>,
+    /// Parcels that are not settled yet.
+    open: usize,
+    /// Outcomes of this round for the log.
+    events: Vec<Event>,
+    /// Targets that failed in this round.
+    failed: Vec<usize>,
+    logged: bool,
+}
+
+/// How a waiting or active message is, for people.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct QueuedMessage {
+    /// The message's id.
+    pub id: String,
+    /// When something is to be done, Unix milliseconds; none if it is held.
+    pub due_ms: Option<i64>,
+    /// It is being delivered now.
+    pub active: bool,
+}
+
+/// Due time of a message that an administrator holds.
+const HELD: i64 = i64::MAX;
+
+impl Queue {
+    /// An empty queue.
+    pub fn new(parts: QueueParts) -> Arc<Self> {
+        let (state, active_bytes, wake) = (Mutex::default(), AtomicU64::new(0), Notify::new());
+        Arc::new(Queue { parts, state, active_bytes, wake })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over messages that the spool held at the start.
+    pub fn recover(&self, messages: &[(u64, i64)]) {
+        for (id, due) in messages {
+            self.parts.ids.see(*id);
+            self.wait_until(*id, *due);
+        }
+    }
+
+    /// Messages waiting or active.
+    pub fn count(&self) -> u64 {
+        let state = self.state();
+        (state.due.len() + state.active.len()) as u64
+    }
+
+    /// The oldest message's id, from which its age follows.
+    pub fn oldest(&self) -> Option<u64> {
+        let state = self.state();
+        let waiting = state.due.keys().min().copied();
+        let active = state.active.keys().next().copied();
+        waiting.into_iter().chain(active).min()
+    }
+
+    /// Nothing is active: for draining.
+    pub fn is_quiet(&self) -> bool {
+        self.state().active.is_empty()
+    }
+
+    /// Takes a message that is in the spool.
+    pub fn submit(self: &Arc<Self>, id: u64, transit: Transit, body: Arc<Vec<u8>>) {
+        if self.parts.null {
+            return;
+        }
+        let bytes = body.len() as u64;
+        if self.active_bytes.load(Ordering::Relaxed) + bytes > ACTIVE_BYTES_MAX
+            && !self.state().active.is_empty()
+        {
+            self.wait_until(id, now_ms());
+            return;
+        }
+        self.activate(id, transit, body);
+    }
+
+    fn wait_until(&self, id: u64, due: i64) {
+        let mut state = self.state();
+        if let Some(before) = state.due.insert(id, due) {
+            state.waiting.remove(&(before, id));
+        }
+        state.waiting.insert((due, id));
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Reads due messages back and delivers them, for ever; also logs messages that take long.
+    pub async fn run(self: Arc<Self>) {
+        loop {
+            let next = self.next_due();
+            match next {
+                Ok(id) => {
+                    let queue = self.clone();
+                    let read = tokio::task::spawn_blocking(move || queue.read_back(id)).await;
+                    if let Ok(Some((transit, body))) = read {
+                        self.activate(id, transit, Arc::new(body));
+                    }
+                }
+                Err(pause) => {
+                    let _woken_or_late = tokio::time::timeout(pause, self.wake.notified()).await;
+                    self.log_slow();
+                }
+            }
+        }
+    }
+
+    /// The next due message, taken off the waiting list; or how long to pause.
+    fn next_due(&self) -> Result<u64, Duration> {
+        let mut state = self.state();
+        let full = self.active_bytes.load(Ordering::Relaxed) >= ACTIVE_BYTES_MAX;
+        let Some(&(due, id)) = state.waiting.first() else { return Err(LOG_AFTER) };
+        let early = due.saturating_sub(now_ms());
+        if early > 0 || full {
+            let early = Duration::from_millis(early.max(10).cast_unsigned());
+            return Err(early.min(LOG_AFTER));
+        }
+        state.waiting.remove(&(due, id));
+        state.due.remove(&id);
+        Ok(id)
+    }
+
+    fn read_back(&self, id: u64) -> Option<(Transit, Vec<u8>)> {
+        let stored = match self.parts.spool.read(id) {
+            Ok(stored) => stored,
+            Err(gauntlet_store::SpoolError::Unknown(_)) => return None,
+            Err(error) => {
+                tracing::error!(%error, id = ids::to_text(id), "a message cannot be read back");
+                self.wait_until(id, now_ms() + 60 * TROUBLE_RETRY_MS);
+                return None;
+            }
+        };
+        match serde_json::from_slice::<Transit>(&stored.meta) {
+            Ok(mut transit) => {
+                let state = stored.state.as_deref();
+                let state = state.and_then(|s| serde_json::from_slice::<Vec<Delivery>>(s).ok());
+                if let Some(deliveries) = state.filter(|d| d.len() == transit.targets.len()) {
+                    transit.record.deliveries = deliveries;
+                }
+                Some((transit, stored.body))
+            }
+            Err(error) => {
+                tracing::error!(%error, id = ids::to_text(id), "a message's envelope is unreadable");
+                self.wait_until(id, HELD);
+                None
+            }
+        }
+    }
+
+    /// Logs messages whose first attempt takes long, so that people see them.
+    fn log_slow(&self) {
+        let slow: Vec<Arc<Active>> = {
+            let state = self.state();
+            let late = |a: &&Arc<Active>| a.since.elapsed() > LOG_AFTER;
+            state.active.values().filter(late).cloned().collect()
+        };
+        for active in slow {
+            let mut progress = active.progress();
+            if !std::mem::replace(&mut progress.logged, true) {
+                let record = active.record(&progress.deliveries);
+                drop(progress);
+                self.parts.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));
+            }
+        }
+    }
+
+    fn activate(self: &Arc<Self>, id: u64, transit: Transit, body: Arc<Vec<u8>>) {
+        self.active_bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
+        self.parts.metrics.active.add(1);
+        let deliveries = transit.record.deliveries.clone();
+        let groups = self.groups(&transit);
+        let progress = Progress {
+            deliveries,
+            open: groups.len() + 1,
+            events: Vec::new(),
+            failed: Vec::new(),
+            logged: false,
+        };
+        let active = Arc::new(Active {
+            id,
+            transit,
+            body,
+            since: Instant::now(),
+            progress: Mutex::new(progress),
+        });
+        self.state().active.insert(id, active.clone());
+        for (group, targets) in groups {
+            self.start(&active, group, targets);
+        }
+        // The last of the open count: only now may the message be concluded.
+        self.settle(&active, Vec::new());
+    }
+
+    /// Targets that are not final, put together by what happens to them.
+    fn groups(&self, transit: &Transit) -> Vec<(Group, Vec<usize>)> {
+        let routes = self.parts.routes.load();
+        let mut groups: Vec<(Group, Vec<usize>)> = Vec::new();
+        for (index, target) in transit.targets.iter().enumerate() {
+            if transit.record.deliveries.get(index).is_none_or(|d| d.outcome.is_final()) {
+                continue;
+            }
+            let group = match &target.action {
+                Action::Send => Group::Send(routes.route(&target.address), target.changes.clone()),
+                Action::Quarantine { folder } => Group::Hold(folder.clone()),
+                Action::Discard => Group::Settle(Outcome::Discarded, String::new()),
+                Action::Refuse { text } => Group::Settle(Outcome::Rejected, text.clone()),
+            };
+            match groups.iter_mut().find(|(known, _)| *known == group) {
+                // Each file of a Maildir has one recipient.
+                Some((Group::Send(route, _), targets)) if *route != Route::Maildir => {
+                    targets.push(index);
+                }
+                Some((Group::Hold(_) | Group::Settle(..), targets)) => targets.push(index),
+                _ => groups.push((group, vec![index])),
+            }
+        }
+        groups
+    }
+
+    fn start(self: &Arc<Self>, active: &Arc<Active>, group: Group, targets: Vec<usize>) {
+        let (queue, held) = (self.clone(), active.clone());
+        match group {
+            Group::Settle(outcome, reply) => {
+                let all = targets.iter().map(|t| settled(*t, Some(outcome), "", &reply));
+                queue.settle(&held, all.collect());
+            }
+            Group::Hold(folder) => {
+                let item = active.item(&folder, &targets);
+                let done = Box::new(move |result: Result<(), String>| {
+                    let (outcome, reply) = match result {
+                        Ok(()) => (Some(Outcome::Quarantined), String::new()),
+                        Err(error) => (None, error),
+                    };
+                    let all = targets.iter().map(|t| settled(*t, outcome, &folder, &reply));
+                    queue.settle(&held, all.collect());
+                });
+                self.parts.holder.hold(HoldJob { item, body: active.body.clone(), done });
+            }
+            Group::Send(route, changes) => {
+                let body = changed(&active.body, &changes);
+                if route == Route::Maildir {
+                    for target in targets {
+                        self.into_maildir(active, target, body.clone());
+                    }
+                    return;
+                }
+                let outgoing = active.outgoing(&targets, body.len());
+                let done = Box::new(move |all| queue.settle(&held, all));
+                self.parts.sender.send(&route, Parcel { outgoing, targets, body, done });
+            }
+        }
+    }
+
+    fn into_maildir(self: &Arc<Self>, active: &Arc<Active>, target: usize, body: Arc<Vec<u8>>) {
+        let (queue, held) = (self.clone(), active.clone());
+        let record = &active.transit.record;
+        let seconds = record.received_ms / 1_000;
+        let recipient = active.transit.targets.get(target).map(|t| t.address.clone());
+        self.parts.maildir.deliver(MaildirJob {
+            name: format!("{seconds}.{}_{target}.{}", record.id, self.parts.host),
+            sender: record.envelope.mail_from.clone(),
+            recipient: recipient.unwrap_or_default(),
+            body,
+            done: Box::new(move |result| {
+                let one = match result {
+                    Ok(()) => settled(target, Some(Outcome::Delivered), "maildir", ""),
+                    Err(error) => settled(target, None, "maildir", &error),
+                };
+                queue.settle(&held, vec![one]);
+            }),
+        });
+    }
+
+    /// Takes over what became of some targets; concludes the message when nothing is open.
+    fn settle(self: &Arc<Self>, active: &Arc<Active>, all: Vec<Settled>) {
+        let settings = self.parts.settings.load();
+        let now = now_ms();
+        let age = now.saturating_sub(active.transit.record.received_ms) / 1_000;
+        let expired = age >= i64::try_from(settings.expire_seconds).unwrap_or(i64::MAX);
+        let mut progress = active.progress();
+        for Settled { target, outcome, next_hop, reply } in all {
+            let Some(delivery) = progress.deliveries.get_mut(target) else { continue };
+            let outcome = match outcome {
+                None if expired => Outcome::Failed,
+                None => Outcome::Queued,
+                Some(outcome) => outcome,
+            };
+            self.tally(outcome);
+            *delivery = Delivery {
+                address: delivery.address.clone(),
+                outcome,
+                at_ms: now,
+                attempts: delivery.attempts + 1,
+                next_hop,
+                reply,
+            };
+            let event = active.event(delivery);
+            if outcome == Outcome::Failed || outcome == Outcome::Queued {
+                progress.events.extend([event]);
+            }
+            if outcome == Outcome::Failed {
+                progress.failed.push(target);
+            }
+        }
+        progress.open -= 1;
+        let over = progress.open == 0;
+        drop(progress);
+        if over {
+            self.report_failures(active);
+        }
+    }
+
+    fn tally(&self, outcome: Outcome) {
+        let metrics = &self.parts.metrics;
+        match outcome {
+            Outcome::Queued => metrics.deferred.add_one(),
+            Outcome::Delivered => metrics.delivered.add_one(),
+            Outcome::Quarantined => metrics.quarantined.add_one(),
+            Outcome::Failed => metrics.failed.add_one(),
+            Outcome::Discarded => metrics.discarded.add_one(),
+            Outcome::Rejected | Outcome::Deleted => {}
+        }
+    }
+
+    /// Sends a bounce first, if one is due, then concludes.
+    fn report_failures(self: &Arc<Self>, active: &Arc<Active>) {
+        let progress = active.progress();
+        let may = |target: &&usize| {
+            active.transit.targets.get(**target).is_some_and(|t| active.transit.may_bounce(t))
+        };
+        let failed: Vec<Delivery> = progress
+            .failed
+            .iter()
+            .filter(may)
+            .filter_map(|target| progress.deliveries.get(*target).cloned())
+            .collect();
+        drop(progress);
+        if failed.is_empty() || !self.parts.settings.load().bounces {
+            return self.conclude(active);
+        }
+        let now = now_ms();
+        let id = self.parts.ids.next(now);
+        let name = ids::to_text(id);
+        let failed: Vec<&Delivery> = failed.iter().collect();
+        let host = &self.parts.host;
+        let report = dsn::failure(host, &name, &active.transit, &active.body, &failed, now);
+        let transit = active.bounce(&name, &report, now, host);
+        let meta = serde_json::to_vec(&transit).unwrap_or_default();
+        let (queue, held, body) = (self.clone(), active.clone(), Arc::new(report));
+        let spooled = body.clone();
+        let done = move |result: Result<(), gauntlet_store::SpoolError>| match result {
+            Ok(()) => {
+                queue.parts.metrics.bounces.add_one();
+                queue.submit(id, transit, body);
+                queue.conclude(&held);
+            }
+            Err(error) => {
+                tracing::error!(%error, "a bounce could not be spooled; it is tried again");
+                let mut progress = held.progress();
+                for target in std::mem::take(&mut progress.failed) {
+                    if let Some(delivery) = progress.deliveries.get_mut(target) {
+                        delivery.outcome = Outcome::Queued;
+                    }
+                }
+                drop(progress);
+                queue.conclude(&held);
+            }
+        };
+        self.parts.spool.put(id, now, meta, spooled, Box::new(done));
+    }
+
+    /// Nothing is open any more: logs the outcomes and forgets the message, or lets it wait.
+    fn conclude(self: &Arc<Self>, active: &Arc<Active>) {
+        let id = active.id;
+        let mut progress = active.progress();
+        let deliveries = progress.deliveries.clone();
+        let events = std::mem::take(&mut progress.events);
+        drop(progress);
+        self.state().active.remove(&id);
+        self.active_bytes.fetch_sub(active.body.len() as u64, Ordering::Relaxed);
+        self.parts.metrics.active.add(-1);
+        let record = active.record(&deliveries);
+        if deliveries.iter().all(|d| d.outcome.is_final()) {
+            let age = now_ms().saturating_sub(record.received_ms).max(0).cast_unsigned();
+            self.parts.metrics.delivery_time.record(Duration::from_millis(age));
+            announce(&record);
+            let queue = self.clone();
+            let done = move |result: Result<_, gauntlet_store::StoreError>| match result {
+                Ok(_) => queue.parts.spool.done(id),
+                Err(error) => {
+                    tracing::error!(%error, "an outcome could not be logged; it is tried again");
+                    queue.remember(id, &deliveries, now_ms() + TROUBLE_RETRY_MS);
+                }
+            };
+            return self.parts.log.append_then(vec![record], events, Box::new(done));
+        }
+        let due = self.next_attempt(id, &deliveries);
+        self.remember(id, &deliveries, due);
+        self.parts.log.append_then(vec![record], events, Box::new(|_| {}));
+    }
+
+    fn remember(&self, id: u64, deliveries: &[Delivery], due: i64) {
+        let state = serde_json::to_vec(deliveries).unwrap_or_default();
+        self.parts.spool.set_state(id, due, state);
+        self.wait_until(id, due);
+    }
+
+    /// When the next attempt is due: the schedule, within a tenth more or less so that a backlog
+    /// spreads.
+    fn next_attempt(&self, id: u64, deliveries: &[Delivery]) -> i64 {
+        let settings = self.parts.settings.load();
+        let waiting = deliveries.iter().filter(|d| !d.outcome.is_final());
+        let attempts = waiting.map(|d| d.attempts).min().unwrap_or(1);
+        let place = (attempts as usize).saturating_sub(1).min(settings.retry_seconds.len() - 1);
+        let seconds = settings.retry_seconds.get(place).copied().unwrap_or(60);
+        now_ms() + jittered_ms(seconds, id ^ u64::from(attempts))
+    }
+
+    /// Delivers waiting messages now; all if `ids` is empty. Returns how many.
+    pub fn retry(&self, ids: &[u64]) -> usize {
+        self.parts.sender.try_again();
+        self.set_due(ids, now_ms())
+    }
+
+    /// Keeps messages waiting until they are retried. Returns how many.
+    pub fn hold(&self, ids: &[u64]) -> usize {
+        self.set_due(ids, HELD)
+    }
+
+    fn set_due(&self, ids: &[u64], due: i64) -> usize {
+        let all: Vec<u64> = {
+            let state = self.state();
+            let chosen = |id: &&u64| ids.is_empty() || ids.contains(id);
+            state.due.keys().filter(chosen).copied().collect()
+        };
+        for id in &all {
+            self.wait_until(*id, due);
+        }
+        all.len()
+    }
+
+    /// Takes a waiting message out of the queue: its open deliveries end as deleted.
+    ///
+    /// # Errors
+    /// If it is not waiting, or cannot be read.
+    pub fn delete(&self, id: u64, who: &str) -> Result<(), String> {
+        let name = ids::to_text(id);
+        let waiting = {
+            let mut state = self.state();
+            let due = state.due.remove(&id);
+            due.is_some_and(|due| state.waiting.remove(&(due, id)))
+        };
+        if !waiting {
+            return Err(format!("{name} is not waiting in the queue"));
+        }
+        let Some((mut transit, _)) = self.read_back(id) else {
+            return Err(format!("{name} cannot be read back"));
+        };
+        for delivery in transit.record.deliveries.iter_mut().filter(|d| !d.outcome.is_final()) {
+            delivery.outcome = Outcome::Deleted;
+            delivery.at_ms = now_ms();
+            delivery.reply = format!("deleted by {who}");
+        }
+        self.parts.log.append(vec![transit.record]).map_err(|e| e.to_string())?;
+        self.parts.spool.done(id);
+        Ok(())
+    }
+
+    /// Messages waiting or active, oldest first, at most `max`.
+    pub fn list(&self, max: usize) -> Vec<QueuedMessage> {
+        let state = self.state();
+        let waiting = state.due.iter().map(|(id, due)| (*id, Some(*due)));
+        let active = state.active.keys().map(|id| (*id, None));
+        let mut all: Vec<_> = waiting.chain(active).collect();
+        all.sort_unstable();
+        let one = |(id, due): (u64, Option<i64>)| QueuedMessage {
+            id: ids::to_text(id),
+            due_ms: due.filter(|due| *due != HELD),
+            active: due.is_none(),
+        };
+        all.into_iter().take(max).map(one).collect()
+    }
+
+    /// A message as the queue knows it.
+    pub fn show(&self, id: u64) -> Option<LogRecord> {
+        if let Some(active) = self.state().active.get(&id).cloned() {
+            let deliveries = active.progress().deliveries.clone();
+            return Some(active.record(&deliveries));
+        }
+        let stored = self.parts.spool.read(id).ok()?;
+        let mut transit: Transit = serde_json::from_slice(&stored.meta).ok()?;
+        if let Some(deliveries) = stored.state.and_then(|s| serde_json::from_slice(&s).ok()) {
+            transit.record.deliveries = deliveries;
+        }
+        Some(transit.record)
+    }
+}
+
+/// What happens to a group of targets.
+#[derive(Debug, PartialEq, Eq)]
+enum Group {
+    Send(Route, Vec<Change>),
+    Hold(String),
+    Settle(Outcome, String),
+}
+
+fn settled(target: usize, outcome: Option<Outcome>, next_hop: &str, reply: &str) -> Settled {
+    Settled { target, outcome, next_hop: next_hop.to_owned(), reply: reply.to_owned() }
+}
+
+/// The body with these changes made.
+fn changed(body: &Arc<Vec<u8>>, changes: &[Change]) -> Arc<Vec<u8>> {
+    if changes.is_empty() {
+        return body.clone();
+    }
+    Arc::new(rewrite::apply(&Message::parse(body), changes))
+}
+
+/// `seconds` in milliseconds, up to a tenth more or less, by the bits of `seed`.
+fn jittered_ms(seconds: u64, seed: u64) -> i64 {
+    let mixed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+    let ms = seconds.saturating_mul(1_000);
+    let jitter = ms / 5 * (mixed % 1_001) / 1_000;
+    i64::try_from(ms - ms / 10 + jitter).unwrap_or(i64::MAX / 4)
+}
+
+/// One line a final disposition.
+fn announce(record: &LogRecord) {
+    for delivery in &record.deliveries {
+        tracing::info!(
+            id = record.id,
+            from = record.envelope.mail_from,
+            to = delivery.address,
+            class = record.verdict.class.name(),
+            score = record.verdict.score,
+            outcome = delivery.outcome.name(),
+            next_hop = delivery.next_hop,
+            attempts = delivery.attempts,
+            reply = delivery.reply,
+            "message"
+        );
+    }
+}
+
+impl Active {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(&self, deliveries: &[Delivery]) -> LogRecord {
+        let mut record = self.transit.record.clone();
+        record.deliveries = deliveries.to_vec();
+        record
+    }
+
+    fn event(&self, delivery: &Delivery) -> Event {
+        let kind = match delivery.outcome {
+            Outcome::Queued => "deferred",
+            Outcome::Failed => "bounced",
+            other => other.name(),
+        };
+        Event {
+            id: self.transit.record.id.clone(),
+            received_ms: self.transit.record.received_ms,
+            at_ms: delivery.at_ms,
+            kind: kind.to_owned(),
+            recipient: delivery.address.clone(),
+            detail: format!("{} {}", delivery.next_hop, delivery.reply),
+        }
+    }
+
+    /// The quarantine's line for these targets.
+    fn item(&self, folder: &str, targets: &[usize]) -> QuarantineItem {
+        let record = &self.transit.record;
+        let addresses = targets.iter().filter_map(|t| self.transit.targets.get(*t));
+        // The first folder has the message's own name, the reference that people know.
+        let first = self.transit.targets.iter().find_map(|t| match &t.action {
+            Action::Quarantine { folder } => Some(folder.as_str()),
+            _ => None,
+        });
+        let id = match first {
+            Some(first) if first != folder => format!("{}-{folder}", record.id),
+            _ => record.id.clone(),
+        };
+        QuarantineItem {
+            id,
+            message: record.id.clone(),
+            folder: folder.to_owned(),
+            recipients: addresses.map(|t| t.address.clone()).collect(),
+            envelope: record.envelope.clone(),
+            received_ms: record.received_ms,
+            class: record.verdict.class,
+            score: record.verdict.score,
+            subject: record.subject.clone(),
+            from: record.from.clone(),
+        }
+    }
+
+    fn outgoing(&self, targets: &[usize], bytes: usize) -> Outgoing {
+        let Transit { record, eight_bit, utf8, ret_full, envid, .. } = &self.transit;
+        let recipient = |target: &usize| {
+            let target = self.transit.targets.get(*target)?;
+            let notify = target.notify.map(|(success, failure, delay)| DsnNotify {
+                success,
+                failure,
+                delay,
+            });
+            let (to, orcpt) = (target.address.clone(), target.orcpt.clone());
+            Some(OutgoingRecipient { to, notify, orcpt })
+        };
+        Outgoing {
+            from: record.envelope.mail_from.clone(),
+            recipients: targets.iter().filter_map(recipient).collect(),
+            size: bytes as u64,
+            eight_bit: *eight_bit,
+            utf8: *utf8,
+            ret: ret_full.map(|full| if full { Ret::Full } else { Ret::Headers }),
+            envid: envid.clone(),
+        }
+    }
+
+    /// The bounce as a message of our own.
+    fn bounce(&self, name: &str, report: &[u8], now: i64, host: &str) -> Transit {
+        debug_assert!(trace_fields::count_received(report) == 0);
+        let to = self.transit.record.envelope.mail_from.clone();
+        let record = LogRecord {
+            id: name.to_owned(),
+            received_ms: now,
+            envelope: gauntlet_mail::Envelope {
+                direction: gauntlet_mail::Direction::Outbound,
+                helo: host.to_owned(),
+                rcpt_to: vec![to.clone()],
+                received_at: now / 1_000,
+                ..Default::default()
+            },
+            size: report.len() as u64,
+            from: format!("MAILER-DAEMON@{host}"),
+            subject: format!("Undelivered mail: {}", self.transit.record.id),
+            message_id: format!("{name}@{host}"),
+            ..LogRecord::default()
+        };
+        Transit::straight(record, &[to])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_stays_within_a_tenth_and_spreads() {
+        let all: Vec<i64> = (0..1_000).map(|seed| jittered_ms(60, seed)).collect();
+        assert!(all.iter().all(|ms| (54_000..=66_000).contains(ms)));
+        let distinct: BTreeSet<&i64> = all.iter().collect();
+        assert!(distinct.len() > 300, "{}", distinct.len());
+    }
+}

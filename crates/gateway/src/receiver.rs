@@ -1,0 +1,165 @@
+//! The Receiver: listeners, and what all sessions share.
+
+mod session;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use gauntlet_smtp::{Features, SessionConfig, SessionLimits};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+
+use crate::admission::{Admission, MemoryBudget};
+use crate::config::{ListenerRole, ListenerSettings, ReceiverSettings};
+use crate::ids::Ids;
+use crate::intake::Intake;
+use crate::metrics::Metrics;
+use crate::network::Network;
+use crate::route::Routes;
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 4_096;
+
+/// What all sessions of a node share.
+#[derive(Debug)]
+pub struct Receiver {
+    /// Our name.
+    pub host: String,
+    /// Limits and timeouts.
+    pub settings: Arc<ArcSwap<ReceiverSettings>>,
+    /// Domains and recipients that are ours.
+    pub routes: Arc<ArcSwap<Routes>>,
+    /// Sessions at once.
+    pub admission: Arc<Admission>,
+    /// Memory for bodies.
+    pub memory: Arc<MemoryBudget>,
+    /// Takes messages over.
+    pub intake: Arc<Intake>,
+    /// Makes ids.
+    pub ids: Arc<Ids>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// True once the node stops: sessions end after their transaction.
+    pub stopping: watch::Receiver<bool>,
+}
+
+/// A listener that is bound.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    role: ListenerRole,
+    networks: Arc<Vec<Network>>,
+}
+
+impl Listener {
+    /// Binds the address of these settings.
+    ///
+    /// # Errors
+    /// If the address cannot be bound or a network is malformed; the message names the setting.
+    pub fn bind(settings: &ListenerSettings) -> io::Result<Self> {
+        use std::net::ToSocketAddrs;
+        let named =
+            |e: io::Error| io::Error::new(e.kind(), format!("listener {}: {e}", settings.address));
+        let addresses = settings.address.to_socket_addrs().map_err(named)?;
+        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
+        let networks = settings.networks.iter().map(|n| n.parse::<Network>());
+        let networks = networks.collect::<Result<Vec<_>, _>>().map_err(|e| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("listener.networks: {e}"))
+        })?;
+        for address in addresses {
+            match bind(address) {
+                Ok(socket) => {
+                    let networks = Arc::new(networks);
+                    return Ok(Listener { socket, role: settings.role, networks });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(named(last))
+    }
+
+    /// The address it is bound to.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The address and role for people.
+    pub fn role(&self) -> ListenerRole {
+        self.role
+    }
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// A client's side of a session, for the checks that depend on it.
+#[derive(Debug, Clone)]
+struct Client {
+    address: IpAddr,
+    role: ListenerRole,
+    /// It is in one of the listener's networks.
+    trusted: bool,
+}
+
+impl Receiver {
+    /// Accepts connections until the node stops.
+    pub async fn run(self: Arc<Self>, listener: Listener) {
+        let mut stopping = self.stopping.clone();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.socket.accept() => accepted,
+                _ = stopping.wait_for(|stop| *stop) => return,
+            };
+            match accepted {
+                Ok((stream, peer)) => self.clone().welcome(&listener, stream, peer),
+                Err(error) => {
+                    // Out of descriptors, mostly: whoever ends a session makes room.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    fn welcome(self: Arc<Self>, listener: &Listener, stream: TcpStream, peer: SocketAddr) {
+        self.metrics.connections.add_one();
+        let address = peer.ip().to_canonical();
+        let trusted = listener.networks.iter().any(|n| n.contains(address));
+        let client = Client { address, role: listener.role, trusted };
+        match self.admission.admit(address) {
+            Ok(admitted) => {
+                tokio::spawn(session::run(self, client, stream, admitted));
+            }
+            Err(why) => {
+                self.metrics.connections_refused.add_one();
+                // Best effort: the buffer of a new connection has room for one line.
+                let reply = format!("421 4.3.2 {why}\r\n");
+                let _sent_or_not = stream.try_write(reply.as_bytes());
+            }
+        }
+    }
+
+    /// What a session of this role offers.
+    fn session_config(&self, role: ListenerRole) -> SessionConfig {
+        let settings = self.settings.load();
+        let limits = SessionLimits {
+            line_bytes_max: settings.command_bytes_max,
+            message_bytes_max: settings.message_bytes_max,
+            recipients_max: settings.recipients_max,
+            errors_max: u16::try_from(settings.errors_max).unwrap_or(u16::MAX),
+            ..SessionLimits::default()
+        };
+        let features = Features { lmtp: role == ListenerRole::Lmtp, ..Features::default() };
+        SessionConfig { host: self.host.clone(), limits, features }
+    }
+}

@@ -1,0 +1,359 @@
+//! One SMTP session: moves bytes between a socket and the state machine, answers its questions,
+//! keeps the time.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gauntlet_mail::Envelope;
+use gauntlet_smtp::address::domain_of;
+use gauntlet_smtp::{CloseReason, Event, MailCommand, RcptCommand, Reply, Session};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::{Client, Receiver};
+use crate::admission::{Admitted, MemoryShare};
+use crate::clock::now_ms;
+use crate::config::ListenerRole;
+use crate::ids;
+use crate::intake::Arrival;
+use crate::trace_fields::Received;
+use crate::wire::{Wire, read_with};
+
+/// Bytes that a body starts with: most messages fit.
+const BODY_BYTES_AT_FIRST: u64 = 16 * 1024;
+/// A client that does not take our replies is given up after this.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Runs a session to its end.
+pub(super) async fn run(
+    receiver: Arc<Receiver>,
+    client: Client,
+    stream: TcpStream,
+    admitted: Admitted,
+) {
+    receiver.metrics.sessions.add(1);
+    let _latency_is_all_that_is_lost = stream.set_nodelay(true);
+    let address = client.address;
+    let metrics = receiver.metrics.clone();
+    let conversation = Conversation::new(receiver, client, stream);
+    match conversation.run().await {
+        Ok(reason) => tracing::debug!(client = %address, ?reason, "session ended"),
+        Err(error) => tracing::debug!(client = %address, %error, "session broken off"),
+    }
+    metrics.sessions.add(-1);
+    drop(admitted);
+}
+
+/// The message being received.
+#[derive(Debug)]
+struct Incoming {
+    id: u64,
+    began: Instant,
+    received_ms: i64,
+}
+
+struct Conversation {
+    receiver: Arc<Receiver>,
+    client: Client,
+    wire: Wire,
+    session: Session,
+    /// Replies to be sent.
+    out: Vec<u8>,
+    /// Input behind an event, and how much of it is used.
+    pending: Vec<u8>,
+    used: usize,
+    memory: MemoryShare,
+    incoming: Option<Incoming>,
+    messages: usize,
+}
+
+impl Conversation {
+    fn new(receiver: Arc<Receiver>, client: Client, stream: TcpStream) -> Self {
+        let config = Arc::new(receiver.session_config(client.role));
+        let memory = receiver.memory.share();
+        Conversation {
+            receiver,
+            client,
+            wire: Box::new(stream),
+            session: Session::new(config, false),
+            out: Vec::new(),
+            pending: Vec::new(),
+            used: 0,
+            memory,
+            incoming: None,
+            messages: 0,
+        }
+    }
+
+    async fn run(mut self) -> io::Result<&'static str> {
+        if self.is_early_talker().await? {
+            Reply::new(554, (5, 7, 0), "talked before its turn").write(&mut self.out);
+            self.flush().await?;
+            return Ok("early talker");
+        }
+        self.session.greet(&mut self.out);
+        loop {
+            let event = match self.next_event().await? {
+                Some(event) => event,
+                None => return Ok("closed by the client"),
+            };
+            let mut event = Some(event);
+            while let Some(now) = event.take() {
+                match now {
+                    Event::More => {}
+                    Event::Close(reason) => {
+                        if matches!(reason, CloseReason::Smuggling(_)) {
+                            self.receiver.metrics.smuggling.add_one();
+                        }
+                        self.flush().await?;
+                        return Ok("closed");
+                    }
+                    other => event = self.react(other).await?,
+                }
+            }
+            if self.should_stop() {
+                Reply::new(421, (4, 3, 2), "shutting down").write(&mut self.out);
+                self.flush().await?;
+                return Ok("node stops");
+            }
+        }
+    }
+
+    /// Something came before our greeting: no mail client does that.
+    async fn is_early_talker(&mut self) -> io::Result<bool> {
+        let look = read_with(&mut self.wire, <[u8]>::len);
+        match tokio::time::timeout(Duration::ZERO, look).await {
+            Ok(read) => Ok(read?.is_some_and(|bytes| bytes > 0)),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Between transactions of a node that stops.
+    fn should_stop(&self) -> bool {
+        !self.session.in_transaction()
+            && self.used >= self.pending.len()
+            && *self.receiver.stopping.borrow()
+    }
+
+    /// The next event, or none when the client closed the connection.
+    async fn next_event(&mut self) -> io::Result<Option<Event>> {
+        if self.used < self.pending.len() {
+            let mut rest = self.pending.get(self.used..).unwrap_or_default();
+            let event = self.session.next(&mut rest, &mut self.out);
+            self.used = self.pending.len() - rest.len();
+            if event != Event::More {
+                return Ok(Some(event));
+            }
+        }
+        self.pending = Vec::new();
+        self.used = 0;
+        self.flush().await?;
+        self.grow_memory();
+        let limit = self.patience();
+        let mut stopping = self.receiver.stopping.clone();
+        let idle = !self.session.in_transaction();
+        let Conversation { wire, session, out, pending, .. } = self;
+        let read = read_with(wire, |mut input| {
+            let event = session.next(&mut input, out);
+            pending.extend_from_slice(input);
+            event
+        });
+        let read = tokio::select! {
+            read = tokio::time::timeout(limit, read) => read,
+            _ = stopping.wait_for(|stop| *stop), if idle => return Ok(Some(Event::More)),
+        };
+        match read {
+            Ok(event) => event,
+            Err(_) => {
+                Reply::new(421, (4, 4, 2), "timeout").write(&mut self.out);
+                self.flush().await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// How long to wait for the next bytes.
+    fn patience(&self) -> Duration {
+        let settings = self.receiver.settings.load();
+        if !self.session.in_body() {
+            return Duration::from_secs(settings.command_seconds_max);
+        }
+        let whole = Duration::from_secs(settings.body_seconds_max);
+        let spent = self.incoming.as_ref().map_or(Duration::ZERO, |i| i.began.elapsed());
+        Duration::from_secs(settings.data_seconds_max).min(whole.saturating_sub(spent))
+    }
+
+    /// Books the memory that the body holds by now; refuses the body if there is none.
+    fn grow_memory(&mut self) {
+        let bytes = self.session.body_bytes() as u64;
+        if !self.memory.resize(bytes) {
+            self.receiver.metrics.no_room.add_one();
+            self.session.refuse_body(Reply::new(452, (4, 3, 1), "too busy, try again later"));
+            let _freed = self.memory.resize(0);
+        }
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let out = std::mem::take(&mut self.out);
+        match tokio::time::timeout(WRITE_TIMEOUT, self.wire.write_all(&out)).await {
+            Ok(written) => written,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Answers a question of the state machine.
+    async fn react(&mut self, event: Event) -> io::Result<Option<Event>> {
+        Ok(match event {
+            Event::Mail(mail) => {
+                let reply = self.check_sender(&mail);
+                self.session.answer(&reply, &mut self.out)
+            }
+            Event::Rcpt(rcpt) => {
+                let reply = self.check_recipient(&rcpt);
+                self.session.answer(&reply, &mut self.out)
+            }
+            Event::Data => self.begin_body(),
+            Event::Message => {
+                self.finish_body().await?;
+                None
+            }
+            // Neither is offered by a listener without TLS; the state machine refuses both before.
+            Event::StartTls | Event::Auth { .. } => {
+                return Err(io::Error::other("a feature that is not offered"));
+            }
+            Event::More | Event::Close(_) => None,
+        })
+    }
+
+    fn check_sender(&self, mail: &MailCommand) -> Reply {
+        let settings = self.receiver.settings.load();
+        if self.messages >= settings.messages_per_session_max {
+            return Reply::new(452, (4, 5, 3), "too many messages in one session");
+        }
+        if self.client.role == ListenerRole::Outbound && !self.client.trusted {
+            return Reply::new(554, (5, 7, 1), "relaying denied: your network is not allowed here");
+        }
+        match self.receiver.intake.has_room(mail.size.unwrap_or(0)) {
+            true => Reply::new(250, (2, 1, 0), "Ok"),
+            false => {
+                self.receiver.metrics.no_room.add_one();
+                Reply::new(452, (4, 3, 1), "insufficient storage, try again later")
+            }
+        }
+    }
+
+    /// No open relay: without a login or a trusted network, mail is taken for our domains only.
+    fn check_recipient(&self, rcpt: &RcptCommand) -> Reply {
+        let routes = self.receiver.routes.load();
+        let domain = domain_of(&rcpt.to);
+        let ours = domain.is_empty() || routes.is_local(&domain);
+        let may_relay = match self.client.role {
+            ListenerRole::Inbound | ListenerRole::Lmtp => false,
+            ListenerRole::Outbound => self.client.trusted,
+            ListenerRole::Submission => self.session.user().is_some(),
+        };
+        if !ours && !may_relay {
+            return Reply::new(550, (5, 7, 1), "relaying denied: not one of our domains");
+        }
+        if ours && !routes.is_known(&rcpt.to) {
+            return Reply::new(550, (5, 1, 1), "no such recipient");
+        }
+        Reply::new(250, (2, 1, 5), "Ok")
+    }
+
+    fn begin_body(&mut self) -> Option<Event> {
+        if !self.receiver.intake.has_room(0) || !self.receiver.memory.has_room(BODY_BYTES_AT_FIRST)
+        {
+            self.receiver.metrics.no_room.add_one();
+            let reply = Reply::new(452, (4, 3, 1), "insufficient storage, try again later");
+            return self.session.refuse_data(reply, &mut self.out);
+        }
+        let received_ms = now_ms();
+        let id = self.receiver.ids.next(received_ms);
+        let recipient = self.session.only_recipient();
+        let protocol = self.protocol();
+        let field = Received {
+            helo: self.session.helo(),
+            client: self.client.address,
+            host: &self.receiver.host,
+            protocol,
+            id: &ids::to_text(id),
+            recipient,
+            at_ms: received_ms,
+        }
+        .field();
+        let announced = self.session.announced_bytes().min(BODY_BYTES_AT_FIRST * 4);
+        let bytes = usize::try_from(announced).unwrap_or_default().max(field.len());
+        let mut prefix = Vec::with_capacity(bytes + field.len() + 64);
+        prefix.extend_from_slice(field.as_bytes());
+        self.incoming = Some(Incoming { id, began: Instant::now(), received_ms });
+        self.session.start_body(prefix, &mut self.out)
+    }
+
+    /// RFC 3848 and RFC 6531 section 4.3.
+    fn protocol(&self) -> &'static str {
+        let utf8 = self.session.is_utf8();
+        match (self.session.is_lmtp(), self.session.is_extended(), self.session.is_tls()) {
+            (true, _, false) if utf8 => "UTF8LMTP",
+            (true, _, true) if utf8 => "UTF8LMTPS",
+            (true, _, false) => "LMTP",
+            (true, _, true) => "LMTPS",
+            (_, false, _) => "SMTP",
+            (_, _, tls) => match (utf8, tls, self.session.user().is_some()) {
+                (false, false, false) => "ESMTP",
+                (false, false, true) => "ESMTPA",
+                (false, true, false) => "ESMTPS",
+                (false, true, true) => "ESMTPSA",
+                (true, false, false) => "UTF8SMTP",
+                (true, false, true) => "UTF8SMTPA",
+                (true, true, false) => "UTF8SMTPS",
+                (true, true, true) => "UTF8SMTPSA",
+            },
+        }
+    }
+
+    /// Hands the message over and answers for it.
+    async fn finish_body(&mut self) -> io::Result<()> {
+        let began = Instant::now();
+        self.grow_memory();
+        let (Some(transaction), Some(incoming)) =
+            (self.session.take_message(), self.incoming.take())
+        else {
+            return Err(io::Error::other("a message that was not begun"));
+        };
+        self.flush().await?;
+        let recipients = transaction.recipients.len();
+        let envelope = Envelope {
+            direction: self.client.role.direction(),
+            client_ip: Some(self.client.address),
+            client_name: None,
+            helo: self.session.helo().to_owned(),
+            mail_from: transaction.mail.from.clone(),
+            rcpt_to: transaction.recipients.iter().map(|r| r.to.clone()).collect(),
+            auth_user: self.session.user().map(str::to_owned),
+            tls: None,
+            received_at: incoming.received_ms / 1_000,
+        };
+        let arrival = Arrival {
+            id: incoming.id,
+            envelope,
+            mail: transaction.mail,
+            recipients: transaction.recipients,
+            body: transaction.body,
+            received_ms: incoming.received_ms,
+            began: incoming.began,
+            lmtp: self.session.is_lmtp(),
+        };
+        let replies = self.receiver.intake.take(arrival).await;
+        debug_assert!(!self.session.is_lmtp() || replies.len() == recipients);
+        self.session.answer_message(&replies, &mut self.out);
+        self.messages += 1;
+        let _freed = self.memory.resize(0);
+        self.receiver.metrics.answer_time.record(began.elapsed());
+        Ok(())
+    }
+}

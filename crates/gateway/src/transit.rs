@@ -1,0 +1,245 @@
+//! A message on its way: what was decided about it and where it has to go. This is what the spool
+//! keeps beside the body.
+
+use gauntlet_mail::Direction;
+use gauntlet_mail::facts::AuthResult;
+use gauntlet_policy::{Change, Disposition, Final};
+use gauntlet_smtp::{MailCommand, Notify, RcptCommand, Ret};
+use gauntlet_store::{Delivery, LogRecord, Outcome};
+use serde::{Deserialize, Serialize};
+
+/// What happens with a message for one address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// It is sent on, or delivered into the Maildir.
+    Send,
+    /// It is held.
+    Quarantine {
+        /// Folder of the quarantine.
+        folder: String,
+    },
+    /// It is dropped.
+    Discard,
+    /// It is refused although other recipients of the message were accepted.
+    Refuse {
+        /// Why.
+        text: String,
+    },
+}
+
+/// An address that a message goes to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// The address.
+    pub address: String,
+    /// What happens.
+    pub action: Action,
+    /// Changes on the way, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// `NOTIFY=` of the client: success, failure, delay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notify: Option<(bool, bool, bool)>,
+    /// `ORCPT=` of the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub orcpt: Option<String>,
+}
+
+/// A message on its way, without its body.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Transit {
+    /// Its line of the log; `deliveries` has one entry for each target, in their order.
+    pub record: LogRecord,
+    /// Where it goes.
+    pub targets: Vec<Target>,
+    /// The body holds bytes over 127.
+    #[serde(default)]
+    pub eight_bit: bool,
+    /// `SMTPUTF8`.
+    #[serde(default)]
+    pub utf8: bool,
+    /// `RET=`: true for `FULL`.
+    #[serde(default)]
+    pub ret_full: Option<bool>,
+    /// `ENVID=`.
+    #[serde(default)]
+    pub envid: Option<String>,
+    /// Token of the release from quarantine that brought it here.
+    #[serde(default)]
+    pub release: Option<String>,
+}
+
+impl Transit {
+    /// A message that just came in and was judged.
+    pub fn new(mut record: LogRecord, mail: &MailCommand, recipients: &[RcptCommand]) -> Self {
+        let mut targets = Vec::new();
+        for (i, disposition) in record.dispositions.iter().enumerate() {
+            targets.extend(targets_of(disposition, recipients.get(i)));
+        }
+        let at_ms = record.received_ms;
+        record.deliveries = targets.iter().map(|target| start(target, at_ms)).collect();
+        Transit {
+            record,
+            targets,
+            eight_bit: mail.eight_bit,
+            utf8: mail.utf8,
+            ret_full: mail.ret.map(|ret| ret == Ret::Full),
+            envid: mail.envid.clone(),
+            release: None,
+        }
+    }
+
+    /// A message of the node itself, or one that a person released: goes to these addresses as it
+    /// is.
+    pub fn straight(mut record: LogRecord, addresses: &[String]) -> Self {
+        let disposition = |address: &String| Disposition {
+            recipient: address.clone(),
+            end: Final::Deliver,
+            changes: Vec::new(),
+            rules: Vec::new(),
+        };
+        record.dispositions = addresses.iter().map(disposition).collect();
+        Transit::new(record, &MailCommand::default(), &[])
+    }
+
+    /// For spool and log: nothing more will happen.
+    pub fn is_done(&self) -> bool {
+        self.record.deliveries.iter().all(|d| d.outcome.is_final())
+    }
+
+    /// The sender may be told about a failure: there is one, and nothing says that it is forged.
+    pub fn may_bounce(&self, target: &Target) -> bool {
+        let LogRecord { envelope, facts, verdict, .. } = &self.record;
+        let wanted = target.notify.is_none_or(|(_, failure, _)| failure);
+        let ours = envelope.direction == Direction::Outbound || envelope.auth_user.is_some();
+        let forged = matches!(facts.spf, AuthResult::Fail | AuthResult::SoftFail);
+        let harmless = verdict.class <= gauntlet_engine::Class::Bulk;
+        wanted && !envelope.mail_from.is_empty() && (ours || (harmless && !forged))
+    }
+}
+
+fn start(target: &Target, at_ms: i64) -> Delivery {
+    Delivery {
+        address: target.address.clone(),
+        outcome: Outcome::Queued,
+        at_ms,
+        ..Delivery::default()
+    }
+}
+
+/// Where a message goes for one recipient: usually one target, more for redirects and copies.
+fn targets_of(disposition: &Disposition, rcpt: Option<&RcptCommand>) -> Vec<Target> {
+    let changes: Vec<Change> = disposition
+        .changes
+        .iter()
+        .filter(|change| !matches!(change, Change::Copy { .. }))
+        .cloned()
+        .collect();
+    let target = |address: &str, action: Action| Target {
+        address: address.to_owned(),
+        action,
+        changes: changes.clone(),
+        notify: rcpt
+            .and_then(|r| r.notify)
+            .map(|Notify { success, failure, delay }| (success, failure, delay)),
+        orcpt: rcpt.and_then(|r| r.orcpt.clone()),
+    };
+    let to = disposition.recipient.as_str();
+    let mut targets = match &disposition.end {
+        Final::Deliver | Final::SpamFolder => vec![target(to, Action::Send)],
+        Final::Redirect { to } => to.iter().map(|a| target(a, Action::Send)).collect(),
+        Final::Hold { folder } | Final::Quarantine { folder } => {
+            vec![target(to, Action::Quarantine { folder: folder.clone() })]
+        }
+        Final::Reject { text } | Final::Defer { text } => {
+            vec![target(to, Action::Refuse { text: text.clone() })]
+        }
+        Final::Discard => vec![target(to, Action::Discard)],
+    };
+    for change in &disposition.changes {
+        if let Change::Copy { to } = change {
+            targets.extend(to.iter().map(|a| Target {
+                changes: Vec::new(),
+                notify: Some((false, false, false)),
+                orcpt: None,
+                ..target(a, Action::Send)
+            }));
+        }
+    }
+    targets
+}
+
+/// The answer a client gets: what the dispositions of a message come to together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// 250: the node takes it over.
+    Accept,
+    /// 5xx: every recipient is refused.
+    Reject(String),
+    /// 4xx: somebody is to be asked again later, so nobody is accepted now.
+    Defer(String),
+}
+
+/// Design invariant 3: a 5xx only if every recipient's disposition is reject.
+pub fn answer(dispositions: &[Disposition]) -> Answer {
+    let defer = dispositions.iter().find_map(|d| match &d.end {
+        Final::Defer { text } => Some(text.clone()),
+        _ => None,
+    });
+    if let Some(text) = defer {
+        return Answer::Defer(text);
+    }
+    let mut first = None;
+    for disposition in dispositions {
+        match &disposition.end {
+            Final::Reject { text } => {
+                first.get_or_insert_with(|| text.clone());
+            }
+            _ => return Answer::Accept,
+        }
+    }
+    first.map_or(Answer::Accept, Answer::Reject)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disposition(recipient: &str, end: Final) -> Disposition {
+        Disposition { recipient: recipient.into(), end, changes: Vec::new(), rules: Vec::new() }
+    }
+
+    #[test]
+    fn one_answer_for_many_dispositions() {
+        let reject = || disposition("a@b", Final::Reject { text: "no".into() });
+        let deliver = || disposition("c@d", Final::Deliver);
+        let defer = || disposition("e@f", Final::Defer { text: "later".into() });
+        assert_eq!(answer(&[deliver(), reject()]), Answer::Accept);
+        assert_eq!(answer(&[reject(), reject()]), Answer::Reject("no".into()));
+        assert_eq!(answer(&[reject(), defer(), deliver()]), Answer::Defer("later".into()));
+        assert_eq!(answer(&[]), Answer::Accept);
+    }
+
+    #[test]
+    fn each_recipient_gets_its_own_and_copies_are_added() {
+        let mut copied = disposition("a@b", Final::Deliver);
+        copied.changes = vec![Change::Copy { to: vec!["boss@b".into()] }];
+        let record = LogRecord {
+            dispositions: vec![
+                copied,
+                disposition("c@d", Final::Quarantine { folder: "spam".into() }),
+                disposition("e@f", Final::Redirect { to: vec!["x@y".into(), "z@y".into()] }),
+                disposition("g@h", Final::Reject { text: "no".into() }),
+            ],
+            ..LogRecord::default()
+        };
+        let transit = Transit::new(record, &MailCommand::default(), &[]);
+        let addresses: Vec<&str> = transit.targets.iter().map(|t| t.address.as_str()).collect();
+        assert_eq!(addresses, ["a@b", "boss@b", "c@d", "x@y", "z@y", "g@h"]);
+        assert_eq!(transit.record.deliveries.len(), 6);
+        assert!(!transit.is_done());
+        let text = serde_json::to_string(&transit).unwrap();
+        assert_eq!(serde_json::from_str::<Transit>(&text).unwrap(), transit);
+    }
+}

@@ -1,0 +1,292 @@
+//! `gauntlet serve`: run a node.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use gauntlet_console::{ConsoleOptions, ConsoleState, NodeHandle, NodeStatus, Released};
+use gauntlet_engine::{Settings, Snapshot, Thresholds};
+use gauntlet_gateway::config::{Config, Loaded, LogFormat};
+use gauntlet_gateway::{Judge, Node, Release};
+use gauntlet_policy::{Groups, Policy};
+use gauntlet_rules::{LoadOptions, Ruleset};
+use gauntlet_store::Users;
+use gauntlet_store::quarantine::ReleaseOrder;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Arguments of `gauntlet serve`.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Args {
+    /// The configuration file; without one, defaults and environment
+    #[arg(short, long, env = "GAUNTLET_CONFIG")]
+    config: Option<PathBuf>,
+    /// The data folder, instead of `node.data`
+    #[arg(short, long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// Descriptors that the process asks the system for.
+const DESCRIPTORS_WANTED: u64 = 1 << 20;
+
+impl Args {
+    fn load(&self) -> anyhow::Result<Config> {
+        let mut config = Loaded::load(self.config.as_deref(), std::env::vars())?.config;
+        if let Some(data) = &self.data {
+            config.node.data.clone_from(data);
+        }
+        Ok(config)
+    }
+}
+
+/// Runs `gauntlet serve`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = args.load()?;
+    start_logs(&config)?;
+    let descriptors = raise_descriptor_limit();
+    tracing::debug!(descriptors, "open files allowed");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("mail")
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(serve(args, config))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(args: &Args, config: Config) -> anyhow::Result<()> {
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let users = Arc::new(Users::open(&users_folder(&config)?)?);
+    let password = users.first_start(now_ms())?;
+    let node = Node::start(config, Box::new(judge_of))?;
+    let console = Console::start(&node, users)?;
+    welcome(&node, console.as_ref(), password.as_deref())?;
+    loop {
+        tokio::select! {
+            _ = hang_up.recv() => reload(args, &node),
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+        }
+    }
+    tracing::info!("stopping: no new sessions, waiting for those that are open");
+    node.stop().await;
+    if let Some(console) = console {
+        console.stop();
+    }
+    Ok(())
+}
+
+fn users_folder(config: &Config) -> anyhow::Result<PathBuf> {
+    let folder = config.node.data.join("console");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    Ok(folder)
+}
+
+fn reload(args: &Args, node: &Node) {
+    match args.load().and_then(|config| node.reload(config)) {
+        Ok(()) => tracing::info!(ruleset = node.ruleset(), "configuration reloaded"),
+        Err(error) => {
+            let error = format!("{error:#}");
+            tracing::error!(error, "configuration not reloaded; everything stays as it was");
+        }
+    }
+}
+
+/// Loads rules, lists and policy.
+fn judge_of(config: &Config) -> anyhow::Result<Judge> {
+    let thresholds = Thresholds {
+        suspect: config.thresholds.suspect,
+        spam: config.thresholds.spam,
+        explicit: config.thresholds.explicit,
+        ..Thresholds::default()
+    };
+    let settings = Settings {
+        thresholds,
+        allow: config.lists.allow.clone(),
+        block: config.lists.block.clone(),
+        ..Settings::default()
+    };
+    let mut snapshot = Snapshot::build(&settings)?;
+    if !config.rules.paths.is_empty() {
+        let options = LoadOptions { strict: config.rules.strict, ..LoadOptions::default() };
+        let (ruleset, report) = Ruleset::load(&config.rules.paths, &options)?;
+        tracing::info!(?report, "rules loaded");
+        let theirs = Snapshot::of_rules(Arc::new(ruleset));
+        if config.rules.own {
+            let version = format!("{}+{}", snapshot.version, theirs.version);
+            let mut filters = std::mem::take(&mut snapshot.filters);
+            filters.extend(theirs.filters);
+            snapshot = snapshot.with_filters(filters);
+            snapshot.version = version.into();
+        } else {
+            snapshot = theirs;
+            snapshot.thresholds = thresholds;
+        }
+    }
+    let path = &config.policy.path;
+    let policy = if path.as_os_str().is_empty() {
+        Policy::default_policy(&Groups::default())
+    } else {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("policy.path {}", path.display()))?;
+        Policy::parse(&text, &Groups::default())
+            .with_context(|| format!("policy.path {}", path.display()))?
+    };
+    Ok(Judge { snapshot, policy, limits: config.limits })
+}
+
+/// The console on a runtime of its own, so that it can never stall mail.
+struct Console {
+    address: std::net::SocketAddr,
+    stop: tokio::sync::oneshot::Sender<()>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Console {
+    fn start(node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<Option<Self>> {
+        let config = node.config();
+        if config.console.address.is_empty() {
+            return Ok(None);
+        }
+        let socket = std::net::TcpListener::bind(&config.console.address)
+            .with_context(|| format!("console.address {}", config.console.address))?;
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        let state = ConsoleState {
+            log: node.log.clone(),
+            quarantine: node.quarantine.clone(),
+            users,
+            node: Arc::new(Handle(node.clone())),
+            options: ConsoleOptions {
+                session_seconds: config.console.session_seconds,
+                ..ConsoleOptions::default()
+            },
+        };
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(8)
+            .build()
+            .context("cannot start the console's runtime")?;
+        let thread = std::thread::Builder::new().name("console".to_owned()).spawn(move || {
+            let served = runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(socket)?;
+                let until = async {
+                    let _told_or_dropped = stopped.await;
+                };
+                gauntlet_console::serve(listener, state, until).await
+            });
+            if let Err(error) = served {
+                tracing::error!(%error, "the console ended");
+            }
+        })?;
+        Ok(Some(Console { address, stop, thread }))
+    }
+
+    /// Ends the console; requests under way have a second to finish.
+    fn stop(self) {
+        let _ended_already = self.stop.send(());
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(1);
+        while !self.thread.is_finished() && std::time::Instant::now() < deadline {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+/// The node as the console sees it.
+struct Handle(Arc<Node>);
+
+impl NodeHandle for Handle {
+    fn status(&self) -> NodeStatus {
+        let node = &self.0;
+        NodeStatus {
+            name: node.config().node.host_name(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ruleset: node.ruleset(),
+            started_ms: node.started_ms(),
+            problems: node.problems(),
+            queued: node.queue.count(),
+            queue_age_ms: node.queue_age_ms(),
+            sessions: node.sessions(),
+            places: places(node),
+        }
+    }
+
+    fn metrics(&self) -> String {
+        self.0.render_metrics()
+    }
+
+    fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String> {
+        Ok(match self.0.release(id, order)? {
+            Release::Done(addresses) => Released::Done(addresses),
+            Release::NotHeld(state) => Released::NotHeld(state),
+            Release::Unknown => Released::Unknown,
+        })
+    }
+}
+
+/// Where things are, for people.
+fn places(node: &Node) -> Vec<(String, String)> {
+    let config = node.config();
+    let mut places: Vec<(String, String)> = Vec::new();
+    for (role, address) in node.addresses() {
+        places.push((format!("SMTP, {role:?}").to_lowercase(), address.to_string()));
+    }
+    let next_hop = &config.route.next_hop;
+    if next_hop.is_empty() {
+        places.push(("maildir".into(), node.maildir().display().to_string()));
+    } else {
+        places.push(("next hop".into(), next_hop.clone()));
+    }
+    places.push(("data".into(), config.node.data.display().to_string()));
+    places
+}
+
+/// Says where everything is: to a person on standard output, and to the log.
+fn welcome(node: &Node, console: Option<&Console>, password: Option<&str>) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "gauntlet {} is ready", env!("CARGO_PKG_VERSION"))?;
+    for (what, place) in places(node) {
+        writeln!(out, "  {what:<14} {place}")?;
+    }
+    if let Some(console) = console {
+        writeln!(out, "  {:<14} http://{}/", "console", console.address)?;
+    }
+    if let Some(password) = password {
+        writeln!(out, "  {:<14} login admin, one-time password {password}", "first start")?;
+    }
+    out.flush()?;
+    tracing::info!(ruleset = node.ruleset(), "ready");
+    Ok(())
+}
+
+/// Structured logs on standard error: text on a terminal, JSON otherwise.
+fn start_logs(config: &Config) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&config.log.level)
+        .with_context(|| format!("log.level {:?}", config.log.level))?;
+    let terminal = std::io::stderr().is_terminal();
+    let json = match config.log.format {
+        LogFormat::Auto => !terminal,
+        LogFormat::Text => false,
+        LogFormat::Json => true,
+    };
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if json {
+        logs.json().flatten_event(true).init();
+    } else {
+        logs.with_ansi(terminal).with_target(false).init();
+    }
+    Ok(())
+}
+
+/// Raises the limit of open files as far as the system lets us. Returns what it is now.
+fn raise_descriptor_limit() -> u64 {
+    gauntlet_gateway::limits::raise_descriptors(DESCRIPTORS_WANTED)
+}
+
+fn now_ms() -> i64 {
+    gauntlet_gateway::clock::now_ms()
+}
