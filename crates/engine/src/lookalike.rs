@@ -50,6 +50,8 @@ impl Brand {
 pub struct Brands {
     brands: Vec<Brand>,
     by_label: HashMap<String, usize>,
+    /// Skeletons of the labels that slips are looked for in, with their brand.
+    long_labels: Vec<(String, usize)>,
 }
 
 impl Brands {
@@ -75,13 +77,16 @@ impl Brands {
                 domains: words(domains),
             });
         }
-        let mut by_label = HashMap::new();
+        let (mut by_label, mut long_labels) = (HashMap::new(), Vec::new());
         for (i, brand) in brands.iter().enumerate() {
             for label in &brand.labels {
                 by_label.entry(skeleton(label)).or_insert(i);
+                if label.len() >= TYPO_LABEL_BYTES_MIN {
+                    long_labels.push((skeleton(label), i));
+                }
             }
         }
-        Brands { brands, by_label }
+        Brands { brands, by_label, long_labels }
     }
 
     /// The brand that a host (lower case, Unicode labels) imitates; none for the brand's own hosts.
@@ -137,9 +142,8 @@ impl Brands {
         if folded.len() < TYPO_LABEL_BYTES_MIN {
             return None;
         }
-        let labels = self.brands.iter().flat_map(|b| b.labels.iter().map(move |l| (b, l)));
-        let mut close = labels.filter(|(_, l)| l.len() >= TYPO_LABEL_BYTES_MIN);
-        close.find(|(_, l)| one_slip(&folded, l)).map(|(brand, _)| (brand, Likeness::Typo))
+        let close = self.long_labels.iter().find(|(label, _)| one_slip(&folded, label));
+        close.and_then(|(_, i)| Some((self.brands.get(*i)?, Likeness::Typo)))
     }
 
     /// A brand whose label is a word of a hyphenated label, or the whole of a label.
@@ -213,22 +217,19 @@ fn fold(c: char) -> char {
 }
 
 /// Whether one letter was added, left out, changed, or two neighbours swapped.
-fn one_slip(folded: &str, label: &str) -> bool {
-    let label = skeleton(label);
-    let (a, b) = (folded.as_bytes(), label.as_bytes());
+fn one_slip(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len().abs_diff(b.len()) > 1 || a == b {
         return false;
     }
     let same = a.iter().zip(b).take_while(|(x, y)| x == y).count();
     let (a, b) = (&a[same..], &b[same..]);
-    let rest = |bytes: &[u8], n: usize| bytes.get(n..).map(<[u8]>::to_vec);
-    let swapped = a.len() >= 2 && b.len() >= 2 && a[0] == b[1] && a[1] == b[0];
-    let (changed, longer, shorter) = (
-        rest(a, 1) == rest(b, 1),
-        rest(a, 1).as_deref() == Some(b),
-        Some(a) == rest(b, 1).as_deref(),
-    );
-    changed || longer || shorter || (swapped && rest(a, 2) == rest(b, 2))
+    let (after_a, after_b) = (a.get(1..), b.get(1..));
+    let swapped = matches!((a, b), ([a0, a1, rest_a @ ..], [b0, b1, rest_b @ ..])
+        if a0 == b1 && a1 == b0 && rest_a == rest_b);
+    swapped
+        || (after_a.is_some() && (after_a == after_b || after_a == Some(b)))
+        || after_b == Some(a)
 }
 
 #[cfg(test)]
