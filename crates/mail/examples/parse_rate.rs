@@ -3,6 +3,9 @@
 //!
 //! `cargo run --release -p gauntlet-mail --example parse_rate -- FOLDER [ROUNDS]`
 //!
+//! `ONLY=everything` does one kind of work alone, for a profiler; `SHOW=1` names the files in which
+//! the two find different numbers of text parts.
+//!
 //! Each round reads every file once per kind of work, kinds interleaved, on one thread; what counts
 //! is the ratio within a round. The median round is printed.
 
@@ -17,9 +20,10 @@ use mail_parser::{MessageParser, MimeHeaders};
 /// One kind of work on one message.
 type Work = fn(&[u8]) -> usize;
 
-const KINDS: [(&str, Work); 6] = [
+const KINDS: [(&str, Work); 7] = [
     ("parse", |raw| Message::parse(raw).parts().len()),
     ("parse + text", parse_and_text),
+    ("parse + all bodies and text", parse_and_bodies),
     ("parse + text + render + URLs", parse_and_views),
     ("everything (+ relays, defects)", everything),
     ("mail-parser: parse (decodes)", peer_parse),
@@ -29,6 +33,11 @@ const KINDS: [(&str, Work); 6] = [
 fn parse_and_text(raw: &[u8]) -> usize {
     let message = Message::parse(raw);
     message.parts().iter().filter_map(|p| p.text()).map(str::len).sum()
+}
+
+fn parse_and_bodies(raw: &[u8]) -> usize {
+    let message = Message::parse(raw);
+    message.parts().iter().map(|p| p.body().len() + p.text().map_or(0, str::len)).sum()
 }
 
 fn parse_and_views(raw: &[u8]) -> usize {
@@ -62,6 +71,9 @@ fn main() -> std::io::Result<()> {
     let megabytes = messages.iter().map(Vec::len).sum::<usize>() as f64 / 1e6;
     let mut out = std::io::stdout();
     writeln!(out, "{} messages, {megabytes:.1} MB, {rounds} rounds", messages.len())?;
+    if let Some(name) = std::env::var_os("ONLY") {
+        return profiled(&name.to_string_lossy(), &messages, rounds);
+    }
     let mut seconds = vec![Vec::new(); KINDS.len()];
     for _ in 0..rounds {
         for (kind, (_, work)) in KINDS.iter().enumerate() {
@@ -81,7 +93,7 @@ fn main() -> std::io::Result<()> {
         .collect();
     for ((name, _), time) in KINDS.iter().zip(&medians) {
         let rate = messages.len() as f64 / time;
-        let ratio = medians[4] / time;
+        let ratio = medians[5] / time;
         writeln!(
             out,
             "{name:34} {rate:9.0} messages/s {:7.0} MB/s  {ratio:5.2} x mail-parser's parse",
@@ -89,6 +101,16 @@ fn main() -> std::io::Result<()> {
         )?;
     }
     differences(&messages, &paths, &mut out)
+}
+
+/// One kind of work alone, for a profiler.
+fn profiled(name: &str, messages: &[Vec<u8>], rounds: usize) -> std::io::Result<()> {
+    for (_, work) in KINDS.iter().filter(|(kind, _)| kind.starts_with(name)) {
+        for message in std::iter::repeat_n(messages, rounds).flatten() {
+            black_box(work(black_box(message)));
+        }
+    }
+    Ok(())
 }
 
 /// Text parts, attachments and text bytes that the two find.

@@ -18,16 +18,21 @@ pub struct Decoded<'a> {
 /// reported; what follows the padding is decoded as a further run, as mail readers do.
 pub fn base64(input: &[u8]) -> Decoded<'static> {
     let mut clean: Vec<u8> = Vec::with_capacity(input.len());
-    for line in input.split(|&b| b == b'\n') {
+    let mut at = 0;
+    for end in memchr::memchr_iter(b'\n', input) {
+        let line = &input[at..end];
         clean.extend_from_slice(line.strip_suffix(b"\r").unwrap_or(line));
+        at = end + 1;
     }
-    let whole = clean.len() - clean.len() % 4;
-    if whole == clean.len() && base64_simd::STANDARD.decode_inplace(&mut clean.clone()).is_ok() {
-        let length = base64_simd::STANDARD.decode_inplace(&mut clean).map_or(0, |out| out.len());
+    clean.extend_from_slice(input[at..].strip_suffix(b"\r").unwrap_or(&input[at..]));
+    // The decoder refuses what is not whole groups; a failed run leaves `clean` half decoded.
+    if clean.len().is_multiple_of(4)
+        && let Ok(length) = base64_simd::STANDARD.decode_inplace(&mut clean).map(|out| out.len())
+    {
         clean.truncate(length);
         return Decoded { bytes: Cow::Owned(clean), broken: false };
     }
-    base64_tolerant(&clean)
+    base64_tolerant(input)
 }
 
 /// The slow path: a byte at a time, for input that the fast decoder refuses.
@@ -115,18 +120,22 @@ fn soft_break(rest: &[u8]) -> Option<usize> {
 
 /// Decodes the text of a Q encoded word (RFC 2047 section 4.2): `_` is a space.
 pub fn q_word(input: &[u8]) -> Vec<u8> {
-    let mut bytes = quoted_printable(input).bytes.into_owned();
-    if memchr(b'_', input).is_some() {
-        // An encoded underscore (=5F) must stay: replace before decoding, not after.
-        let spaced: Vec<u8> = input.iter().map(|&b| if b == b'_' { b' ' } else { b }).collect();
-        bytes = quoted_printable(&spaced).bytes.into_owned();
+    if memchr(b'_', input).is_none() {
+        return quoted_printable(input).bytes.into_owned();
     }
-    bytes
+    // An encoded underscore (=5F) must stay: replace before decoding, not after.
+    let spaced: Vec<u8> = input.iter().map(|&b| if b == b'_' { b' ' } else { b }).collect();
+    quoted_printable(&spaced).bytes.into_owned()
 }
 
 /// Value of a hexadecimal digit.
 pub fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|d| d as u8)
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
