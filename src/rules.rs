@@ -1,8 +1,12 @@
 //! `gauntlet rules`: look into SpamAssassin rules and what they do.
 
 mod check;
+mod diff;
+mod messages;
 mod oracle;
 mod parity;
+mod profile;
+mod test;
 
 use std::process::ExitCode;
 
@@ -21,6 +25,12 @@ enum Command {
     Check(check::Args),
     /// Compare hits with those that SpamAssassin itself found
     Parity(parity::Args),
+    /// Say what each rule costs and what it brings, over a set of messages
+    Profile(profile::Args),
+    /// Say which verdicts change between two sets of rules
+    Diff(diff::Args),
+    /// Prove rules by messages that must hit and messages that must not
+    Test(test::Args),
 }
 
 /// Runs the subcommand.
@@ -28,5 +38,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Check(args) => check::run(args),
         Command::Parity(args) => parity::run(args),
+        Command::Profile(args) => profile::run(args),
+        Command::Diff(args) => diff::run(args),
+        Command::Test(args) => test::run(args),
     }
 }

@@ -7,7 +7,7 @@
 pub(crate) mod envelope;
 mod progress;
 mod report;
-mod source;
+pub(crate) mod source;
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, IsTerminal, Write};

@@ -104,10 +104,12 @@ impl Program {
         self.mime.iter().for_each(|rule| rule.scan(views, tally));
         self.templates.iter().for_each(|rule| run_template(rule, views, tally));
         for rule in &self.evals {
-            let value = rule.eval.run(evals);
-            if value > 0 {
-                tally.hit(rule.rule, value, Place::None);
-            }
+            tally.timed(rule.rule, |tally| {
+                let value = rule.eval.run(evals);
+                if value > 0 {
+                    tally.hit(rule.rule, value, Place::None);
+                }
+            });
             evals.evidence.borrow_mut().clear();
         }
         let mut due = std::mem::take(&mut tally.due);

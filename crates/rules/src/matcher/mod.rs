@@ -43,6 +43,10 @@ impl Member {
 
     /// Adds this member's matches in `text` to the tally.
     fn apply(&self, text: &[u8], place: Place, tally: &mut Tally) {
+        tally.timed(self.rule, |tally| self.apply_untimed(text, place, tally));
+    }
+
+    fn apply_untimed(&self, text: &[u8], place: Place, tally: &mut Tally) {
         let pattern = &self.pattern;
         let simple = self.hits_max == 1 && pattern.names().is_empty();
         if simple {
@@ -126,8 +130,10 @@ pub(crate) struct Tally {
     pub(crate) buffers: Buffers,
     pub(crate) candidates: Vec<u32>,
     pub(crate) due: Vec<bool>,
+    /// For each rule, tries and nanoseconds; none unless costs are wanted.
+    pub(crate) costs: Option<Vec<(u64, u64)>>,
     /// Names for defects.
-    spent: Vec<u32>,
+    pub(crate) spent: Vec<u32>,
 }
 
 impl Tally {
@@ -155,6 +161,24 @@ impl Tally {
             self.places.push(place);
         }
         *count += f64::from(times);
+    }
+
+    /// Runs `work` for a rule, and keeps its cost if that is wanted.
+    pub(crate) fn timed(&mut self, rule: u32, work: impl FnOnce(&mut Self)) {
+        if self.costs.is_none() {
+            return work(self);
+        }
+        let start = std::time::Instant::now();
+        work(self);
+        let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        if let Some(costs) = &mut self.costs {
+            let at = rule as usize;
+            if costs.len() <= at {
+                costs.resize(at + 1, (0, 0));
+            }
+            costs[at].0 += 1;
+            costs[at].1 += nanos;
+        }
     }
 
     /// Notes a rule that ran out of its budget.
