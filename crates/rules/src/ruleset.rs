@@ -182,9 +182,13 @@ impl Ruleset {
             let count = report.problems.iter().filter(bad).count();
             return Err(LoadError::Strict { count, first: Box::new(first.clone()) });
         }
+        let calls = config.rules.iter().filter_map(|rule| match &rule.test {
+            Test::Eval { call, .. } => Some(call),
+            _ => None,
+        });
         let ruleset = Ruleset {
             view_settings: ViewSettings::from_settings(&config.settings),
-            eval_tables: EvalTables::from_settings(&config.settings),
+            eval_tables: EvalTables::from_settings(&config.settings).with_calls(calls),
             rules: config.rules,
             settings: config.settings,
             profile: options.profile,

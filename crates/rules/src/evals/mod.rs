@@ -9,70 +9,36 @@
 //! through the same views as the rules, never waits and reads no clock. What several functions need
 //! is computed once a message and kept in the [`EvalContext`].
 
-use std::cell::RefCell;
-
-use gauntlet_mail::{Evidence, Facts};
-
 use crate::pattern::Pattern;
 use crate::rule::{EvalCall, EvalKind};
-use crate::ruleset::Profile;
-use crate::settings::Settings;
-use crate::views::Views;
 
+mod auth;
+mod body;
+mod bounce;
+mod context;
 mod date;
-pub(crate) mod text;
+mod dns;
+mod domain;
+#[cfg(test)]
+mod fixtures;
+mod forgery;
+mod freemail;
+mod functions;
+mod header;
+mod html;
+mod image;
+mod lists;
+mod locale;
+mod mime;
+mod net;
+mod relay;
+mod tables;
+mod text;
+mod uri;
 
-/// Settings and lists that functions look things up in, read once when rules are loaded.
-#[derive(Debug, Default)]
-pub struct EvalTables {}
-
-impl EvalTables {
-    /// Reads them from the files' settings.
-    pub fn from_settings(_settings: &Settings) -> Self {
-        EvalTables {}
-    }
-}
-
-/// What an eval function may look at: one message.
-#[derive(Debug)]
-pub struct EvalContext<'a> {
-    /// What rules see of the message.
-    pub views: &'a Views<'a>,
-    /// Lists and settings of the rule files.
-    pub tables: &'a EvalTables,
-    /// What the network said; read in [`Profile::Full`] only.
-    pub facts: &'a Facts,
-    /// Unix time in seconds.
-    pub now: i64,
-    /// Which rules run.
-    pub profile: Profile,
-    /// The classifier's probability of spam, 0 to 1; none if there is no classifier.
-    pub spam_probability: Option<f64>,
-    /// Where functions leave evidence for the rule that is being answered.
-    pub evidence: RefCell<Vec<Evidence>>,
-}
-
-impl<'a> EvalContext<'a> {
-    /// A context for one message.
-    pub fn new(views: &'a Views<'a>, tables: &'a EvalTables, now: i64, profile: Profile) -> Self {
-        EvalContext {
-            views,
-            tables,
-            facts: views.facts(),
-            now,
-            profile,
-            spam_probability: None,
-            evidence: RefCell::default(),
-        }
-    }
-
-    /// The same, with the classifier's probability of spam, 0 to 1.
-    #[must_use]
-    pub fn with_spam_probability(mut self, probability: Option<f64>) -> Self {
-        self.spam_probability = probability;
-        self
-    }
-}
+pub use self::context::EvalContext;
+use self::functions::Function;
+pub use self::tables::EvalTables;
 
 /// The arguments of a call, and what kind of rule makes it.
 #[derive(Debug)]
@@ -83,14 +49,23 @@ struct Args {
     kind: EvalKind,
 }
 
-type Function = fn(&EvalContext<'_>, &Args) -> bool;
+impl Args {
+    /// No arguments, for functions that call each other.
+    const NONE: &'static Args = &Args { words: Vec::new(), pattern: None, kind: EvalKind::Header };
 
-/// An eval function by name.
-struct Entry {
-    name: &'static str,
-    function: Function,
-    /// Which argument is a pattern.
-    pattern: Option<usize>,
+    fn word(&self, i: usize) -> Option<&str> {
+        self.words.get(i).map(String::as_str)
+    }
+
+    /// A number as Perl reads it: 0 if the argument is missing or none.
+    fn number(&self, i: usize) -> f64 {
+        self.word(i).map_or(0.0, text::leading_number)
+    }
+
+    /// A bound: none if the argument is missing or `undef`.
+    fn bound(&self, i: usize) -> Option<f64> {
+        self.word(i).filter(|w| *w != "undef").map(text::leading_number)
+    }
 }
 
 /// Why a call cannot be answered.
@@ -119,14 +94,19 @@ pub struct Eval {
 impl Eval {
     /// Finds the function and compiles its arguments.
     pub fn compile(call: &EvalCall, kind: EvalKind) -> Result<Self, EvalError> {
-        let entry = FUNCTIONS.iter().find(|f| f.name == call.function);
-        let entry = entry.ok_or_else(|| EvalError::Unknown(call.function.clone()))?;
-        let pattern = entry.pattern.and_then(|i| call.args.get(i));
-        let pattern = pattern.map(|p| Pattern::new(p)).transpose().map_err(|cause| {
-            EvalError::Pattern { function: call.function.clone(), cause: cause.to_string() }
-        })?;
-        let args = Args { words: call.args.clone(), pattern, kind };
-        Ok(Eval { function: entry.function, args })
+        let function = functions::find(&call.function);
+        let function = function.ok_or_else(|| EvalError::Unknown(call.function.clone()))?;
+        let at = functions::pattern_argument(&call.function);
+        let given = at.and_then(|(i, delimited)| Some((call.args.get(i)?, delimited)));
+        let pattern = given.map(|(text, delimited)| {
+            let text = if delimited { undelimited(text) } else { text.clone() };
+            Pattern::new(&text).map_err(|cause| EvalError::Pattern {
+                function: call.function.clone(),
+                cause: cause.to_string(),
+            })
+        });
+        let args = Args { words: call.args.clone(), pattern: pattern.transpose()?, kind };
+        Ok(Eval { function, args })
     }
 
     /// The rule's value: 0 is no hit. Deterministic; never waits.
@@ -135,10 +115,22 @@ impl Eval {
     }
 }
 
-/// Whether a function of this name exists.
-pub fn is_known(name: &str) -> bool {
-    FUNCTIONS.iter().any(|f| f.name == name)
+/// `/pattern/flags` as a pattern with its flags in front.
+fn undelimited(text: &str) -> String {
+    let inner = text.strip_prefix('/').and_then(|rest| rest.rsplit_once('/'));
+    match inner {
+        Some((pattern, "")) => pattern.to_owned(),
+        Some((pattern, flags)) => format!("(?{flags}){pattern}"),
+        None => text.to_owned(),
+    }
 }
 
-/// Every function.
-const FUNCTIONS: &[Entry] = &[];
+/// Whether a function of this name exists.
+pub fn is_known(name: &str) -> bool {
+    functions::find(name).is_some()
+}
+
+/// Whether the function can hit: those that ask services which nobody asks here never do.
+pub fn is_answered(name: &str) -> bool {
+    functions::is_answered(name)
+}

@@ -1,25 +1,66 @@
 //! What rules see of a message, rendered as SpamAssassin 4.0.1 renders it.
+//!
+//! ```text
+//! message -> mime (tree of parts) -> header, mime_headers    header_text, address, relays
+//!                                 -> rendered -> body        charset, html
+//!                                 -> rawbody                 encoding
+//! ```
+//!
+//! Every view is computed when first asked for, once a message.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use gauntlet_mail::{Envelope, Facts, Message};
 
+use crate::boundaries::Boundaries;
 use crate::rule::HeaderSelector;
 use crate::settings::Settings;
 
+mod address;
+mod body;
+mod charset;
+mod content_type;
+mod encoding;
+mod header;
+mod header_text;
+mod html;
 pub mod mime;
+mod perl;
+mod relays;
 
+pub use self::body::Rendered;
+pub use self::html::{HtmlState, HtmlUri};
 pub use self::mime::{MimeTree, Node};
+pub use self::perl::Text;
+pub use self::relays::{Networks, Relay, Relays, TrustSettings};
 
 /// The settings that views depend on.
-#[derive(Debug, Clone, Default)]
-pub struct ViewSettings {}
+#[derive(Debug, Clone)]
+pub struct ViewSettings {
+    boundaries: Boundaries,
+    trust: TrustSettings,
+    /// Characters of a part that `body` shows; 0 is no bound.
+    body_part_chars_max: usize,
+    /// Bytes of a part that `rawbody` shows; 0 is no bound.
+    rawbody_part_bytes_max: usize,
+}
+
+impl Default for ViewSettings {
+    fn default() -> Self {
+        Self::from_settings(&Settings::default())
+    }
+}
 
 impl ViewSettings {
     /// Reads them from the files' settings.
-    pub fn from_settings(_settings: &Settings) -> Self {
-        ViewSettings {}
+    pub fn from_settings(settings: &Settings) -> Self {
+        ViewSettings {
+            boundaries: Boundaries::from_settings(settings),
+            trust: TrustSettings::from_settings(settings),
+            body_part_chars_max: settings.number("body_part_scan_size", 50_000.0) as usize,
+            rawbody_part_bytes_max: settings.number("rawbody_part_scan_size", 500_000.0) as usize,
+        }
     }
 }
 
@@ -38,6 +79,11 @@ pub struct Views<'m> {
     facts: &'m Facts,
     settings: &'m ViewSettings,
     mime: OnceCell<MimeTree<'m>>,
+    rendered: OnceCell<Vec<Option<Rendered>>>,
+    body: OnceCell<Vec<Vec<u8>>>,
+    rawbody: OnceCell<Vec<Vec<u8>>>,
+    relays: OnceCell<Relays>,
+    envelope_from: OnceCell<Option<Vec<u8>>>,
 }
 
 impl<'m> Views<'m> {
@@ -48,7 +94,18 @@ impl<'m> Views<'m> {
         facts: &'m Facts,
         settings: &'m ViewSettings,
     ) -> Self {
-        Views { message, envelope, facts, settings, mime: OnceCell::new() }
+        Views {
+            message,
+            envelope,
+            facts,
+            settings,
+            mime: OnceCell::new(),
+            rendered: OnceCell::new(),
+            body: OnceCell::new(),
+            rawbody: OnceCell::new(),
+            relays: OnceCell::new(),
+            envelope_from: OnceCell::new(),
+        }
     }
 
     /// The message itself.
@@ -76,19 +133,41 @@ impl<'m> Views<'m> {
         self.settings
     }
 
+    /// Where registered domains begin.
+    pub fn boundaries(&self) -> &'m Boundaries {
+        &self.settings.boundaries
+    }
+
+    /// The path of the message.
+    pub fn relays(&self) -> &Relays {
+        self.relays.get_or_init(|| Relays::read(self.mime(), &self.settings.trust))
+    }
+
+    /// Every part as it is rendered, by its index in the tree; none if it is not shown as text.
+    pub fn rendered(&self) -> &[Option<Rendered>] {
+        self.rendered.get_or_init(|| self.mime().nodes.iter().map(body::render).collect())
+    }
+
     /// The strings that `body` rules match, the subject first.
     pub fn body(&self) -> &[Vec<u8>] {
-        &[]
+        self.body.get_or_init(|| {
+            let tree = self.mime();
+            let rendered = self.rendered();
+            let leaves = tree.in_order().into_iter().filter(|&i| tree.nodes[i].is_leaf);
+            let parts = leaves.map(|i| rendered.get(i).and_then(Option::as_ref));
+            body::body(tree, parts, self.settings.body_part_chars_max)
+        })
     }
 
     /// The strings that `rawbody` rules match.
     pub fn rawbody(&self) -> &[Vec<u8>] {
-        &[]
+        let max = self.settings.rawbody_part_bytes_max;
+        self.rawbody.get_or_init(|| body::rawbody(self.mime(), max))
     }
 
-    /// What `full` rules match: the message as it came.
+    /// What `full` rules match: the message as it came, without an mbox line.
     pub fn full(&self) -> &[u8] {
-        self.message.raw()
+        self.mime().full()
     }
 
     /// The URIs that `uri` rules match, sorted by `text`, without duplicates.
@@ -96,22 +175,100 @@ impl<'m> Views<'m> {
         &[]
     }
 
+    /// The values that a selector names, each by itself: fields, or the extracts of its modifiers.
+    pub fn header_values(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
+        header::values(self, selector)
+    }
+
     /// A header value as `header` rules see it; none is Perl's undef (no such field).
     pub fn header(&self, selector: &HeaderSelector) -> Option<Cow<'_, [u8]>> {
-        let field = self.message.header(&selector.name)?;
-        let mut value = field.decoded().into_owned().into_bytes();
-        value.push(b'\n');
-        Some(Cow::Owned(value))
+        let mut values = self.header_values(selector);
+        match values.len() {
+            0 => None,
+            1 => values.pop(),
+            _ if values.first().is_some_and(|v| v.ends_with(b"\n")) => {
+                Some(Cow::Owned(values.concat()))
+            }
+            _ => Some(Cow::Owned(values.join(&b"\n"[..]))),
+        }
     }
 
     /// The value of a field in each part, the root first; none where a part lacks it.
     pub fn mime_headers(&self, selector: &HeaderSelector) -> Vec<Option<Cow<'_, [u8]>>> {
-        let value = |field: &gauntlet_mail::Header<'_>| {
-            let mut value = field.decoded().into_owned().into_bytes();
-            value.push(b'\n');
-            Cow::Owned(value)
+        let is_raw = selector.has("raw");
+        let tree = self.mime();
+        let parts = tree.in_order().into_iter().map(|i| &tree.nodes[i]);
+        let value = |node: &Node<'_>| -> Option<Cow<'_, [u8]>> {
+            if selector.name == "ALL" {
+                return Some(Cow::Owned(header::fields_text(node, is_raw).concat()));
+            }
+            let field = node.fields.iter().rev().find(|f| f.is(&selector.name))?;
+            if is_raw {
+                return Some(Cow::Owned(field.raw().to_vec()));
+            }
+            Some(Cow::Owned([field.value(), b"\n"].concat()))
         };
-        let parts = self.message.parts().iter();
-        parts.map(|p| p.header(&selector.name).map(value)).collect()
+        parts.map(value).collect()
+    }
+
+    /// The envelope sender as SpamAssassin finds it: in the header that is configured for it, else in
+    /// the newest untrusted relay's Received field, else in a header that the receiving server adds.
+    pub fn envelope_from(&self) -> Option<&[u8]> {
+        self.envelope_from.get_or_init(|| self.find_envelope_from()).as_deref()
+    }
+
+    fn find_envelope_from(&self) -> Option<Vec<u8>> {
+        let first = |name: &str| {
+            let selector = HeaderSelector::parse(&format!("{name}:first:addr"));
+            self.header_values(&selector).into_iter().next().map(Cow::into_owned)
+        };
+        let is_sender =
+            |text: &Vec<u8>| text.is_empty() || memchr::memchr(b'@', text).is_some_and(|at| at > 0);
+        if let Some(name) = &self.settings.trust.envelope_sender_header {
+            return first(name).filter(is_sender);
+        }
+        let relays = self.relays();
+        let hop = relays.untrusted.first().or(relays.trusted.last());
+        if let Some(sender) = hop.and_then(|hop| hop.envfrom.clone()).filter(is_sender) {
+            return Some(sender);
+        }
+        let fields = &self.mime().root().fields;
+        let has_sender = first("X-Sender").is_some_and(|s| s.contains(&b'@'));
+        let is_fetchmail = |value: &[u8]| memchr::memmem::find(value, b"(fetchmail").is_some();
+        if has_sender && fields.iter().any(|f| f.is("Received") && is_fetchmail(f.value())) {
+            return None;
+        }
+        // A header that stands below a Received field was there before the message came in.
+        let is_below = |name: &str| {
+            let received = fields.iter().position(|f| f.is("Received"));
+            let last = fields.iter().rposition(|f| f.is(name));
+            received.zip(last).is_some_and(|(received, last)| received < last)
+        };
+        if let Some(sender) = first("X-Envelope-From") {
+            return (!is_below("X-Envelope-From")).then_some(sender);
+        }
+        ["Envelope-Sender", "Return-Path"]
+            .iter()
+            .find_map(|name| first(name).filter(|_| !is_below(name)))
+    }
+
+    /// What SpamAssassin keeps under header names that no message has: the domains of the envelope
+    /// sender and of the From address.
+    fn metadata(&self, name: &str) -> Option<Vec<u8>> {
+        let hosts = |selector: &str| {
+            let mut hosts: Vec<Vec<u8>> = Vec::new();
+            for host in self.header_values(&HeaderSelector::parse(selector)) {
+                let host = host.to_ascii_lowercase();
+                if !hosts.contains(&host) {
+                    hosts.push(host);
+                }
+            }
+            (!hosts.is_empty()).then(|| hosts.join(&b' '))
+        };
+        match name.to_ascii_lowercase().as_str() {
+            "x-senderdomain" => hosts("EnvelopeFrom:first:addr:host"),
+            "x-authordomain" => hosts("From:addr:host"),
+            _ => None,
+        }
     }
 }

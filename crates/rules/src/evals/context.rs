@@ -1,0 +1,147 @@
+//! One message, as eval functions see it.
+
+use std::borrow::Cow;
+use std::cell::{OnceCell, RefCell};
+
+use gauntlet_mail::{Evidence, Facts};
+
+use super::EvalTables;
+use super::body::Difference;
+use super::forgery::Hotmail;
+use super::header::Recipients;
+use super::image::Images;
+use super::mime::MimeFacts;
+use crate::boundaries::Boundaries;
+use crate::rule::HeaderSelector;
+use crate::ruleset::Profile;
+use crate::views::{HtmlState, MimeTree, Rendered, Views};
+
+/// Modifiers that take something out of a field: in scalar context only the first counts.
+const EXTRACTS: [&str; 6] = ["addr", "name", "host", "domain", "ip", "revip"];
+
+/// What an eval function may look at: one message.
+#[derive(Debug)]
+pub struct EvalContext<'a> {
+    /// What rules see of the message.
+    pub views: &'a Views<'a>,
+    /// Lists and settings of the rule files.
+    pub tables: &'a EvalTables,
+    /// What the network said; read in [`Profile::Full`] only.
+    pub facts: &'a Facts,
+    /// Unix time in seconds.
+    pub now: i64,
+    /// Which rules run.
+    pub profile: Profile,
+    /// The classifier's probability of spam, 0 to 1; none if there is no classifier.
+    pub spam_probability: Option<f64>,
+    /// Where functions leave evidence for the rule that is being answered.
+    pub evidence: RefCell<Vec<Evidence>>,
+    pub(super) memo: Memo,
+}
+
+/// What several functions need, computed when first asked for.
+#[derive(Debug, Default)]
+pub(super) struct Memo {
+    pub(super) all_from: OnceCell<Vec<Vec<u8>>>,
+    pub(super) all_to: OnceCell<Vec<Vec<u8>>>,
+    pub(super) base64_length: OnceCell<usize>,
+    pub(super) blank_lines: OnceCell<(usize, usize)>,
+    pub(super) body_freemails: OnceCell<Option<Vec<Vec<u8>>>>,
+    pub(super) date_ahead: OnceCell<i64>,
+    pub(super) difference: OnceCell<Difference>,
+    pub(super) hotmail: OnceCell<Hotmail>,
+    pub(super) images: OnceCell<Images>,
+    pub(super) mime: OnceCell<MimeFacts>,
+    pub(super) received_removed: OnceCell<bool>,
+    pub(super) recipients: OnceCell<Recipients>,
+    pub(super) space_percent: OnceCell<f64>,
+    pub(super) uppercase: OnceCell<f64>,
+}
+
+impl<'a> EvalContext<'a> {
+    /// A context for one message.
+    pub fn new(views: &'a Views<'a>, tables: &'a EvalTables, now: i64, profile: Profile) -> Self {
+        EvalContext {
+            views,
+            tables,
+            facts: views.facts(),
+            now,
+            profile,
+            spam_probability: None,
+            evidence: RefCell::default(),
+            memo: Memo::default(),
+        }
+    }
+
+    /// The same, with the classifier's probability of spam, 0 to 1.
+    #[must_use]
+    pub fn with_spam_probability(mut self, probability: Option<f64>) -> Self {
+        self.spam_probability = probability;
+        self
+    }
+
+    /// A header value in scalar context: all fields in one text; of addresses and other extracts only
+    /// the first, without its line end. Empty if there is none.
+    pub(super) fn text(&self, name: &str) -> Cow<'_, [u8]> {
+        let selector = HeaderSelector::parse(name);
+        let is_single = selector.name == "EnvelopeFrom"
+            || selector.modifiers.iter().any(|m| EXTRACTS.contains(&m.as_str()));
+        let mut values = self.views.header_values(&selector);
+        if !is_single && values.len() > 1 {
+            return Cow::Owned(values.concat());
+        }
+        values.truncate(1);
+        match values.pop() {
+            Some(value) if is_single && value.ends_with(b"\n") => {
+                Cow::Owned(value[..value.len() - 1].to_vec())
+            }
+            value => value.unwrap_or_default(),
+        }
+    }
+
+    /// A header value in list context: each field or extract by itself, without line ends.
+    pub(super) fn values(&self, name: &str) -> Vec<Cow<'_, [u8]>> {
+        let mut values = self.views.header_values(&HeaderSelector::parse(name));
+        for value in &mut values {
+            if value.ends_with(b"\n") {
+                value.to_mut().pop();
+            }
+        }
+        values
+    }
+
+    /// The parts.
+    pub(super) fn tree(&self) -> &MimeTree<'a> {
+        self.views.mime()
+    }
+
+    /// A part as it is rendered, by its index in the tree; none if it is not shown as text.
+    pub(super) fn rendered(&self, part: usize) -> Option<&Rendered> {
+        self.views.rendered().get(part)?.as_ref()
+    }
+
+    /// What all HTML parts tell, in order.
+    pub(super) fn html(&self) -> impl Iterator<Item = &HtmlState> {
+        self.views.rendered().iter().flatten().filter_map(|r| r.html.as_ref())
+    }
+
+    /// Received fields that could not be read.
+    pub(super) fn unparseable_relays(&self) -> u32 {
+        self.views.relays().unparseable
+    }
+
+    /// Hosts of all URIs but `mailto:`.
+    pub(super) fn uri_hosts(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::empty()
+    }
+
+    /// URIs of links in HTML that do not also stand in the text.
+    pub(super) fn linked_uris(&self) -> impl Iterator<Item = Vec<u8>> {
+        let uris = self.html().flat_map(|html| &html.uris);
+        uris.filter(|u| u.types.iter().any(|t| &**t == "a")).map(|u| u.uri.bytes())
+    }
+
+    pub(super) fn boundaries(&self) -> &'a Boundaries {
+        &self.tables.boundaries
+    }
+}

@@ -1,0 +1,356 @@
+//! MIME structure: which kinds of parts there are, how they are encoded, and what breaks the rules.
+
+use super::text::{is_space, re};
+use super::{Args, EvalContext, locale};
+use crate::views::{MimeTree, Node};
+
+/// Longest line that quoted-printable text should have, with its line feed (RFC 5322).
+const QP_LINE_BYTES_MAX: usize = 79;
+
+/// What all parts together tell.
+#[derive(Debug, Default)]
+pub(super) struct MimeFacts {
+    base64_count: usize,
+    /// Text in base64 that would not need it.
+    base64_text: bool,
+    html_count: usize,
+    text_count: usize,
+    attachments: usize,
+    bad_iso_charset: bool,
+    faraway_charset: bool,
+    has_alternative: bool,
+    /// Bytes of the last plain text per byte of the last HTML.
+    multipart_ratio: f64,
+    /// Bytes in quoted-printable that need not be encoded; parts, if there are none such bytes.
+    qp_count: usize,
+    qp_bytes: usize,
+    qp_long_line: bool,
+    /// Lines of ASCII text with other bytes.
+    ascii_illegal: usize,
+    /// Unicode entities per byte of plain text.
+    unicode_ratio: f64,
+    missing_boundary: bool,
+    /// Charsets of all parts, in lower case.
+    charsets: Vec<Vec<u8>>,
+}
+
+fn facts<'a>(cx: &'a EvalContext<'_>) -> &'a MimeFacts {
+    cx.memo.mime.get_or_init(|| Gather::default().run(cx.tree(), cx.tables.locales()))
+}
+
+/// `check_for_mime(fact)`.
+pub(super) fn has_fact(cx: &EvalContext<'_>, args: &Args) -> bool {
+    let facts = facts(cx);
+    match args.word(0).unwrap_or_default() {
+        "mime_base64_count" => facts.base64_count > 0,
+        "mime_base64_encoded_text" => facts.base64_text,
+        "mime_body_html_count" => facts.html_count > 0,
+        "mime_body_text_count" => facts.text_count > 0,
+        "mime_attachment" => facts.attachments > 0,
+        "mime_bad_iso_charset" => facts.bad_iso_charset,
+        "mime_faraway_charset" => facts.faraway_charset,
+        "mime_missing_boundary" => facts.missing_boundary,
+        "mime_multipart_alternative" => facts.has_alternative,
+        "mime_multipart_ratio" => facts.multipart_ratio != 0.0,
+        "mime_qp_count" => facts.qp_count > 0,
+        "mime_qp_long_line" => facts.qp_long_line,
+        "mime_qp_ratio" => facts.qp_bytes > 0 && facts.qp_count > 0,
+        "mime_ascii_text_illegal" => facts.ascii_illegal > 0,
+        "mime_text_unicode_ratio" => facts.unicode_ratio > 0.0,
+        _ => false,
+    }
+}
+
+/// `check_for_mime_html()`: the message is HTML, or has an HTML part.
+pub(super) fn has_html(cx: &EvalContext<'_>, _: &Args) -> bool {
+    is_html_message(cx) || facts(cx).html_count > 0
+}
+
+/// `check_for_mime_html_only()`: HTML without plain text.
+pub(super) fn html_only(cx: &EvalContext<'_>, _: &Args) -> bool {
+    is_html_message(cx) || (facts(cx).html_count > 0 && facts(cx).text_count == 0)
+}
+
+fn is_html_message(cx: &EvalContext<'_>) -> bool {
+    cx.text("Content-Type").get(..9).is_some_and(|t| t.eq_ignore_ascii_case(b"text/html"))
+}
+
+/// `check_mime_multipart_ratio(min, max)`: plain text per HTML in bytes.
+pub(super) fn multipart_ratio(cx: &EvalContext<'_>, args: &Args) -> bool {
+    let ratio = facts(cx).multipart_ratio;
+    ratio >= args.number(0) && ratio < args.number(1)
+}
+
+/// `check_qp_ratio(min)`: needlessly encoded bytes per byte of quoted-printable.
+pub(super) fn qp_ratio(cx: &EvalContext<'_>, args: &Args) -> bool {
+    let facts = facts(cx);
+    let ratio =
+        if facts.qp_bytes > 0 { facts.qp_count as f64 / facts.qp_bytes as f64 } else { 0.0 };
+    ratio >= args.number(0)
+}
+
+/// `check_for_ascii_text_illegal()`: text declared as ASCII that is not.
+pub(super) fn ascii_illegal(cx: &EvalContext<'_>, _: &Args) -> bool {
+    facts(cx).ascii_illegal > 0
+}
+
+/// `check_abundant_unicode_ratio(min)`: entities where no HTML is.
+pub(super) fn unicode_ratio(cx: &EvalContext<'_>, args: &Args) -> bool {
+    let is_ratio = re!(r"\A\d{0,3}\.\d{1,3}\n?\z");
+    let given = args.word(0).unwrap_or_default();
+    is_ratio.is_match(given.as_bytes()) && facts(cx).unicode_ratio >= args.number(0)
+}
+
+/// `check_msg_parse_flags(flag)`: an oddity met while reading the message.
+pub(super) fn parse_flag(cx: &EvalContext<'_>, args: &Args) -> bool {
+    args.word(0).is_some_and(|flag| cx.tree().has_flag(flag))
+}
+
+/// `check_for_faraway_charset()`: declared in a charset of no wanted locale, and mostly 8-bit.
+pub(super) fn faraway_charset(cx: &EvalContext<'_>, _: &Args) -> bool {
+    let Some(locales) = cx.tables.locales() else { return false };
+    let kind = cx.text("Content-Type");
+    let Some(charset) = declared_charset(&kind) else { return false };
+    if locale::charset_is_ok(charset, locales) {
+        return false;
+    }
+    let body = cx.views.body();
+    let high: usize = body.iter().map(|t| t.iter().filter(|b| !b.is_ascii()).count()).sum();
+    let all: usize = body.iter().map(Vec::len).sum::<usize>() + body.len().saturating_sub(1);
+    all - high <= high && high > 3
+}
+
+/// The charset in a Content-Type, quoted or not.
+fn declared_charset(kind: &[u8]) -> Option<&[u8]> {
+    let patterns =
+        [re!(r#"(?i)charset="([^"]+)""#), re!(r"(?i)charset='([^']+)'"), re!(r"(?i)charset=(\S+)")];
+    patterns.iter().find_map(|p| p.captures(kind)).and_then(|c| c.get(1)).map(|m| m.as_bytes())
+}
+
+/// `check_for_uppercase(min, max)`: percent of letters that are capitals.
+pub(super) fn uppercase(cx: &EvalContext<'_>, args: &Args) -> bool {
+    let percent = *cx.memo.uppercase.get_or_init(|| uppercase_percent(cx));
+    percent > args.number(0) && percent <= args.number(1)
+}
+
+fn uppercase_percent(cx: &EvalContext<'_>) -> f64 {
+    /// Shorter texts say nothing.
+    const BYTES_MIN: usize = 200;
+    let kind = cx.text("Content-Type");
+    let charsets = facts(cx).charsets.iter().map(Vec::as_slice);
+    if declared_charset(&kind).into_iter().chain(charsets).any(locale::charset_looks_like_caps) {
+        return 0.0;
+    }
+    let words = re!(r"\S\s+\S");
+    let base64 = re!(r"\A(?:[A-Za-z0-9+/=]{60,76} ){2}");
+    let japanese = re!(r"(?s)\x1b\$B.*\x1b\(B");
+    let (mut bytes, mut lower, mut upper) = (0, 0, 0);
+    for text in cx.views.body() {
+        if !words.is_match(text) || base64.is_match(text) {
+            continue;
+        }
+        let text = japanese.replace_all(text, b"".as_slice());
+        bytes += text.len();
+        lower += text.iter().filter(|b| b.is_ascii_lowercase() || b.is_ascii_digit()).count();
+        upper += text.iter().filter(|b| b.is_ascii_uppercase()).count();
+    }
+    if bytes < BYTES_MIN || upper + lower == 0 {
+        return 0.0;
+    }
+    upper as f64 / (upper + lower) as f64 * 100.0
+}
+
+/// `check_ma_non_text()`: alternatives that are no text.
+pub(super) fn alternative_not_text(cx: &EvalContext<'_>, _: &Args) -> bool {
+    let tree = cx.tree();
+    let is_ordinary = |node: &Node<'_>| {
+        matches!(node.kind.as_str(), "multipart/related" | "application/rtf")
+            || node.kind.starts_with("text/")
+    };
+    let alternatives = tree.nodes.iter().filter(|n| n.kind == "multipart/alternative");
+    alternatives.filter(|n| !n.is_leaf).any(|node| {
+        node.children.iter().any(|&child| {
+            let child = &tree.nodes[child];
+            child.is_leaf && !is_ordinary(child)
+        })
+    })
+}
+
+/// `check_base64_length(min, [max])`: bytes of the longest line of base64.
+pub(super) fn base64_length(cx: &EvalContext<'_>, args: &Args) -> bool {
+    let longest = *cx.memo.base64_length.get_or_init(|| {
+        let tree = cx.tree();
+        let parts = tree.nodes.iter().filter(|n| n.is_leaf && n.kind != "application/ics");
+        let encoded = parts.filter(|n| is_base64(n));
+        encoded.flat_map(|n| n.lines()).map(<[u8]>::len).max().unwrap_or_default()
+    });
+    longest as f64 >= args.number(0) && args.bound(1).is_none_or(|max| longest as f64 <= max)
+}
+
+/// Whether the part is declared as base64 and nothing else.
+pub(super) fn is_base64(node: &Node<'_>) -> bool {
+    node.value("content-transfer-encoding").eq_ignore_ascii_case(b"base64")
+}
+
+/// Sums over all parts.
+#[derive(Default)]
+struct Gather {
+    facts: MimeFacts,
+    text_bytes: usize,
+    entities: usize,
+    /// Kind and bytes of every leaf that is no attachment.
+    sizes: Vec<(bool, usize)>,
+}
+
+impl Gather {
+    fn run(mut self, tree: &MimeTree<'_>, locales: Option<&[String]>) -> MimeFacts {
+        self.facts.multipart_ratio = 1.0;
+        let mut qp = Quoted::default();
+        for index in tree.in_order() {
+            self.part(&tree.nodes[index], locales, &mut qp);
+        }
+        if qp.bytes > 0 {
+            self.facts.qp_count = qp.needless.max(0).unsigned_abs();
+            self.facts.qp_bytes = qp.bytes;
+        }
+        self.facts.qp_long_line = qp.has_long_line;
+        if self.text_bytes > 0 {
+            self.facts.unicode_ratio = self.entities as f64 / self.text_bytes as f64;
+        }
+        if self.facts.has_alternative {
+            let last = |html: bool| self.sizes.iter().rev().find(|s| s.0 == html).map(|s| s.1);
+            if let (Some(text), Some(html @ 1..)) = (last(false), last(true)) {
+                self.facts.multipart_ratio = text as f64 / html as f64;
+            }
+        }
+        self.facts.missing_boundary = tree.missing_boundary;
+        self.facts
+    }
+
+    fn part(&mut self, node: &Node<'_>, locales: Option<&[String]>, qp: &mut Quoted) {
+        let kind = node.content_type();
+        self.facts.has_alternative |= kind.kind == "multipart/alternative";
+        let encoding = node.value("content-transfer-encoding").to_ascii_lowercase();
+        let disposition = node.value("content-disposition").to_ascii_lowercase();
+        let charset = kind.charset.map(|c| c.to_ascii_lowercase());
+        let holds = |text: &[u8], word: &[u8]| memchr::memmem::find(text, word).is_some();
+        let is_attachment = holds(&disposition, b"attachment");
+        let is_base64 = holds(&encoding, b"base64");
+        self.declared(&kind.kind, charset.as_deref().unwrap_or_default(), locales);
+        self.facts.attachments += usize::from(is_attachment);
+        self.facts.base64_count += usize::from(is_base64);
+        self.facts.qp_count += usize::from(!is_base64 && holds(&encoding, b"quoted-printable"));
+        let in_place = disposition.starts_with(b"attachment") || disposition.starts_with(b"inline");
+        self.facts.base64_text |= kind.kind.starts_with("text")
+            && is_base64
+            && !in_place
+            && charset.as_deref().is_none_or(|c| c.is_empty() || is_ascii_charset(c));
+        if !node.is_leaf {
+            return;
+        }
+        let is_plain = kind.kind == "text/plain";
+        let is_html = kind.kind == "text/html";
+        if !is_attachment && (is_plain || is_html) {
+            // Bytes count only from the first multipart/alternative on.
+            let bytes = node.raw_body().len();
+            let bytes = if self.facts.has_alternative { bytes } else { 0 };
+            self.sizes.push((is_html, bytes));
+        }
+        if encoding == b"quoted-printable" {
+            node.lines().for_each(|line| qp.line(line));
+        }
+        if is_plain && charset.as_deref().is_none_or(|c| c == b"us-ascii") {
+            let is_illegal = |b: &u8| matches!(b, 0 | b'\r' | 0x80..);
+            let lines = node.lines().filter(|l| l.iter().any(is_illegal));
+            self.facts.ascii_illegal += lines.count();
+        }
+        if is_plain && matches!(encoding.as_slice(), b"" | b"7bit" | b"8bit") {
+            for line in node.lines() {
+                let count = match memchr::memchr(b'&', line) {
+                    Some(_) => re!("&#x[0-9A-F]{4};").find_iter(line).count(),
+                    None => 0,
+                };
+                self.entities += count;
+                self.text_bytes += line.len() - count * "&#x0000;".len();
+            }
+        }
+    }
+
+    /// What type and charset say.
+    fn declared(&mut self, kind: &str, charset: &[u8], locales: Option<&[String]>) {
+        if kind == "text/html" {
+            self.facts.html_count += 1;
+        } else if kind.starts_with("text") {
+            self.facts.text_count += 1;
+        }
+        let known = re!(r"iso-(?:8859-\d{1,2}|2022-(?:jp|kr))\b");
+        self.facts.bad_iso_charset |=
+            re!(r"(?i)iso-\S+-\S+\b").is_match(charset) && !known.is_match(charset);
+        if charset.iter().any(u8::is_ascii_alphabetic) {
+            let names = charset.split(|&b| is_space(b)).filter(|n| !n.is_empty());
+            self.facts.charsets.extend(names.map(<[u8]>::to_vec));
+            self.facts.faraway_charset |=
+                locales.is_some_and(|locales| !locale::charset_is_ok(charset, locales));
+        }
+    }
+}
+
+/// Whether a charset (in lower case) names ASCII.
+fn is_ascii_charset(charset: &[u8]) -> bool {
+    re!(
+        r"us-ascii|ansi_x3\.4-1968|iso-ir-6|ansi_x3\.4-1986|iso_646\.irv:1991|ascii|iso646-us|us|ibm367|cp367|csascii"
+    )
+    .is_match(charset)
+}
+
+/// Quoted-printable over all parts.
+#[derive(Default)]
+struct Quoted {
+    bytes: usize,
+    /// Encoded bytes that need not be; white space at line ends is taken off again.
+    needless: isize,
+    has_long_line: bool,
+}
+
+impl Quoted {
+    fn line(&mut self, line: &[u8]) {
+        if line.starts_with(b"SPAM: ") {
+            return;
+        }
+        self.has_long_line |= line.len() > QP_LINE_BYTES_MAX;
+        self.bytes += line.len();
+        if memchr::memchr(b'=', line).is_none() {
+            return;
+        }
+        let needless = re!("=(?:09|3[0-9ABCEF]|[2456][0-9A-F]|7[0-9A-E])");
+        let count = needless.find_iter(line).count();
+        if count > 0 {
+            let trailing = re!(r"((?:=09|=20)+)\s*\z").captures(line);
+            let bytes = trailing.and_then(|c| c.get(1)).map_or(0, |m| m.len());
+            self.needless += count as isize - (bytes / 3) as isize;
+        }
+    }
+}
+
+/// Whether a type names an image that is looked into.
+pub(super) fn image_kind(kind: &str) -> Option<&str> {
+    match kind {
+        "image/gif" => Some("gif"),
+        "image/png" => Some("png"),
+        "image/jpeg" | "image/jpg" => Some("jpeg"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn charsets_in_content_types() {
+        assert_eq!(declared_charset(b"text/plain; charset=\"a b\""), Some(&b"a b"[..]));
+        assert_eq!(declared_charset(b"text/plain; charset=x;"), Some(&b"x;"[..]));
+        assert_eq!(declared_charset(b"text/plain"), None);
+        assert!(is_ascii_charset(b"us-ascii"));
+    }
+}

@@ -1,0 +1,366 @@
+//! Header values as `header` rules select them: `Name:modifier:...` and the names that stand for
+//! more than a field (`ALL`, `ToCc`, `MESSAGEID`, `EnvelopeFrom`, relays).
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use super::mime::{Field, Node};
+use super::perl::{self, is_space};
+use super::relays::ip;
+use super::{Views, address, header_text};
+use crate::boundaries::is_host_name;
+use crate::rule::HeaderSelector;
+
+/// Bytes of all fields together in the `ALL` view.
+const ALL_BYTES_MAX: usize = 65536;
+/// Bytes of a host name before its top-level domain.
+const HOST_BYTES_MAX: usize = 251;
+
+/// A value; borrowed if the message has it so.
+type Value<'v> = Cow<'v, [u8]>;
+
+/// The selector's modifiers.
+struct Wanted {
+    raw: bool,
+    address: bool,
+    name: bool,
+    host: bool,
+    domain: bool,
+    ip: bool,
+    reversed: bool,
+    first: bool,
+    last: bool,
+}
+
+impl Wanted {
+    fn of(selector: &HeaderSelector) -> Self {
+        let has = |modifier: &str| selector.has(modifier);
+        Wanted {
+            raw: has("raw"),
+            address: has("addr"),
+            name: has("name"),
+            host: has("host") || has("domain"),
+            domain: has("domain"),
+            ip: has("ip") || has("revip"),
+            reversed: has("revip"),
+            first: has("first"),
+            last: has("last"),
+        }
+    }
+}
+
+/// A decoded value with a line end.
+fn line(field: &Field<'_>) -> Vec<u8> {
+    let mut value = Vec::with_capacity(field.value().len() + 1);
+    value.extend_from_slice(field.value());
+    value.push(b'\n');
+    value
+}
+
+/// A raw value with its folds made spaces: a line end, and the white space after it.
+fn unfolded(raw: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.len());
+    let mut i = 0;
+    while i < raw.len() {
+        let end = match &raw[i..] {
+            [b'\r', b'\n', ..] => 2,
+            [b'\n', ..] => 1,
+            _ => 0,
+        };
+        let blank = raw[i + end..].iter().take_while(|&&b| is_space(b)).count();
+        if end > 0 && blank > 0 {
+            out.push(b' ');
+            i += end + blank;
+        } else {
+            out.push(raw[i]);
+            i += 1;
+        }
+    }
+    out
+}
+
+/// All values that a selector names, in order.
+pub(super) fn values<'v>(views: &'v Views<'_>, selector: &HeaderSelector) -> Vec<Value<'v>> {
+    let wanted = Wanted::of(selector);
+    let mut found = selected(views, &selector.name, &wanted);
+    if selector.name.starts_with("ALL") && found.1 {
+        return found.0;
+    }
+    let values = &mut found.0;
+    if wanted.first {
+        values.truncate(1);
+    } else if wanted.last {
+        values.drain(..values.len().saturating_sub(1));
+    }
+    if wanted.address || wanted.name {
+        *values = addresses(values, &wanted);
+    }
+    if wanted.host {
+        *values = hosts(views, values, &wanted);
+    } else if wanted.ip {
+        *values = addresses_of_hosts(values, wanted.reversed);
+    }
+    found.0
+}
+
+/// The values before modifiers are applied, and whether they are final.
+fn selected<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> (Vec<Value<'v>>, bool) {
+    let relays = || views.relays();
+    let text = |text: &'v [u8]| vec![Cow::Borrowed(text)];
+    let range = |start: Option<i32>, end: Option<i32>| {
+        let all = if wanted.raw { raw_lines(views) } else { decoded_lines(views) };
+        (between_relays(all, start, end), true)
+    };
+    match name {
+        "ALL" if wanted.raw => return (raw_fields(views), true),
+        "ALL" => return (all_fields(views), true),
+        "ALL-TRUSTED" => return range(None, Some(relays().last_trusted_index + 1)),
+        "ALL-INTERNAL" => return range(None, Some(relays().last_internal_index + 1)),
+        "ALL-UNTRUSTED" => return range(Some(relays().last_trusted_index + 1), None),
+        "ALL-EXTERNAL" => return range(Some(relays().last_internal_index + 1), None),
+        "MESSAGEID" => {
+            let fields =
+                ["X-Message-Id", "Resent-Message-Id", "X-Original-Message-ID", "Message-Id"];
+            return (fields.iter().flat_map(|f| lines_of(views, f, wanted.raw)).collect(), false);
+        }
+        _ => {}
+    }
+    let values = match name.to_ascii_lowercase().as_str() {
+        "envelopefrom" => views.envelope_from().map(text).unwrap_or_default(),
+        "x-spam-relays-trusted" => text(&relays().trusted_text),
+        "x-spam-relays-untrusted" => text(&relays().untrusted_text),
+        "x-spam-relays-internal" => text(&relays().internal_text),
+        "x-spam-relays-external" => text(&relays().external_text),
+        "tocc" => ["To", "Cc"].iter().flat_map(|f| lines_of(views, f, wanted.raw)).collect(),
+        _ => plain(views, name, wanted),
+    };
+    (values, false)
+}
+
+/// The fields of a name.
+fn plain<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> Vec<Value<'v>> {
+    let fields = views.mime().root().fields.iter().filter(|f| f.is(name));
+    let values: Vec<Value<'v>> = if wanted.raw || wanted.address || wanted.name {
+        fields.map(|f| Cow::Borrowed(f.raw())).collect()
+    } else {
+        fields.map(|f| Cow::Owned(line(f))).collect()
+    };
+    if !values.is_empty() {
+        return values;
+    }
+    views.metadata(name).map(Cow::Owned).into_iter().collect()
+}
+
+/// Values with line ends; raw ones unfolded.
+fn lines_of<'v>(views: &'v Views<'_>, name: &str, raw: bool) -> Vec<Value<'v>> {
+    let fields = views.mime().root().fields.iter().filter(|f| f.is(name));
+    let value = |f: &Field<'_>| if raw { unfolded(f.raw()) } else { line(f) };
+    fields.map(|f| Cow::Owned(value(f))).collect()
+}
+
+/// `Name: value` of every field.
+fn all_fields<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
+    fields_text(views.mime().root(), false).into_iter().map(Cow::Owned).collect()
+}
+
+/// `Name: value` of every field of a part. Beyond the limit fields are left out, name by name in the
+/// order of first appearance.
+pub(super) fn fields_text(node: &Node<'_>, raw: bool) -> Vec<Vec<u8>> {
+    let value = |f: &Field<'_>| if raw { unfolded(f.raw()) } else { line(f) };
+    let text = |f: &Field<'_>| [&f.name[..], b": ", &value(f)].concat();
+    let all: Vec<Vec<u8>> = node.fields.iter().map(text).collect();
+    if all.iter().map(Vec::len).sum::<usize>() <= ALL_BYTES_MAX {
+        return all;
+    }
+    let mut keep = vec![false; all.len()];
+    let (mut size, mut done) = (0, vec![false; all.len()]);
+    'names: for i in 0..all.len() {
+        if done[i] {
+            continue;
+        }
+        for j in i..all.len() {
+            if !done[j] && node.fields[j].name.eq_ignore_ascii_case(&node.fields[i].name) {
+                done[j] = true;
+                size += all[j].len();
+                if size > ALL_BYTES_MAX {
+                    break 'names;
+                }
+                keep[j] = true;
+            }
+        }
+    }
+    all.into_iter().zip(keep).filter(|(_, keep)| *keep).map(|(text, _)| text).collect()
+}
+
+/// The header as it came, cut into fields with their continuations.
+fn raw_fields<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
+    let mut rest = views.mime().pristine_header();
+    let mut out = Vec::new();
+    while !rest.is_empty() {
+        let mut end = 1;
+        let found = loop {
+            let Some(next) = rest.get(end..).and_then(|t| memchr::memchr(b'\n', t)) else {
+                break None;
+            };
+            end += next + 1;
+            if !matches!(rest.get(end), Some(b' ' | b'\t')) {
+                break Some(end);
+            }
+        };
+        let begins = !matches!(rest[0], b' ' | b'\t');
+        match found {
+            Some(end) if begins => {
+                out.push(Cow::Borrowed(&rest[..end]));
+                rest = &rest[end..];
+            }
+            _ => {
+                let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |i| i + 1);
+                rest = &rest[end..];
+            }
+        }
+    }
+    out
+}
+
+fn raw_lines<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
+    raw_fields(views)
+}
+
+fn decoded_lines<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
+    let all = fields_text(views.mime().root(), false).concat();
+    perl::lines(&all).map(|l| Cow::Owned(l.to_vec())).collect()
+}
+
+/// The lines from one Received field to another, both included.
+fn between_relays(lines: Vec<Value<'_>>, start: Option<i32>, end: Option<i32>) -> Vec<Value<'_>> {
+    if end.is_some_and(|e| e < 0) {
+        return Vec::new();
+    }
+    let mut index = -1;
+    let mut out = Vec::new();
+    for line in lines {
+        index += i32::from(perl::starts_no_case(&line, b"received:"));
+        if start.is_none_or(|s| s <= index) && end.is_none_or(|e| index < e) {
+            out.push(line);
+        } else if end == Some(index) {
+            out.push(line);
+            break;
+        }
+    }
+    out
+}
+
+fn addresses<'v>(values: &[Value<'v>], wanted: &Wanted) -> Vec<Value<'v>> {
+    let mut out = Vec::new();
+    for entry in values.iter().flat_map(|v| address::parse(v)) {
+        if wanted.address {
+            out.extend(entry.address.map(Cow::Owned));
+        } else if let Some(phrase) = entry.phrase {
+            out.push(Cow::Owned(if wanted.raw { phrase } else { display_name(&phrase) }));
+        }
+    }
+    out
+}
+
+/// A display name decoded, white space squeezed, single quotes around it removed.
+fn display_name(phrase: &[u8]) -> Vec<u8> {
+    let decoded = header_text::decode(phrase, b"");
+    let words: Vec<&[u8]> = decoded.split(|&b| is_space(b)).filter(|w| !w.is_empty()).collect();
+    if words.is_empty() {
+        return decoded;
+    }
+    let name = words.join(&b' ');
+    match name.strip_prefix(b"'").and_then(|n| n.strip_suffix(b"'")) {
+        Some(inner) => inner.to_vec(),
+        None => name,
+    }
+}
+
+fn hosts<'v>(views: &Views<'_>, values: &[Value<'v>], wanted: &Wanted) -> Vec<Value<'v>> {
+    let mut out = Vec::new();
+    for value in values {
+        let host = if wanted.address { after_at(value) } else { host_in(views, value) };
+        let Some(host) = host.filter(|h| !h.is_empty() && *h != b"0") else { continue };
+        out.push(Cow::Owned(if wanted.domain {
+            views.boundaries().trim(host)
+        } else {
+            host.to_vec()
+        }));
+    }
+    out
+}
+
+/// Non-space after the last at sign of a line that has some.
+fn after_at(value: &[u8]) -> Option<&[u8]> {
+    memchr::memrchr_iter(b'@', value).find_map(|at| {
+        let rest = &value[at + 1..];
+        let length = rest.iter().take_while(|&&b| !is_space(b)).count();
+        (length > 0).then(|| &rest[..length])
+    })
+}
+
+/// The first name with a known top-level domain: after the last at sign that one follows, else
+/// anywhere.
+fn host_in<'t>(views: &Views<'_>, value: &'t [u8]) -> Option<&'t [u8]> {
+    let valid = |host: &&[u8]| is_host_name(&host.to_ascii_lowercase());
+    let after_at = memchr::memrchr_iter(b'@', value).find_map(|at| host_at(views, value, at + 1));
+    if let Some(host) = after_at.filter(valid) {
+        return Some(host);
+    }
+    let mut i = 0;
+    while i < value.len() {
+        match host_at(views, value, i) {
+            Some(host) if valid(&host) => return Some(host),
+            Some(host) => i += host.len(),
+            None => i += 1,
+        }
+    }
+    None
+}
+
+/// The longest name with a known top-level domain at `i`.
+fn host_at<'t>(views: &Views<'_>, value: &'t [u8], i: usize) -> Option<&'t [u8]> {
+    let joins = |b: &u8| matches!(b, b'.' | b'_' | b'-');
+    if is_space(*value.get(i)?) || i > 0 && joins(&value[i - 1]) {
+        return None;
+    }
+    let rest = &value[i..];
+    let run = rest.iter().take_while(|&&b| !is_space(b)).count();
+    memchr::memrchr_iter(b'.', &rest[..run])
+        .filter(|&dot| (1..=HOST_BYTES_MAX).contains(&dot))
+        .find_map(|dot| {
+            let label = |b: &u8| b.is_ascii_alphanumeric() || *b == b'-';
+            let length = rest[dot + 1..].iter().take_while(|b| label(b)).count();
+            let end = dot + 1 + length;
+            let goes_on = rest.get(end) == Some(&b'.')
+                && rest.get(end + 1).is_some_and(u8::is_ascii_alphanumeric);
+            let ends = !goes_on && !rest.get(end).is_some_and(joins);
+            let top = rest[dot + 1..end].to_ascii_lowercase();
+            (ends && views.boundaries().is_top(&top)).then(|| &rest[..end])
+        })
+}
+
+fn addresses_of_hosts<'v>(values: &[Value<'v>], reversed: bool) -> Vec<Value<'v>> {
+    let found = values.iter().filter_map(|value| {
+        let text = ip::first_address(value)?;
+        if !reversed {
+            return Some(Cow::Owned(text.to_vec()));
+        }
+        let address: IpAddr = std::str::from_utf8(text).ok()?.parse().ok()?;
+        Some(Cow::Owned(ip::reversed(address).into_bytes()))
+    });
+    found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folds_and_names() {
+        assert_eq!(unfolded(b" a\n\tb\r\n  c\n"), b" a b c\n");
+        assert_eq!(display_name(b"'A  B' "), b"A B");
+        assert_eq!(display_name(b"=?utf-8?Q?=C3=A9?= x"), "é x".as_bytes());
+        assert_eq!(after_at(b"a@b c@d.e f"), Some(&b"d.e"[..]));
+    }
+}

@@ -1,0 +1,171 @@
+//! Header values as SpamAssassin decodes them (RFC 2047, RFC 6532, and what it does about mail that
+//! keeps neither).
+
+use std::borrow::Cow;
+
+use super::perl::{self, is_space, starts_no_case};
+use super::{charset, encoding};
+
+/// A raw value unfolded and trimmed: a line end and the white space after it is one space.
+fn unfold(raw: &[u8]) -> Cow<'_, [u8]> {
+    let raw = perl::trim(raw);
+    if memchr::memchr(b'\n', raw).is_none() {
+        return Cow::Borrowed(raw);
+    }
+    let mut out = Vec::with_capacity(raw.len());
+    let mut i = 0;
+    while i < raw.len() {
+        if raw[i] == b'\n' && matches!(raw.get(i + 1), Some(b' ' | b'\t')) {
+            out.push(b' ');
+            i += 1;
+            while matches!(raw.get(i), Some(b' ' | b'\t')) {
+                i += 1;
+            }
+        } else {
+            out.push(raw[i]);
+            i += 1;
+        }
+    }
+    Cow::Owned(perl::trim(&out).to_vec())
+}
+
+/// The decoded value of a field: unfolded, trimmed, UTF-8.
+pub(crate) fn value(raw: &[u8], name: &[u8]) -> Vec<u8> {
+    decode(&unfold(raw), name)
+}
+
+/// Fields whose values are never decoded, however they look.
+fn is_plain(name: &[u8]) -> bool {
+    let tail = if starts_no_case(name, b"resent-") { &name[7..] } else { name };
+    let plain: [&[u8]; 4] = [b"received", b"mime-version", b"references", b"in-reply-to"];
+    tail.eq_ignore_ascii_case(b"message-id")
+        || tail.eq_ignore_ascii_case(b"date")
+        || plain.iter().any(|p| name.eq_ignore_ascii_case(p))
+        || starts_no_case(name, b"list-")
+}
+
+/// Decodes a value that is unfolded already.
+pub(crate) fn decode(body: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut body = without_line_ends(body);
+    if !body.is_ascii() {
+        body = Cow::Owned(charset::normalize_header(&body));
+    }
+    if is_plain(name) || memchr::memmem::find(&body, b"=?").is_none() {
+        return body.into_owned();
+    }
+    decode_words(&body)
+}
+
+/// Without line ends; a tab after one becomes a space.
+fn without_line_ends(body: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\n', body).is_none() {
+        return Cow::Borrowed(body);
+    }
+    let mut out: Vec<u8> = Vec::with_capacity(body.len());
+    let mut after_end = false;
+    for &byte in body {
+        match byte {
+            b'\n' => {
+                if out.last() == Some(&b'\r') {
+                    out.pop();
+                }
+            }
+            b'\t' if after_end => out.push(b' '),
+            _ => out.push(byte),
+        }
+        after_end = byte == b'\n';
+    }
+    Cow::Owned(out)
+}
+
+/// An encoded word at the start of `text`: its charset, encoding, payload, and length.
+fn word(text: &[u8]) -> Option<(&[u8], u8, &[u8], usize)> {
+    let rest = text.strip_prefix(b"=?")?;
+    let label = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'*' | b'_' | b'-');
+    let end = rest.iter().position(|&b| !label(b))?;
+    if end == 0 {
+        return None;
+    }
+    let (charset, rest) = rest.split_at(end);
+    let [b'?', kind @ (b'b' | b'B' | b'q' | b'Q'), b'?', rest @ ..] = rest else { return None };
+    let end = memchr::memchr(b'?', rest)?;
+    if rest.get(end + 1) != Some(&b'=') {
+        return None;
+    }
+    Some((charset, *kind, &rest[..end], text.len() - rest.len() + end + 2))
+}
+
+/// Decodes the encoded words; neighbours of one charset are put together before they are decoded.
+fn decode_words(body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(body.len());
+    let mut section: Vec<u8> = Vec::new();
+    let mut section_charset: Vec<u8> = Vec::new();
+    let mut i = 0;
+    while i < body.len() {
+        let Some((charset, kind, payload, length)) = word(&body[i..]) else {
+            flush(&mut section, &mut section_charset, &mut out);
+            let next = memchr::memchr(b'=', &body[i + 1..]).map_or(body.len(), |n| i + 1 + n);
+            out.extend_from_slice(&body[i..next]);
+            i = next;
+            continue;
+        };
+        let charset = charset.to_ascii_lowercase();
+        if charset != section_charset {
+            flush(&mut section, &mut section_charset, &mut out);
+            section_charset = charset;
+        }
+        section.extend_from_slice(&payload_bytes(kind, payload));
+        i += length;
+        // White space between two encoded words does not count.
+        let space = body[i..].iter().take_while(|&&b| is_space(b)).count();
+        if space > 0 && word(&body[i + space..]).is_some() {
+            i += space;
+        }
+    }
+    flush(&mut section, &mut section_charset, &mut out);
+    out
+}
+
+fn payload_bytes(kind: u8, payload: &[u8]) -> Vec<u8> {
+    if kind.eq_ignore_ascii_case(&b'b') {
+        return encoding::base64(payload);
+    }
+    let mut spaced = Vec::with_capacity(payload.len());
+    for &byte in payload {
+        match byte {
+            b'_' => spaced.extend_from_slice(b"=20"),
+            _ => spaced.push(byte),
+        }
+    }
+    encoding::quoted_printable(&spaced)
+}
+
+fn flush(section: &mut Vec<u8>, charset: &mut Vec<u8>, out: &mut Vec<u8>) {
+    if !charset.is_empty() {
+        // A language may follow the charset after an asterisk (RFC 2231 section 5).
+        let end = memchr::memchr(b'*', charset).unwrap_or(charset.len());
+        if end == 0 {
+            out.extend_from_slice(section);
+        } else {
+            out.extend_from_slice(&charset::normalize_word(section, &charset[..end]));
+        }
+    }
+    section.clear();
+    charset.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encoded_words() {
+        let text = |s: &str| String::from_utf8(value(s.as_bytes(), b"subject")).unwrap();
+        assert_eq!(text(" =?utf-8?Q?a_b=C3?=\n =?UTF-8?B?qQ==?= c\n"), "a bé c");
+        assert_eq!(text("=?iso-8859-1?Q?=E9?= =?utf-8*en?Q?x?="), "éx");
+        assert_eq!(text("=?utf-8?x?y?= =?utf-8?Q?z"), "=?utf-8?x?y?= =?utf-8?Q?z");
+        assert_eq!(text("a\n\tb\n  c "), "a b c");
+        assert_eq!(value(b"x \xe9", b"subject"), "x é".as_bytes());
+        assert_eq!(value(b"<=?utf-8?Q?a?=>", b"Message-Id"), b"<=?utf-8?Q?a?=>");
+    }
+}

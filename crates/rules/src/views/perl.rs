@@ -1,0 +1,139 @@
+//! What Perl means by "white space", "word" and "lower case": the views are specified by Perl code,
+//! so its notions are needed to the letter.
+//!
+//! A Perl string is either *narrow* (bytes; only ASCII has properties) or *wide* (characters with
+//! Unicode properties), and the same code answers differently for the two. [`Text`] keeps that flag.
+
+/// `\s` for narrow strings: tab, line feed, vertical tab, form feed, carriage return, space.
+pub(crate) fn is_space(byte: u8) -> bool {
+    matches!(byte, b'\t' | b'\n' | 0x0b | 0x0c | b'\r' | b' ')
+}
+
+/// `\w` for narrow strings.
+pub(crate) fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// Without leading and trailing `\s`.
+pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
+    let start = bytes.iter().position(|&b| !is_space(b)).unwrap_or(bytes.len());
+    trim_end(&bytes[start..])
+}
+
+/// Without trailing `\s`.
+pub(crate) fn trim_end(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|&b| !is_space(b)).map_or(0, |i| i + 1);
+    &bytes[..end]
+}
+
+/// First place of `needle` (lower case) in `haystack`, ASCII case ignored.
+pub(crate) fn find_no_case(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    let (&first, rest) = needle.split_first()?;
+    let mut at = 0;
+    while let Some(tail) = haystack.get(at..) {
+        let i = memchr::memchr2(first, first.to_ascii_uppercase(), tail)? + at;
+        let after = haystack.get(i + 1..i + 1 + rest.len())?;
+        if after.eq_ignore_ascii_case(rest) {
+            return Some(i);
+        }
+        at = i + 1;
+    }
+    None
+}
+
+/// Whether `haystack` begins with `needle`, ASCII case ignored.
+pub(crate) fn starts_no_case(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.get(..needle.len()).is_some_and(|head| head.eq_ignore_ascii_case(needle))
+}
+
+/// The text before the first line end and so on: `split /^/m`, each piece with its `\n`.
+pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |i| i + 1);
+        let (line, tail) = rest.split_at(end);
+        rest = tail;
+        Some(line)
+    })
+}
+
+/// A Perl string: its characters, and whether it is wide.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Text {
+    /// The characters; all below U+0100 if the string is narrow.
+    pub chars: String,
+    /// Unicode properties apply, and its bytes are UTF-8; else its bytes are its characters' values.
+    pub wide: bool,
+}
+
+impl Text {
+    /// A narrow string of these bytes.
+    pub(crate) fn narrow(bytes: &[u8]) -> Self {
+        Text { chars: bytes.iter().map(|&b| char::from(b)).collect(), wide: false }
+    }
+
+    /// A wide string.
+    pub(crate) fn wide(chars: String) -> Self {
+        Text { chars, wide: true }
+    }
+
+    /// The string's bytes as rules see them.
+    pub fn bytes(&self) -> Vec<u8> {
+        to_bytes(&self.chars, self.wide)
+    }
+
+    /// Characters (Perl's `length`).
+    pub fn len(&self) -> usize {
+        count_chars(&self.chars)
+    }
+
+    /// Whether it has no characters.
+    pub fn is_empty(&self) -> bool {
+        self.chars.is_empty()
+    }
+}
+
+/// Number of characters.
+pub(crate) fn count_chars(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.chars().count() }
+}
+
+/// The bytes of a Perl string: UTF-8 if wide, else one byte a character.
+pub(crate) fn to_bytes(chars: &str, wide: bool) -> Vec<u8> {
+    if wide || chars.is_ascii() {
+        return chars.as_bytes().to_vec();
+    }
+    chars.chars().map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?')).collect()
+}
+
+/// `\s` of a character in a narrow or wide string.
+pub(crate) fn is_space_char(c: char, wide: bool) -> bool {
+    match u8::try_from(c) {
+        Ok(byte) if byte < 0x80 => is_space(byte),
+        _ => wide && c.is_whitespace(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finding_and_trimming() {
+        assert_eq!(find_no_case(b"a Boundary=", b"boundary"), Some(2));
+        assert_eq!(find_no_case(b"bbound", b"bound"), Some(1));
+        assert_eq!(find_no_case(b"bo", b"bound"), None);
+        assert_eq!(trim(b" \x0b a\xa0 \r\n"), b"a\xa0");
+        assert_eq!(lines(b"a\n\nb").collect::<Vec<_>>(), [&b"a\n"[..], b"\n", b"b"]);
+    }
+
+    #[test]
+    fn narrow_bytes_are_kept_and_wide_ones_are_utf8() {
+        assert_eq!(Text::narrow(b"caf\xe9").bytes(), b"caf\xe9");
+        assert_eq!(Text::wide("café".to_owned()).bytes(), "café".as_bytes());
+        assert!(is_space_char('\u{a0}', true) && !is_space_char('\u{a0}', false));
+    }
+}

@@ -1,0 +1,231 @@
+//! The path a message took, as SpamAssassin reads it from the Received fields: newest first, split
+//! into trusted and untrusted, internal and external relays.
+
+mod formats;
+pub(crate) mod ip;
+mod networks;
+mod pattern;
+mod received;
+
+use std::net::IpAddr;
+
+use self::received::Line;
+use super::mime::MimeTree;
+use super::perl::trim;
+
+pub use self::networks::{Networks, TrustSettings};
+
+/// Received fields read; further ones are left out.
+const RELAYS_MAX: usize = 500;
+
+/// One hand-over: who gave the message to whom.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Relay {
+    /// Address of the client, as text.
+    pub ip: Vec<u8>,
+    /// The same, if it is one.
+    pub address: Option<IpAddr>,
+    /// The client's name by reverse DNS; empty if not known.
+    pub rdns: Vec<u8>,
+    /// What the client called itself.
+    pub helo: Vec<u8>,
+    /// Who received.
+    pub by: Vec<u8>,
+    /// What the ident protocol said (RFC 1413).
+    pub ident: Vec<u8>,
+    /// Envelope sender, if the field names one.
+    pub envfrom: Option<Vec<u8>>,
+    /// The receiver's name for the message.
+    pub id: Vec<u8>,
+    /// How the client authenticated; empty if it did not.
+    pub auth: Vec<u8>,
+    /// The address is not on the public internet.
+    pub private: bool,
+    /// The receiver looks names up and found none.
+    pub no_reverse_dns: bool,
+    /// There is no name, but the receiver may not have looked for one.
+    pub rdns_not_in_headers: bool,
+    /// Received by an internal relay.
+    pub internal: bool,
+    /// A mail submission server for users: all before it is trusted.
+    pub msa: bool,
+}
+
+impl Relay {
+    /// The client's name by reverse DNS in lower case.
+    pub fn lc_rdns(&self) -> Vec<u8> {
+        self.rdns.to_ascii_lowercase()
+    }
+
+    /// What the client called itself, in lower case.
+    pub fn lc_helo(&self) -> Vec<u8> {
+        self.helo.to_ascii_lowercase()
+    }
+
+    /// Who received, in lower case.
+    pub fn lc_by(&self) -> Vec<u8> {
+        self.by.to_ascii_lowercase()
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let envfrom = self.envfrom.as_deref().filter(|f| *f != b"0").unwrap_or_default();
+        let internal: &[u8] = if self.internal { b"1" } else { b"0" };
+        let msa: &[u8] = if self.msa { b"1" } else { b"0" };
+        let fields: [(&[u8], &[u8]); 10] = [
+            (b"[ ip=", &self.ip),
+            (b" rdns=", &self.rdns),
+            (b" helo=", &self.helo),
+            (b" by=", &self.by),
+            (b" ident=", &self.ident),
+            (b" envfrom=", envfrom),
+            (b" intl=", internal),
+            (b" id=", &self.id),
+            (b" auth=", &self.auth),
+            (b" msa=", msa),
+        ];
+        for (name, value) in fields {
+            out.extend_from_slice(name);
+            out.extend_from_slice(value);
+        }
+        out.extend_from_slice(b" ]");
+    }
+}
+
+/// All relays of a message, newest first.
+#[derive(Debug, Default)]
+pub struct Relays {
+    /// Those whose word is taken.
+    pub trusted: Vec<Relay>,
+    /// The rest.
+    pub untrusted: Vec<Relay>,
+    /// Those that belong to the receiving site.
+    pub internal: Vec<Relay>,
+    /// The rest.
+    pub external: Vec<Relay>,
+    /// Fields that could not be read.
+    pub unparseable: u32,
+    /// Index among the Received fields of the last trusted one; -1 if there is none.
+    pub last_trusted_index: i32,
+    /// Index among the Received fields of the last internal one; -1 if there is none.
+    pub last_internal_index: i32,
+    /// `X-Spam-Relays-Trusted`.
+    pub trusted_text: Vec<u8>,
+    /// `X-Spam-Relays-Untrusted`.
+    pub untrusted_text: Vec<u8>,
+    /// `X-Spam-Relays-Internal`.
+    pub internal_text: Vec<u8>,
+    /// `X-Spam-Relays-External`.
+    pub external_text: Vec<u8>,
+}
+
+fn text_of(relays: &[Relay]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(relays.len() * 160);
+    for relay in relays {
+        if !out.is_empty() {
+            out.push(b' ');
+        }
+        relay.write(&mut out);
+    }
+    out
+}
+
+/// How far trust reaches while the path is walked.
+struct Walk {
+    trusted: bool,
+    internal: bool,
+    found_msa: bool,
+}
+
+impl Relays {
+    /// Reads the path of a message.
+    pub fn read(tree: &MimeTree<'_>, settings: &TrustSettings) -> Relays {
+        let mut relays =
+            Relays { last_trusted_index: -1, last_internal_index: -1, ..Relays::default() };
+        let mut walk = Walk { trusted: true, internal: true, found_msa: false };
+        let mut sender: Option<Vec<u8>> = None;
+        let mut may_fetch = true;
+        for line in lines(tree, settings) {
+            let saved = sender.take();
+            let mut relay = match received::read(&line) {
+                Line::Relay(relay) => *relay,
+                other => {
+                    match other {
+                        Line::Unknown => relays.unparseable += 1,
+                        Line::Scanner(from) => sender = from,
+                        Line::Fetched if may_fetch => {
+                            relays.trusted.clear();
+                            relays.internal.clear();
+                            relays.external.clear();
+                        }
+                        _ => {}
+                    }
+                    relays.last_trusted_index += i32::from(walk.trusted);
+                    relays.last_internal_index += i32::from(walk.internal);
+                    continue;
+                }
+            };
+            if saved.as_ref().is_some_and(|s| !s.is_empty() && s != b"0") {
+                relay.envfrom = saved;
+            }
+            walk.step(&mut relay, settings);
+            relay.internal = walk.internal;
+            relays.last_trusted_index += i32::from(walk.trusted);
+            relays.last_internal_index += i32::from(walk.internal);
+            may_fetch = walk.trusted;
+            let side = if walk.internal { &mut relays.internal } else { &mut relays.external };
+            side.push(relay.clone());
+            let side = if walk.trusted { &mut relays.trusted } else { &mut relays.untrusted };
+            side.push(relay);
+        }
+        relays.trusted_text = text_of(&relays.trusted);
+        relays.untrusted_text = text_of(&relays.untrusted);
+        relays.internal_text = text_of(&relays.internal);
+        relays.external_text = text_of(&relays.external);
+        relays
+    }
+}
+
+/// The fields to read: Received, then those that name only an address.
+fn lines(tree: &MimeTree<'_>, settings: &TrustSettings) -> Vec<Vec<u8>> {
+    let root = tree.root();
+    let received = root.fields.iter().filter(|f| f.is("received")).take(RELAYS_MAX);
+    let mut lines: Vec<Vec<u8>> = received.map(|f| f.value().to_vec()).collect();
+    for name in &settings.originating_ip_headers {
+        let value = trim(root.value(name));
+        if let Some(address) = ip::any_address(value) {
+            lines.push([b"from X-Originating-IP: ", address].concat());
+        }
+    }
+    lines
+}
+
+impl Walk {
+    /// Whether the relay is trusted and internal, given those before it.
+    fn step(&mut self, relay: &mut Relay, settings: &TrustSettings) {
+        if !self.trusted || self.found_msa {
+            return;
+        }
+        let authenticated = !relay.auth.is_empty();
+        let Some((trusted, internal)) = settings.networks() else {
+            // Nothing configured: private addresses and authenticated clients extend trust.
+            if !relay.private && !authenticated {
+                self.trusted = false;
+                self.internal = false;
+            }
+            return;
+        };
+        let within = |networks: &Networks| relay.address.is_some_and(|a| networks.contains(a));
+        if !authenticated && !within(trusted) {
+            self.trusted = false;
+            self.internal = false;
+            return;
+        }
+        if !authenticated && !within(internal) {
+            self.internal = false;
+        }
+        if within(&settings.msa) {
+            self.found_msa = true;
+            relay.msa = true;
+        }
+    }
+}
