@@ -1,0 +1,451 @@
+//! A real node for end-to-end tests: the program itself, on free ports, in a temporary folder.
+
+#![allow(dead_code)] // Each scenario uses a part of this.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long anything may take before a test gives up. Generous: machines are slow at times.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node that runs, or ran.
+pub(crate) struct Node {
+    pub(crate) folder: tempfile::TempDir,
+    /// Text of the configuration file.
+    pub(crate) config: String,
+    child: Option<Child>,
+    pub(crate) smtp: SocketAddr,
+    pub(crate) console: SocketAddr,
+    pub(crate) password: Option<String>,
+    lines: Option<Receiver<String>>,
+}
+
+impl Node {
+    /// Starts a node with these settings beside free ports and a temporary data folder. `config` is
+    /// TOML without `[node]`, `[[listener]]` and `[console]`.
+    pub(crate) fn start(config: &str) -> Self {
+        Self::start_listening("", config)
+    }
+
+    /// The same; `listener` are further keys of the listener.
+    pub(crate) fn start_listening(listener: &str, config: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let config = format!(
+            "[node]\nname = \"gw.test\"\ndata = {data:?}\ndrain_seconds_max = 10\n\
+             [[listener]]\naddress = \"127.0.0.1:0\"\n{listener}\n\
+             [console]\naddress = \"127.0.0.1:0\"\n{config}\n"
+        );
+        let nowhere: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let mut node = Node {
+            folder,
+            config,
+            child: None,
+            smtp: nowhere,
+            console: nowhere,
+            password: None,
+            lines: None,
+        };
+        node.run();
+        node
+    }
+
+    /// Starts the program again, with the configuration as it is now; on new ports.
+    pub(crate) fn run(&mut self) {
+        assert!(self.child.is_none(), "the node runs");
+        self.write_config();
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("node.log"))
+            .unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+            .args(["serve", "--config"])
+            .arg(self.folder.path().join("gauntlet.toml"))
+            .env_remove("GAUNTLET_CONFIG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let stdout = child.stdout.take().unwrap();
+        self.child = Some(child);
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        loop {
+            let line = match lines.recv_timeout(PATIENCE) {
+                Ok(line) => line,
+                Err(_) => panic!("the node did not start:\n{}", self.log()),
+            };
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words.as_slice() {
+                ["smtp,", _, address] => self.smtp = address.parse().unwrap(),
+                ["first", "start", .., password] => {
+                    self.password = Some((*password).to_owned());
+                }
+                ["console", url] => {
+                    let address = url.trim_start_matches("http://").trim_end_matches('/');
+                    self.console = address.parse().unwrap();
+                }
+                ["end", ..] | [] => {}
+                _ => {}
+            }
+            if line.starts_with("  console") {
+                break;
+            }
+        }
+        if let Ok(line) = lines.recv_timeout(Duration::from_millis(300))
+            && let Some(password) = line.split_whitespace().last()
+        {
+            self.password = Some(password.to_owned());
+        }
+        self.lines = Some(lines);
+    }
+
+    /// Writes the configuration file.
+    pub(crate) fn write_config(&self) {
+        std::fs::write(self.folder.path().join("gauntlet.toml"), &self.config).unwrap();
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().expect("the node runs").id()
+    }
+
+    /// Sends a signal to the node.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").arg(name).arg(self.pid().to_string()).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// SIGKILL, at once.
+    pub(crate) fn kill(&mut self) {
+        let mut child = self.child.take().expect("the node runs");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// SIGTERM, and waits for the end. Returns how long it took.
+    pub(crate) fn stop(&mut self) -> Duration {
+        let start = Instant::now();
+        self.signal("-TERM");
+        let mut child = self.child.take().expect("the node runs");
+        while child.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < PATIENCE, "the node does not stop:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(child.wait().unwrap().success(), "{}", self.log());
+        start.elapsed()
+    }
+
+    /// What the node logged.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("node.log")).unwrap_or_default()
+    }
+
+    /// Files in the Maildir: their content.
+    pub(crate) fn maildir(&self) -> Vec<Vec<u8>> {
+        let folder = self.data().join("maildir/new");
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|e| std::fs::read(e.path()).unwrap()).collect()
+    }
+
+    /// A number of `/metrics`.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let text = http_get(self.console, "/metrics");
+        let found = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
+        found.unwrap_or_else(|| panic!("no metric {name}:\n{text}")).parse().unwrap()
+    }
+
+    /// Waits until nothing is in the queue.
+    pub(crate) fn wait_for_empty_queue(&self) {
+        self.wait_until("the queue is empty", || {
+            self.metric("gauntlet_queue_messages") == 0
+                && self.metric("gauntlet_spool_messages") == 0
+        });
+    }
+
+    /// Waits until `done`.
+    pub(crate) fn wait_until(&self, what: &str, done: impl FnMut() -> bool) {
+        let mut done = done;
+        let start = Instant::now();
+        while !done() {
+            assert!(start.elapsed() < PATIENCE, "waited too long until {what}:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _it_may_have_ended = child.kill();
+            let _reaped = child.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("the node's log:\n{}", self.log());
+        }
+    }
+}
+
+/// The body of a page.
+pub(crate) fn http_get(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+}
+
+/// An SMTP client that speaks raw lines.
+pub(crate) struct Smtp {
+    reader: BufReader<TcpStream>,
+}
+
+impl Smtp {
+    /// Connects and says EHLO.
+    pub(crate) fn connect(address: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let mut client = Smtp { reader: BufReader::new(stream) };
+        client.reply()?;
+        client.say("EHLO client.test")?;
+        Ok(client)
+    }
+
+    /// The next reply, its lines joined.
+    pub(crate) fn reply(&mut self) -> std::io::Result<String> {
+        let mut text = String::new();
+        loop {
+            let mut line = String::new();
+            if self.reader.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            let last = line.as_bytes().get(3) != Some(&b'-');
+            text.push_str(&line);
+            if last {
+                return Ok(text);
+            }
+        }
+    }
+
+    /// Sends raw bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.reader.get_mut().write_all(bytes)
+    }
+
+    /// Sends a line and returns the reply.
+    pub(crate) fn say(&mut self, line: &str) -> std::io::Result<String> {
+        self.write(format!("{line}\r\n").as_bytes())?;
+        self.reply()
+    }
+
+    /// Sends a message; the reply to its end, or the first refusal before.
+    pub(crate) fn send(&mut self, from: &str, to: &[&str], body: &[u8]) -> std::io::Result<String> {
+        let mut refusal = self.say(&format!("MAIL FROM:<{from}>"))?;
+        if !refusal.starts_with('2') {
+            return Ok(refusal);
+        }
+        let mut accepted = 0;
+        for to in to {
+            refusal = self.say(&format!("RCPT TO:<{to}>"))?;
+            accepted += u32::from(refusal.starts_with('2'));
+        }
+        if accepted == 0 {
+            self.say("RSET")?;
+            return Ok(refusal);
+        }
+        let reply = self.say("DATA")?;
+        if !reply.starts_with('3') {
+            return Ok(reply);
+        }
+        let mut wire = Vec::with_capacity(body.len() + 64);
+        for line in body.split_inclusive(|b| *b == b'\n') {
+            let text = line.strip_suffix(b"\n").unwrap_or(line);
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            if text.starts_with(b".") {
+                wire.push(b'.');
+            }
+            wire.extend(text.iter().filter(|b| **b != b'\r' && **b != 0));
+            wire.extend_from_slice(b"\r\n");
+        }
+        wire.extend_from_slice(b".\r\n");
+        self.write(&wire)?;
+        self.reply()
+    }
+}
+
+/// A message that is ham, with a token in a header field and `bytes` of text.
+pub(crate) fn message(token: &str, bytes: usize) -> Vec<u8> {
+    let mut text = format!(
+        "From: Ann <ann@example.org>\r\nTo: Bob <bob@example.net>\r\nSubject: minutes of {token}\r\n\
+         Date: Sat, 21 Nov 2026 04:05:06 +0000\r\nMessage-ID: <{token}@example.org>\r\n\
+         X-Token: {token}\r\n\r\nHello Bob,\r\n\r\nhere are the minutes of our meeting.\r\n"
+    );
+    while text.len() < bytes {
+        text.push_str("We agreed to meet again next week and to bring the figures.\r\n");
+    }
+    text.into_bytes()
+}
+
+/// The token of a message.
+pub(crate) fn token_of(message: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(message);
+    text.lines().find_map(|l| Some(l.strip_prefix("X-Token: ")?.trim().to_owned()))
+}
+
+/// How often each token occurs.
+pub(crate) fn tokens(messages: &[Vec<u8>]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for token in messages.iter().filter_map(|m| token_of(m)) {
+        *counts.entry(token).or_default() += 1;
+    }
+    counts
+}
+
+/// A next hop that keeps what it gets. What it answers to RCPT and to the message can be changed.
+#[derive(Clone)]
+pub(crate) struct Sink {
+    pub(crate) address: SocketAddr,
+    pub(crate) messages: Arc<Mutex<Vec<Vec<u8>>>>,
+    /// Reply to RCPT by the recipient's local part; 250 by default.
+    pub(crate) recipients: Arc<Mutex<BTreeMap<String, String>>>,
+    /// Reply to the message.
+    pub(crate) answer: Arc<Mutex<String>>,
+}
+
+impl Sink {
+    pub(crate) fn start() -> Self {
+        Self::start_at(([127, 0, 0, 1], 0).into())
+    }
+
+    pub(crate) fn start_at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).unwrap();
+        let sink = Sink {
+            address: listener.local_addr().unwrap(),
+            messages: Arc::default(),
+            recipients: Arc::default(),
+            answer: Arc::new(Mutex::new("250 2.0.0 taken".to_owned())),
+        };
+        let shared = sink.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let sink = shared.clone();
+                std::thread::spawn(move || sink.serve(stream));
+            }
+        });
+        sink
+    }
+
+    fn serve(&self, stream: TcpStream) -> std::io::Result<()> {
+        let mut reader = BufReader::new(stream);
+        reader.get_mut().write_all(b"220 sink.test ESMTP\r\n")?;
+        let mut line = String::new();
+        let mut accepted = 0;
+        loop {
+            line.clear();
+            if reader.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            let verb = line.get(..4).unwrap_or_default().to_uppercase();
+            let reply = match verb.as_str() {
+                "EHLO" => "250-sink.test\r\n250-PIPELINING\r\n250 8BITMIME".to_owned(),
+                "RCPT" => {
+                    let local = line.split(['<', '@']).nth(1).unwrap_or_default();
+                    let replies = self.recipients.lock().unwrap();
+                    let known = replies.get(local).cloned();
+                    accepted += usize::from(known.is_none());
+                    known.unwrap_or_else(|| "250 2.1.5 ok".to_owned())
+                }
+                "DATA" if accepted == 0 => "554 5.5.1 no valid recipients".to_owned(),
+                "DATA" => {
+                    accepted = 0;
+                    reader.get_mut().write_all(b"354 go\r\n")?;
+                    let body = read_body(&mut reader)?;
+                    let answer = self.answer.lock().unwrap().clone();
+                    if answer.starts_with('2') {
+                        self.messages.lock().unwrap().push(body);
+                    }
+                    answer
+                }
+                "QUIT" => {
+                    return reader.get_mut().write_all(b"221 bye\r\n");
+                }
+                _ => "250 ok".to_owned(),
+            };
+            reader.get_mut().write_all(format!("{reply}\r\n").as_bytes())?;
+        }
+    }
+
+    pub(crate) fn taken(&self) -> Vec<Vec<u8>> {
+        self.messages.lock().unwrap().clone()
+    }
+}
+
+fn read_body(reader: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut line = Vec::new();
+        if reader.read_until(b'\n', &mut line)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        if line == b".\r\n" {
+            return Ok(body);
+        }
+        body.extend_from_slice(line.strip_prefix(b".").unwrap_or(&line));
+    }
+}
+
+/// A program of the machine, or none with a note that the test is skipped. In CI nothing is
+/// skipped.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&paths).collect();
+    folders.extend(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
+    let found = folders.into_iter().map(|f| f.join(name)).find(|p| p.is_file());
+    if found.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "{name} is missing");
+        eprintln!("skipped: {name} is not installed");
+    }
+    found
+}
+
+/// The shared corpus, or none with a note that the test is skipped.
+pub(crate) fn corpus() -> Option<PathBuf> {
+    let folder = std::env::var_os("GAUNTLET_CORPUS").map(PathBuf::from);
+    if folder.is_none() {
+        eprintln!("skipped: GAUNTLET_CORPUS is not set");
+    }
+    folder
+}
+
+/// Files below a folder, in order.
+pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() { folders.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    found
+}

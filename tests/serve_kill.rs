@@ -1,0 +1,140 @@
+//! SIGKILL at random moments under load: every message that was answered 250 is there afterwards,
+//! in the Maildir, at the next hop, in quarantine or in the log.
+//!
+//! `GAUNTLET_KILLS` says how often (20 by default); `.ci/long` asks for more.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Node, Sink, Smtp, message, tokens};
+
+/// Clients that send at once.
+const CLIENTS: usize = 4;
+
+fn kills() -> u64 {
+    let text = std::env::var("GAUNTLET_KILLS").unwrap_or_else(|_| "20".to_owned());
+    text.parse().expect("GAUNTLET_KILLS is a number")
+}
+
+/// xorshift64*: small, and the same everywhere.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    state.wrapping_mul(0x2545_F491_4F6C_DD1D)
+}
+
+/// Clients that send until they are told to stop; a message that is not answered is not sent again.
+struct Load {
+    stop: Arc<AtomicBool>,
+    acknowledged: Arc<Mutex<BTreeSet<String>>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(smtp: std::net::SocketAddr, next: &Arc<AtomicU64>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let acknowledged = Arc::new(Mutex::new(BTreeSet::new()));
+        let thread = |_| {
+            let (stop, acknowledged, next) = (stop.clone(), acknowledged.clone(), next.clone());
+            std::thread::spawn(move || {
+                let Ok(mut client) = Smtp::connect(smtp) else { return };
+                while !stop.load(Ordering::Relaxed) {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let token = format!("t{number}");
+                    let body = message(&token, usize::try_from(number % 7).unwrap() * 4_000);
+                    match client.send("ann@example.org", &["bob@example.net"], &body) {
+                        Ok(reply) if reply.starts_with("250") => {
+                            acknowledged.lock().unwrap().insert(token);
+                        }
+                        Ok(_) => {}
+                        Err(_) => return,
+                    }
+                }
+            })
+        };
+        let threads = (0..CLIENTS).map(thread).collect();
+        Load { stop, acknowledged, threads }
+    }
+
+    fn end(self) -> BTreeSet<String> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.threads.into_iter().for_each(|t| t.join().unwrap());
+        std::mem::take(&mut *self.acknowledged.lock().unwrap())
+    }
+}
+
+/// Kills the node again and again; returns what was acknowledged.
+fn torture(node: &mut Node) -> BTreeSet<String> {
+    let seed = u64::from(std::process::id());
+    eprintln!("seed {seed}");
+    let mut state: u64 = 0x9E37_79B9_7F4A_7C15 ^ seed;
+    let next = Arc::new(AtomicU64::new(0));
+    let mut acknowledged = BTreeSet::new();
+    for _ in 0..kills() {
+        let load = Load::start(node.smtp, &next);
+        std::thread::sleep(Duration::from_millis(20 + random(&mut state) % 250));
+        node.kill();
+        acknowledged.extend(load.end());
+        node.run();
+    }
+    node.wait_for_empty_queue();
+    let start = Instant::now();
+    node.stop();
+    eprintln!(
+        "{} kills, {} acknowledged, {:?} to stop",
+        kills(),
+        acknowledged.len(),
+        start.elapsed()
+    );
+    assert!(acknowledged.len() as u64 > kills(), "there was load");
+    acknowledged
+}
+
+fn account(node: &Node, acknowledged: &BTreeSet<String>, delivered: &[Vec<u8>]) -> usize {
+    let counts = tokens(delivered);
+    let lost: Vec<&String> = acknowledged.iter().filter(|t| !counts.contains_key(*t)).collect();
+    assert!(lost.is_empty(), "{} lost: {lost:?}\n{}", lost.len(), node.log());
+    let log = gauntlet_store::Log::open(&node.data().join("log")).unwrap();
+    let mut logged = 0;
+    let mut query = gauntlet_store::Query { limit: 500, ..Default::default() };
+    loop {
+        let page = log.search(&query).unwrap();
+        logged += page.messages.len();
+        query.after = page.next;
+        if query.after.is_none() {
+            break;
+        }
+    }
+    assert!(logged >= acknowledged.len(), "{logged} logged, {} taken", acknowledged.len());
+    let twice = counts.values().filter(|n| **n > 1).count();
+    eprintln!("{} delivered, {twice} of them twice, {logged} logged", counts.len());
+    twice
+}
+
+#[test]
+fn sigkill_loses_nothing_on_the_way_to_the_maildir() {
+    let mut node = Node::start("");
+    let acknowledged = torture(&mut node);
+    let delivered = node.maildir();
+    // A file's name comes from the message's id: a delivery repeated replaces the first.
+    assert_eq!(account(&node, &acknowledged, &delivered), 0);
+}
+
+#[test]
+fn sigkill_loses_nothing_on_the_way_to_a_next_hop() {
+    let sink = Sink::start();
+    let config =
+        format!("[route]\nnext_hop = \"{}\"\n[sender]\nretry_seconds = [1]\n", sink.address);
+    let mut node = Node::start(&config);
+    let acknowledged = torture(&mut node);
+    let twice = account(&node, &acknowledged, &sink.taken());
+    // Each kill can repeat what was on the wire, and nothing else.
+    let bound = usize::try_from(kills()).unwrap() * 20;
+    assert!(twice <= bound, "{twice} delivered twice");
+}

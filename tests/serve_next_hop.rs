@@ -1,0 +1,150 @@
+//! Mail goes to a next hop: each recipient's own answer, retries, bounces, reload, drain, full disk.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Node, Sink, Smtp, message, tokens};
+
+fn to_hop(sink: &Sink) -> String {
+    format!("[route]\nnext_hop = \"{}\"\n[sender]\nretry_seconds = [1]\n", sink.address)
+}
+
+#[test]
+fn every_recipient_gets_its_own_end_and_the_sender_is_told() {
+    let sink = Sink::start();
+    sink.recipients.lock().unwrap().insert("gone".into(), "550 5.1.1 no such user".into());
+    sink.recipients.lock().unwrap().insert("later".into(), "450 4.2.1 busy".into());
+    let node = Node::start(&to_hop(&sink));
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let to = ["bob@example.net", "gone@example.net", "later@example.net"];
+    let reply = client.send("ann@example.org", &to, &message("three", 100)).unwrap();
+    assert!(reply.starts_with("250"), "{reply}");
+    node.wait_until("the bounce is out", || sink.taken().len() >= 2);
+    assert_eq!(node.metric("gauntlet_queue_messages"), 1, "one recipient waits");
+    sink.recipients.lock().unwrap().remove("later");
+    node.wait_for_empty_queue();
+    let taken = sink.taken();
+    // The bounce quotes the token too.
+    assert_eq!(tokens(&taken)["three"], 3, "bob, the bounce, then later");
+    let bounce = taken.iter().map(|m| String::from_utf8_lossy(m)).find(|m| m.contains("DAEMON"));
+    let bounce = bounce.expect("a bounce");
+    assert!(bounce.contains("\r\nFinal-Recipient: rfc822; gone@example.net\r\n"), "{bounce}");
+    assert!(bounce.contains("\r\nStatus: 5.1.1\r\n"), "{bounce}");
+    assert!(!bounce.contains("later@example.net"), "{bounce}");
+}
+
+#[test]
+fn nothing_is_bounced_to_the_null_sender() {
+    let sink = Sink::start();
+    sink.recipients.lock().unwrap().insert("gone".into(), "550 5.1.1 no such user".into());
+    let node = Node::start(&to_hop(&sink));
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    client.send("", &["gone@example.net"], &message("null", 100)).unwrap();
+    node.wait_for_empty_queue();
+    assert_eq!((sink.taken().len(), node.metric("gauntlet_bounces_total")), (0, 0));
+    assert_eq!(node.metric("gauntlet_failed_total"), 1);
+}
+
+#[test]
+fn a_next_hop_that_is_away_gets_its_mail_when_it_is_back() {
+    let place = Sink::start().address;
+    let away = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = away.local_addr().unwrap();
+    drop(away);
+    assert_ne!(place, address);
+    let config = format!("[route]\nnext_hop = \"{address}\"\n[sender]\nretry_seconds = [1]\n");
+    let mut node = Node::start(&config);
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    for i in 0..20 {
+        let body = message(&format!("away{i}"), 1_000);
+        let reply = client.send("ann@example.org", &["bob@example.net"], &body).unwrap();
+        assert!(reply.starts_with("250"), "{reply}");
+    }
+    drop(client);
+    node.wait_until("an attempt failed", || node.metric("gauntlet_deferred_total") >= 20);
+    node.stop();
+    let sink = Sink::start_at(address);
+    node.run();
+    node.wait_for_empty_queue();
+    assert_eq!(tokens(&sink.taken()).len(), 20);
+}
+
+#[test]
+fn a_stop_drains_and_loses_nothing() {
+    let sink = Sink::start();
+    let mut node = Node::start(&to_hop(&sink));
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    for i in 0..50 {
+        client
+            .send("ann@example.org", &["bob@example.net"], &message(&format!("d{i}"), 9_000))
+            .unwrap();
+    }
+    client.say("MAIL FROM:<ann@example.org>").unwrap();
+    client.say("RCPT TO:<bob@example.net>").unwrap();
+    client.say("DATA").unwrap();
+    node.signal("-TERM");
+    std::thread::sleep(Duration::from_millis(200));
+    client.write(&message("last", 100)).unwrap();
+    client.write(b".\r\n").unwrap();
+    let reply = client.reply().unwrap();
+    assert!(reply.starts_with("250"), "the transaction under way is finished: {reply}");
+    assert!(client.reply().unwrap().starts_with("421"), "then the session ends");
+    node.stop();
+    let before = tokens(&sink.taken()).len();
+    node.run();
+    node.wait_for_empty_queue();
+    let counts = tokens(&sink.taken());
+    assert_eq!(counts.len(), 51, "{before} before the restart");
+    assert!(counts.values().all(|n| *n == 1));
+}
+
+#[test]
+fn sighup_swaps_the_settings_and_drops_no_session() {
+    let (first, second) = (Sink::start(), Sink::start());
+    let mut node = Node::start(&to_hop(&first));
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    client.send("ann@example.org", &["bob@example.net"], &message("before", 100)).unwrap();
+    node.wait_until("the first came", || first.taken().len() == 1);
+    node.config = node.config.replace(&first.address.to_string(), &second.address.to_string());
+    node.write_config();
+    node.signal("-HUP");
+    node.wait_until("it is reloaded", || node.log().contains("configuration reloaded"));
+    client.send("ann@example.org", &["bob@example.net"], &message("after", 100)).unwrap();
+    node.wait_until("the second came", || second.taken().len() == 1);
+    node.config = "[nonsense]\n".to_owned();
+    node.write_config();
+    node.signal("-HUP");
+    node.wait_until("it is refused", || node.log().contains("configuration not reloaded"));
+    client.send("ann@example.org", &["bob@example.net"], &message("still", 100)).unwrap();
+    node.wait_until("the third came", || second.taken().len() == 2);
+}
+
+#[test]
+fn a_full_spool_says_452_before_the_body_and_recovers() {
+    let sink = Sink::start();
+    *sink.answer.lock().unwrap() = "451 4.3.0 not now".to_owned();
+    let config = format!("{}[spool]\nbytes_max = 200000\n", to_hop(&sink));
+    let node = Node::start(&config);
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let mut accepted = 0;
+    let full = loop {
+        let body = message(&format!("f{accepted}"), 30_000);
+        let reply = client.send("ann@example.org", &["bob@example.net"], &body).unwrap();
+        if !reply.starts_with("250") {
+            break reply;
+        }
+        accepted += 1;
+        assert!(accepted < 50, "the limit does not hold");
+    };
+    assert!(full.starts_with("452 4.3.1"), "{full}");
+    assert!(accepted >= 3, "{accepted}");
+    *sink.answer.lock().unwrap() = "250 2.0.0 ok".to_owned();
+    node.wait_for_empty_queue();
+    assert_eq!(tokens(&sink.taken()).len(), accepted);
+    node.wait_until("it takes mail again", || {
+        client
+            .send("ann@example.org", &["bob@example.net"], &message("again", 100))
+            .is_ok_and(|reply| reply.starts_with("250"))
+    });
+}
