@@ -7,6 +7,7 @@
 pub mod colour;
 pub mod entity;
 pub mod render;
+mod sheet;
 pub mod style;
 pub mod tag;
 pub mod token;

@@ -131,6 +131,9 @@ fn html_that_invites_quadratic_work() {
         let body = piece.repeat(HALF / piece.len());
         ask(&[b"Content-Type: text/html\n\n".to_vec(), body].concat());
     }
+    let sheet = format!("<style>{}</style>", "b{color:red;font:1px}".repeat(5_000));
+    let body = [sheet.into_bytes(), b"<b>x".repeat(HALF / 4)].concat();
+    ask(&[b"Content-Type: text/html\n\n".to_vec(), body].concat());
     let style = b"<p style=\"".to_vec();
     let body = [style, b"a:(;".repeat(HALF / 4), b"\">x".to_vec()].concat();
     ask(&[b"Content-Type: text/html\n\n".to_vec(), body].concat());

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use super::colour::Rgb;
 use super::entity;
+use super::sheet::Sheet;
 use super::style::Style;
 use super::tag::{Break, ELEMENTS, Element, element};
 use super::token::{Attribute, Tag, Token, Tokenizer};
@@ -108,6 +109,7 @@ pub fn render(source: &str, limits: &Limits) -> Rendered {
         style: Style::default(),
         why: HiddenWhy::default(),
         last_start: Element::Other,
+        sheet: Sheet::default(),
     };
     renderer.seen.text.reserve(source.len() / 4);
     for (token, range) in Tokenizer::new(source.as_bytes()) {
@@ -141,6 +143,7 @@ struct Renderer<'a> {
     /// Why text of `style` cannot be seen.
     why: HiddenWhy,
     last_start: Element,
+    sheet: Sheet,
 }
 
 impl Renderer<'_> {
@@ -201,7 +204,10 @@ impl Renderer<'_> {
                 flow.write(text, false);
                 self.out.title = flow.text;
             }
-            Element::Style => self.css_urls(range),
+            Element::Style => {
+                self.css_urls(range.clone());
+                self.sheet.read(self.source.as_bytes(), range);
+            }
             Element::Textarea => self.text(range),
             Element::Script | Element::Title => {}
             _ => self.hidden_text(text, range.start, HiddenWhy::NOT_SHOWN),
@@ -220,10 +226,8 @@ impl Renderer<'_> {
             Element::Template => self.style.hide(HiddenWhy::NOT_SHOWN),
             _ => {}
         }
-        if !tag.rest.is_empty() {
-            self.attributes(element, tag, &mut made);
-            self.why = self.style.why_hidden();
-        } else if element == Element::Template {
+        self.attributes(element, tag, &mut made);
+        if self.style != outer {
             self.why = self.style.why_hidden();
         }
         self.break_for(element);
@@ -326,14 +330,19 @@ impl Renderer<'_> {
         if element == Element::A && tag.attribute("href").is_some() {
             self.style.colour = Some(LINK_COLOUR);
         }
-        let mut style = None;
+        let (mut style, mut classes, mut id) = (None, &b""[..], &b""[..]);
         for attribute in tag.attributes() {
             match attribute.name.len() {
-                2.. if attribute.is("style") => style = style.or(Some(attribute)),
+                5 if attribute.is("style") => style = style.or(Some(attribute)),
+                5 if attribute.is("class") => classes = attribute.value,
+                2 if attribute.is("id") => id = attribute.value,
                 _ => self.attribute(element, tag, attribute, made),
             }
         }
-        // Last, because style wins over attributes of presentation.
+        if !self.sheet.is_empty() {
+            self.sheet.apply(self.source.as_bytes(), tag.name, classes, id, &mut self.style);
+        }
+        // Last, because style wins over sheets, and these over attributes of presentation.
         if let Some(attribute) = style {
             let declarations = attribute.decoded();
             self.style.apply(&declarations);
@@ -741,6 +750,22 @@ mod tests {
         );
         assert_eq!(text("<meta http-equiv=refresh content='0;URL=http://x/'>"), "");
         assert_eq!(rendered("<meta content='0;URL=http://x/' http-equiv=refresh>").links.len(), 1);
+    }
+
+    #[test]
+    fn style_sheets_hide_and_show() {
+        let sheet = "<style>@import 'x'; /* c */ .gone, #top { display:none }\n td.dark{background:#000}\
+            @media (max-width:9px) { .seen { display:none } } table td { color:#111 } a:hover{color:#fff}\
+            b{font-size:0}</style>";
+        let page = rendered(&format!(
+            "{sheet}<p class='x GONE'>one</p><p id=top>two</p><p class=seen>three</p><b>four</b>\
+             <table><tr><td class=dark style='color:#fff'>five<td style='color:#fff'>six</table>"
+        ));
+        assert_eq!(page.text, "three\n\nfive\tsix", "whether six can be seen is uncertain");
+        assert_eq!(page.invisible, "one\n\ntwo\n\nfour");
+        for odd in ["{", "}", "a{", "@media{", "a,b{color:red", "<!-- a{display:none} -->", "/*"] {
+            rendered(&format!("<style>{odd}</style><a>x"));
+        }
     }
 
     #[test]

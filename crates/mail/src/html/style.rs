@@ -110,6 +110,18 @@ impl Style {
         }
     }
 
+    /// Takes note of declarations that may or may not apply: colours can no longer be compared.
+    pub(crate) fn set_uncertain(&mut self, declarations: &[u8]) {
+        let mut named = Declarations { rest: declarations, flat: false };
+        if named.any(|(name, _)| {
+            let name = name.to_ascii_lowercase();
+            name == b"color" || name.starts_with(b"background")
+        }) {
+            self.colour = self.colour.or(Some(Rgb::BLACK));
+            self.background = None;
+        }
+    }
+
     /// Applies declarations `name: value; ...` (a `style` attribute with references decoded, or the
     /// block of a rule).
     pub fn apply(&mut self, declarations: &[u8]) {
