@@ -243,11 +243,13 @@ fn explanation(name: &str, message: &Message<'_>, verdict: &Verdict, colour: boo
     }
     for change in &verdict.counterfactuals {
         let rules = change.without.join(" and ");
-        let _ = writeln!(
-            out,
-            "  would be {} without {rules} ({:+.2} points)",
-            change.class, -change.points
-        );
+        let _ = write!(out, "  would be {} without {rules}", change.class);
+        let points = if change.points == 0.0 {
+            String::new()
+        } else {
+            format!(" ({:+.2} points)", -change.points)
+        };
+        let _ = writeln!(out, "{points}");
     }
     let mut costs: Vec<_> = verdict.costs.iter().filter(|c| c.micros >= 1.0).collect();
     costs.sort_by(|a, b| b.micros.total_cmp(&a.micros));
@@ -263,10 +265,17 @@ fn explanation(name: &str, message: &Message<'_>, verdict: &Verdict, colour: boo
 /// Where the evidence is, and its text between what stands before and after it.
 fn in_context(message: &Message<'_>, evidence: &Evidence, colour: bool) -> String {
     let place = match (&evidence.name, evidence.part) {
+        (Some(name), part) if evidence.view == View::Html => {
+            format!("HTML of part {part} ({})", printable(name))
+        }
         (Some(name), 0) => format!("{} {name}", view_name(evidence.view)),
         (Some(name), part) => format!("{} {name} of part {part}", view_name(evidence.view)),
         (None, part) => format!("{} of part {part}", view_name(evidence.view)),
     };
+    // Some evidence is a place, or a count: there is nothing to quote.
+    if evidence.length == 0 {
+        return place;
+    }
     let (open, close) = if colour { ("\x1b[1;33m", "\x1b[0m") } else { ("\u{ab}", "\u{bb}") };
     let matched = printable(&evidence.text);
     let (before, after) = view_text(message, evidence)
@@ -302,7 +311,7 @@ fn view_text<'m>(message: &'m Message<'_>, evidence: &Evidence) -> Option<Cow<'m
             part.header(evidence.name.as_deref()?).map(|h| Cow::Owned(h.decoded().into_owned()))
         }
         View::Html => part.text().map(Cow::Borrowed),
-        View::Text => part.text().map(Cow::Borrowed),
+        View::Text => part.shown_text().map(Cow::Borrowed),
         View::Raw => Some(String::from_utf8_lossy(message.raw())),
         _ => None,
     }

@@ -12,6 +12,7 @@
 //! | `HEADER_8BIT` | 1.0 | Subject or From with bytes that are neither ASCII nor UTF-8 |
 //! | `HEADER_NUL` | 2.0 | a NUL byte in the header block |
 //! | `FROM_NOT_ADDRESS` | 2.5 | From holds no address with a dotted domain |
+//! | `FROM_BARE_NAME` | 2.0 | the first sender is a name without an address (often a comma without quotes) |
 //! | `DATE_INVALID` | 1.6 | Date cannot be read |
 //! | `DATE_FUTURE` | 2.5 | Date is more than 6 hours after reception |
 //! | `DATE_PAST` | 0.8 | Date is more than 4 days before reception |
@@ -26,6 +27,7 @@
 
 use std::borrow::Cow;
 
+use gauntlet_mail::address::{self, Mailbox};
 use gauntlet_mail::{Evidence, Header, Message, View, date};
 
 use crate::filter::{Filter, Findings, Item};
@@ -33,6 +35,8 @@ use crate::rulebook::{Rule, RuleBook};
 use crate::scan::Scratch;
 
 const REPEATED_MAX: usize = 64;
+/// Senders of one From field that are looked at.
+const MAILBOXES_MAX: usize = 4;
 const FUTURE_SECONDS_MAX: i64 = 6 * 3600;
 const PAST_SECONDS_MAX: i64 = 4 * 86_400;
 /// Shorter subjects are often an acronym.
@@ -53,6 +57,7 @@ pub struct HeaderForm {
     eight_bit: Rule,
     nul: Rule,
     from_not_address: Rule,
+    from_bare_name: Rule,
     date_invalid: Rule,
     date_future: Rule,
     date_past: Rule,
@@ -77,6 +82,11 @@ impl HeaderForm {
             eight_bit: rule("HEADER_8BIT", 1.0, "Subject or From has bytes of no declared charset"),
             nul: rule("HEADER_NUL", 2.0, "There is a NUL byte in the header"),
             from_not_address: rule("FROM_NOT_ADDRESS", 2.5, "From holds no complete address"),
+            from_bare_name: rule(
+                "FROM_BARE_NAME",
+                2.0,
+                "The first sender is a name without an address",
+            ),
             date_invalid: rule("DATE_INVALID", 1.6, "The Date field cannot be read as a date"),
             date_future: rule("DATE_FUTURE", 2.5, "The Date is hours after the reception"),
             date_past: rule("DATE_PAST", 0.8, "The Date is days before the reception"),
@@ -113,14 +123,14 @@ impl HeaderForm {
 
     fn from(&self, message: &Message<'_>, findings: &mut Findings) {
         let Some(field) = message.header("from") else { return };
-        let Some(from) = message.from() else {
-            findings.add(&self.from_not_address, field_evidence(field));
-            return;
-        };
-        if !from.domain().contains('.') || from.local_part().is_empty() {
-            findings.add(&self.from_not_address, field_evidence(field));
-        }
         let first = field.unfolded();
+        let complete = |m: &Mailbox| m.domain().contains('.') && !m.local_part().is_empty();
+        let mailboxes = address::mailboxes(&first, MAILBOXES_MAX);
+        if !mailboxes.iter().any(complete) {
+            findings.add(&self.from_not_address, field_evidence(field));
+        } else if !mailboxes.first().is_some_and(complete) {
+            findings.add(&self.from_bare_name, field_evidence(field));
+        }
         let other =
             message.headers_named("from").take(REPEATED_MAX).find(|f| f.unfolded() != first);
         if let Some(other) = other {
@@ -266,6 +276,7 @@ mod tests {
     fn each_oddity_alone() {
         let cases = [
             ("From: Ann <ann@a.example>", "From: Ann", "FROM_NOT_ADDRESS"),
+            ("From: Ann <ann@a.example>", "From: Ann, Arc <ann@a.example>", "FROM_BARE_NAME"),
             ("To: bob", "Subject: other\nTo: bob", "HEADER_REPEATED"),
             ("To: bob", "From: x@y.example\nTo: bob", "HEADER_TWO_FROM"),
             ("Date: Sat, 21", "Date: Sun, 29", "DATE_FUTURE"),

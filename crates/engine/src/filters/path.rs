@@ -3,10 +3,10 @@
 //! | Rule | Points | Says |
 //! |---|---|---|
 //! | `HELO_NUMBER` | 1.5 | the client calls itself by a bare number |
-//! | `HELO_LOCAL` | 1.0 | the client calls itself `localhost` or by a word without a dot |
-//! | `HELO_RECIPIENT` | 2.0 | the client calls itself by the domain of the recipient |
-//! | `CLIENT_DIAL_UP` | 1.2 | the client's name holds its number and says that it is a line for people |
-//! | `FREEMAIL_ELSEWHERE` | 1.5 | a sender at a free mail provider, and none of its servers on the way |
+//! | `HELO_LOCAL` | 1.6 | the client calls itself `localhost` or by a word without a dot |
+//! | `HELO_RECIPIENT` | 1.0 | the client calls itself by the domain of the recipient |
+//! | `CLIENT_DIAL_UP` | 1.5 | the client's name holds its number and says that it is a line for people |
+//! | `FREEMAIL_ELSEWHERE` | 2.0 | a sender at a free mail provider, and none of its servers on the way |
 //!
 //! The client is the envelope's when there is one, else that of the Received field by which the message
 //! came in from outside. Messages that came by a mailing list are spared the last rule.
@@ -74,16 +74,16 @@ impl Path {
         let mut rule = |name, score, description| book.points(name, score, description);
         Path {
             helo_number: rule("HELO_NUMBER", 1.5, "The client calls itself by a bare number"),
-            helo_local: rule("HELO_LOCAL", 1.0, "The client calls itself by a local name"),
+            helo_local: rule("HELO_LOCAL", 1.6, "The client calls itself by a local name"),
             helo_recipient: rule(
                 "HELO_RECIPIENT",
-                2.0,
+                1.0,
                 "The client calls itself by the recipient's domain",
             ),
-            dial_up: rule("CLIENT_DIAL_UP", 1.2, "The client is a line for people, not a server"),
+            dial_up: rule("CLIENT_DIAL_UP", 1.5, "The client is a line for people, not a server"),
             freemail_elsewhere: rule(
                 "FREEMAIL_ELSEWHERE",
-                1.5,
+                2.0,
                 "None of the sender's provider's servers is on the way",
             ),
         }
@@ -106,7 +106,9 @@ impl Path {
         });
         let domain = to.as_deref().and_then(|to| to.rsplit_once('@')).map(|(_, domain)| domain);
         let seen = client.name.to_ascii_lowercase();
-        if domain.is_some_and(|d| helo.eq_ignore_ascii_case(d)) && !seen.ends_with(&helo) {
+        // Without a name of its own the client may well be one of the domain's servers.
+        let is_other = !seen.is_empty() && !seen.ends_with(&helo);
+        if is_other && domain.is_some_and(|d| helo.eq_ignore_ascii_case(d)) {
             findings.add(&self.helo_recipient, at());
         }
     }

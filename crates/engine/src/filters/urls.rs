@@ -185,8 +185,9 @@ impl Urls {
         let rules = &self.rules;
         // A bare number in text is a version or an amount more often than a host.
         let meant = !traits.has(UrlTraits::NO_SCHEME);
+        let disguised = traits.has(UrlTraits::IP_DISGUISED);
         let remarkable = [
-            (UrlTraits::IP, &rules.ip, meant && !is_private(url.canonical.host())),
+            (UrlTraits::IP, &rules.ip, meant && !disguised && !is_private(url.canonical.host())),
             (UrlTraits::IP_DISGUISED, &rules.ip_disguised, meant),
             (UrlTraits::USER_INFO, &rules.user_info, meant),
             (UrlTraits::IDN, &rules.punycode, true),
