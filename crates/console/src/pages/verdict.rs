@@ -214,7 +214,7 @@ fn html_panel(part: &Part<'_>, source: &str, index: u16, hits: &[Hit]) -> Markup
         pre.text { (evidence::marked(rendered, hits, &TEXT_VIEWS, index, "")) }
         details {
             summary { "Source"
-                @if in_source > 0 { span.more { ", evidence in " (in_source) " places" } } }
+                @if in_source > 0 { span.more { ", evidence: " (in_source) } } }
             pre.text.source { (evidence::marked(source, hits, &SOURCE_VIEWS, index, "")) }
         }
     }
