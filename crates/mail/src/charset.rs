@@ -22,9 +22,11 @@ pub fn decode<'a>(bytes: &'a [u8], label: Option<&[u8]>) -> Text<'a> {
         return Text { text: guess(bytes), problem: None };
     };
     let Some(encoding) = encoding_rs::Encoding::for_label(label) else {
-        let text = utf7(bytes, label).map_or_else(|| guess(bytes), Cow::Owned);
-        let known = is_ascii_label(label) || label.eq_ignore_ascii_case(b"utf-7");
-        return Text { text, problem: (!known).then_some(DefectKind::UnknownCharset) };
+        if let Some(text) = utf7(bytes, label) {
+            return Text { text: Cow::Owned(text), problem: None };
+        }
+        let problem = (!is_ascii_label(label)).then_some(DefectKind::UnknownCharset);
+        return Text { text: guess(bytes), problem };
     };
     if let Ok(text) = simdutf8::basic::from_utf8(bytes)
         && (encoding == encoding_rs::UTF_8
@@ -93,6 +95,7 @@ mod tests {
         assert_eq!(decode(b"\xff", Some(b"utf-8")).problem, Some(DefectKind::BadCharset));
         assert_eq!(decode(b"caf\xe9", None).text, "café");
         assert_eq!(decode(b"Hi +AOk-!", Some(b"utf-7")).text, "Hi é!");
+        assert_eq!(decode(b"+AOk-", Some(b"unicode-1-1-utf-7")).problem, None);
         assert_eq!(decode(b"\x1b$B$\"\x1b(B", Some(b"iso-2022-jp")).text, "あ");
     }
 }

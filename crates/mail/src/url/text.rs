@@ -132,9 +132,16 @@ fn judge(host: &str, after: &[u8]) -> Option<UrlSource> {
     if suffix.as_bytes().len() == lower.len() {
         return None;
     }
+    // The name proper holds no underscore, though hosts below it may.
+    let domain = psl::List.domain(lower.as_bytes())?;
+    if domain.as_bytes().contains(&b'_') {
+        return None;
+    }
+    let file_like = FILE_ENDINGS.contains(&&*top.to_ascii_lowercase());
     let path_follows = match after {
         [b'/', ..] => true,
-        [b':', digit, ..] => digit.is_ascii_digit(),
+        // `main.cc:42` is a place in a file.
+        [b':', digit, ..] => digit.is_ascii_digit() && !file_like,
         _ => false,
     };
     if lower.starts_with("www.") || path_follows {
@@ -144,16 +151,18 @@ fn judge(host: &str, after: &[u8]) -> Option<UrlSource> {
     let shouts = host.bytes().all(|b| !b.is_ascii_lowercase());
     let capital = top.starts_with(|c: char| c.is_ascii_uppercase());
     let first = lower.split('.').next().unwrap_or_default();
-    let file_like = FILE_ENDINGS.contains(&&*top.to_ascii_lowercase());
     let is_word = (capital && !shouts) || file_like || first.len() < 2;
     (!is_word).then_some(UrlSource::BareHost)
 }
 
-/// Top-level domains that in text are more often the ending of a file's name, or a word.
+/// Top-level domains that in text are more often the ending of a file's name, a word, or a field of a
+/// program's structure.
 #[rustfmt::skip]
 const FILE_ENDINGS: &[&str] = &[
-    "ai", "am", "app", "as", "at", "bat", "be", "by", "cab", "cc", "do", "in", "is", "it", "md", "me",
-    "mov", "my", "no", "pl", "pm", "ps", "py", "rs", "rip", "sh", "so", "st", "to", "us", "zip",
+    "ai", "al", "am", "app", "as", "at", "bat", "bb", "be", "box", "by", "cab", "call", "cc",
+    "channel", "data", "dev", "do", "events", "fit", "host", "hot", "id", "in", "inc", "int", "is",
+    "it", "md", "me", "mov", "my", "na", "name", "network", "no", "open", "page", "phone", "pl", "pm",
+    "ps", "py", "read", "rip", "rs", "run", "sh", "show", "so", "st", "target", "to", "us", "zip",
 ];
 
 /// Where the URL ends whose host begins at or after `from`: at white space, a delimiter, or
@@ -224,6 +233,7 @@ mod tests {
         assert_eq!(urls("go to shop.example.co.uk!"), ["shop.example.co.uk"]);
         assert_eq!(urls("joe@example.com a.b@example.com e.g. i.e. 3.14 v1.2.3"), [""; 0]);
         assert_eq!(urls("the end.So it goes. main.py readme.md lib.rs a.out co.uk"), [""; 0]);
+        assert_eq!(urls("impl.cc:433 user_x.org node.name eth0.network"), [""; 0]);
         assert_eq!(urls("path/example.com/x a...b"), [""; 0]);
         assert_eq!(urls("..example.com.."), ["example.com"]);
     }
