@@ -8,6 +8,7 @@ pub(crate) mod envelope;
 mod progress;
 mod report;
 pub(crate) mod source;
+mod views;
 
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -76,6 +77,9 @@ pub(crate) struct Args {
     /// Print the evidence in its context, and what would have changed the class
     #[arg(long)]
     explain: bool,
+    /// Print what SpamAssassin rules see of each message, instead of judging it
+    #[arg(long, conflicts_with_all = ["explain", "costs", "fail_on"])]
+    views: bool,
     /// Scan threads [default: the CPUs that the process may use]
     #[arg(long, value_name = "N")]
     threads: Option<std::num::NonZeroUsize>,
@@ -94,6 +98,9 @@ pub(crate) struct Args {
 
 /// Judges every input, in order.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.views {
+        return views::run(args).map(|()| ExitCode::SUCCESS);
+    }
     let snapshot = args.ruleset.load()?;
     let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
     let threads = threads.map_or(1, usize::from);
