@@ -101,12 +101,13 @@ const LEVELS: [&[(&str, Op)]; 7] = [
 /// Deepest nesting of parentheses and operators.
 const DEPTH_MAX: u32 = 200;
 
+/// Reads what a name, and what follows it, stands for.
+pub(crate) type NameReader<'f, N> =
+    dyn FnMut(&str, &mut Cursor<'_>) -> Result<Expr<N>, String> + 'f;
+
 /// Parses tokens; `name` turns a name (and what follows it, for calls) into a leaf. The error says
 /// what is wrong.
-pub(crate) fn parse<N>(
-    tokens: &[Token],
-    name: &mut dyn FnMut(&str, &mut Cursor<'_>) -> Result<Expr<N>, String>,
-) -> Result<Expr<N>, String> {
+pub(crate) fn parse<N>(tokens: &[Token], name: &mut NameReader<'_, N>) -> Result<Expr<N>, String> {
     let mut cursor = Cursor { tokens, at: 0 };
     let expr = choice(&mut cursor, name, 0)?;
     match cursor.peek() {
@@ -137,13 +138,13 @@ impl Cursor<'_> {
 
     /// Takes `(name)` and returns the name.
     pub(crate) fn argument(&mut self) -> Result<String, String> {
-        if self.take("(") {
-            if let Some(Token::Name(name)) = self.peek() {
-                let name = name.clone();
-                self.at += 1;
-                if self.take(")") {
-                    return Ok(name);
-                }
+        if self.take("(")
+            && let Some(Token::Name(name)) = self.peek()
+        {
+            let name = name.clone();
+            self.at += 1;
+            if self.take(")") {
+                return Ok(name);
             }
         }
         Err("expected (name)".to_owned())
@@ -260,25 +261,6 @@ impl<N> Expr<N> {
                 condition.names(visit);
                 yes.names(visit);
                 no.names(visit);
-            }
-        }
-    }
-
-    /// The same expression over other names.
-    pub(crate) fn map<M>(&self, name: &mut dyn FnMut(&N) -> Expr<M>) -> Expr<M> {
-        match self {
-            Expr::Number(number) => Expr::Number(*number),
-            Expr::Name(n) => name(n),
-            Expr::Not(inner) => Expr::Not(Box::new(inner.map(name))),
-            Expr::Negate(inner) => Expr::Negate(Box::new(inner.map(name))),
-            Expr::Binary(op, left, right) => {
-                let left = Box::new(left.map(name));
-                Expr::Binary(*op, left, Box::new(right.map(name)))
-            }
-            Expr::Choose(condition, yes, no) => {
-                let condition = Box::new(condition.map(name));
-                let yes = Box::new(yes.map(name));
-                Expr::Choose(condition, yes, Box::new(no.map(name)))
             }
         }
     }

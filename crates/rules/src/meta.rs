@@ -89,15 +89,6 @@ impl Metas {
         out
     }
 
-    /// Every meta with the rules it names.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, Vec<u32>)> + '_ {
-        self.programs.iter().map(|p| {
-            let mut operands = Vec::new();
-            p.expr.names(&mut |o| operands.push(*o));
-            (p.rule as usize, operands)
-        })
-    }
-
     /// Evaluates the metas that the fired rules can have changed. `counts` has each rule's count;
     /// `fired` lists rules with a count, and gets the metas that fire.
     pub(crate) fn run(&self, counts: &mut [f64], fired: &mut Vec<u32>, due: &mut Vec<bool>) {

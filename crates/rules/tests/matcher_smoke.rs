@@ -105,7 +105,7 @@ fn pattern(random: &mut Random, depth: u32) -> String {
 fn text(random: &mut Random) -> Vec<u8> {
     let length = random.next() % 24;
     let mut text: Vec<u8> = (0..length).map(|_| *random.pick(&LETTERS)).collect();
-    if random.next() % 6 == 0 {
+    if random.next().is_multiple_of(6) {
         text.extend_from_slice(b"wizard");
     }
     text
@@ -197,9 +197,9 @@ fn any_text_can_be_read_as_rules() {
     while Instant::now() < end {
         let mut rules = String::new();
         for _ in 0..random.next() % 60 {
-            let word: &str = *random.pick::<&str>(&WORDS);
+            let word: &str = random.pick::<&str>(&WORDS);
             rules.push_str(word);
-            rules.push(if random.next() % 5 == 0 { '\n' } else { ' ' });
+            rules.push(if random.next().is_multiple_of(5) { '\n' } else { ' ' });
         }
         let loaded = Ruleset::from_bytes(rules.as_bytes(), &LoadOptions::default());
         let (_, report) = loaded.expect("not strict");

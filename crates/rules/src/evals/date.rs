@@ -82,7 +82,7 @@ fn pattern(text: &str) -> Regex {
 }
 
 /// The date in a header value, in Unix seconds; none if there is no day, month and year in it.
-pub fn parse(text: &[u8]) -> Option<i64> {
+pub(super) fn parse(text: &[u8]) -> Option<i64> {
     let mut rest = spaced(text);
     let (day, month, year) = take_date(&mut rest)?;
     let seconds = take_time(&mut rest);

@@ -49,10 +49,10 @@ impl Drafts {
     /// Defines a test, replacing an earlier one of this name.
     pub(super) fn define(&mut self, name: &str, test: Test, at: &Source) -> Result<(), String> {
         let priority = self.priorities.entry(name.to_owned()).or_default();
-        if let Some(pattern) = test.pattern() {
-            if sets_tags(pattern) {
-                *priority = CAPTURE_PRIORITY;
-            }
+        if let Some(pattern) = test.pattern()
+            && sets_tags(pattern)
+        {
+            *priority = CAPTURE_PRIORITY;
         }
         if let (Test::UriDetail { conditions }, Some((Test::UriDetail { conditions: old }, _))) =
             (&test, self.tests.get_mut(name))

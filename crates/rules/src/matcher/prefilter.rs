@@ -103,7 +103,9 @@ impl Prefilter {
     pub(crate) fn search(&self, text: &[u8], buffers: &mut Buffers, found: &mut Vec<u32>) {
         found.clear();
         found.extend(&self.always);
-        found.iter().for_each(|pattern| drop(buffers.mark(*pattern)));
+        for pattern in found.iter() {
+            buffers.mark(*pattern);
+        }
         self.strings.search(text, buffers, found);
         if self.squeezed.automaton.is_some() {
             let mut kept = std::mem::take(&mut buffers.squeezed);

@@ -50,7 +50,8 @@ impl TextRules {
             for member in &candidates {
                 let Some(member) = self.members.get(*member as usize) else { continue };
                 let full = tally.count(member.rule) >= f64::from(member.hits_max);
-                if !full && !(member.nosubject && number == 0) {
+                let is_subject = number == 0;
+                if !(full || member.nosubject && is_subject) {
                     member.apply(text, place(number), tally);
                 }
             }

@@ -72,7 +72,10 @@ fn write(node: &Node, tags: &dyn Fn(&str) -> Vec<Vec<u8>>, out: &mut String) {
                 if i > 0 {
                     out.push('|');
                 }
-                value.iter().for_each(|b| drop(write!(out, "\\x{b:02x}")));
+                for b in value {
+                    // Writing to a String does not fail.
+                    let _ = write!(out, "\\x{b:02x}");
+                }
             }
             out.push(')');
         }

@@ -128,14 +128,6 @@ impl Pattern {
         Ok(())
     }
 
-    /// Whether some engine can run it; the error says why none can.
-    pub(crate) fn verify(&self) -> Result<(), PatternError> {
-        match self.backtracker() {
-            Err(why) if self.automaton().is_none() => Err(PatternError::Syntax(why.clone())),
-            _ => Ok(()),
-        }
-    }
-
     /// Whether a backtracking engine is needed.
     pub fn needs_backtracking(&self) -> bool {
         self.automaton().is_none()

@@ -28,8 +28,6 @@ pub(crate) struct Parsed {
     pub(crate) node: Node,
     /// Names of groups, with their index.
     pub(crate) names: Vec<(String, u32)>,
-    /// Capturing groups.
-    pub(crate) groups: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -61,7 +59,7 @@ pub(crate) fn parse(pattern: &str) -> Result<Parsed, Refusal> {
     if parser.at < parser.text.len() {
         return wrong("a ) without its (");
     }
-    Ok(Parsed { node, names: parser.names, groups: parser.groups })
+    Ok(Parsed { node, names: parser.names })
 }
 
 /// Capturing groups in the whole pattern, roughly: decides whether `\12` is a group or an octal.

@@ -15,7 +15,7 @@ const STEPS_MAX: usize = 200_000;
 
 /// One entry. Either may be missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Address {
+pub(super) struct Address {
     /// Display name, still encoded.
     pub phrase: Option<Vec<u8>>,
     /// `local@domain`.
@@ -34,7 +34,7 @@ struct Entry<'t> {
 }
 
 /// Reads a raw field value.
-pub fn parse(value: &[u8]) -> Vec<Address> {
+pub(super) fn parse(value: &[u8]) -> Vec<Address> {
     let mut text = remove_pairs(trim_end(value));
     let start = group_end(&text);
     text.drain(..start);

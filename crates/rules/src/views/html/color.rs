@@ -134,7 +134,7 @@ fn hex_color(text: &str) -> Color {
     if matches!(digits.len(), 4 | 5) {
         digits.truncate(3);
     }
-    while digits.len() % 3 != 0 {
+    while !digits.len().is_multiple_of(3) {
         digits.push(b'0');
     }
     if digits.len() == 3 {

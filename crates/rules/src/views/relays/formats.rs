@@ -31,8 +31,6 @@ pub(super) enum Quirk {
     SoftDnsError,
     /// The name must hold a dot.
     DottedName,
-    /// `unknown` as a name means none.
-    UnknownName,
     /// A mail fetcher: what came before does not count.
     Fetcher,
     /// Yahoo's receiver only.
