@@ -1,13 +1,22 @@
 //! `gauntlet evaluate`: how good the classifier is.
 
 mod output;
+mod sources;
 mod trec;
 
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use gauntlet_engine::classifier::Model;
+
+use crate::train::corpus::{self, CorpusArgs};
+use crate::train::school::{self, Lessons};
 
 const AFTER_HELP: &str = "\
-The TREC on-line protocol (TREC 2005 to 2007 spam tracks): messages are classified in the order of
+--trec runs the TREC on-line protocol (TREC 2005 to 2007 spam tracks): messages are classified in the order of
 the index by a filter that starts from nothing; after each, the filter is told what it was.
   immediate  at once, after every message
   delayed    in batches: up to 1,000 messages are classified (the size is drawn anew for each
@@ -23,7 +32,13 @@ lam_percent, caught_at_fp_1_percent, caught_at_fp_0_1_percent, caught_at_fp_0_01
 messages_per_second, intervals (95 %, bootstrap); with --learner all also `baseline` with the same
 keys, and `difference`: ours minus baseline, paired.
 
+With --list, --ham and --spam the shipped model (or --model) judges labelled mail that it has not
+seen, and the result is shown source by source, with counts and 95 % upper bounds (Clopper and
+Pearson). With --hold-out a model is trained on the older part of each source first and judges the
+newest PERCENT, less messages whose body occurs in the older part.
+
 Examples:
+  gauntlet evaluate --list dev/labels.tsv --list trec07p/full/index --hold-out 30
   gauntlet evaluate --trec trec07p/full/index
   gauntlet evaluate --trec index --learner all --feedback delayed --json";
 
@@ -32,8 +47,20 @@ Examples:
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// Run the TREC on-line protocol over this index
-    #[arg(long, value_name = "INDEX", required = true)]
-    trec: PathBuf,
+    #[arg(long, value_name = "INDEX", conflicts_with_all = ["lists", "ham", "spam"],
+          required_unless_present_any = ["lists", "ham", "spam"])]
+    trec: Option<PathBuf>,
+    #[command(flatten)]
+    corpus: CorpusArgs,
+    /// Train on the older mail of each source, judge the newest PERCENT of it
+    #[arg(long, value_name = "PERCENT", conflicts_with_all = ["trec", "model"],
+          value_parser = clap::value_parser!(u8).range(1..=99))]
+    hold_out: Option<u8>,
+    /// Judge by this model instead of the shipped one
+    #[arg(long, value_name = "FILE", conflicts_with = "trec")]
+    model: Option<PathBuf>,
+    #[command(flatten)]
+    lessons: Lessons,
     /// Which filter learns
     #[arg(long, value_enum, default_value_t = trec::LearnerChoice::Default)]
     learner: trec::LearnerChoice,
@@ -57,13 +84,50 @@ pub(crate) struct Args {
 
 /// Runs the evaluation and prints its result.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.trec {
+        Some(index) => online(index, args)?,
+        None => by_source(args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn online(index: &Path, args: &Args) -> anyhow::Result<()> {
     let protocol = trec::Protocol {
         feedback: args.feedback,
         partial_percent: args.partial_percent,
         seed: args.seed,
     };
-    let index = trec::read_index(&args.trec)?;
+    let index = trec::read_index(index)?;
     let runs = trec::run(&index, args.learner, &protocol)?;
     output::trec(&runs, args.bootstrap, args.seed, args.json)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
+}
+
+fn by_source(args: &Args) -> anyhow::Result<()> {
+    let corpus = corpus::read(&args.corpus)?;
+    let all = school::all(&corpus);
+    let (model, judged) = match args.hold_out {
+        Some(percent) => {
+            let (older, newer) = school::split(&corpus, &all, usize::from(percent));
+            (school::train(&corpus, &older, &args.lessons), newer)
+        }
+        None => (read_model(args.model.as_deref())?, all),
+    };
+    let rows = sources::measure(&corpus, &judged, &model);
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer(&mut out, &rows)?;
+        writeln!(out)?;
+    } else {
+        sources::table(&mut out, &rows)?;
+    }
+    Ok(())
+}
+
+fn read_model(path: Option<&Path>) -> anyhow::Result<Model> {
+    let Some(path) = path else {
+        return Ok(Arc::unwrap_or_clone(Model::shipped()));
+    };
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Model::from_bytes(&bytes).with_context(|| path.display().to_string())
 }

@@ -11,6 +11,7 @@ mod rules;
 mod ruleset;
 mod scan;
 mod serve;
+mod train;
 mod user;
 
 use std::process::ExitCode;
@@ -48,6 +49,8 @@ enum Command {
     User(user::Args),
     /// Measure what it costs on this machine
     Bench(bench::Args),
+    /// Make a model for the classifier from labelled mail
+    Train(train::Args),
     /// Measure how good the classifier is
     Evaluate(evaluate::Args),
     /// Print the completions of a shell
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Rules(args) => rules::run(&args),
         Command::User(args) => user::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Train(args) => train::run(&args),
         Command::Evaluate(args) => evaluate::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

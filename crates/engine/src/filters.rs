@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::classifier::Model;
 use crate::filter::Filter;
 use crate::lexicon::Lexicon;
 use crate::lists::List;
@@ -12,6 +13,7 @@ use crate::snapshot::{Error, Settings};
 
 pub mod attachments;
 pub mod bulk;
+pub mod classifier;
 pub mod header_form;
 pub mod lists;
 pub mod pages;
@@ -37,6 +39,7 @@ pub(crate) fn all(book: &mut RuleBook, settings: &Settings) -> Result<Vec<Box<dy
         Box::new(urls::Urls::new(book, brands)),
         Box::new(pages::Pages::new(book)),
         Box::new(words::Words::new(book, Lexicon::shipped())),
+        Box::new(classifier::Classifier::new(book, Model::shipped(), settings.site.clone())),
     ])
 }
 

@@ -18,6 +18,8 @@ use crate::verdict::{Class, FilterCost, Verdict};
 pub struct Scratch {
     /// Of the filter [`crate::filters::rules::Rules`].
     pub(crate) rules: gauntlet_rules::RulesScratch,
+    /// Of the filter [`crate::filters::classifier::Classifier`].
+    pub(crate) classifier: crate::classifier::ClassifierScratch,
     pub(crate) words: filters::words::Counts,
 }
 

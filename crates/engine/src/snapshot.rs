@@ -82,6 +82,8 @@ pub struct Settings {
     pub rules: Option<Arc<gauntlet_rules::Ruleset>>,
     /// Names of filters to leave out.
     pub filters_off: Vec<String>,
+    /// What the site's corrections taught, on top of the shipped classifier.
+    pub site: Option<Arc<crate::classifier::SiteModel>>,
 }
 
 /// Why a snapshot could not be made.
@@ -206,7 +208,8 @@ impl Snapshot {
 fn version(book: &RuleBook, settings: &Settings, filters: &[Box<dyn Filter>]) -> Arc<str> {
     let mut hash = blake3::Hasher::new();
     hash.update(env!("CARGO_PKG_VERSION").as_bytes());
-    let Settings { thresholds, scores, on_failure, allow, block, rules: _, filters_off } = settings;
+    let Settings { thresholds, scores, on_failure, allow, block, rules: _, filters_off, site: _ } =
+        settings;
     let chosen = format!("{thresholds:?}{scores:?}{on_failure:?}{allow:?}{block:?}{filters_off:?}");
     hash.update(chosen.as_bytes());
     hash.update(format!("{:?}{:?}", book.rules(), Weights::default()).as_bytes());

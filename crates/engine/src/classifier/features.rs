@@ -45,14 +45,25 @@ impl FeatureSet {
     /// Adds the feature with this hash; nothing happens if the set has it or is full.
     #[inline]
     pub fn add(&mut self, hash: u64) {
-        // The multiplication spreads hashes whose difference is in few bits (n-grams are such).
-        let index = (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - self.bits)) as u32;
+        let index = self.index_of(hash);
         let bit = 1u64 << (index & 63);
         let Some(word) = self.present.get_mut(index as usize >> 6) else { return };
         if *word & bit == 0 && self.indices.len() < self.limit {
             *word |= bit;
             self.indices.push(index);
         }
+    }
+
+    /// Bits of an index.
+    pub fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// The index under which a hash is kept.
+    #[inline]
+    pub fn index_of(&self, hash: u64) -> u32 {
+        // The multiplication spreads hashes whose difference is in few bits (n-grams are such).
+        (hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - self.bits)) as u32
     }
 
     /// Adds every run of `n` bytes (1 to 8). `view` keeps runs of different texts apart.

@@ -1,0 +1,94 @@
+//! What the trained classifier says.
+//!
+//! | Rule | Points | Says |
+//! |---|---|---|
+//! | `CLASSIFIER_SPAM` | 0 | the classifier leans to spam; the evidence names the features that pushed |
+//! | `CLASSIFIER_HAM` | 0 | the classifier leans to ham |
+//!
+//! No points: the log odds go into the probability (`fusion`), beside the rules. The evidence of
+//! each gives the features that moved the log odds most, with how far.
+
+use std::sync::Arc;
+
+use gauntlet_mail::{Evidence, View};
+
+use crate::classifier::{Model, SiteModel};
+use crate::filter::{Filter, Findings, Item};
+use crate::rulebook::{Lean, Rule, RuleBook};
+use crate::scan::Scratch;
+
+/// Asks the model, and what the site has taught on top of it.
+#[derive(Debug)]
+pub struct Classifier {
+    model: Arc<Model>,
+    site: Option<Arc<SiteModel>>,
+    spam: Rule,
+    ham: Rule,
+}
+
+impl Classifier {
+    /// The filter with its rules.
+    pub fn new(book: &mut RuleBook, model: Arc<Model>, site: Option<Arc<SiteModel>>) -> Self {
+        let mut rule = |name, description| book.rule(name, 0.0, description, Lean::Points);
+        Classifier {
+            model,
+            site,
+            spam: rule("CLASSIFIER_SPAM", "The trained classifier leans to spam"),
+            ham: rule("CLASSIFIER_HAM", "The trained classifier leans to wanted mail"),
+        }
+    }
+}
+
+impl Filter for Classifier {
+    fn name(&self) -> &'static str {
+        "classifier"
+    }
+
+    fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings) {
+        let scratch = &mut scratch.classifier;
+        let said = self.model.classify(item.message, scratch);
+        let taught = self.site.as_ref().map_or(0.0, |site| site.logit(scratch));
+        let logit = said.logit + taught;
+        findings.classifier = Some((logit * 1e6).round() / 1e6);
+        let rule = if logit > 0.0 { &self.spam } else { &self.ham };
+        if taught != 0.0 {
+            findings.add(rule, feature("site", &format!("what this site taught ({taught:+.2})")));
+        }
+        for push in said.features.iter().filter(|p| (p.weight > 0.0) == (logit > 0.0)) {
+            let text = format!("{} ({:+.2})", push.feature, push.weight);
+            findings.add(rule, feature("classifier", &text));
+        }
+    }
+
+    fn data_version(&self) -> String {
+        let site = self.site.as_ref().map_or_else(String::new, |s| s.version().to_owned());
+        format!("{}{site}", self.model.version())
+    }
+}
+
+fn feature(name: &str, text: &str) -> Evidence {
+    Evidence::new(View::Feature, 0, 0, text.as_bytes()).named(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gauntlet_mail::Envelope;
+
+    #[test]
+    fn gives_log_odds_and_says_why_without_points() {
+        let filter = Classifier::new(&mut RuleBook::default(), Model::shipped(), None);
+        let raw = "From: \"Pills 4U\" <x83@cheap.example.net>\nSubject: CHEAP viagra online\n\n\
+            Buy cheap viagra and cialis online, no prescription. http://pills.example.net/\n";
+        let found = crate::filters::testing::find(&filter, raw, &Envelope::default());
+        assert!(found.classifier.unwrap() > 0.0);
+        let hit = &found.hits[0];
+        assert_eq!((&*hit.rule, hit.score), ("CLASSIFIER_SPAM", 0.0));
+        assert!(hit.evidence.iter().all(|e| e.view == View::Feature && !e.text.is_empty()));
+        let raw = "From: Ann <ann@example.org>\nSubject: Re: minutes of the meeting\n\
+            In-Reply-To: <1@example.org>\nReferences: <1@example.org>\n\n\
+            > could you look at the patch?\n\nYes, it works here. Thanks, Ann\n";
+        let found = crate::filters::testing::find(&filter, raw, &Envelope::default());
+        assert!(found.classifier.unwrap() < 0.0, "{found:?}");
+    }
+}
