@@ -43,8 +43,8 @@ pub struct Weights {
 impl Default for Weights {
     fn default() -> Self {
         Weights {
-            intercept: -1.0,
-            rule_points: 0.35,
+            intercept: -1.7,
+            rule_points: 0.8,
             points_max: 20.0,
             classifier: 0.9,
             signatures: 1.0,
