@@ -230,7 +230,7 @@ mod tests {
 
     fn stream(count: usize) -> Vec<(Vec<u8>, bool)> {
         let message = |i: usize| {
-            let spam = i % 2 == 0;
+            let spam = i.is_multiple_of(2);
             let word = if spam { "pills" } else { "minutes" };
             (format!("To: <u{}@x>\nSubject: {word}\n\nabout {word} {i}\n", i % 10).into(), spam)
         };

@@ -132,14 +132,15 @@ fn solve(mut a: [[f64; TERMS]; TERMS], mut b: [f64; TERMS]) -> [f64; TERMS] {
 
 /// The probability and the points that a share of good mail reaches, and what share of spam does.
 fn report(rows: &[Row], weights: &[f64; TERMS]) {
-    let values = |spam: bool, of: &dyn Fn(&[f64; TERMS]) -> f64| {
+    type Measure<'m> = &'m dyn Fn(&[f64; TERMS]) -> f64;
+    let values = |spam: bool, of: Measure<'_>| {
         let mut all: Vec<f64> = rows.iter().filter(|r| r.1 == spam).map(|r| of(&r.0)).collect();
         all.sort_by(f64::total_cmp);
         all
     };
     let by_probability = |terms: &[f64; TERMS]| probability(weights, terms);
     let by_points = |terms: &[f64; TERMS]| terms[1];
-    let measures: [(&str, &dyn Fn(&[f64; TERMS]) -> f64); 2] =
+    let measures: [(&str, Measure<'_>); 2] =
         [("probability", &by_probability), ("points", &by_points)];
     for (name, of) in measures {
         let (ham, spam) = (values(false, of), values(true, of));

@@ -117,9 +117,13 @@ impl Thresholds {
 
 /// The class that holds whatever the points: the most severe, except that an allow list (ham) beats
 /// everything below phishing.
-pub fn certain(classes: impl Iterator<Item = Class> + Clone) -> Option<Class> {
-    let most = classes.clone().max()?;
-    let allowed = classes.clone().any(|c| c == Class::Ham);
+pub fn certain(classes: impl IntoIterator<Item = Class>) -> Option<Class> {
+    let (mut most, mut allowed) = (None, false);
+    for class in classes {
+        most = most.max(Some(class));
+        allowed |= class == Class::Ham;
+    }
+    let most = most?;
     Some(if allowed && most < Class::Phishing { Class::Ham } else { most })
 }
 

@@ -93,7 +93,7 @@ impl FeatureSet {
         for &byte in text {
             match CLASSES[usize::from(byte)] {
                 Byte::Word => {
-                    token = (token ^ u64::from(byte)).wrapping_mul(TOKEN_PRIME).rotate_left(5)
+                    token = (token ^ u64::from(byte)).wrapping_mul(TOKEN_PRIME).rotate_left(5);
                 }
                 class => {
                     if token != 0 {
