@@ -27,6 +27,7 @@ pub mod words;
 /// All filters in the order they run: cheap ones that are sure of their class first.
 pub(crate) fn all(book: &mut RuleBook, settings: &Settings) -> Result<Vec<Box<dyn Filter>>, Error> {
     let (allow, block) = (List::parse(&settings.allow)?, List::parse(&settings.block)?);
+    let model = settings.model.clone().unwrap_or_else(Model::shipped);
     let brands = Arc::new(Brands::shipped());
     Ok(vec![
         Box::new(test_strings::TestStrings::new(book)),
@@ -39,7 +40,7 @@ pub(crate) fn all(book: &mut RuleBook, settings: &Settings) -> Result<Vec<Box<dy
         Box::new(urls::Urls::new(book, brands)),
         Box::new(pages::Pages::new(book)),
         Box::new(words::Words::new(book, Lexicon::shipped())),
-        Box::new(classifier::Classifier::new(book, Model::shipped(), settings.site.clone())),
+        Box::new(classifier::Classifier::new(book, model, settings.site.clone())),
     ])
 }
 
