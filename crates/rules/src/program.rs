@@ -5,7 +5,7 @@ use gauntlet_mail::{Evidence, View};
 use crate::evals::{Eval, EvalContext};
 use crate::language::{Problem, Severity};
 use crate::matcher::headers::{HeaderRules, HeaderRulesBuilder};
-use crate::matcher::mime::MimeRule;
+use crate::matcher::mime::{self, MimeRule};
 use crate::matcher::tags::{TemplateOn, TemplateRule};
 use crate::matcher::texts::TextRules;
 use crate::matcher::{Member, Place, Tally};
@@ -64,6 +64,7 @@ impl Program {
                 builder.problems.push(problem);
             }
         }
+        builder.mime.sort_by(|a, b| a.selector().cmp(b.selector()));
         let local = profile == Profile::Local;
         let (metas, unsolved) = Metas::compile(rules, &|r| runs(r, profile), local);
         for found in unsolved {
@@ -101,7 +102,7 @@ impl Program {
         if !self.full.is_empty() {
             self.full.scan(std::iter::once(views.full()), |_| Place::Full, tally);
         }
-        self.mime.iter().for_each(|rule| rule.scan(views, tally));
+        mime::scan(&self.mime, views, tally);
         self.templates.iter().for_each(|rule| run_template(rule, views, tally));
         for rule in &self.evals {
             tally.timed(rule.rule, |tally| {

@@ -1,5 +1,7 @@
 //! `mimeheader` rules: a field of any part.
 
+use std::borrow::Cow;
+
 use super::{Member, Place, Tally};
 use crate::rule::{HeaderSelector, Rule};
 use crate::views::Views;
@@ -48,11 +50,10 @@ impl MimeRule {
     }
 
     /// Tries the rule on all parts' values.
-    pub(crate) fn scan(&self, views: &Views<'_>, tally: &mut Tally) {
-        let values = views.mime_headers(&self.selector);
+    fn scan(&self, values: &[Option<Cow<'_, [u8]>>], tally: &mut Tally) {
         let mut joined = Vec::new();
         let mut found = false;
-        for (number, value) in (1usize..).zip(&values) {
+        for (number, value) in (1usize..).zip(values) {
             if number < self.range.0 || number > self.range.1 {
                 continue;
             }
@@ -88,6 +89,15 @@ impl MimeRule {
         let before = tally.count(self.member.rule);
         self.member.apply(value, place, tally);
         tally.count(self.member.rule) > before
+    }
+}
+
+/// Tries all rules; those that ask for the same field stand together, so that its values are made once.
+pub(crate) fn scan(rules: &[MimeRule], views: &Views<'_>, tally: &mut Tally) {
+    for group in rules.chunk_by(|a, b| a.selector == b.selector) {
+        let Some(first) = group.first() else { continue };
+        let values = views.mime_headers(&first.selector);
+        group.iter().for_each(|rule| rule.scan(&values, tally));
     }
 }
 
