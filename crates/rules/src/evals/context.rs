@@ -132,13 +132,18 @@ impl<'a> EvalContext<'a> {
 
     /// Hosts of all URIs but `mailto:`.
     pub(super) fn uri_hosts(&self) -> impl Iterator<Item = &[u8]> {
-        std::iter::empty()
+        let details = self.views.uri_details().details.iter();
+        let links = details.filter(|(uri, _)| {
+            !uri.get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"mailto:"))
+        });
+        links.flat_map(|(_, detail)| &detail.hosts).map(Vec::as_slice)
     }
 
     /// URIs of links in HTML that do not also stand in the text.
-    pub(super) fn linked_uris(&self) -> impl Iterator<Item = Vec<u8>> {
-        let uris = self.html().flat_map(|html| &html.uris);
-        uris.filter(|u| u.types.iter().any(|t| &**t == "a")).map(|u| u.uri.bytes())
+    pub(super) fn linked_uris(&self) -> impl Iterator<Item = &[u8]> {
+        let details = self.views.uri_details().details.iter();
+        let links = details.filter(|(_, d)| !d.is_parsed && d.elements.iter().any(|e| &**e == "a"));
+        links.map(|(uri, _)| uri.as_slice())
     }
 
     pub(super) fn boundaries(&self) -> &'a Boundaries {

@@ -6,7 +6,7 @@ use crate::boundaries::is_host_name;
 
 /// `check_uri_truncated()`: a link was longer than the limit.
 pub(super) fn truncated(cx: &EvalContext<'_>, _: &Args) -> bool {
-    cx.html().any(|html| html.uri_truncated)
+    cx.views.uri_details().truncated
 }
 
 /// `check_https_ip_mismatch()`: the text shows https, the link leads to a bare address.

@@ -14,6 +14,7 @@ use std::cell::OnceCell;
 use gauntlet_mail::{Envelope, Facts, Message};
 
 use crate::boundaries::Boundaries;
+use crate::pattern::Pattern;
 use crate::rule::HeaderSelector;
 use crate::settings::Settings;
 
@@ -28,18 +29,21 @@ mod html;
 pub mod mime;
 mod perl;
 mod relays;
+mod uri;
 
 pub use self::body::Rendered;
 pub use self::html::{HtmlState, HtmlUri};
 pub use self::mime::{MimeTree, Node};
 pub use self::perl::Text;
 pub use self::relays::{Networks, Relay, Relays, TrustSettings};
+pub use self::uri::{UriDetail, Uris};
 
 /// The settings that views depend on.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct ViewSettings {
     boundaries: Boundaries,
     trust: TrustSettings,
+    redirectors: Vec<Pattern>,
     /// Characters of a part that `body` shows; 0 is no bound.
     body_part_chars_max: usize,
     /// Bytes of a part that `rawbody` shows; 0 is no bound.
@@ -58,10 +62,36 @@ impl ViewSettings {
         ViewSettings {
             boundaries: Boundaries::from_settings(settings),
             trust: TrustSettings::from_settings(settings),
+            redirectors: redirectors(settings),
             body_part_chars_max: settings.number("body_part_scan_size", 50_000.0) as usize,
             rawbody_part_bytes_max: settings.number("rawbody_part_scan_size", 500_000.0) as usize,
         }
     }
+}
+
+/// The `redirector_pattern` lines; what does not compile is left out.
+fn redirectors(settings: &Settings) -> Vec<Pattern> {
+    let patterns = settings.all("redirector_pattern").iter().filter_map(|line| {
+        let text = line.value.trim();
+        let (open, rest) =
+            match text.strip_prefix("m").filter(|r| !r.starts_with(char::is_alphanumeric)) {
+                Some(rest) => (rest.chars().next()?, &rest[rest.chars().next()?.len_utf8()..]),
+                None => (text.chars().next()?, &text[text.chars().next()?.len_utf8()..]),
+            };
+        let close = match open {
+            '{' => '}',
+            '(' => ')',
+            '<' => '>',
+            '[' => ']',
+            other => other,
+        };
+        let (pattern, flags) = rest.rsplit_once(close)?;
+        let flags: String = flags.chars().filter(|c| "imsx".contains(*c)).collect();
+        let text =
+            if flags.is_empty() { pattern.to_owned() } else { format!("(?{flags}){pattern}") };
+        Pattern::new(&text).ok()
+    });
+    patterns.collect()
 }
 
 /// One URI as `uri` rules see it.
@@ -82,6 +112,8 @@ pub struct Views<'m> {
     rendered: OnceCell<Vec<Option<Rendered>>>,
     body: OnceCell<Vec<Vec<u8>>>,
     rawbody: OnceCell<Vec<Vec<u8>>>,
+    uris: OnceCell<Uris>,
+    uri_forms: OnceCell<Vec<Uri>>,
     relays: OnceCell<Relays>,
     envelope_from: OnceCell<Option<Vec<u8>>>,
 }
@@ -103,6 +135,8 @@ impl<'m> Views<'m> {
             rendered: OnceCell::new(),
             body: OnceCell::new(),
             rawbody: OnceCell::new(),
+            uris: OnceCell::new(),
+            uri_forms: OnceCell::new(),
             relays: OnceCell::new(),
             envelope_from: OnceCell::new(),
         }
@@ -172,7 +206,15 @@ impl<'m> Views<'m> {
 
     /// The URIs that `uri` rules match, sorted by `text`, without duplicates.
     pub fn uris(&self) -> &[Uri] {
-        &[]
+        self.uri_forms.get_or_init(|| self.uri_details().forms())
+    }
+
+    /// All URIs with what is known of them.
+    pub fn uri_details(&self) -> &Uris {
+        self.uris.get_or_init(|| {
+            let parts = self.rendered().iter().flatten();
+            Uris::find(self.body(), parts, self.boundaries(), &self.settings.redirectors)
+        })
     }
 
     /// The values that a selector names, each by itself: fields, or the extracts of its modifiers.

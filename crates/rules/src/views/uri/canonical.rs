@@ -1,0 +1,365 @@
+//! The forms of a URI that rules see: as written, and as programs that follow it understand it:
+//! decoded, without user and default port, with numeric hosts as addresses, and the targets of
+//! redirectors.
+
+use std::sync::LazyLock;
+
+use regex::bytes::Regex;
+
+use crate::boundaries::{Boundaries, is_host_name};
+use crate::pattern::Pattern;
+use crate::views::perl::{is_space, starts_no_case, trim};
+use crate::views::relays::ip;
+
+/// Redirections followed inside one URI.
+const REDIRECTS_MAX: usize = 32;
+
+/// Whether there is a `%XX`.
+pub(super) fn has_escape(uri: &[u8]) -> bool {
+    memchr::memchr_iter(b'%', uri).any(|i| escape_at(uri, i).is_some())
+}
+
+fn escape_at(uri: &[u8], i: usize) -> Option<u8> {
+    let hex = |at: usize| uri.get(at).and_then(|b| char::from(*b).to_digit(16));
+    Some((hex(i + 1)? << 4 | hex(i + 2)?) as u8)
+}
+
+/// Escapes of printable characters decoded, other bytes that a URI cannot have escaped.
+pub(super) fn unescape(uri: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(uri.len());
+    let mut i = 0;
+    while i < uri.len() {
+        let b = uri[i];
+        if b == b'%'
+            && let Some(value) = escape_at(uri, i)
+        {
+            if matches!(value, 0x21..=0x7e) {
+                out.push(value);
+            } else {
+                out.extend_from_slice(&uri[i..i + 3]);
+            }
+            i += 3;
+            continue;
+        }
+        if matches!(b, 0..=0x20 | 0x7f.. | b'"' | b'%' | b'<' | b'>') {
+            out.extend_from_slice(format!("%{b:02x}").as_bytes());
+        } else {
+            out.push(b);
+        }
+        i += 1;
+    }
+    out
+}
+
+macro_rules! pattern {
+    ($text:expr) => {{
+        static PATTERN: LazyLock<Regex> =
+            LazyLock::new(|| Regex::new(concat!("(?-u)", $text)).expect("a constant pattern"));
+        &*PATTERN
+    }};
+}
+
+/// All forms of a URI, each once, in the order in which they were made.
+pub(super) fn forms(uri: &[u8], boundaries: &Boundaries, redirectors: &[Pattern]) -> Vec<Vec<u8>> {
+    let mut given: Vec<Vec<u8>> = vec![uri.to_vec()];
+    let mut made: Vec<Vec<u8>> = Vec::new();
+    let mut next = 0;
+    while next < given.len() && next < REDIRECTS_MAX {
+        let mut clean: Vec<u8> = given[next].iter().copied().filter(|&b| b != b'\n').collect();
+        clean = trim(&clean).to_vec();
+        clean.retain(|&b| b != b'\r');
+        given[next].clone_from(&clean);
+        next += 1;
+        let is_relative = matches!(clean.first(), Some(b'#' | b'?' | b'&'))
+            || (clean.first() == Some(&b'/') && clean.get(1) != Some(&b'/'));
+        if clean.len() <= 1 || is_relative {
+            continue;
+        }
+        if starts_no_case(&clean, b"mailto:") || pattern!(r"(?s)\A[^:]*@").is_match(&clean) {
+            addresses(&clean, &mut made);
+            continue;
+        }
+        let plain = plain_form(&clean);
+        if plain != clean {
+            made.push(plain.clone());
+        }
+        hosts(&plain, boundaries, redirectors, &mut given, &mut made);
+    }
+    let mut out: Vec<Vec<u8>> = Vec::with_capacity(given.len() + made.len());
+    for form in given.into_iter().chain(made) {
+        if !out.contains(&form) {
+            out.push(form);
+        }
+    }
+    out
+}
+
+/// Addresses without parameters and obfuscation.
+fn addresses(uri: &[u8], made: &mut Vec<Vec<u8>>) {
+    let group = |re: &Regex| re.captures(uri).and_then(|c| c.get(1)).map(|m| m.as_bytes().to_vec());
+    made.extend(group(pattern!(r"(?s)\A([^@]+@[^?]+)\?")));
+    made.extend(group(pattern!(r"(?s)\A([^@]+@[^?&]+)&")));
+    let mail = |address: Vec<u8>| [b"mailto:".as_slice(), &address].concat();
+    if memchr::memmem::find(uri, b"%20").is_some() {
+        made.extend(group(pattern!(r"(?s)\A(?:mailto:)?(?:%20)*([^@]+@[^?&%]+)")).map(mail));
+    }
+    made.extend(group(pattern!(r"(?s)\A[^?&]*<([^@>]+@[^>]+)>")).map(mail));
+}
+
+/// The URI with a scheme and plain slashes, escapes and entities decoded.
+fn plain_form(uri: &[u8]) -> Vec<u8> {
+    let mut uri: Vec<u8> = uri.iter().map(|&b| if b == b'\\' { b'/' } else { b }).collect();
+    for scheme in [&b"https:"[..], b"http:"] {
+        if starts_no_case(&uri, scheme) {
+            let slashes = uri[scheme.len()..].iter().take(2).take_while(|&&b| b == b'/').count();
+            uri.splice(scheme.len()..scheme.len() + slashes, *b"//");
+            break;
+        }
+    }
+    if has_escape(&uri) {
+        uri = unescape(&uri);
+    }
+    if !pattern!(r"(?i)\A[-_a-z0-9]+:").is_match(&uri) {
+        let scheme: &[u8] = if uri.starts_with(b"ftp.") { b"ftp://" } else { b"http://" };
+        uri.splice(..0, scheme.iter().copied());
+    }
+    if let Some(found) = pattern!(r"(?i)\A(https?://[^/?#]+)[?#]").captures(&uri)
+        && let Some(host) = found.get(1).map(|m| m.end())
+    {
+        uri.insert(host, b'/');
+    }
+    if memchr::memmem::find(&uri, b"&#").is_some() {
+        uri = without_entities(&uri);
+    }
+    uri
+}
+
+/// Numeric entities of printable characters, and of dots in other scripts, decoded.
+fn without_entities(uri: &[u8]) -> Vec<u8> {
+    let decimal = pattern!(r"&#0*(3[3-9]|[4-9]\d|1[01]\d|12[0-6]);");
+    let hex = pattern!(r"&#x0*(2[1-9]|[3-6][a-fA-F0-9]|7[0-9a-eA-E]);");
+    let dots = pattern!(r"(?i)&#(?:x2e|12290|x3002|65294|xff0e|65377|xff61);");
+    let byte = |digits: &[u8], radix: u32| {
+        let text = std::str::from_utf8(digits).unwrap_or_default();
+        vec![u8::from_str_radix(text, radix).unwrap_or(b'?')]
+    };
+    let uri = decimal.replace_all(uri, |c: &regex::bytes::Captures<'_>| byte(&c[1], 10));
+    let uri = hex.replace_all(&uri, |c: &regex::bytes::Captures<'_>| byte(&c[1], 16));
+    dots.replace_all(&uri, b".".as_slice()).into_owned()
+}
+
+/// Forms that differ in the host, and the targets of redirectors.
+fn hosts(
+    uri: &[u8],
+    boundaries: &Boundaries,
+    redirectors: &[Pattern],
+    given: &mut Vec<Vec<u8>>,
+    made: &mut Vec<Vec<u8>>,
+) {
+    let shape = pattern!(r"(?i)\A(https?://)([^@/?#]*@)?([^/?#:]+)((?::(\d*))?.*)\z");
+    let Some(found) = shape.captures(uri) else { return };
+    let (scheme, mut host, rest) = (&found[1], found[3].to_vec(), &found[4]);
+    let port = found.get(5).map_or(&[][..], |m| m.as_bytes());
+    let is_http = scheme == b"http://";
+    let form = |host: &[u8], rest: &[u8]| [scheme, host, rest].concat();
+    let default_port: &[u8] = if is_http { b":80" } else { b":443" };
+    if !port.is_empty()
+        && let Some(after) = rest.strip_prefix(default_port)
+        && !after.first().is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_')
+    {
+        made.push(form(&host, after));
+    }
+    let name = host.to_ascii_lowercase();
+    let before = host.len();
+    host.retain(|&b| b > 0x20);
+    if host.len() != before {
+        made.push(form(&host, rest));
+    }
+    given.extend(target(&form(&host, rest), rest, redirectors));
+    if let Some(sign) = memchr::memrchr(b'@', &host).filter(|&i| i > 0) {
+        let first = memchr::memchr(b'@', &host).unwrap_or(sign);
+        if first > 0 {
+            host.drain(..=first);
+            made.push(form(&host, rest));
+        }
+    }
+    let end = host.iter().rposition(u8::is_ascii_alphanumeric).map_or(0, |last| last + 1);
+    if end < host.len() {
+        host.truncate(end);
+        made.push(form(&host, rest));
+    }
+    if let Some(address) = numeric_host(&host) {
+        made.push(form(&address, rest));
+        return;
+    }
+    let is_default = port.is_empty() || port == b"80";
+    let single = name.strip_prefix(b"www.").unwrap_or(&name);
+    if is_http
+        && is_default
+        && found.get(2).is_none()
+        && name != b"localhost"
+        && !single.is_empty()
+        && !single.contains(&b'.')
+        && !boundaries.is_valid(&name)
+    {
+        // As some browsers do: `http://foobar/` is tried as `www.foobar.com`.
+        made.push(form(&[b"www.", single, b".com"].concat(), rest));
+    }
+}
+
+/// Where a redirector leads: by the configured patterns, else any URI inside this one.
+fn target(whole: &[u8], rest: &[u8], redirectors: &[Pattern]) -> Option<Vec<u8>> {
+    let has_dot = |uri: &&[u8]| uri.contains(&b'.');
+    for redirector in redirectors {
+        if let Ok(Some(groups)) = redirector.captures(whole)
+            && let Some(Some(range)) = groups.get(1)
+            && let Some(found) = whole.get(range.clone()).filter(has_dot)
+        {
+            return Some(found.to_vec());
+        }
+    }
+    let inner = pattern!(r"(?i)https?:/{0,2}[^&#]+").find(rest)?;
+    Some(inner.as_bytes()).filter(has_dot).map(<[u8]>::to_vec)
+}
+
+/// The address that a host of hexadecimal, octal or decimal numbers stands for.
+fn numeric_host(host: &[u8]) -> Option<Vec<u8>> {
+    let parts: Vec<&[u8]> = host.split(|&b| b == b'.').collect();
+    if let [_, _, _, _] = parts.as_slice() {
+        let is_number = |p: &&[u8]| pattern!(r"(?i)\A(?:0x[0-9a-f]+|\d+)\z").is_match(p);
+        if !parts.iter().all(is_number) {
+            return None;
+        }
+        let octets: Vec<Vec<u8>> = parts.iter().map(|p| octet(p)).collect();
+        return Some(octets.join(&b'.'));
+    }
+    if parts.len() != 1 {
+        return None;
+    }
+    let dotted = |value: u64| {
+        let [a, b, c, d] = (value as u32).to_be_bytes();
+        format!("{a}.{b}.{c}.{d}").into_bytes()
+    };
+    if let Some(digits) = strip_hex(host) {
+        let last = &digits[digits.len().saturating_sub(8)..];
+        return number(last, 16).map(dotted);
+    }
+    if !host.is_empty() && host.iter().all(u8::is_ascii_digit) {
+        return Some(dotted(number(host, 10).unwrap_or(u64::MAX)));
+    }
+    None
+}
+
+fn strip_hex(text: &[u8]) -> Option<&[u8]> {
+    let digits = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X"))?;
+    (!digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit)).then_some(digits)
+}
+
+fn number(digits: &[u8], radix: u32) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok()
+}
+
+/// A part of a dotted address in decimal, leading zeros gone; zero itself becomes empty.
+fn octet(text: &[u8]) -> Vec<u8> {
+    let mut text = text.to_vec();
+    if let Some(digits) = strip_hex(&text) {
+        text = number(digits, 16).unwrap_or(u64::MAX).to_string().into_bytes();
+    }
+    let zeros = text.iter().take_while(|&&b| b == b'0').count();
+    let rest = &text[zeros..];
+    if zeros > 0 && pattern!(r"\A(?:[1-3][0-7]{0,2}|[4-7][0-7]?)\z").is_match(rest) {
+        return number(rest, 8).unwrap_or_default().to_string().into_bytes();
+    }
+    rest.to_vec()
+}
+
+/// The host of a URI, and its registered domain; none if it has no real host.
+pub(super) fn host_of(uri: &[u8], boundaries: &Boundaries) -> Option<(Vec<u8>, Vec<u8>)> {
+    let uri = uri.to_ascii_lowercase();
+    if [&b"javascript:"[..], b"cid:", b"file:"].iter().any(|s| uri.starts_with(s)) {
+        return None;
+    }
+    let host: &[u8] = if let Some(rest) = uri.strip_prefix(b"mailto:") {
+        let rest = &rest[..memchr::memchr(b'?', rest).unwrap_or(rest.len())];
+        let mut signs = memchr::memchr_iter(b'@', rest);
+        let sign = signs.next()?;
+        if signs.next().is_some() {
+            return None;
+        }
+        &rest[sign + 1..]
+    } else {
+        let letters = uri.iter().take_while(|b| b.is_ascii_lowercase()).count();
+        let mut rest = &uri[..];
+        if letters > 0 && rest.get(letters) == Some(&b':') {
+            rest = &rest[letters + 1..];
+            let slashes = rest.iter().take(2).take_while(|&&b| b == b'/').count();
+            rest = &rest[slashes..];
+        }
+        let stop = |b: &u8| matches!(b, b'/' | b'?' | b'#');
+        rest = &rest[..rest.iter().position(|b| stop(b)).unwrap_or(rest.len())];
+        rest = &rest[memchr::memrchr(b'@', rest).map_or(0, |i| i + 1)..];
+        let digits = rest.iter().rev().take_while(|b| b.is_ascii_digit()).count();
+        let colon = rest.len() - digits;
+        if colon > 0 && rest[colon - 1] == b':' { &rest[..colon - 1] } else { rest }
+    };
+    let is_printable = |value: u8| matches!(value, 0x21..=0x7e);
+    if memchr::memchr_iter(b'%', host).any(|i| escape_at(host, i).is_some_and(is_printable)) {
+        return None;
+    }
+    if ip::address_at(host, 0) == Some(host.len()) {
+        return Some((host.to_vec(), host.to_vec()));
+    }
+    if !is_host_name(host) || !boundaries.is_valid(host) || host.iter().any(|&b| is_space(b)) {
+        return None;
+    }
+    Some((host.to_vec(), boundaries.trim(host)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(uri: &str) -> String {
+        let forms = forms(uri.as_bytes(), &Boundaries::default(), &[]);
+        let mut forms: Vec<String> =
+            forms.iter().map(|f| String::from_utf8_lossy(f).into_owned()).collect();
+        forms.sort();
+        forms.join(" ")
+    }
+
+    #[test]
+    fn forms_of_uris() {
+        for (uri, expected) in [
+            ("http://example.com/", "http://example.com/"),
+            ("http://example.com?x", "http://example.com/?x http://example.com?x"),
+            ("http:\\\\example.com/%41", "http://example.com/A http:\\\\example.com/%41"),
+            ("http://example.com:80/", "http://example.com/ http://example.com:80/"),
+            ("http://0x7f.1.2.010/", "http://0x7f.1.2.010/ http://127.1.2.8/"),
+            ("http://2130706433/", "http://127.0.0.1/ http://2130706433/"),
+            ("http://foobar", "http://foobar http://www.foobar.com"),
+            ("http://a.com/?u=http://b.com/", "http://a.com/?u=http://b.com/ http://b.com/"),
+            ("mailto:a@b.com?subject=x", "mailto:a@b.com mailto:a@b.com?subject=x"),
+            ("#top", "#top"),
+        ] {
+            assert_eq!(all(uri), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn hosts_of_uris() {
+        let boundaries = Boundaries::default();
+        let host = |uri: &str| {
+            host_of(uri.as_bytes(), &boundaries).map(|(h, d)| {
+                format!("{} {}", String::from_utf8_lossy(&h), String::from_utf8_lossy(&d))
+            })
+        };
+        assert_eq!(
+            host("http://u@www.example.com:81/x"),
+            Some("www.example.com example.com".into())
+        );
+        assert_eq!(host("http://192.0.2.1/"), Some("192.0.2.1 192.0.2.1".into()));
+        assert_eq!(host("mailto:a@example.com?x"), Some("example.com example.com".into()));
+        assert_eq!(host("cid:x@y.com"), None);
+        assert_eq!(host("http://foobar/"), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! URIs as `uri` rules see them: those in the rendered text, and those in the attributes of HTML.
+//!
+//! `gauntlet_mail` owns URLs for everything else; the variants here exist because rules were written
+//! against them.
+
+mod canonical;
+mod text;
+
+use std::collections::BTreeMap;
+
+use super::Rendered;
+use crate::boundaries::Boundaries;
+use crate::pattern::Pattern;
+
+/// Longest form of a URI; longer ones are cut.
+const URI_BYTES_MAX: usize = 8192;
+/// Different URIs of a message.
+const URIS_MAX: usize = 20_000;
+
+/// What is known of a URI.
+#[derive(Debug, Default)]
+pub struct UriDetail {
+    /// Every form that rules see.
+    pub forms: Vec<Vec<u8>>,
+    /// Hosts of all forms, without repetitions.
+    pub hosts: Vec<Vec<u8>>,
+    /// It stands in the text (linked by no HTML).
+    pub is_parsed: bool,
+    /// HTML elements that have it in an attribute.
+    pub elements: Vec<Box<str>>,
+    /// Texts of anchors to it.
+    pub anchor_texts: Vec<Vec<u8>>,
+}
+
+/// All URIs of a message by what was written.
+#[derive(Debug, Default)]
+pub struct Uris {
+    /// Details by the URI as it was found.
+    pub details: BTreeMap<Vec<u8>, UriDetail>,
+    /// A form was too long and cut.
+    pub truncated: bool,
+}
+
+impl Uris {
+    /// Finds all URIs. `body` is the body view, `rendered` are the parts.
+    pub(super) fn find<'r>(
+        body: &[Vec<u8>],
+        rendered: impl Iterator<Item = &'r Rendered>,
+        boundaries: &Boundaries,
+        redirectors: &[Pattern],
+    ) -> Self {
+        let mut uris = Uris::default();
+        let mut found = Vec::new();
+        body.iter().for_each(|text| text::find(text, boundaries, &mut found));
+        for one in found {
+            let known = uris.details.get(&one.uri).is_some_and(|d| d.is_parsed);
+            if known {
+                continue;
+            }
+            if let Some(detail) = uris.add(&one.uri, true, boundaries, redirectors) {
+                detail.is_parsed = true;
+            }
+        }
+        for html in rendered.filter_map(|part| part.html.as_ref()) {
+            uris.truncated |= html.uri_truncated;
+            for link in &html.uris {
+                let target = link.uri.bytes();
+                let Some(detail) = uris.add(&target, false, boundaries, redirectors) else {
+                    continue;
+                };
+                // Known as the target of an anchor only: that counts as text.
+                detail.is_parsed |= link.types.is_empty();
+                for element in &link.types {
+                    if !detail.elements.contains(element) {
+                        detail.elements.push(element.clone());
+                    }
+                }
+                for text in &link.anchor_text {
+                    let text = text.bytes();
+                    if !detail.anchor_texts.contains(&text) {
+                        detail.anchor_texts.push(text);
+                    }
+                }
+            }
+        }
+        uris
+    }
+
+    fn add(
+        &mut self,
+        uri: &[u8],
+        needs_host: bool,
+        boundaries: &Boundaries,
+        redirectors: &[Pattern],
+    ) -> Option<&mut UriDetail> {
+        if self.details.len() >= URIS_MAX && !self.details.contains_key(uri) {
+            return None;
+        }
+        let mut forms = canonical::forms(uri, boundaries, redirectors);
+        for form in &mut forms {
+            self.truncated |= form.len() > URI_BYTES_MAX;
+            form.truncate(URI_BYTES_MAX);
+        }
+        let hosts: Vec<Vec<u8>> =
+            forms.iter().filter_map(|f| canonical::host_of(f, boundaries)).map(|h| h.0).collect();
+        if needs_host && hosts.is_empty() {
+            return None;
+        }
+        let detail = self.details.entry(uri.to_vec()).or_default();
+        for form in forms {
+            if !detail.forms.contains(&form) {
+                detail.forms.push(form);
+            }
+        }
+        for host in hosts {
+            if !detail.hosts.contains(&host) {
+                detail.hosts.push(host);
+            }
+        }
+        Some(detail)
+    }
+
+    /// Every form of every URI, sorted, each once.
+    pub fn forms(&self) -> Vec<super::Uri> {
+        let mut forms: Vec<&Vec<u8>> = self.details.values().flat_map(|d| &d.forms).collect();
+        forms.sort_unstable();
+        forms.dedup();
+        // Perl takes an empty form and `0` for none.
+        forms.retain(|f| !f.is_empty());
+        forms.into_iter().map(|f| super::Uri { text: f.clone() }).collect()
+    }
+}

@@ -1,0 +1,290 @@
+//! URIs that stand in text, found as mail programs find them: with a scheme, with `www.`, as an
+//! address, or as a bare host name with a known top-level domain.
+
+use crate::boundaries::{Boundaries, is_host_name};
+use crate::views::perl::{is_space, is_word, starts_no_case};
+
+/// Longest URI after its start, address part, and host name.
+const REST_BYTES_MAX: usize = 2048;
+const ADDRESS_BYTES_MAX: usize = 251;
+const HOST_BYTES_MAX: usize = 252;
+
+/// A URI in text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    /// With a scheme; `http://` or `mailto:` was put in front if it had none.
+    pub(super) uri: Vec<u8>,
+}
+
+/// What ends a URI.
+fn ends_uri(b: u8) -> bool {
+    is_space(b)
+        || matches!(b, b'>' | b'<' | b'"' | b'`' | b'}' | b']' | b'{' | b'[' | b'|' | 0x1b | 0xa0)
+}
+
+/// What ends an address.
+fn ends_address(b: u8) -> bool {
+    ends_uri(b) || matches!(b, b',' | b'(' | b'\'') || b >= 0x80
+}
+
+/// What a URI may stand after.
+fn may_precede(b: u8) -> bool {
+    is_space(b)
+        || matches!(
+            b,
+            b'>' | b'<' | b'"' | b'\'' | b'`' | b',' | b'{' | b'[' | b'(' | b'|' | 0x1b | 0xa0
+        )
+}
+
+/// What a bare host name may stand after.
+fn may_precede_host(b: u8) -> bool {
+    is_space(b) || b"!\"#$&'()*+,/:;<=>?@[\\]^`{|}~\x1b\xa0".contains(&b)
+}
+
+/// How a match was recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Scheme,
+    Mail,
+    /// A bare host name of so many bytes.
+    Host(usize),
+}
+
+/// Every URI in a text, in order.
+pub(super) fn find(text: &[u8], boundaries: &Boundaries, out: &mut Vec<Found>) {
+    if memchr::memchr3(b'.', b'@', b':', text).is_none() {
+        return;
+    }
+    let mut at = 0;
+    while at < text.len() {
+        let found = may_start(text, at).then(|| match_at(text, at, boundaries)).flatten();
+        let Some((kind, end)) = found else {
+            at += 1;
+            continue;
+        };
+        let host = match kind {
+            Kind::Host(length) => Some(&text[at..at + length]),
+            _ => None,
+        };
+        if let Some(uri) = tidy(&text[at..end], kind, host, boundaries) {
+            out.push(Found { uri });
+        }
+        at = end;
+    }
+}
+
+/// Whether a URI may begin here: at a word boundary, after a delimiter or an ISO 2022 shift.
+fn may_start(text: &[u8], at: usize) -> bool {
+    let here = text.get(at).is_some_and(|&b| is_word(b));
+    let before = at.checked_sub(1).map(|i| text[i]);
+    before.is_some_and(is_word) != here
+        || before.is_some_and(may_precede)
+        || (at >= 3 && text[at - 3] == 0x1b && text[at - 2] == b'(')
+}
+
+fn match_at(text: &[u8], at: usize, boundaries: &Boundaries) -> Option<(Kind, usize)> {
+    if let Some(end) = known_scheme(text, at) {
+        return Some((Kind::Scheme, end));
+    }
+    if let Some(end) = address(text, at) {
+        return Some((Kind::Mail, end));
+    }
+    bare_host(text, at, boundaries).map(|(host, end)| (Kind::Host(host), end))
+}
+
+/// Bytes up to the delimiter; none if there are none or too many.
+fn run(text: &[u8], at: usize, max: usize, ends: fn(u8) -> bool) -> Option<usize> {
+    let rest = text.get(at..)?;
+    let length = rest.iter().take(max + 1).take_while(|&&b| !ends(b)).count();
+    (1..=max).contains(&length).then_some(at + length)
+}
+
+fn known_scheme(text: &[u8], at: usize) -> Option<usize> {
+    let rest = &text[at..];
+    let first = rest.first()?.to_ascii_lowercase();
+    let start = match first {
+        b'h' if starts_no_case(rest, b"https://") => 8,
+        b'h' if starts_no_case(rest, b"http://") => 7,
+        b'f' if starts_no_case(rest, b"ftp://") => 6,
+        b'f' if starts_no_case(rest, b"ftp.") => 4,
+        b'w' if starts_no_case(rest, b"www") => {
+            let digits = rest[3..].iter().take(2).take_while(|b| b.is_ascii_digit()).count();
+            (rest.get(3 + digits) == Some(&b'.')).then_some(digits + 4)?
+        }
+        _ => return None,
+    };
+    run(text, at + start, REST_BYTES_MAX, ends_uri)
+}
+
+fn address(text: &[u8], at: usize) -> Option<usize> {
+    if starts_no_case(&text[at..], b"mailto:")
+        && let Some(end) = run(text, at + 7, REST_BYTES_MAX, ends_address)
+    {
+        return Some(end);
+    }
+    let sign = run(text, at, ADDRESS_BYTES_MAX, |b| b == b'@' || ends_address(b))?;
+    if text.get(sign) != Some(&b'@') {
+        return None;
+    }
+    run(text, sign + 1, ADDRESS_BYTES_MAX, ends_address)
+}
+
+/// A host name with a known top-level domain, and what may follow it: length of the name, and where
+/// the whole ends.
+fn bare_host(text: &[u8], at: usize, boundaries: &Boundaries) -> Option<(usize, usize)> {
+    if at > 0 && !may_precede_host(text[at - 1]) {
+        return None;
+    }
+    let rest = &text[at..];
+    let is_inner = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    if !rest.first()?.is_ascii_alphanumeric() {
+        return None;
+    }
+    let length = rest.iter().take(HOST_BYTES_MAX).take_while(|b| is_inner(b)).count();
+    // The last dot within reach that a top-level domain follows.
+    memchr::memrchr_iter(b'.', rest.get(..length + 1).unwrap_or(rest)).find_map(|dot| {
+        if dot == 0 {
+            return None;
+        }
+        let is_label = |b: &u8| b.is_ascii_alphanumeric() || *b == b'-';
+        let label = rest[dot + 1..].iter().take_while(|b| is_label(b)).count();
+        let end = dot + 1 + label;
+        let goes_on = rest.get(end) == Some(&b'.')
+            && rest.get(end + 1).is_some_and(u8::is_ascii_alphanumeric);
+        if label == 0 || goes_on || !boundaries.is_top(&rest[dot + 1..end].to_ascii_lowercase()) {
+            return None;
+        }
+        Some((end, at + after_host(rest, end)?))
+    })
+}
+
+/// A final dot, a port and a path may follow a bare host name, then it must end.
+fn after_host(rest: &[u8], mut end: usize) -> Option<usize> {
+    if rest.get(end) == Some(&b'.') {
+        end += 1;
+    }
+    if rest.get(end) == Some(&b':') {
+        let digits = rest[end + 1..].iter().take(5).take_while(|b| b.is_ascii_digit()).count();
+        if digits > 0 {
+            end += 1 + digits;
+        }
+    }
+    if rest.get(end) == Some(&b'/')
+        && let Some(path) = run(rest, end + 1, REST_BYTES_MAX, ends_uri)
+    {
+        end = path;
+    }
+    rest.get(end).is_none_or(|&b| ends_uri(b)).then_some(end)
+}
+
+/// The URI without what belongs to the sentence around it, with a scheme; none if it is none.
+fn tidy(raw: &[u8], kind: Kind, host: Option<&[u8]>, boundaries: &Boundaries) -> Option<Vec<u8>> {
+    // A closing parenthesis that none opens before it ends the URI.
+    let open = memchr::memchr(b'(', raw).unwrap_or(raw.len());
+    let raw = memchr::memrchr(b')', &raw[..open]).map_or(raw, |close| &raw[..close]);
+    let end = raw.iter().rposition(|b| !b"-~!@#^&*()_+=:;'?,.".contains(b));
+    let raw = &raw[..end.map_or(0, |last| last + 1)];
+    let has = |b: u8| memchr::memchr(b, raw);
+    if (kind == Kind::Mail && has(b'@').is_none()) || host.is_some_and(|h| !is_host_name(h)) {
+        return None;
+    }
+    if starts_no_case(raw, b"cid:") || starts_no_case(raw, b"mid:") || is_only_scheme(raw) {
+        return None;
+    }
+    let schemes: [&[u8]; 4] = [b"http:", b"https:", b"ftp:", b"mailto:"];
+    let uri = if schemes.iter().any(|s| starts_no_case(raw, s)) {
+        raw.to_vec()
+    } else {
+        with_scheme(raw)?
+    };
+    if starts_no_case(&uri, b"mailto:") {
+        return mail_uri(uri, boundaries);
+    }
+    Some(uri)
+}
+
+fn is_only_scheme(raw: &[u8]) -> bool {
+    let word = raw.iter().take_while(|&&b| is_word(b)).count();
+    let rest = raw[word..].strip_prefix(b":");
+    word > 0 && rest.is_some_and(|r| matches!(r, b"" | b"/" | b"//"))
+}
+
+fn with_scheme(raw: &[u8]) -> Option<Vec<u8>> {
+    let www = starts_no_case(raw, b"www") && {
+        let digits = raw[3..].iter().take(2).take_while(|b| b.is_ascii_digit()).count();
+        raw.get(3 + digits) == Some(&b'.')
+    };
+    if starts_no_case(raw, b"ftp.") {
+        return Some([b"ftp://", raw].concat());
+    }
+    let sign = memchr::memrchr(b'@', raw);
+    // `/.+@`: something between a slash and the last sign.
+    let slash_first =
+        sign.zip(memchr::memchr(b'/', raw)).is_some_and(|(sign, slash)| slash + 1 < sign);
+    if www || slash_first {
+        return Some([b"http://", raw].concat());
+    }
+    if let Some(first) = memchr::memchr(b'@', raw) {
+        // A dot must follow, with something between.
+        memchr::memchr(b'.', raw.get(first + 2..)?)?;
+        if memchr::memmem::find(raw, b"&nbsp;").is_some() {
+            return None;
+        }
+        return Some([b"mailto:", without_misread(raw)].concat());
+    }
+    memchr::memchr(b'.', raw)?;
+    Some([b"http://", raw].concat())
+}
+
+/// The address without a word before it that was taken for a part of it.
+fn without_misread(raw: &[u8]) -> &[u8] {
+    let prefixes: [&[u8]; 4] = [b"skype", b"e-mail", b"email", b"mail"];
+    let word = prefixes.iter().find(|p| starts_no_case(raw, p) && raw.get(p.len()) == Some(&b':'));
+    let rest = &raw[word.map_or(0, |p| p.len())..];
+    let colons = rest.iter().take_while(|&&b| b == b':').count();
+    if colons == 0 { raw } else { &rest[colons..] }
+}
+
+/// A `mailto:` whose encoded characters are decoded, if its host is one.
+fn mail_uri(uri: Vec<u8>, boundaries: &Boundaries) -> Option<Vec<u8>> {
+    let uri =
+        if super::canonical::has_escape(&uri) { super::canonical::unescape(&uri) } else { uri };
+    let sign = memchr::memchr(b'@', &uri)?;
+    let stop = |b: &u8| matches!(b, b'?' | b'&' | b'>');
+    let length = uri[sign + 1..].iter().take_while(|b| !stop(b)).count();
+    let mut host = &uri[sign + 1..sign + 1 + length];
+    while let Some(rest) = host.strip_suffix(b"%20") {
+        host = rest;
+    }
+    boundaries.is_valid(host).then_some(uri)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_in_text() {
+        let boundaries = Boundaries::default();
+        for (text, uris) in [
+            (
+                "see http://example.com/a, or (www.example.com).",
+                "http://example.com/a http://www.example.com",
+            ),
+            ("write to joe@example.com!", "mailto:joe@example.com"),
+            ("go to example.com/path now", "http://example.com/path"),
+            ("file.nonsense and v1.2.3", ""),
+            ("mail:joe@example.com", "mailto:joe@example.com"),
+            ("http://a.com/x_(y)z", "http://a.com/x_(y)z"),
+            ("[cid:image001.png@01D4986E.E3459640]", ""),
+            ("no uri here", ""),
+            ("https://", ""),
+        ] {
+            let mut found = Vec::new();
+            find(text.as_bytes(), &boundaries, &mut found);
+            let all: Vec<String> =
+                found.iter().map(|f| String::from_utf8_lossy(&f.uri).into_owned()).collect();
+            assert_eq!(all.join(" "), uris, "{text}");
+        }
+    }
+}
