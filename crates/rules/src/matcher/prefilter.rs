@@ -16,6 +16,11 @@ use crate::pattern::{Pattern, literal};
 /// looking for by its strings.
 const CHANCE_MAX: f64 = 2e-3;
 
+/// Most threads that prepare patterns.
+const THREADS_MAX: usize = 8;
+/// Fewer patterns are not worth a thread.
+const PATTERNS_PER_THREAD_MIN: usize = 64;
+
 /// Looks for what patterns need.
 #[derive(Debug)]
 pub(crate) struct Prefilter {
@@ -62,6 +67,21 @@ fn way(node: Option<&Node>) -> Way {
     if sets.is_empty() { Way::Always } else { Way::Gated(sets) }
 }
 
+/// How each pattern is looked for. Large patterns take a while, so the CPUs share them.
+fn ways(patterns: &[&Pattern]) -> Vec<Way> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let share = patterns.len().div_ceil(threads).max(PATTERNS_PER_THREAD_MIN);
+    std::thread::scope(|scope| {
+        let work = |part: &[&Pattern]| part.iter().map(|p| way(p.node())).collect::<Vec<_>>();
+        let threads: Vec<_> =
+            patterns.chunks(share).map(|part| scope.spawn(move || work(part))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<Way>>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().flat_map(join).collect()
+    })
+}
+
 impl Prefilter {
     /// Collects what these patterns need; they are numbered in order.
     pub(crate) fn new<'p>(patterns: impl Iterator<Item = &'p Pattern>) -> Self {
@@ -73,8 +93,9 @@ impl Prefilter {
             gated: Vec::new(),
             always: Vec::new(),
         };
-        for (pattern, number) in patterns.zip(0u32..) {
-            let (map, found) = match way(pattern.node()) {
+        let patterns: Vec<&Pattern> = patterns.collect();
+        for (way, number) in ways(&patterns).into_iter().zip(0u32..) {
+            let (map, found) = match way {
                 Way::Strings(found) => (&mut strings, found),
                 Way::Squeezed(found) => (&mut squeezed, found),
                 Way::AsciiStrings(found, sets) => {

@@ -50,8 +50,9 @@ impl TextRules {
             for member in &candidates {
                 let Some(member) = self.members.get(*member as usize) else { continue };
                 let full = tally.count(member.rule) >= f64::from(member.hits_max);
+                let too_short = text.len() < member.pattern.min_len();
                 let is_subject = number == 0;
-                if !(full || member.nosubject && is_subject) {
+                if !(full || too_short || member.nosubject && is_subject) {
                     member.apply(text, place(number), tally);
                 }
             }

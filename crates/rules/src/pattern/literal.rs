@@ -6,9 +6,11 @@
 use super::syntax::{ByteSet, Greed, Node};
 
 /// Most strings that stand for one pattern.
-const STRINGS_MAX: usize = 128;
+const STRINGS_MAX: usize = 768;
 /// Most strings that a place in the pattern may multiply to.
-const EXACT_MAX: usize = 64;
+const EXACT_MAX: usize = 192;
+/// Most strings that are compared with each other.
+const MINIMIZED_MAX: usize = 128;
 /// Longest string kept, in bytes.
 const STRING_BYTES_MAX: usize = 24;
 /// Largest set of bytes that is spelled out.
@@ -80,9 +82,12 @@ fn byte_chance(byte: u8) -> f64 {
 }
 
 /// Removes strings that contain another one.
-fn minimize(mut strings: Strings) -> Strings {
-    strings.sort_by_key(|s| (s.len(), s.clone()));
-    strings.dedup();
+fn minimize(strings: Strings) -> Strings {
+    let mut strings = unique(strings);
+    if strings.len() > MINIMIZED_MAX {
+        return strings;
+    }
+    strings.sort_by_key(Vec::len);
     let mut out: Strings = Vec::new();
     for string in strings {
         if !out.iter().any(|s| memchr::memmem::find(&string, s).is_some()) {

@@ -33,6 +33,8 @@ pub struct Pattern {
     /// The text for PCRE2, where `node` is none.
     text: String,
     names: Vec<(String, u32)>,
+    /// Fewest bytes that a match has.
+    min_len: usize,
     /// Nothing but a choice of strings, which the `regex` engines find quickest of all.
     is_words: bool,
     automaton: OnceLock<Option<Box<regex_automata::meta::Regex>>>,
@@ -60,6 +62,7 @@ impl Pattern {
             Err(Refusal::Foreign) => (None, Vec::new(), pattern.to_owned()),
         };
         let pattern = Pattern {
+            min_len: node.as_ref().map_or(0, Node::min_len),
             is_words: node.as_ref().is_some_and(is_words),
             node,
             text,
@@ -76,6 +79,11 @@ impl Pattern {
     /// The pattern's tree.
     pub(crate) fn node(&self) -> Option<&Node> {
         self.node.as_ref()
+    }
+
+    /// Fewest bytes that a match has.
+    pub(crate) fn min_len(&self) -> usize {
+        self.min_len
     }
 
     /// Names of groups that set tags, with their index.
@@ -156,7 +164,7 @@ impl Pattern {
                 Some(node) => backtrack::text(node, &|_| Vec::new()),
                 None => self.text.clone(),
             };
-            let text = format!("(*LIMIT_MATCH={MATCH_STEPS_MAX})(*NO_AUTO_POSSESS){body}");
+            let text = format!("(*LIMIT_MATCH={MATCH_STEPS_MAX})(*LF){body}");
             let mut builder = pcre2::bytes::RegexBuilder::new();
             builder.jit_if_available(true);
             builder.build(&text).map(Box::new).map_err(|e| e.to_string())
