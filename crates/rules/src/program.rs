@@ -8,6 +8,7 @@ use crate::matcher::headers::{HeaderRules, HeaderRulesBuilder};
 use crate::matcher::mime::{self, MimeRule};
 use crate::matcher::tags::{TemplateOn, TemplateRule};
 use crate::matcher::texts::TextRules;
+use crate::matcher::uri_detail::UriDetailRule;
 use crate::matcher::{Member, Place, Tally};
 use crate::meta::Metas;
 use crate::pattern::{self, Pattern};
@@ -25,6 +26,7 @@ pub(crate) struct Program {
     full: TextRules,
     mime: Vec<MimeRule>,
     templates: Vec<TemplateRule>,
+    uri_details: Vec<UriDetailRule>,
     evals: Vec<EvalRule>,
     pub(crate) metas: Metas,
 }
@@ -46,6 +48,7 @@ struct Builder {
     full: Vec<Member>,
     mime: Vec<MimeRule>,
     templates: Vec<TemplateRule>,
+    uri_details: Vec<UriDetailRule>,
     evals: Vec<EvalRule>,
     problems: Vec<Problem>,
 }
@@ -80,6 +83,7 @@ impl Program {
             full: TextRules::new(builder.full),
             mime: builder.mime,
             templates: builder.templates,
+            uri_details: builder.uri_details,
             evals: builder.evals,
             metas,
         };
@@ -104,6 +108,7 @@ impl Program {
         }
         mime::scan(&self.mime, views, tally);
         self.templates.iter().for_each(|rule| run_template(rule, views, tally));
+        self.uri_details.iter().for_each(|rule| rule.scan(views, tally));
         for rule in &self.evals {
             tally.timed(rule.rule, |tally| {
                 let value = rule.eval.run(evals);
@@ -251,7 +256,13 @@ impl Builder {
                     .map_err(|e| problem(rule, Severity::Note, format!("never fires: {e}")))?;
                 self.evals.push(EvalRule { rule: place as u32, eval });
             }
-            Test::UriDetail { .. } | Test::Meta { .. } | Test::Empty => {}
+            Test::UriDetail { conditions } => {
+                let compiled = UriDetailRule::new(place, conditions);
+                let compiled =
+                    compiled.map_err(|e| problem(rule, Severity::Error, e.to_string()))?;
+                self.uri_details.push(compiled);
+            }
+            Test::Meta { .. } | Test::Empty => {}
         }
         Ok(())
     }

@@ -366,6 +366,16 @@ mod tests {
     }
 
     #[test]
+    fn uri_details_need_one_uri_that_meets_all() {
+        let rules = "uri_detail A domain =~ /^example\\.com$/ text =~ /click/i\n\
+            uri_detail B host =~ /nowhere/ type =~ /^a$/\n";
+        let raw = "Subject: x\nContent-Type: text/html\n\n\
+            <a href=\"http://www.example.com/x\">Click here</a>\n";
+        let (outcome, report) = scan(rules, raw);
+        assert_eq!(names(&outcome), ["A"], "{report:?}");
+    }
+
+    #[test]
     fn metas_in_a_circle_are_reported() {
         let (outcome, report) = scan("meta A B\nmeta B A\nmeta C !A\n", "Subject: x\n\n");
         assert!(outcome.sub.is_empty(), "{outcome:?}");

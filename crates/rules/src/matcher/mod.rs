@@ -5,6 +5,7 @@ pub(crate) mod mime;
 mod prefilter;
 pub(crate) mod tags;
 pub(crate) mod texts;
+pub(crate) mod uri_detail;
 
 use gauntlet_mail::{Defect, DefectKind};
 

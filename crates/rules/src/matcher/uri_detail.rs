@@ -1,0 +1,58 @@
+//! `uri_detail` rules: one URI that meets every condition.
+
+use super::{Place, Tally};
+use crate::pattern::{Pattern, PatternError};
+use crate::rule::UriCondition;
+use crate::views::{UriDetail, Views};
+
+/// One `uri_detail` rule.
+#[derive(Debug)]
+pub(crate) struct UriDetailRule {
+    rule: u32,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Debug)]
+struct Condition {
+    key: String,
+    negated: bool,
+    pattern: Pattern,
+}
+
+impl UriDetailRule {
+    /// Compiles the conditions; fails if a pattern is not valid.
+    pub(crate) fn new(rule: usize, conditions: &[UriCondition]) -> Result<Self, PatternError> {
+        let compile = |c: &UriCondition| {
+            let pattern = Pattern::new(&c.pattern)?;
+            Ok(Condition { key: c.key.clone(), negated: c.negated, pattern })
+        };
+        let conditions: Result<Vec<_>, _> = conditions.iter().map(compile).collect();
+        Ok(UriDetailRule { rule: rule as u32, conditions: conditions? })
+    }
+
+    /// Tries the rule on every URI.
+    pub(crate) fn scan(&self, views: &Views<'_>, tally: &mut Tally) {
+        let mut uris = views.uri_details().details.iter();
+        if uris.any(|(raw, detail)| self.conditions.iter().all(|c| c.holds(raw, detail, views))) {
+            tally.hit(self.rule, 1, Place::None);
+        }
+    }
+}
+
+impl Condition {
+    /// Whether some value of the key matches (or with `!~` does not match).
+    fn holds(&self, raw: &[u8], detail: &UriDetail, views: &Views<'_>) -> bool {
+        let meets = |text: &[u8]| self.pattern.is_match(text) != self.negated;
+        match self.key.as_str() {
+            "raw" => meets(raw),
+            "type" => {
+                detail.elements.iter().any(|e| meets(e.as_bytes()))
+                    || (detail.is_parsed && meets(b"parsed"))
+            }
+            "cleaned" => detail.forms.iter().any(|f| meets(f)),
+            "text" => detail.anchor_texts.iter().any(|t| meets(t)),
+            "host" => detail.hosts.iter().any(|h| meets(h)),
+            _ => detail.hosts.iter().any(|host| meets(&views.boundaries().trim(host))),
+        }
+    }
+}
