@@ -52,10 +52,12 @@ struct Line<'a> {
 
 /// Prints the views of every input. With `--rules` their settings count.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
-    let settings = match args.ruleset.rules.as_slice() {
-        [] => ViewSettings::default(),
-        rules => args.ruleset.reading.load(rules, false, false)?.0.view_settings().clone(),
+    let loaded = match args.ruleset.rules.as_slice() {
+        [] => None,
+        rules => Some(args.ruleset.reading.load(rules, false, false)?.0),
     };
+    let defaults = ViewSettings::default();
+    let settings = loaded.as_ref().map_or(&defaults, |ruleset| ruleset.view_settings());
     let source = Source { message_bytes_max: args.max_bytes, taken: Default::default() };
     let mut out = io::stdout().lock();
     let mut result = Ok(());
@@ -68,7 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
             }
         };
         result = match bytes {
-            Ok(raw) => print(&mut out, args, &settings, &input.name, &raw),
+            Ok(raw) => print(&mut out, args, settings, &input.name, &raw),
             Err(why) => writeln!(io::stderr(), "{}: {why}", input.name),
         };
         if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

@@ -296,7 +296,7 @@ pub(super) fn host_of(uri: &[u8], boundaries: &Boundaries) -> Option<(Vec<u8>, V
             rest = &rest[slashes..];
         }
         let stop = |b: &u8| matches!(b, b'/' | b'?' | b'#');
-        rest = &rest[..rest.iter().position(|b| stop(b)).unwrap_or(rest.len())];
+        rest = &rest[..rest.iter().position(stop).unwrap_or(rest.len())];
         rest = &rest[memchr::memrchr(b'@', rest).map_or(0, |i| i + 1)..];
         let digits = rest.iter().rev().take_while(|b| b.is_ascii_digit()).count();
         let colon = rest.len() - digits;
