@@ -29,6 +29,10 @@ enum Decoder {
     Multibyte(&'static Encoding),
     /// GB 2312 only, not its superset.
     Gb2312,
+    /// ISO 2022-JP: seven bits; a byte above 127 ends the text.
+    Iso2022Jp,
+    /// RFC 2152.
+    Utf7,
     /// Big5 without the Hong Kong characters.
     Big5,
 }
@@ -67,7 +71,12 @@ fn decode(data: &[u8], declared: &[u8], insist: bool) -> Option<String> {
     let decoded = if !insist && matches!(&*label, "ascii" | "us-ascii") {
         None
     } else if is_utf16(&label) {
-        utf16(data)
+        let text = utf16(data);
+        // In an encoded word SpamAssassin keeps the bytes that it can decode.
+        if insist && text.is_some() {
+            return None;
+        }
+        text
     } else {
         match find(&label) {
             Some(Decoder::Utf8) if utf8_first => None,
@@ -229,7 +238,8 @@ fn find(label: &str) -> Option<Decoder> {
         "euckr" | "ksc56011987" | "korean" | "uhc" => Decoder::Multibyte(rs::EUC_KR),
         "shiftjis" | "sjis" | "xsjis" => Decoder::Multibyte(rs::SHIFT_JIS),
         "eucjp" | "ujis" => Decoder::Multibyte(rs::EUC_JP),
-        "iso2022jp" | "iso2022jp1" => Decoder::Multibyte(rs::ISO_2022_JP),
+        "iso2022jp" | "iso2022jp1" | "7bitjis" => Decoder::Iso2022Jp,
+        "utf7" => Decoder::Utf7,
         "ibm866" => Decoder::Multibyte(rs::IBM866),
         _ => return None,
     })
@@ -291,8 +301,9 @@ fn run(decoder: Decoder, data: &[u8], lossy: bool) -> Option<String> {
             }
         }
         Decoder::Multibyte(encoding) => whole(encoding, data, lossy),
-        Decoder::Gb2312 if !lossy && !is_gb2312(data) => None,
-        Decoder::Gb2312 => whole(rs::GBK, data, lossy),
+        Decoder::Gb2312 => gb2312(data, lossy),
+        Decoder::Iso2022Jp => Some(iso_2022_jp(data)),
+        Decoder::Utf7 => utf7(data, lossy),
         Decoder::Big5 if !lossy && !leads_within(data, 0xa1..=0xf9) => None,
         Decoder::Big5 => whole(rs::BIG5, data, lossy),
     }
@@ -320,35 +331,95 @@ fn leads_within(data: &[u8], range: std::ops::RangeInclusive<u8>) -> bool {
     true
 }
 
-/// Whether all characters are assigned in GB 2312-80 (rows and cells of its table).
-fn is_gb2312(data: &[u8]) -> bool {
-    let mut bytes = data.iter();
-    while let Some(&lead) = bytes.next() {
+/// GB 2312-80 in its EUC form. Two signs differ from its supersets.
+fn gb2312(data: &[u8], lossy: bool) -> Option<String> {
+    let mut out = String::with_capacity(data.len() * 2);
+    let mut rest = data;
+    while let Some(&lead) = rest.first() {
         if lead < 0x80 {
+            let run = rest.iter().take_while(|b| b.is_ascii()).count();
+            out.extend(rest[..run].iter().map(|&b| char::from(b)));
+            rest = &rest[run..];
             continue;
         }
-        let Some(&trail) = bytes.next() else { return false };
-        if lead < 0xa1 || trail < 0xa1 || trail == 0xff {
-            return false;
+        let pair = rest.get(..2).filter(|p| is_gb2312(p[0], p[1]));
+        let text =
+            pair.and_then(|p| rs::GBK.decode_without_bom_handling_and_without_replacement(p));
+        match (text, pair) {
+            (_, Some(b"\xa1\xa4")) => out.push('\u{30fb}'),
+            (_, Some(b"\xa1\xaa")) => out.push('\u{2015}'),
+            (Some(text), _) => out.push_str(&text),
+            (None, _) if lossy => out.push('\u{fffd}'),
+            (None, _) => return None,
         }
-        let (row, cell) = (lead - 0xa0, trail - 0xa0);
-        let assigned = match row {
-            1 | 3 | 16..=54 | 56..=87 => true,
-            2 => matches!(cell, 17..=66 | 69..=78 | 81..=92),
-            4 => cell <= 83,
-            5 => cell <= 86,
-            6 => matches!(cell, 1..=24 | 33..=56),
-            7 => matches!(cell, 1..=33 | 49..=81),
-            8 => matches!(cell, 1..=26 | 37..=73),
-            9 => matches!(cell, 4..=79),
-            55 => cell <= 89,
-            _ => false,
-        };
-        if !assigned {
-            return false;
-        }
+        rest = &rest[if pair.is_some() { 2 } else { 1 }..];
     }
-    true
+    Some(out)
+}
+
+/// Whether a character is assigned in GB 2312-80 (rows and cells of its table).
+fn is_gb2312(lead: u8, trail: u8) -> bool {
+    if lead < 0xa1 || !(0xa1..=0xfe).contains(&trail) {
+        return false;
+    }
+    let (row, cell) = (lead - 0xa0, trail - 0xa0);
+    match row {
+        1 | 3 | 16..=54 | 56..=87 => true,
+        2 => matches!(cell, 17..=66 | 69..=78 | 81..=92),
+        4 => cell <= 83,
+        5 => cell <= 86,
+        6 => matches!(cell, 1..=24 | 33..=56),
+        7 => matches!(cell, 1..=33 | 49..=81),
+        8 => matches!(cell, 1..=26 | 37..=73),
+        9 => matches!(cell, 4..=79),
+        55 => cell <= 89,
+        _ => false,
+    }
+}
+
+/// ISO 2022-JP up to the first byte above 127. Of escapes in a row only the last counts.
+fn iso_2022_jp(data: &[u8]) -> String {
+    let end = data.iter().position(|b| !b.is_ascii()).unwrap_or(data.len());
+    let mut tidy = Vec::with_capacity(end);
+    let mut rest = &data[..end];
+    while let Some(&byte) = rest.first() {
+        let escape = matches!(rest, [0x1b, b'$' | b'(', _, ..]);
+        if escape && rest.get(3) == Some(&0x1b) {
+            rest = &rest[3..];
+            continue;
+        }
+        tidy.push(byte);
+        rest = &rest[1..];
+    }
+    rs::ISO_2022_JP.decode_without_bom_handling(&tidy).0.into_owned()
+}
+
+/// UTF-7: `+` begins base64 of UTF-16, a minus sign or anything else ends it; `+-` is a plus sign.
+fn utf7(data: &[u8], lossy: bool) -> Option<String> {
+    let mut out = String::with_capacity(data.len());
+    let mut rest = data;
+    while let Some(&byte) = rest.first() {
+        rest = &rest[1..];
+        if byte != b'+' {
+            if !byte.is_ascii() && !lossy {
+                return None;
+            }
+            out.push(if byte.is_ascii() { char::from(byte) } else { '\u{fffd}' });
+            continue;
+        }
+        let digit = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
+        let length = rest.iter().take_while(|b| digit(b)).count();
+        if length == 0 {
+            out.push('+');
+        } else {
+            let bytes = super::encoding::base64(&rest[..length]);
+            let units = bytes.chunks_exact(2).map(|p| u16::from_be_bytes([p[0], p[1]]));
+            out.extend(char::decode_utf16(units).map(|c| c.unwrap_or('\u{fffd}')));
+        }
+        rest = &rest[length..];
+        rest = rest.strip_prefix(b"-").unwrap_or(rest);
+    }
+    Some(out)
 }
 
 #[cfg(test)]
@@ -375,6 +446,14 @@ mod tests {
         assert_eq!(normalize_word(b"\xc3\xa9", b"iso-8859-1"), "Ã©".as_bytes());
         assert_eq!(normalize_word(b"a\xff", b"utf-8"), "a\u{fffd}".as_bytes());
         assert_eq!(normalize_word(b"\xe2\x82(", b"utf-8"), "\u{fffd}(".as_bytes());
+    }
+
+    #[test]
+    fn seven_bit_charsets() {
+        assert_eq!(utf8(b"Fr+APY-sche +- a", "utf-7"), "Frösche + a".as_bytes());
+        assert_eq!(utf8(b"\x1b$B$\"\x1b(B\x1b$B$\"\x1b(Bx", "iso-2022-jp"), "ああx".as_bytes());
+        assert_eq!(utf8(b"a\xa4b", "iso-2022-jp"), b"a");
+        assert_eq!(normalize_word(b"\xa1\xaa\x8c\xc2\xa3", b"gb2312"), "―\u{fffd}拢".as_bytes());
     }
 
     #[test]
