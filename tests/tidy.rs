@@ -22,8 +22,12 @@ const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
 
 /// Longer ones, with the length they have; a length may only shrink.
-const LONG_FILES: [(&str, usize); 0] = [];
-const LONG_FUNCTIONS: [(&str, &str, usize); 0] = [];
+const LONG_FILES: [(&str, usize); 2] =
+    [("crates/rules/src/views/mime.rs", 802), ("crates/rules/src/views/relays/received.rs", 912)];
+const LONG_FUNCTIONS: [(&str, &str, usize); 2] = [
+    ("crates/gateway/src/node.rs", "start", 98),
+    ("crates/store/examples/log_rate.rs", "searches", 71),
+];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
