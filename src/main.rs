@@ -7,10 +7,12 @@ mod config;
 mod evaluate;
 mod man;
 mod policy;
+mod queue;
 mod rules;
 mod ruleset;
 mod scan;
 mod serve;
+mod trace;
 mod train;
 mod user;
 
@@ -39,6 +41,10 @@ enum Command {
     Scan(scan::Args),
     /// Run a node: receive, judge and pass on mail
     Serve(serve::Args),
+    /// List, show, retry, hold or delete messages that wait for delivery
+    Queue(queue::Args),
+    /// Tell one message's life by its id
+    Trace(trace::Args),
     /// Check a policy, explain what it does with a message, test it
     Policy(policy::Args),
     /// Check a configuration file, or show the effective settings
@@ -63,6 +69,8 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Scan(args) => scan::run(&args),
         Command::Serve(args) => serve::run(&args),
+        Command::Queue(args) => queue::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Rules(args) => rules::run(&args),

@@ -62,6 +62,7 @@ async fn serve(args: &Args, config: Config) -> anyhow::Result<()> {
     let users = Arc::new(Users::open(&users_folder(&config)?)?);
     let password = users.first_start(now_ms())?;
     let node = Node::start(config, Box::new(judge_of))?;
+    gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
     let console = Console::start(&node, users)?;
     welcome(&node, console.as_ref(), password.as_deref())?;
     loop {

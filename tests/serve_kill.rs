@@ -126,15 +126,26 @@ fn sigkill_loses_nothing_on_the_way_to_the_maildir() {
     assert_eq!(account(&node, &acknowledged, &delivered), 0);
 }
 
-#[test]
-fn sigkill_loses_nothing_on_the_way_to_a_next_hop() {
+/// The mail goes to a next hop; each kill may repeat what was on the wire, and nothing else.
+fn to_a_next_hop(cut_through: bool) {
     let sink = Sink::start();
-    let config =
-        format!("[route]\nnext_hop = \"{}\"\n[sender]\nretry_seconds = [1]\n", sink.address);
+    let config = format!(
+        "[route]\nnext_hop = \"{}\"\ncut_through = {cut_through}\n[sender]\nretry_seconds = [1]\n",
+        sink.address
+    );
     let mut node = Node::start(&config);
     let acknowledged = torture(&mut node);
     let twice = account(&node, &acknowledged, &sink.taken());
-    // Each kill can repeat what was on the wire, and nothing else.
-    let bound = usize::try_from(kills()).unwrap() * 20;
+    let bound = usize::try_from(kills()).unwrap() * CLIENTS;
     assert!(twice <= bound, "{twice} delivered twice");
+}
+
+#[test]
+fn sigkill_loses_nothing_on_the_way_to_a_next_hop() {
+    to_a_next_hop(false);
+}
+
+#[test]
+fn sigkill_loses_nothing_in_cut_through() {
+    to_a_next_hop(true);
 }

@@ -355,6 +355,7 @@ impl Sink {
     }
 
     fn serve(&self, stream: TcpStream) -> std::io::Result<()> {
+        stream.set_nodelay(true)?;
         let mut reader = BufReader::new(stream);
         reader.get_mut().write_all(b"220 sink.test ESMTP\r\n")?;
         let mut line = String::new();

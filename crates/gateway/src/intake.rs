@@ -17,7 +17,7 @@ use crate::clock::now_ms;
 use crate::config::ReceiverSettings;
 use crate::ids;
 use crate::metrics::Metrics;
-use crate::queue::Queue;
+use crate::queue::{CutThrough, Queue};
 use crate::scan_pool::{ScanPool, Work};
 use crate::trace_fields::count_received;
 use crate::transit::{Answer, Transit, answer};
@@ -113,7 +113,12 @@ impl Intake {
             }
             Answer::Accept => {
                 let size = body.len() as u64;
-                let transit = Transit::new(record, &arrival.mail, &arrival.recipients);
+                let mut transit = Transit::new(record, &arrival.mail, &arrival.recipients);
+                if !arrival.lmtp
+                    && let Some(said) = self.queue.cut_through(&mut transit, &body).await
+                {
+                    return vec![self.pass_on(&said, &id, size)];
+                }
                 let accepted = self.accept(arrival.id, transit, body).await;
                 let reply = match accepted {
                     Ok(()) => {
@@ -134,6 +139,18 @@ impl Intake {
                 }
             }
         }
+    }
+
+    /// The answer to a message that the next hop took or refused while the client waited.
+    fn pass_on(&self, said: &CutThrough, id: &str, bytes: u64) -> Reply {
+        if said.taken {
+            self.metrics.accepted.add_one();
+            self.metrics.accepted_bytes.add(bytes);
+            return Reply::new(250, (2, 0, 0), format!("Ok: passed on as {id}"));
+        }
+        self.metrics.rejected.add_one();
+        let text = format!("refused by the next hop (reference {id}): {}", said.reply);
+        Reply::new(550, (5, 0, 0), text)
     }
 
     /// Spools a message and hands it to the queue.

@@ -8,6 +8,7 @@
 pub mod admission;
 pub mod clock;
 pub mod config;
+pub mod control;
 pub mod dsn;
 pub mod hold;
 pub mod ids;

@@ -30,6 +30,9 @@ use crate::scan_pool::ScanPool;
 use crate::sender::Sender;
 use crate::transit::Transit;
 
+/// The addresses that accept mail, with who they are for.
+type Addresses = Vec<(ListenerRole, SocketAddr)>;
+
 /// Makes the judge that a configuration asks for: the program knows how to load rules and models.
 pub type MakeJudge = Box<dyn Fn(&Config) -> anyhow::Result<Judge> + Send + Sync>;
 
@@ -52,7 +55,7 @@ pub struct Node {
     memory: Arc<MemoryBudget>,
     shared: Shared,
     stop: watch::Sender<bool>,
-    addresses: Vec<(ListenerRole, SocketAddr)>,
+    addresses: Addresses,
     maildir: PathBuf,
     started_ms: i64,
     _lock: File,
@@ -79,34 +82,24 @@ impl Node {
     /// If the data folder is in use or cannot be used, an address cannot be bound, or rules and
     /// policy cannot be loaded.
     pub fn start(config: Config, make_judge: MakeJudge) -> anyhow::Result<Arc<Self>> {
-        let node = &config.node;
-        std::fs::create_dir_all(&node.data)
-            .with_context(|| format!("node.data {}", node.data.display()))?;
-        let lock = lock(&node.data)?;
+        let data = &config.node.data;
+        std::fs::create_dir_all(data).with_context(|| format!("node.data {}", data.display()))?;
+        let lock = lock(data)?;
         let judge = Arc::new(ArcSwap::from_pointee(make_judge(&config)?));
-        let log = Arc::new(Log::open(&node.data.join("log"))?);
-        let quarantine = Arc::new(Quarantine::open(&node.data.join("quarantine"))?);
+        let log = Arc::new(Log::open(&data.join("log"))?);
+        let quarantine = Arc::new(Quarantine::open(&data.join("quarantine"))?);
         let (spool, recovery) = open_spool(&config)?;
         if recovery.torn_bytes > 0 || recovery.damaged > 0 {
             let (torn_bytes, damaged) = (recovery.torn_bytes, recovery.damaged);
             tracing::warn!(torn_bytes, damaged, "the spool was not closed cleanly");
         }
-        let listeners =
-            config.listener.iter().map(Listener::bind).collect::<io::Result<Vec<_>>>()?;
-        let mut addresses = Vec::new();
-        for listener in &listeners {
-            addresses.push((listener.role(), listener.address()?));
-        }
-        let shared = Shared {
-            receiver: Arc::new(ArcSwap::from_pointee(config.receiver.clone())),
-            sender: Arc::new(ArcSwap::from_pointee(config.sender.clone())),
-            routes: Arc::new(ArcSwap::from_pointee(Routes::load(&config)?)),
-        };
-        let host = node.host_name();
+        let (listeners, addresses) = bind(&config)?;
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
+        let r = &config.receiver;
+        let maildir = config.node.inside(&config.route.maildir);
+        let shared = Shared::new(&config)?;
+        let host = config.node.host_name();
         let runtime = tokio::runtime::Handle::current();
-        let maildir = node.inside(&config.route.maildir);
-        let null = config.spool.backend == SpoolBackend::Null;
         let queue = Queue::new(QueueParts {
             spool: spool.clone(),
             log: log.clone(),
@@ -118,42 +111,13 @@ impl Node {
             settings: shared.sender.clone(),
             ids: ids.clone(),
             metrics: metrics.clone(),
-            host: host.clone(),
-            null,
+            host,
+            null: is_null(&config),
         });
         queue.recover(&recovery.messages);
-        let r = &config.receiver;
-        let admission = Arc::new(Admission::new(r.sessions_max, r.sessions_per_client_max));
-        let memory = Arc::new(MemoryBudget::new(r.memory_bytes_max));
-        let scan = &config.scan;
-        let wait = Duration::from_secs(scan.wait_seconds_max);
-        let scan_pool = ScanPool::start(scan.threads, scan.queue_max, wait, &judge, &metrics)?;
-        let intake = Arc::new(Intake {
-            scan_pool,
-            spool: spool.clone(),
-            queue: queue.clone(),
-            log: log.clone(),
-            settings: shared.receiver.clone(),
-            metrics: metrics.clone(),
-            null,
-        });
-        let (stop, stopping) = watch::channel(false);
-        let receiver = Arc::new(Receiver {
-            host,
-            settings: shared.receiver.clone(),
-            routes: shared.routes.clone(),
-            admission: admission.clone(),
-            memory: memory.clone(),
-            intake,
-            ids: ids.clone(),
-            metrics: metrics.clone(),
-            stopping,
-        });
-        tokio::spawn(queue.clone().run());
-        for listener in listeners {
-            tokio::spawn(receiver.clone().run(listener));
-        }
         let node = Arc::new(Node {
+            admission: Arc::new(Admission::new(r.sessions_max, r.sessions_per_client_max)),
+            memory: Arc::new(MemoryBudget::new(r.memory_bytes_max)),
             config: ArcSwap::from_pointee(config),
             make_judge,
             judge,
@@ -163,18 +127,51 @@ impl Node {
             metrics,
             spool,
             ids,
-            admission,
-            memory,
             shared,
-            stop,
+            stop: watch::channel(false).0,
             addresses,
             maildir,
             started_ms: now_ms(),
             _lock: lock,
         });
         node.finish_releases()?;
-        tokio::spawn(node.clone().housekeeping());
+        node.listen(listeners)?;
         Ok(node)
+    }
+
+    /// Starts the scan pool, the queue and the sessions.
+    fn listen(self: &Arc<Self>, listeners: Vec<Listener>) -> anyhow::Result<()> {
+        let config = self.config();
+        let scan = &config.scan;
+        let wait = Duration::from_secs(scan.wait_seconds_max);
+        let (judge, metrics) = (&self.judge, &self.metrics);
+        let scan_pool = ScanPool::start(scan.threads, scan.queue_max, wait, judge, metrics)?;
+        let intake = Arc::new(Intake {
+            scan_pool,
+            spool: self.spool.clone(),
+            queue: self.queue.clone(),
+            log: self.log.clone(),
+            settings: self.shared.receiver.clone(),
+            metrics: metrics.clone(),
+            null: is_null(&config),
+        });
+        let receiver = Arc::new(Receiver {
+            host: config.node.host_name(),
+            settings: self.shared.receiver.clone(),
+            routes: self.shared.routes.clone(),
+            admission: self.admission.clone(),
+            memory: self.memory.clone(),
+            intake,
+            ids: self.ids.clone(),
+            metrics: metrics.clone(),
+            stopping: self.stop.subscribe(),
+        });
+        tokio::spawn(self.queue.clone().run());
+        for listener in listeners {
+            tokio::spawn(receiver.clone().run(listener));
+        }
+        tokio::spawn(self.clone().housekeeping());
+        Ok(())
     }
 
     /// The addresses that accept mail.
@@ -258,7 +255,7 @@ impl Node {
     /// Stops accepting, lets transactions and deliveries finish up to the drain limit, closes the
     /// stores. What is left waits in the spool.
     pub async fn stop(&self) {
-        let _nobody_listens_any_more = self.stop.send(true);
+        self.stop.send_replace(true);
         let limit = Duration::from_secs(self.config().node.drain_seconds_max);
         let start = Instant::now();
         while start.elapsed() < limit && (self.admission.sessions() > 0 || !self.queue.is_quiet()) {
@@ -392,6 +389,29 @@ pub enum Release {
     NotHeld(State),
     /// There is no such message.
     Unknown,
+}
+
+impl Shared {
+    fn new(config: &Config) -> io::Result<Self> {
+        Ok(Shared {
+            receiver: Arc::new(ArcSwap::from_pointee(config.receiver.clone())),
+            sender: Arc::new(ArcSwap::from_pointee(config.sender.clone())),
+            routes: Arc::new(ArcSwap::from_pointee(Routes::load(config)?)),
+        })
+    }
+}
+
+/// The spool keeps nothing: for measuring.
+fn is_null(config: &Config) -> bool {
+    config.spool.backend == SpoolBackend::Null
+}
+
+/// Binds every listener, before anything is accepted.
+fn bind(config: &Config) -> io::Result<(Vec<Listener>, Addresses)> {
+    let listeners = config.listener.iter().map(Listener::bind).collect::<io::Result<Vec<_>>>()?;
+    let address = |listener: &Listener| Ok((listener.role(), listener.address()?));
+    let addresses = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
+    Ok((listeners, addresses))
 }
 
 /// Locks the data folder for this process.

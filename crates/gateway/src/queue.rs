@@ -10,6 +10,8 @@
 //! on disk like a deferred one. Order of writing: outcomes reach the log before the spool forgets the
 //! message, so that a crash repeats work but loses no outcome.
 
+mod cut_through;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,6 +34,8 @@ use crate::route::{Route, Routes};
 use crate::sender::{Parcel, Sender, Settled};
 use crate::transit::{Action, Transit};
 use crate::{dsn, trace_fields};
+
+pub use cut_through::CutThrough;
 
 /// Bytes of bodies of active messages; beyond, messages wait on disk for their turn.
 const ACTIVE_BYTES_MAX: u64 = 64 << 20;
@@ -73,6 +77,7 @@ pub struct Queue {
     parts: QueueParts,
     state: Mutex<State>,
     active_bytes: AtomicU64,
+    cutting: AtomicU64,
     wake: Notify,
 }
 
@@ -124,8 +129,9 @@ const HELD: i64 = i64::MAX;
 impl Queue {
     /// An empty queue.
     pub fn new(parts: QueueParts) -> Arc<Self> {
-        let (state, active_bytes, wake) = (Mutex::default(), AtomicU64::new(0), Notify::new());
-        Arc::new(Queue { parts, state, active_bytes, wake })
+        let (state, wake) = (Mutex::default(), Notify::new());
+        let (active_bytes, cutting) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Queue { parts, state, active_bytes, cutting, wake })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -343,7 +349,7 @@ impl Queue {
                     }
                     return;
                 }
-                let outgoing = active.outgoing(&targets, body.len());
+                let outgoing = outgoing(&active.transit, &targets, body.len());
                 let done = Box::new(move |all| queue.settle(&held, all));
                 self.parts.sender.send(&route, Parcel { outgoing, targets, body, done });
             }
@@ -480,6 +486,9 @@ impl Queue {
         self.parts.metrics.active.add(-1);
         let record = active.record(&deliveries);
         if deliveries.iter().all(|d| d.outcome.is_final()) {
+            // Before the log, which is slower: a crash in between must not deliver again.
+            let state = serde_json::to_vec(&deliveries).unwrap_or_default();
+            self.parts.spool.set_state(id, now_ms(), &state);
             let age = now_ms().saturating_sub(record.received_ms).max(0).cast_unsigned();
             self.parts.metrics.delivery_time.record(Duration::from_millis(age));
             announce(&record);
@@ -500,7 +509,7 @@ impl Queue {
 
     fn remember(&self, id: u64, deliveries: &[Delivery], due: i64) {
         let state = serde_json::to_vec(deliveries).unwrap_or_default();
-        self.parts.spool.set_state(id, due, state);
+        self.parts.spool.set_state(id, due, &state);
         self.wait_until(id, due);
     }
 
@@ -615,6 +624,27 @@ fn changed(body: &Arc<Vec<u8>>, changes: &[Change]) -> Arc<Vec<u8>> {
     Arc::new(rewrite::apply(&Message::parse(body), changes))
 }
 
+/// Envelope of a message for some of its targets.
+fn outgoing(transit: &Transit, targets: &[usize], bytes: usize) -> Outgoing {
+    let Transit { record, eight_bit, utf8, ret_full, envid, .. } = transit;
+    let recipient = |target: &usize| {
+        let target = transit.targets.get(*target)?;
+        let notify =
+            target.notify.map(|(success, failure, delay)| DsnNotify { success, failure, delay });
+        let (to, orcpt) = (target.address.clone(), target.orcpt.clone());
+        Some(OutgoingRecipient { to, notify, orcpt })
+    };
+    Outgoing {
+        from: record.envelope.mail_from.clone(),
+        recipients: targets.iter().filter_map(recipient).collect(),
+        size: bytes as u64,
+        eight_bit: *eight_bit,
+        utf8: *utf8,
+        ret: ret_full.map(|full| if full { Ret::Full } else { Ret::Headers }),
+        envid: envid.clone(),
+    }
+}
+
 /// `seconds` in milliseconds, up to a tenth more or less, by the bits of `seed`.
 fn jittered_ms(seconds: u64, seed: u64) -> i64 {
     let mixed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
@@ -692,29 +722,6 @@ impl Active {
             score: record.verdict.score,
             subject: record.subject.clone(),
             from: record.from.clone(),
-        }
-    }
-
-    fn outgoing(&self, targets: &[usize], bytes: usize) -> Outgoing {
-        let Transit { record, eight_bit, utf8, ret_full, envid, .. } = &self.transit;
-        let recipient = |target: &usize| {
-            let target = self.transit.targets.get(*target)?;
-            let notify = target.notify.map(|(success, failure, delay)| DsnNotify {
-                success,
-                failure,
-                delay,
-            });
-            let (to, orcpt) = (target.address.clone(), target.orcpt.clone());
-            Some(OutgoingRecipient { to, notify, orcpt })
-        };
-        Outgoing {
-            from: record.envelope.mail_from.clone(),
-            recipients: targets.iter().filter_map(recipient).collect(),
-            size: bytes as u64,
-            eight_bit: *eight_bit,
-            utf8: *utf8,
-            ret: ret_full.map(|full| if full { Ret::Full } else { Ret::Headers }),
-            envid: envid.clone(),
         }
     }
 

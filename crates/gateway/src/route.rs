@@ -47,6 +47,11 @@ impl Routes {
         Ok(Routes { settings: config.route.clone(), domains: config.domains.clone(), recipients })
     }
 
+    /// Messages may be handed on while their clients wait.
+    pub fn cuts_through(&self) -> bool {
+        self.settings.cut_through
+    }
+
     /// The domain is one of ours. An empty list takes all (loopback listeners only).
     pub fn is_local(&self, domain: &str) -> bool {
         self.domains.local.is_empty()

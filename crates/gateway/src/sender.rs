@@ -137,6 +137,15 @@ impl Sender {
         }
     }
 
+    /// The next hop was not unreachable a moment ago, and nothing waits for it.
+    pub fn is_free(&self, route: &Route) -> bool {
+        let hops = self.hops.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(hop) = hops.get(route) else { return true };
+        let state = hop.state();
+        let away = state.unreachable.as_ref().is_some_and(|(at, _)| at.elapsed() < UNREACHABLE_FOR);
+        state.parcels.is_empty() && !away
+    }
+
     /// Forgets that next hops were unreachable: somebody asked for a retry.
     pub fn try_again(&self) {
         let hops = self.hops.lock().unwrap_or_else(PoisonError::into_inner);

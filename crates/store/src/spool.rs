@@ -20,6 +20,7 @@ pub mod fault;
 pub mod medium;
 mod record;
 mod recover;
+mod states;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -184,12 +185,16 @@ struct Segment {
 struct Index {
     entries: BTreeMap<u64, Entry>,
     segments: BTreeMap<u64, Segment>,
+    /// The segment that is appended to.
+    open: Option<u64>,
 }
 
 #[derive(Debug)]
 struct Shared {
     medium: Arc<dyn Medium>,
     index: Mutex<Index>,
+    /// Held while states are written and segments removed.
+    states: Mutex<()>,
     /// Bytes promised to sessions that are about to send a message.
     bytes: AtomicU64,
     free: Mutex<(Instant, u64)>,
@@ -232,6 +237,7 @@ impl Spool {
         let shared = Arc::new(Shared {
             medium,
             index: Mutex::new(index),
+            states: Mutex::new(()),
             bytes: AtomicU64::new(bytes),
             free: Mutex::new((Instant::now(), u64::MAX)),
         });
@@ -281,15 +287,17 @@ impl Spool {
         }
     }
 
-    /// Notes how far a message is and when something is to be done next. Not synced: a power cut may
-    /// forget it, which repeats work.
-    pub fn set_state(&self, id: u64, due: i64, state: Vec<u8>) {
-        let _closed_spools_forget = self.send(Command::State { id, due, state });
+    /// Notes how far a message that is durable is, and when something is to be done next. Written
+    /// when it returns, but not synced: a power cut may forget it, which repeats work.
+    pub fn set_state(&self, id: u64, due: i64, state: &[u8]) {
+        let _one_at_a_time = self.shared.states_lock();
+        self.shared.write_state(id, due, state);
     }
 
-    /// Notes that a message needs nothing more.
+    /// Notes that a message that is durable needs nothing more. Written when it returns, not synced.
     pub fn done(&self, id: u64) {
-        let _closed_spools_forget = self.send(Command::Done { id });
+        let _one_at_a_time = self.shared.states_lock();
+        self.shared.finish(id);
     }
 
     /// Waits until everything asked for before is done, and states are durable.

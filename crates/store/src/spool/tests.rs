@@ -40,7 +40,7 @@ fn what_is_put_can_be_read_also_after_a_restart() {
     put(&spool, 1, b"one").unwrap();
     put(&spool, 2, b"two").unwrap();
     put(&spool, 3, &[b'x'; 5_000]).unwrap();
-    spool.set_state(1, 99, b"tried once".to_vec());
+    spool.set_state(1, 99, b"tried once");
     spool.done(2);
     spool.flush();
     drop(spool);
@@ -147,7 +147,7 @@ fn nearly_finished_segments_are_emptied() {
     for id in 0..40 {
         put(&spool, id, &[b'x'; 900]).unwrap();
     }
-    spool.set_state(0, 77, b"deferred".to_vec());
+    spool.set_state(0, 77, b"deferred");
     for id in 1..39 {
         spool.done(id);
     }
@@ -190,7 +190,7 @@ fn power_cuts_lose_nothing_that_was_acknowledged() {
                         }
                         next += 1;
                     }
-                    2 => spool.set_state(1 + random.below(next), 5, b"state".to_vec()),
+                    2 => spool.set_state(1 + random.below(next), 5, b"state"),
                     _ => {
                         let id = 1 + random.below(next);
                         spool.done(id);

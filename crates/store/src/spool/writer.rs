@@ -1,4 +1,4 @@
-//! The commit thread: the only one that writes.
+//! The commit thread: the only one that writes messages.
 
 use std::io;
 use std::sync::Arc;
@@ -10,15 +10,12 @@ use super::medium::MediumFile;
 use super::record::{FILE_HEAD_BYTES, HEAD_BYTES, Head, Kind, file_head};
 use super::recover::Entry;
 use super::{
-    MESSAGES, OnDurable, Place, STATES, Segment, Shared, SpoolError, SpoolOptions, file_name,
-    read_payload,
+    MESSAGES, OnDurable, Place, Segment, Shared, SpoolError, SpoolOptions, file_name, read_payload,
 };
 
 /// What the commit thread is asked to do.
 pub(super) enum Command {
     Put { id: u64, due: i64, meta: Vec<u8>, body: Arc<Vec<u8>>, done: OnDurable },
-    State { id: u64, due: i64, state: Vec<u8> },
-    Done { id: u64 },
     Flush { reply: Sender<()> },
 }
 
@@ -43,15 +40,13 @@ pub(super) struct Writer {
     options: SpoolOptions,
     /// Number of the segment to be created next.
     next: u64,
-    /// The segment that is appended to.
-    open: Option<u64>,
     batch: Vec<Pending>,
     batch_bytes: u64,
 }
 
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, options: SpoolOptions, next: u64) -> Self {
-        Writer { shared, options, next, open: None, batch: Vec::new(), batch_bytes: 0 }
+        Writer { shared, options, next, batch: Vec::new(), batch_bytes: 0 }
     }
 
     pub(super) fn run(mut self, commands: &Receiver<Command>) {
@@ -75,7 +70,7 @@ impl Writer {
             self.commit();
         }
         self.commit();
-        self.sync_states();
+        self.shared.sync_states();
     }
 
     fn take(&mut self, command: Command) {
@@ -87,11 +82,9 @@ impl Writer {
                 let encoded = head.encode();
                 self.batch.push(Pending { head, encoded, meta, body, done });
             }
-            Command::State { id, due, state } => self.write_state(Kind::State, id, due, &state),
-            Command::Done { id } => self.finish(id),
             Command::Flush { reply } => {
                 self.commit();
-                self.sync_states();
+                self.shared.sync_states();
                 let _nobody_waits_any_more = reply.send(());
             }
         }
@@ -116,13 +109,20 @@ impl Writer {
                         segment.live_bytes += pending.head.record_bytes();
                     }
                 }
+                // Only now, in the same step: a closed segment without live messages is removed.
+                if places.last().is_some_and(|p| {
+                    let end = p.offset + u64::from(p.bytes);
+                    end >= self.options.segment_bytes_max
+                }) {
+                    index.open = None;
+                }
                 drop(index);
                 batch.into_iter().for_each(|pending| (pending.done)(Ok(())));
             }
             Err(error) => {
                 tracing::error!(%error, messages = batch.len(), "the spool could not write");
                 // What is wrong may pass: the next batch begins a new segment.
-                self.open = None;
+                self.shared.index().open = None;
                 let text = error.to_string();
                 for pending in batch {
                     (pending.done)(Err(SpoolError::NotWritten(text.clone())));
@@ -155,18 +155,18 @@ impl Writer {
         if let Some(segment) = self.shared.index().segments.get_mut(&number) {
             segment.bytes = at;
         }
-        if at >= self.options.segment_bytes_max {
-            self.open = None;
-        }
         Ok(places)
     }
 
     /// The segment to append to: number, file, length.
     fn open_segment(&mut self) -> Result<(u64, Arc<dyn MediumFile>, u64), SpoolError> {
-        if let Some(number) = self.open
-            && let Some(segment) = self.shared.index().segments.get(&number)
         {
-            return Ok((number, segment.messages.clone(), segment.bytes));
+            let index = self.shared.index();
+            if let Some(number) = index.open
+                && let Some(segment) = index.segments.get(&number)
+            {
+                return Ok((number, segment.messages.clone(), segment.bytes));
+            }
         }
         let number = self.next;
         self.next += 1;
@@ -195,119 +195,18 @@ impl Writer {
             live: 0,
             live_bytes: 0,
         };
-        self.shared.index().segments.insert(number, segment);
+        let mut index = self.shared.index();
+        index.segments.insert(number, segment);
+        index.open = Some(number);
+        drop(index);
         self.shared.bytes.fetch_add(FILE_HEAD_BYTES, Ordering::Relaxed);
-        self.open = Some(number);
         Ok((number, messages, FILE_HEAD_BYTES))
-    }
-
-    /// Appends a record to the state file beside a message's segment.
-    fn write_state(&mut self, kind: Kind, id: u64, due: i64, state: &[u8]) {
-        // The message may be in the batch that waits.
-        self.commit_if_holds(id);
-        let Some(entry) = self.shared.index().entries.get(&id).copied() else { return };
-        let number = entry.place.segment;
-        let head = Head::new(kind, id, due, 0, &[state]);
-        match self.append_state(number, &head, state) {
-            Ok(offset) => {
-                if let Some(entry) = self.shared.index().entries.get_mut(&id) {
-                    entry.due = due;
-                    let bytes = head.payload;
-                    entry.state = Some(Place { segment: number, offset, bytes });
-                }
-            }
-            Err(error) => {
-                let path = file_name(number, STATES);
-                tracing::error!(%error, path, "the spool could not note a state");
-            }
-        }
-    }
-
-    fn commit_if_holds(&mut self, id: u64) {
-        if self.batch.iter().any(|pending| pending.head.id == id) {
-            self.commit();
-        }
-    }
-
-    fn append_state(&self, number: u64, head: &Head, state: &[u8]) -> io::Result<u64> {
-        let known = self.shared.index().segments.get(&number).map(|s| s.states.clone());
-        let file = match known {
-            None => return Err(io::ErrorKind::NotFound.into()),
-            Some(Some(file)) => file,
-            Some(None) => {
-                let name = file_name(number, STATES);
-                let _left_from_a_torn_creation = self.shared.medium.remove(&name);
-                let file = self.shared.medium.create(&name)?;
-                file.append(&[&file_head()])?;
-                if let Some(segment) = self.shared.index().segments.get_mut(&number) {
-                    segment.states = Some(file.clone());
-                }
-                file
-            }
-        };
-        let offset = file.size()?;
-        let written = file.append(&[&head.encode(), state]);
-        if written.is_err() {
-            let _best_effort = file.truncate(offset);
-        }
-        written.map(|()| offset)
-    }
-
-    /// Notes that a message is done; removes its segment if it was the last there.
-    fn finish(&mut self, id: u64) {
-        self.commit_if_holds(id);
-        let number = {
-            let mut index = self.shared.index();
-            let Some(entry) = index.entries.remove(&id) else { return };
-            let number = entry.place.segment;
-            if let Some(segment) = index.segments.get_mut(&number) {
-                segment.live = segment.live.saturating_sub(1);
-                let bytes = u64::from(entry.place.bytes) + HEAD_BYTES as u64;
-                segment.live_bytes = segment.live_bytes.saturating_sub(bytes);
-                if segment.live == 0 && self.open != Some(number) {
-                    drop(index);
-                    return self.remove_segment(number);
-                }
-            }
-            number
-        };
-        let head = Head::new(Kind::Done, id, 0, 0, &[]);
-        if let Err(error) = self.append_state(number, &head, &[]) {
-            let path = file_name(number, STATES);
-            tracing::error!(%error, path, "the spool could not note a finished message");
-        }
-    }
-
-    fn remove_segment(&mut self, number: u64) {
-        let Some(segment) = self.shared.index().segments.remove(&number) else { return };
-        if self.open == Some(number) {
-            self.open = None;
-        }
-        self.shared.bytes.fetch_sub(segment.bytes, Ordering::Relaxed);
-        let medium = &self.shared.medium;
-        // The message file first: a state file alone says nothing, a message file alone would bring
-        // its messages back.
-        let mut removed = medium.remove(&file_name(number, MESSAGES));
-        if segment.states.is_some() {
-            removed = removed.and(medium.remove(&file_name(number, STATES)));
-        }
-        if let Err(error) = removed {
-            tracing::error!(%error, number, "the spool could not remove a finished segment");
-        }
-    }
-
-    fn sync_states(&self) {
-        let files: Vec<_> =
-            self.shared.index().segments.values().filter_map(|s| s.states.clone()).collect();
-        for file in files {
-            if let Err(error) = file.sync() {
-                tracing::error!(%error, "the spool could not sync states");
-            }
-        }
     }
 
     /// When idle: removes what is finished, moves what is left of nearly finished segments.
     fn tidy(&mut self) {
+        let shared = self.shared.clone();
+        let _no_states_meanwhile = shared.states_lock();
         let (finished, sparse) = {
             let index = self.shared.index();
             let finished: Vec<u64> = index
@@ -316,12 +215,12 @@ impl Writer {
                 .filter(|(_, s)| s.live == 0 && s.bytes > FILE_HEAD_BYTES)
                 .map(|(number, _)| *number)
                 .collect();
-            let closed = index.segments.iter().filter(|(number, _)| self.open != Some(**number));
+            let closed = index.segments.iter().filter(|(number, _)| index.open != Some(**number));
             let mut sparse =
                 closed.filter(|(_, s)| s.live > 0 && s.live_bytes * MOVE_BELOW_ONE_IN < s.bytes);
             (finished, sparse.next().map(|(number, _)| *number))
         };
-        finished.into_iter().for_each(|number| self.remove_segment(number));
+        finished.into_iter().for_each(|number| self.shared.remove_segment(number));
         if let Some(number) = sparse
             && let Err(error) = self.move_messages(number)
         {
@@ -372,12 +271,12 @@ impl Writer {
             }
             drop(index);
             if let Some(state) = state {
-                self.write_state(Kind::State, id, due, &state);
+                self.shared.write_state(id, due, &state);
             }
         }
-        self.sync_states();
+        self.shared.sync_states();
         if self.shared.index().segments.get(&number).is_some_and(|s| s.live == 0) {
-            self.remove_segment(number);
+            self.shared.remove_segment(number);
         }
         Ok(())
     }

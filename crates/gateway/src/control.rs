@@ -1,0 +1,211 @@
+//! The node's control socket: what `gauntlet queue` and `gauntlet trace` talk to.
+//!
+//! A Unix socket in the data folder, for its owner only. A request is one line of JSON, the answer
+//! too; then the connection ends.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gauntlet_store::{Event, LogRecord};
+use serde::{Deserialize, Serialize};
+
+use crate::ids;
+use crate::node::Node;
+use crate::queue::QueuedMessage;
+
+/// Longest request, in bytes.
+const REQUEST_BYTES_MAX: u64 = 1 << 20;
+/// Messages listed at once.
+const LIST_MAX: usize = 10_000;
+/// A client that says nothing is given up after this.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What can be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Messages waiting or being delivered, oldest first.
+    List {
+        /// At most so many.
+        max: usize,
+    },
+    /// What is known about a message, in the queue or in the log.
+    Trace {
+        /// The message's id.
+        id: String,
+    },
+    /// Deliver waiting messages now; all if none is named.
+    Retry {
+        /// Ids.
+        ids: Vec<String>,
+    },
+    /// Keep messages waiting until they are retried.
+    Hold {
+        /// Ids.
+        ids: Vec<String>,
+    },
+    /// Take messages out of the queue.
+    Delete {
+        /// Ids.
+        ids: Vec<String>,
+    },
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// To `List`.
+    Messages(Vec<Waiting>),
+    /// To `Trace`.
+    Message {
+        /// The message's line of the log, as far as it is.
+        record: Box<LogRecord>,
+        /// What happened to it since.
+        events: Vec<Event>,
+    },
+    /// To the others: how many messages it concerned.
+    Done(usize),
+    /// It could not be done, and why.
+    Failed(String),
+}
+
+/// A message of the queue with what people want to see of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// The message's id.
+    pub id: String,
+    /// When the next attempt is due, Unix milliseconds; none if it is held or being delivered.
+    pub due_ms: Option<i64>,
+    /// It is being delivered.
+    pub active: bool,
+    /// Sender.
+    pub from: String,
+    /// Addresses that are still open.
+    pub to: Vec<String>,
+    /// Bytes.
+    pub size: u64,
+    /// Attempts made.
+    pub attempts: u32,
+    /// The last answer.
+    pub reply: String,
+}
+
+/// Where a node's socket is.
+pub fn socket_path(data: &Path) -> PathBuf {
+    data.join("control.sock")
+}
+
+/// Asks the node that uses this data folder.
+///
+/// # Errors
+/// If no node runs there, or it does not answer.
+pub fn ask(data: &Path, request: &Request) -> io::Result<Answer> {
+    let mut stream = UnixStream::connect(socket_path(data))?;
+    serde_json::to_writer(&mut stream, request)?;
+    stream.write_all(b"\n")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// Answers requests on a thread of its own until the process ends.
+///
+/// # Errors
+/// If the socket cannot be made.
+pub fn serve(node: Arc<Node>) -> io::Result<()> {
+    let path = socket_path(&node.config().node.data);
+    // Left by a node that was killed; the lock on the data folder says that none runs.
+    let _none_is_fine = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+        for stream in listener.incoming().flatten() {
+            if let Err(error) = talk(&node, &stream) {
+                tracing::debug!(%error, "a control connection broke off");
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn talk(node: &Node, mut stream: &UnixStream) -> io::Result<()> {
+    use std::io::Read;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
+    let answer = match serde_json::from_str(&line) {
+        Ok(request) => answer(node, request),
+        Err(error) => Answer::Failed(error.to_string()),
+    };
+    serde_json::to_writer(&mut stream, &answer)?;
+    stream.write_all(b"\n")
+}
+
+fn answer(node: &Node, request: Request) -> Answer {
+    match request {
+        Request::List { max } => {
+            let all = node.queue.list(max.min(LIST_MAX));
+            Answer::Messages(all.into_iter().map(|m| waiting(node, m)).collect())
+        }
+        Request::Trace { id } => trace(node, &id),
+        Request::Retry { ids } => with_ids(&ids, |ids| Ok(node.queue.retry(ids))),
+        Request::Hold { ids } => with_ids(&ids, |ids| Ok(node.queue.hold(ids))),
+        Request::Delete { ids } => with_ids(&ids, |ids| {
+            for id in ids {
+                node.queue.delete(*id, "the command line")?;
+            }
+            Ok(ids.len())
+        }),
+    }
+}
+
+fn with_ids(texts: &[String], act: impl FnOnce(&[u64]) -> Result<usize, String>) -> Answer {
+    let mut parsed = Vec::new();
+    for text in texts {
+        match ids::parse(text) {
+            Some(id) => parsed.push(id),
+            None => return Answer::Failed(format!("{text:?} is no message id")),
+        }
+    }
+    act(&parsed).map_or_else(Answer::Failed, Answer::Done)
+}
+
+fn waiting(node: &Node, message: QueuedMessage) -> Waiting {
+    let record = ids::parse(&message.id).and_then(|id| node.queue.show(id)).unwrap_or_default();
+    let open = record.deliveries.iter().filter(|d| !d.outcome.is_final());
+    Waiting {
+        id: message.id,
+        due_ms: message.due_ms,
+        active: message.active,
+        to: open.clone().map(|d| d.address.clone()).collect(),
+        attempts: open.clone().map(|d| d.attempts).max().unwrap_or(0),
+        reply: open.clone().next_back().map(|d| d.reply.clone()).unwrap_or_default(),
+        from: record.envelope.mail_from,
+        size: record.size,
+    }
+}
+
+fn trace(node: &Node, text: &str) -> Answer {
+    let text = text.to_ascii_uppercase();
+    let queued = ids::parse(&text).and_then(|id| node.queue.show(id));
+    let logged = match node.log.get(&text) {
+        Ok(logged) => logged,
+        Err(error) => return Answer::Failed(error.to_string()),
+    };
+    match (queued, logged) {
+        (Some(record), logged) => {
+            let events = logged.map(|l| l.events).unwrap_or_default();
+            Answer::Message { record: Box::new(record), events }
+        }
+        (None, Some(logged)) => {
+            Answer::Message { record: Box::new(logged.record), events: logged.events }
+        }
+        (None, None) => Answer::Failed(format!("no message {text} in queue or log")),
+    }
+}

@@ -1,0 +1,94 @@
+//! Cut-through: the next hop is asked while the client waits, the spool is the fallback.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gauntlet_store::Outcome;
+
+use super::{Group, Queue, announce, changed, outgoing};
+use crate::clock::now_ms;
+use crate::route::Route;
+use crate::sender::{Parcel, Settled};
+use crate::transit::Transit;
+
+/// Messages handed on at once while their clients wait; further ones go through the spool.
+const CUTTING_MAX: u64 = 200;
+
+/// What a next hop said to a message while its client waited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CutThrough {
+    /// It took the message for every recipient; else it refused it for every recipient.
+    pub taken: bool,
+    /// Its answer to the first recipient, one line.
+    pub reply: String,
+}
+
+impl Queue {
+    /// Hands a message that just came in to its next hop while its client waits (cut-through): only
+    /// if every recipient goes to one next hop with the same changes, and the next hop is free. Gives
+    /// its answer if it took the message for everybody or refused it for everybody for good; else
+    /// none, and the message is to be spooled for those who have not got it.
+    ///
+    /// A crash between the next hop's 250 and ours lets the client send again: a duplicate, never a
+    /// loss. What is answered is logged here.
+    pub async fn cut_through(
+        &self,
+        transit: &mut Transit,
+        body: &Arc<Vec<u8>>,
+    ) -> Option<CutThrough> {
+        let routes = self.parts.routes.load_full();
+        if !routes.cuts_through() || self.cutting.load(Ordering::Relaxed) >= CUTTING_MAX {
+            return None;
+        }
+        let mut groups = self.groups(transit);
+        let (group, targets) = groups.pop().filter(|_| groups.is_empty())?;
+        let Group::Send(route @ Route::Hop(_), changes) = group else { return None };
+        if !self.parts.sender.is_free(&route) {
+            return None;
+        }
+        let changed = changed(body, &changes);
+        let outgoing = outgoing(transit, &targets, changed.len());
+        let (sender, settled) = tokio::sync::oneshot::channel();
+        let done = Box::new(move |all| {
+            let _the_session_may_have_gone = sender.send(all);
+        });
+        self.cutting.fetch_add(1, Ordering::Relaxed);
+        self.parts.sender.send(&route, Parcel { outgoing, targets, body: changed, done });
+        let settled: Result<Vec<Settled>, _> = settled.await;
+        self.cutting.fetch_sub(1, Ordering::Relaxed);
+        let settled = settled.ok()?;
+        let all = |outcome: Outcome| settled.iter().all(|s| s.outcome == Some(outcome));
+        let taken = all(Outcome::Delivered);
+        let answered = taken || all(Outcome::Failed);
+        let reply = settled.first().map(|s| s.reply.clone()).unwrap_or_default();
+        for (delivery, settled) in transit.record.deliveries.iter_mut().zip(settled) {
+            let outcome = match settled.outcome {
+                Some(Outcome::Delivered) => Outcome::Delivered,
+                _ if answered => Outcome::Rejected,
+                _ => continue,
+            };
+            self.tally(outcome);
+            delivery.outcome = outcome;
+            delivery.at_ms = now_ms();
+            delivery.attempts = 1;
+            delivery.next_hop = settled.next_hop;
+            delivery.reply = settled.reply;
+        }
+        if !answered {
+            return None;
+        }
+        let record = transit.record.clone();
+        self.parts.metrics.cut_through.add_one();
+        announce(&record);
+        // No spool remembers this message: its outcome is durable before its client is answered.
+        let (sender, logged) = tokio::sync::oneshot::channel();
+        let done = Box::new(move |result| {
+            let _the_session_may_have_gone = sender.send(result);
+        });
+        self.parts.log.append_then(vec![record], Vec::new(), done);
+        if let Ok(Err(error)) = logged.await {
+            tracing::error!(%error, id = transit.record.id, "an outcome could not be logged");
+        }
+        Some(CutThrough { taken, reply })
+    }
+}

@@ -1,0 +1,100 @@
+//! Any bytes through every parser of the crate; for the smoke test and the fuzz target.
+
+use std::sync::Arc;
+
+use gauntlet_smtp::{
+    Client, ClientConfig, ClientEvent, Command, DataDecoder, DataStep, Event, Features, Outgoing,
+    OutgoingRecipient, Reply, ReplyReader, Session, SessionConfig, SessionLimits, stuff,
+};
+
+/// Runs everything on these bytes. The first byte chooses the listener and the host's answers; the
+/// others are what the peer sends, in pieces of a length that it chooses too.
+///
+/// # Panics
+/// If a promise is broken: progress, bounds, and that what is sent has one end of data only.
+pub(crate) fn ask(input: &[u8]) {
+    let Some((&choice, bytes)) = input.split_first() else { return };
+    let config = SessionConfig {
+        host: "mx.test".into(),
+        limits: SessionLimits { message_bytes_max: 64, ..SessionLimits::default() },
+        features: Features {
+            starttls: choice & 1 != 0,
+            auth: true,
+            auth_required: choice & 2 != 0,
+            lmtp: choice & 4 != 0,
+        },
+    };
+    let mut session = Session::new(Arc::new(config), choice & 8 != 0);
+    let piece = 1 + usize::from(choice >> 4) * 7;
+    for chunk in bytes.chunks(piece) {
+        if !serve(&mut session, chunk, choice, bytes.len()) {
+            break;
+        }
+    }
+    client(bytes);
+    let _ = Command::parse(bytes);
+    let _ = ReplyReader::default().read(&mut &bytes[..]);
+    let mut wire = Vec::new();
+    stuff(bytes, &mut wire);
+    let end = DataDecoder::default().decode(&wire, &mut Vec::new());
+    assert_eq!(end, DataStep::End(wire.len()), "what is sent has one end of data");
+}
+
+/// Feeds a piece; false when the session is closed.
+fn serve(session: &mut Session, piece: &[u8], choice: u8, total: usize) -> bool {
+    let (mut rest, mut out) = (piece, Vec::new());
+    for _ in 0..=2 * piece.len() + 2 {
+        let mut event = Some(session.next(&mut rest, &mut out));
+        while let Some(now) = event.take() {
+            event = match now {
+                Event::More => return true,
+                Event::Close(_) => return false,
+                Event::Mail(_) | Event::Rcpt(_) => {
+                    let code = if choice.is_multiple_of(3) && rest.len().is_multiple_of(2) {
+                        550
+                    } else {
+                        250
+                    };
+                    let class = if code == 550 { 5 } else { 2 };
+                    session.answer(&Reply::new(code, (class, 0, 0), "x"), &mut out)
+                }
+                Event::Data if choice.is_multiple_of(5) => {
+                    session.refuse_data(Reply::new(452, (4, 3, 1), "full"), &mut out)
+                }
+                Event::Data => session.start_body(b"Received: x\r\n".to_vec(), &mut out),
+                Event::Message => {
+                    let message = session.take_message().expect("a message");
+                    assert!(message.body.len() <= total + 16, "the body is what was sent");
+                    assert!(!message.recipients.is_empty(), "somebody gets it");
+                    session.answer_message(&[Reply::new(250, (2, 0, 0), "x")], &mut out);
+                    None
+                }
+                Event::Auth { .. } => session.answer_auth(choice.is_multiple_of(2), &mut out),
+                Event::StartTls => {
+                    session.tls_started();
+                    None
+                }
+            };
+        }
+    }
+    panic!("the session makes no progress");
+}
+
+fn client(bytes: &[u8]) {
+    let mut client = Client::new(ClientConfig { tls: true, ..ClientConfig::default() }, false);
+    let (mut input, mut out) = (bytes, Vec::new());
+    let recipient = OutgoingRecipient { to: "c@d".into(), ..OutgoingRecipient::default() };
+    let message = Outgoing { recipients: vec![recipient; 2], ..Outgoing::default() };
+    loop {
+        match client.next(&mut input, &mut out) {
+            Ok(ClientEvent::Ready) => client.send(message.clone(), &mut out),
+            Ok(ClientEvent::StartTls) => client.tls_started(&mut out),
+            Ok(ClientEvent::Body) => stuff(bytes, &mut out),
+            Ok(ClientEvent::Done(replies)) => {
+                assert_eq!(replies.len(), 2, "one reply for each recipient");
+                client.send(message.clone(), &mut out);
+            }
+            Ok(ClientEvent::More) | Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! States beside the messages: written at once by whoever settles a message, without a sync.
+//!
+//! They do not go through the commit thread: while that waits for the disk, a delivery that is
+//! over must be on record already, or a crash in that moment repeats it.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
+use super::record::{HEAD_BYTES, Head, Kind, file_head};
+use super::{MESSAGES, Place, STATES, Shared, file_name};
+
+impl Shared {
+    /// Held while states are written and segments removed.
+    pub(super) fn states_lock(&self) -> MutexGuard<'_, ()> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends a state to the file beside a message's segment. The caller holds the lock.
+    pub(super) fn write_state(&self, id: u64, due: i64, state: &[u8]) {
+        let Some(entry) = self.index().entries.get(&id).copied() else { return };
+        let number = entry.place.segment;
+        let head = Head::new(Kind::State, id, due, 0, &[state]);
+        match self.append_state(number, &head, state) {
+            Ok(offset) => {
+                if let Some(entry) = self.index().entries.get_mut(&id) {
+                    entry.due = due;
+                    let bytes = head.payload;
+                    entry.state = Some(Place { segment: number, offset, bytes });
+                }
+            }
+            Err(error) => {
+                let path = file_name(number, STATES);
+                tracing::error!(%error, path, "the spool could not note a state");
+            }
+        }
+    }
+
+    fn append_state(&self, number: u64, head: &Head, state: &[u8]) -> io::Result<u64> {
+        let known = self.index().segments.get(&number).map(|s| s.states.clone());
+        let file = match known {
+            None => return Err(io::ErrorKind::NotFound.into()),
+            Some(Some(file)) => file,
+            Some(None) => {
+                let name = file_name(number, STATES);
+                let _left_from_a_torn_creation = self.medium.remove(&name);
+                let file = self.medium.create(&name)?;
+                file.append(&[&file_head()])?;
+                if let Some(segment) = self.index().segments.get_mut(&number) {
+                    segment.states = Some(file.clone());
+                }
+                file
+            }
+        };
+        let offset = file.size()?;
+        let written = file.append(&[&head.encode(), state]);
+        if written.is_err() {
+            let _best_effort = file.truncate(offset);
+        }
+        written.map(|()| offset)
+    }
+
+    /// Notes that a message is done; removes its segment if it was the last there. The caller holds
+    /// the lock.
+    pub(super) fn finish(&self, id: u64) {
+        let number = {
+            let mut index = self.index();
+            let Some(entry) = index.entries.remove(&id) else { return };
+            let number = entry.place.segment;
+            let is_open = index.open == Some(number);
+            if let Some(segment) = index.segments.get_mut(&number) {
+                segment.live = segment.live.saturating_sub(1);
+                let bytes = u64::from(entry.place.bytes) + HEAD_BYTES as u64;
+                segment.live_bytes = segment.live_bytes.saturating_sub(bytes);
+                if segment.live == 0 && !is_open {
+                    drop(index);
+                    return self.remove_segment(number);
+                }
+            }
+            number
+        };
+        let head = Head::new(Kind::Done, id, 0, 0, &[]);
+        if let Err(error) = self.append_state(number, &head, &[]) {
+            let path = file_name(number, STATES);
+            tracing::error!(%error, path, "the spool could not note a finished message");
+        }
+    }
+
+    /// Removes a segment without live messages. The caller holds the lock.
+    pub(super) fn remove_segment(&self, number: u64) {
+        let mut index = self.index();
+        let Some(segment) = index.segments.remove(&number) else { return };
+        if index.open == Some(number) {
+            index.open = None;
+        }
+        drop(index);
+        self.bytes.fetch_sub(segment.bytes, Ordering::Relaxed);
+        let medium = &self.medium;
+        // The message file first: a state file alone says nothing, a message file alone would bring
+        // its messages back.
+        let mut removed = medium.remove(&file_name(number, MESSAGES));
+        if segment.states.is_some() {
+            removed = removed.and(medium.remove(&file_name(number, STATES)));
+        }
+        if let Err(error) = removed {
+            tracing::error!(%error, number, "the spool could not remove a finished segment");
+        }
+    }
+
+    /// Makes states durable.
+    pub(super) fn sync_states(&self) {
+        let files: Vec<_> =
+            self.index().segments.values().filter_map(|s| s.states.clone()).collect();
+        for file in files {
+            if let Err(error) = file.sync() {
+                tracing::error!(%error, "the spool could not sync states");
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! `gauntlet queue`: messages that wait for delivery, on a running node.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use gauntlet_gateway::clock;
+use gauntlet_gateway::config::Loaded;
+use gauntlet_gateway::control::{self, Answer, Request, Waiting};
+
+/// Where the node is.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct NodeArgs {
+    /// The configuration file of the node
+    #[arg(short, long, env = "GAUNTLET_CONFIG", global = true)]
+    config: Option<PathBuf>,
+    /// Its data folder, instead of `node.data`
+    #[arg(short, long, value_name = "DIR", global = true)]
+    data: Option<PathBuf>,
+}
+
+impl NodeArgs {
+    /// Asks the running node.
+    pub(crate) fn ask(&self, request: &Request) -> anyhow::Result<Answer> {
+        let data = match &self.data {
+            Some(data) => data.clone(),
+            None => Loaded::load(self.config.as_deref(), std::env::vars())?.config.node.data,
+        };
+        let answer = control::ask(&data, request).with_context(|| {
+            format!("{}: no node answers; is `gauntlet serve` running there?", data.display())
+        })?;
+        match answer {
+            Answer::Failed(why) => bail!("{why}"),
+            answer => Ok(answer),
+        }
+    }
+}
+
+/// Arguments of `gauntlet queue`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    node: NodeArgs,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// List messages that wait or are being delivered, oldest first
+    List {
+        /// Print JSON, one line a message
+        #[arg(long)]
+        json: bool,
+        /// At most so many
+        #[arg(long, default_value_t = 1_000)]
+        max: usize,
+    },
+    /// Show a message with all its deliveries
+    Show {
+        /// The message's id
+        id: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Deliver messages now; all that wait if none is named
+    Retry {
+        /// Ids
+        ids: Vec<String>,
+    },
+    /// Keep messages waiting until they are retried
+    Hold {
+        /// Ids
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Take messages out of the queue; nobody is told
+    Delete {
+        /// Ids
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+}
+
+/// Runs `gauntlet queue`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let request = match &args.action {
+        Action::List { max, .. } => Request::List { max: *max },
+        Action::Show { id, .. } => Request::Trace { id: id.clone() },
+        Action::Retry { ids } => Request::Retry { ids: ids.clone() },
+        Action::Hold { ids } => Request::Hold { ids: ids.clone() },
+        Action::Delete { ids } => Request::Delete { ids: ids.clone() },
+    };
+    let answer = args.node.ask(&request)?;
+    let mut out = std::io::stdout().lock();
+    match (&args.action, answer) {
+        (Action::List { json, .. }, Answer::Messages(messages)) => {
+            list(&mut out, &messages, *json)?;
+        }
+        (Action::Show { json, .. }, Answer::Message { record, events }) => {
+            crate::trace::show(&mut out, &record, &events, *json)?;
+        }
+        (_, Answer::Done(count)) => writeln!(out, "{count} messages")?,
+        (_, answer) => bail!("the node gave an answer to another question: {answer:?}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(out: &mut impl Write, messages: &[Waiting], json: bool) -> anyhow::Result<()> {
+    for message in messages {
+        if json {
+            serde_json::to_writer(&mut *out, message)?;
+            writeln!(out)?;
+            continue;
+        }
+        let when = match (message.active, message.due_ms) {
+            (true, _) => "now".to_owned(),
+            (false, None) => "held".to_owned(),
+            (false, Some(due)) => format!("in {} s", (due - clock::now_ms()).max(0) / 1_000),
+        };
+        let Waiting { id, from, to, size, attempts, reply, .. } = message;
+        let to = to.join(", ");
+        writeln!(out, "{id}  {when:<10} {size:>9} B  {attempts:>2} tries  <{from}> -> {to}")?;
+        if !reply.is_empty() {
+            writeln!(out, "{:15}{reply}", "")?;
+        }
+    }
+    if !json {
+        writeln!(out, "{} messages", messages.len())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! `gauntlet trace`: one message's life, by its id.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use gauntlet_gateway::clock;
+use gauntlet_gateway::control::{Answer, Request};
+use gauntlet_store::{Event, LogRecord};
+
+use crate::queue::NodeArgs;
+
+/// Arguments of `gauntlet trace`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The message's id: the reference in replies, headers and logs
+    id: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+/// Runs `gauntlet trace`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match args.node.ask(&Request::Trace { id: args.id.clone() })? {
+        Answer::Message { record, events } => {
+            show(&mut std::io::stdout().lock(), &record, &events, args.json)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        answer => bail!("the node gave an answer to another question: {answer:?}"),
+    }
+}
+
+/// Prints a message and what became of it.
+pub(crate) fn show(
+    out: &mut impl Write,
+    record: &LogRecord,
+    events: &[Event],
+    json: bool,
+) -> anyhow::Result<()> {
+    if json {
+        serde_json::to_writer(
+            &mut *out,
+            &serde_json::json!({"message": record, "events": events}),
+        )?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    let LogRecord { id, envelope, verdict, .. } = record;
+    writeln!(out, "{id}  {} bytes, {}", record.size, clock::rfc5322(record.received_ms))?;
+    let client = envelope.client_ip.map(|ip| ip.to_string()).unwrap_or_default();
+    writeln!(out, "  received    from {client} ({}), <{}>", envelope.helo, envelope.mail_from)?;
+    writeln!(out, "  subject     {}", printable(&record.subject))?;
+    let hits: Vec<&str> = verdict.hits.iter().map(|h| &*h.rule).collect();
+    writeln!(out, "  verdict     {} {:.1} ({})", verdict.class, verdict.score, hits.join(", "))?;
+    for disposition in &record.dispositions {
+        let rules = disposition.rules.join(", ");
+        let (to, end) = (&disposition.recipient, disposition.end.name());
+        writeln!(out, "  policy      {to}: {end} ({rules})")?;
+    }
+    writeln!(out, "  answered    after {} ms", record.latency_ms)?;
+    for event in events {
+        let at = clock::rfc5322(event.at_ms);
+        writeln!(
+            out,
+            "  {:<11} {at}  {} {}",
+            event.kind,
+            event.recipient,
+            printable(&event.detail)
+        )?;
+    }
+    for delivery in &record.deliveries {
+        let at = clock::rfc5322(delivery.at_ms);
+        let (to, hop) = (&delivery.address, &delivery.next_hop);
+        let outcome = delivery.outcome.name();
+        writeln!(out, "  {outcome:<11} {at}  {to} {hop} {}", printable(&delivery.reply))?;
+    }
+    Ok(())
+}
+
+/// The text without control characters: it comes from outside.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
