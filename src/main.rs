@@ -5,6 +5,7 @@ mod bench;
 mod completions;
 mod config;
 mod evaluate;
+mod learn;
 mod man;
 mod policy;
 mod queue;
@@ -55,6 +56,8 @@ enum Command {
     User(user::Args),
     /// Measure what it costs on this machine
     Bench(bench::Args),
+    /// Tell the classifier what messages are
+    Learn(learn::Args),
     /// Make a model for the classifier from labelled mail
     Train(train::Args),
     /// Measure how good the classifier is
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Rules(args) => rules::run(&args),
         Command::User(args) => user::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Learn(args) => learn::run(&args),
         Command::Train(args) => train::run(&args),
         Command::Evaluate(args) => evaluate::run(&args),
         Command::Completions(args) => completions::run(&args),

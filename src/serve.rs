@@ -12,8 +12,8 @@ use gauntlet_gateway::config::{Config, Loaded, LogFormat};
 use gauntlet_gateway::{Judge, Node, Release};
 use gauntlet_policy::{Groups, Policy};
 use gauntlet_rules::{LoadOptions, Ruleset};
-use gauntlet_store::Users;
 use gauntlet_store::quarantine::ReleaseOrder;
+use gauntlet_store::{Corrections, Users};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Arguments of `gauntlet serve`.
@@ -108,6 +108,7 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         thresholds,
         allow: config.lists.allow.clone(),
         block: config.lists.block.clone(),
+        site: Corrections::site_model(&config.node.data)?.map(Arc::new),
         ..Settings::default()
     };
     let mut snapshot = Snapshot::build(&settings)?;

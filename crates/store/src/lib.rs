@@ -5,6 +5,7 @@
 //! refuses a newer one (see [`database`]).
 
 pub mod content;
+pub mod corrections;
 pub mod database;
 pub mod error;
 pub mod log;
@@ -14,6 +15,7 @@ pub mod spool;
 pub mod users;
 
 pub use content::{Content, ContentHash};
+pub use corrections::{Corrections, CorrectionsError};
 pub use error::StoreError;
 pub use log::{Appended, Log, LogOptions, Page, Query, Summary};
 pub use quarantine::{Quarantine, QuarantineItem};

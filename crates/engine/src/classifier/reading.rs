@@ -3,8 +3,8 @@
 //! **What a collector or the receiving side added is not looked at**, so that a model cannot learn
 //! where its training mail came from: only the header fields of [`FIELDS`] count, which excludes
 //! `Received`, `Return-Path`, `Delivered-To`, `List-*`, `Authentication-Results`, `X-MS-*`, DKIM and
-//! ARC; recipients are not read; `[tags]` of the Subject, addresses in text and the footers of mailing
-//! lists are left out. A feature that is not here cannot be learned.
+//! ARC; recipients are not read; `[tags]` of the Subject, the names of addresses in text and the footers of
+//! mailing lists are left out. A feature that is not here cannot be learned.
 //!
 //! Features come in [`Group`]s. Each group's sum is divided by the square root of its number of
 //! features, and bounded, so that padding dilutes one group and can never outvote the others.
@@ -482,4 +482,88 @@ fn end(text: &str, bytes: usize) -> &str {
         return text;
     }
     text.get(text.ceil_char_boundary(text.len() - bytes)..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classifier::model::{FEATURES_MAX, GROUP_BOUND};
+    use crate::classifier::{ClassifierScratch, Model};
+
+    const SPAM: &str = "From: \"Pills 4U\" <x83@cheap.example.net>\nSubject: CHEAP viagra online\n\n\
+        Buy cheap viagra and cialis online, no prescription needed.\n";
+
+    fn raw_logit(raw: &str) -> f32 {
+        let mut scratch = ClassifierScratch::default();
+        scratch.read(&Message::parse(raw.as_bytes()));
+        let (features, ends) = scratch.features();
+        assert!(features.len() <= FEATURES_MAX);
+        Model::shipped().raw_logit_of(features, *ends)
+    }
+
+    fn features(body: &str) -> Vec<u32> {
+        let raw = format!("From: a@example.org\nSubject: x\n\n{body}\n");
+        let mut scratch = ClassifierScratch::default();
+        scratch.read(&Message::parse(raw.as_bytes()));
+        scratch.features().0.to_vec()
+    }
+
+    #[test]
+    fn good_words_move_one_group_within_its_bounds() {
+        let good = "thanks for the patch, I will look at the kernel log and reply to the list\n";
+        let before = raw_logit(SPAM);
+        for times in [1, 10, 100, 1_000] {
+            let padded = format!("{SPAM}{}", good.repeat(times));
+            assert!((before - raw_logit(&padded)).abs() <= 2.0 * GROUP_BOUND, "{times} times");
+        }
+        // What is beyond the parts that are read changes nothing at all.
+        let (long, longer) = (good.repeat(400), good.repeat(800));
+        let logits = [long, longer].map(|pad| raw_logit(&format!("{SPAM}{pad}")));
+        assert!((logits[0] - logits[1]).abs() < 1.0, "{logits:?}");
+    }
+
+    #[test]
+    fn a_megabyte_of_noise_is_read_in_part() {
+        let mut random = crate::classifier::random::Random::new(1);
+        let mut noise = String::new();
+        while noise.len() < 1 << 20 {
+            noise.push(char::from(b'a' + random.below(26) as u8));
+            if random.below(6) == 0 {
+                noise.push(' ');
+            }
+        }
+        let moved = raw_logit(&format!("{SPAM}{noise}")) - raw_logit(SPAM);
+        assert!(moved.abs() <= 2.0 * GROUP_BOUND, "{moved}");
+    }
+
+    #[test]
+    fn disguised_words_are_read_as_they_look() {
+        let plain = features("viagra");
+        for disguised in ["vi\u{200B}agra", "v\u{AD}iagra", "vi\u{430}gra"] {
+            let found = features(disguised);
+            assert!(plain.iter().all(|f| found.contains(f)), "{disguised:?}");
+            assert!(found.len() > plain.len(), "and the disguise is a feature itself");
+        }
+    }
+
+    #[test]
+    fn hidden_text_of_a_page_is_not_read_as_text() {
+        let page = |hidden: &str| {
+            format!(
+                "From: a@example.org\nContent-Type: text/html\n\n<p>Buy pills</p>\
+                 <div style=\"display:none\">{hidden}</div>\n"
+            )
+        };
+        let good = "thanks for the patch reply to the list";
+        let moved = raw_logit(&page(good)) - raw_logit(&page("thanks"));
+        assert!(moved.abs() < 1.0, "{moved}");
+    }
+
+    #[test]
+    fn addresses_and_list_footers_are_left_out() {
+        let footer = format!("{FOOTER}\nusers mailing list\nusers@lists.example.org\n");
+        assert_eq!(features("hello there"), features(&format!("hello there\n{footer}")));
+        // Who it is to does not matter; only that there is an address, and its last labels, do.
+        assert_eq!(features("hello ann@example.net"), features("hello bob@example.net"));
+    }
 }
