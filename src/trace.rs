@@ -60,6 +60,10 @@ pub(crate) fn show(
         let (to, end) = (&disposition.recipient, disposition.end.name());
         writeln!(out, "  policy      {to}: {end} ({rules})")?;
     }
+    for stage in &record.stages {
+        let ms = stage.at_us as f64 / 1_000.0;
+        writeln!(out, "  {:<11} after {ms:.1} ms {}", stage.name, printable(&stage.detail))?;
+    }
     writeln!(out, "  answered    after {} ms", record.latency_ms)?;
     for event in events {
         let at = clock::rfc5322(event.at_ms);

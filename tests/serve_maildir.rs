@@ -27,6 +27,14 @@ fn ham_is_delivered_to_each_recipient() {
     assert_eq!(node.metric("gauntlet_messages_accepted_total"), 2);
     assert_eq!(node.metric("gauntlet_delivered_total"), 3);
     node.stop();
+    let log = gauntlet_store::Log::open(&node.data().join("log")).unwrap();
+    let logged = log.search(&gauntlet_store::Query::default()).unwrap().messages;
+    for message in &logged {
+        let record = log.get(&message.id).unwrap().unwrap().record;
+        let all = ["received", "waited", "scanned", "decided", "spooled"];
+        assert_eq!(stages(&record), all);
+    }
+    assert_eq!(logged.len(), 2);
 }
 
 #[test]
@@ -47,6 +55,14 @@ fn spam_does_not_reach_the_maildir_and_its_reference_leads_to_the_log() {
         logged.record.deliveries
     );
     assert_eq!(logged.record.deliveries.len(), 1);
+    assert_eq!(stages(&logged.record)[..4], ["received", "waited", "scanned", "decided"]);
+}
+
+/// Names of the stages that the record tells of, which end in their order.
+fn stages(record: &gauntlet_store::LogRecord) -> Vec<&str> {
+    let ends: Vec<u64> = record.stages.iter().map(|s| s.at_us).collect();
+    assert!(ends.is_sorted(), "{ends:?}");
+    record.stages.iter().map(|s| s.name.as_str()).collect()
 }
 
 #[test]

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use gauntlet_mail::{Envelope, Facts};
 use gauntlet_policy::Final;
 use gauntlet_smtp::{MailCommand, RcptCommand, Reply};
+use gauntlet_store::record::Stage;
 use gauntlet_store::{Delivery, Log, LogRecord, Outcome, Spool};
 use tokio::sync::oneshot;
 
@@ -77,6 +78,7 @@ impl Intake {
             self.metrics.rejected.add_one();
             return vec![Reply::new(554, (5, 4, 6), "too many hops: the message loops"); count];
         }
+        let received = Stage::now("received", arrival.began);
         let body = Arc::new(arrival.body);
         let work = Work {
             id: id.clone(),
@@ -84,6 +86,7 @@ impl Intake {
             envelope: arrival.envelope,
             facts: Facts::default(),
             received_ms: arrival.received_ms,
+            began: arrival.began,
         };
         let mut record = match self.scan_pool.judge(work).await {
             Ok(record) => record,
@@ -93,7 +96,8 @@ impl Intake {
                 return vec![Reply::new(451, (4, 7, 1), text); count];
             }
         };
-        record.latency_ms = u32::try_from(arrival.began.elapsed().as_millis()).unwrap_or(u32::MAX);
+        record.stages.insert(0, received);
+        record.latency_ms = milliseconds_since(arrival.began);
         let verdict = answer(&record.dispositions);
         let each: Vec<Option<Reply>> = if arrival.lmtp {
             record.dispositions.iter().map(|d| refusal_of(&d.end, &id)).collect()
@@ -115,11 +119,12 @@ impl Intake {
                 let size = body.len() as u64;
                 let mut transit = Transit::new(record, &arrival.mail, &arrival.recipients);
                 if !arrival.lmtp
-                    && let Some(said) = self.queue.cut_through(&mut transit, &body).await
+                    && let Some(said) =
+                        self.queue.cut_through(&mut transit, &body, arrival.began).await
                 {
                     return vec![self.pass_on(&said, &id, size)];
                 }
-                let accepted = self.accept(arrival.id, transit, body).await;
+                let accepted = self.accept(arrival.id, transit, body, arrival.began).await;
                 let reply = match accepted {
                     Ok(()) => {
                         self.metrics.accepted.add_one();
@@ -154,7 +159,13 @@ impl Intake {
     }
 
     /// Spools a message and hands it to the queue.
-    async fn accept(&self, id: u64, transit: Transit, body: Arc<Vec<u8>>) -> Result<(), String> {
+    async fn accept(
+        &self,
+        id: u64,
+        mut transit: Transit,
+        body: Arc<Vec<u8>>,
+        began: Instant,
+    ) -> Result<(), String> {
         if self.null {
             return Ok(());
         }
@@ -170,6 +181,8 @@ impl Intake {
         let queue = self.queue.clone();
         let hand_over = move |result: Result<(), gauntlet_store::SpoolError>| {
             if result.is_ok() {
+                transit.record.stages.push(Stage::now("spooled", began));
+                transit.record.latency_ms = milliseconds_since(began);
                 queue.submit(id, transit, body);
             }
             done(result);
@@ -197,6 +210,10 @@ impl Intake {
         record.deliveries = deliveries.collect();
         self.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));
     }
+}
+
+fn milliseconds_since(began: Instant) -> u32 {
+    u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX)
 }
 
 /// The reply that refuses a single recipient (LMTP).

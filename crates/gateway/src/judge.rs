@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use gauntlet_engine::{Scratch, Snapshot, scan};
-use gauntlet_mail::{Envelope, Facts, Limits, Message};
+use gauntlet_mail::{Limits, Message};
 use gauntlet_policy::decide::Rates;
 use gauntlet_policy::{Policy, PolicyInput};
 use gauntlet_store::LogRecord;
+use gauntlet_store::record::Stage;
+
+use crate::scan_pool::Work;
 
 /// Longest subject in the log, in bytes.
 const SUBJECT_BYTES_MAX: usize = 200;
@@ -25,31 +28,28 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Judges a message: its line of the log, with the dispositions. Deterministic but for costs.
-    pub fn judge(
-        &self,
-        id: &str,
-        raw: &[u8],
-        envelope: Envelope,
-        facts: Facts,
-        received_ms: i64,
-        scratch: &mut Scratch,
-    ) -> LogRecord {
+    /// Judges a message: its line of the log, with the dispositions. Deterministic but for
+    /// costs and times.
+    pub fn judge(&self, work: &Work, scratch: &mut Scratch) -> LogRecord {
+        let Work { id, raw, envelope, facts, received_ms, began } = work;
+        let mut stages = vec![Stage::now("waited", *began)];
         let message = Message::parse_with(raw, &self.limits);
-        let verdict = scan(&message, &envelope, &facts, &self.snapshot, scratch);
+        let verdict = scan(&message, envelope, facts, &self.snapshot, scratch);
+        stages.push(Stage::now("scanned", *began));
         let dispositions = self.policy.decide(&PolicyInput {
             id,
             message: &message,
-            envelope: &envelope,
-            facts: &facts,
+            envelope,
+            facts,
             verdict: &verdict,
             thresholds: &self.snapshot.thresholds,
             rates: &Rates::default(),
         });
+        stages.push(Stage::now("decided", *began));
         let message_id = message.header("Message-ID").map(|h| h.decoded().into_owned());
         LogRecord {
-            id: id.to_owned(),
-            received_ms,
+            id: id.clone(),
+            received_ms: *received_ms,
             size: raw.len() as u64,
             from: message
                 .header("From")
@@ -60,10 +60,11 @@ impl Judge {
                 message_id.unwrap_or_default().trim().trim_matches(['<', '>']),
                 FIELD_BYTES_MAX,
             ),
-            envelope,
-            facts,
+            envelope: envelope.clone(),
+            facts: facts.clone(),
             verdict,
             dispositions,
+            stages,
             ..LogRecord::default()
         }
     }

@@ -29,6 +29,8 @@ pub struct Work {
     pub facts: Facts,
     /// Unix time in milliseconds.
     pub received_ms: i64,
+    /// The same on the other clock.
+    pub began: Instant,
 }
 
 /// Why there is no verdict.
@@ -110,14 +112,13 @@ fn run(jobs: &Receiver<Job>, judge: &CurrentJudge, metrics: &Metrics) {
     while let Ok((work, reply, permit)) = jobs.recv() {
         let start = Instant::now();
         let judge = judge.load_full();
-        let Work { id, raw, envelope, facts, received_ms } = work;
-        let scan =
-            AssertUnwindSafe(|| judge.judge(&id, &raw, envelope, facts, received_ms, &mut scratch));
-        let verdict = std::panic::catch_unwind(scan).ok();
+        let verdict =
+            std::panic::catch_unwind(AssertUnwindSafe(|| judge.judge(&work, &mut scratch))).ok();
         if verdict.is_none() {
-            tracing::error!(id, "the scan of a message failed; it is answered 451");
+            tracing::error!(id = work.id, "the scan of a message failed; it is answered 451");
             scratch = Scratch::default();
         }
+        drop(work);
         metrics.scan_time.record(start.elapsed());
         drop(permit);
         let _the_session_may_have_gone = reply.send(verdict);

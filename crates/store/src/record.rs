@@ -1,5 +1,7 @@
 //! One line of the message log: a message, all that was known, and what became of it.
 
+use std::time::Instant;
+
 use gauntlet_engine::Verdict;
 use gauntlet_mail::{Envelope, Facts};
 use gauntlet_policy::Disposition;
@@ -112,16 +114,25 @@ pub struct LogRecord {
     pub stages: Vec<Stage>,
 }
 
-/// A stage of a message's life that is over: `receive`, `spool`, `facts`, `scan`, `policy`, ...
+/// A stage of a message's life that is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
-    /// The stage's name, a noun or verb of the design.
+    /// What has happened by then: `received` (the body is complete), `waited` (a scan thread took
+    /// it), `scanned`, `decided`, `spooled` (it is durable), `passed on` (the next hop answered).
     pub name: String,
     /// Microseconds from `received_ms` to the stage's end.
     pub at_us: u64,
-    /// A word more, e.g. the spool file; mostly empty.
+    /// A word more; mostly empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
+}
+
+impl Stage {
+    /// A stage that ends now, of a message that began at `began`.
+    pub fn now(name: &str, began: Instant) -> Self {
+        let at_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        Stage { name: name.to_owned(), at_us, detail: String::new() }
+    }
 }
 
 /// Something that happened to a message after it was logged: a delivery attempt, a release.

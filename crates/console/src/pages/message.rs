@@ -125,7 +125,7 @@ fn life(logged: &Logged) -> Markup {
     let record = &logged.record;
     html! {
         ol.life {
-            li { (format::time(record.received_ms)) span.what { "received" } }
+            li { (format::time(record.received_ms)) span.what { "begun" } }
             @for stage in &record.stages { (stage_line(stage)) }
             @if record.latency_ms > 0 {
                 li { span.at { "+" (format::duration_us(u64::from(record.latency_ms) * 1000)) }

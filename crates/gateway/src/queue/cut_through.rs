@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use gauntlet_store::Outcome;
+use gauntlet_store::record::Stage;
 
 use super::{Group, Queue, announce, changed, outgoing};
 use crate::clock::now_ms;
@@ -35,6 +37,7 @@ impl Queue {
         &self,
         transit: &mut Transit,
         body: &Arc<Vec<u8>>,
+        began: Instant,
     ) -> Option<CutThrough> {
         let routes = self.parts.routes.load_full();
         if !routes.cuts_through() || self.cutting.load(Ordering::Relaxed) >= CUTTING_MAX {
@@ -77,6 +80,7 @@ impl Queue {
         if !answered {
             return None;
         }
+        transit.record.stages.push(Stage::now("passed on", began));
         let record = transit.record.clone();
         self.parts.metrics.cut_through.add_one();
         announce(&record);
