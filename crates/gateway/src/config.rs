@@ -9,8 +9,8 @@ mod settings;
 
 pub use load::{ConfigError, Loaded, Origin, Setting};
 pub use settings::{
-    Config, ConsoleSettings, DomainSettings, ListSettings, ListenerRole, ListenerSettings,
-    LogFormat, LogSettings, NodeSettings, PolicySettings, QuarantineSettings, ReceiverSettings,
-    RouteSettings, RuleSettings, ScanSettings, SenderSettings, SpoolBackend, SpoolSettings,
-    ThresholdSettings,
+    Config, ConsoleSettings, DnsSettings, DomainSettings, ListSettings, ListenerRole,
+    ListenerSettings, LogFormat, LogSettings, NodeSettings, PolicySettings, QuarantineSettings,
+    ReceiverSettings, RouteSettings, RuleSettings, ScanSettings, SenderSettings, SpoolBackend,
+    SpoolSettings, ThresholdSettings,
 };

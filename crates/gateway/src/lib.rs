@@ -21,6 +21,7 @@ pub mod network;
 pub mod node;
 pub mod queue;
 pub mod receiver;
+pub mod resolver;
 pub mod route;
 pub mod scan_pool;
 pub mod sender;

@@ -25,6 +25,7 @@ use crate::maildir::Maildir;
 use crate::metrics::{self, Metrics};
 use crate::queue::{Queue, QueueParts};
 use crate::receiver::{Listener, Receiver};
+use crate::resolver::Resolver;
 use crate::route::Routes;
 use crate::scan_pool::ScanPool;
 use crate::sender::Sender;
@@ -49,6 +50,8 @@ pub struct Node {
     pub queue: Arc<Queue>,
     /// Counts.
     pub metrics: Arc<Metrics>,
+    /// The way to the DNS.
+    pub resolver: Arc<Resolver>,
     spool: Arc<Spool>,
     ids: Arc<Ids>,
     admission: Arc<Admission>,
@@ -98,6 +101,7 @@ impl Node {
         let r = &config.receiver;
         let maildir = config.node.inside(&config.route.maildir);
         let shared = Shared::new(&config)?;
+        let resolver = Arc::new(Resolver::new(&config.dns)?);
         let host = config.node.host_name();
         let runtime = tokio::runtime::Handle::current();
         let queue = Queue::new(QueueParts {
@@ -125,6 +129,7 @@ impl Node {
             quarantine,
             queue,
             metrics,
+            resolver,
             spool,
             ids,
             shared,

@@ -24,6 +24,8 @@ pub struct Config {
     pub sender: SenderSettings,
     /// Messages in flight.
     pub spool: SpoolSettings,
+    /// The way to the DNS.
+    pub dns: DnsSettings,
     /// The scan pool.
     pub scan: ScanSettings,
     /// Bounds of one message.
@@ -54,6 +56,7 @@ impl Default for Config {
             route: RouteSettings::default(),
             sender: SenderSettings::default(),
             spool: SpoolSettings::default(),
+            dns: DnsSettings::default(),
             scan: ScanSettings::default(),
             limits: Limits::default(),
             thresholds: ThresholdSettings::default(),
@@ -317,6 +320,55 @@ impl Default for SpoolSettings {
             batch_messages_max: 256,
             free_bytes_min: 256 << 20,
             bytes_max: 64 << 30,
+        }
+    }
+}
+
+/// The way to the DNS.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DnsSettings {
+    /// Addresses of resolvers, with or without a port; empty takes the system's.
+    pub servers: Vec<String>,
+    /// Milliseconds to wait for one server's answer.
+    pub timeout_ms: u64,
+    /// Attempts after the first.
+    pub attempts: usize,
+    /// Milliseconds that a question may take in all.
+    pub wait_ms_max: u64,
+    /// Questions under way at once; above, they are not asked.
+    pub questions_max: usize,
+    /// Bytes of answers kept.
+    pub cache_bytes_max: u64,
+    /// Seconds that an answer is kept at least.
+    pub ttl_seconds_min: u64,
+    /// Seconds that an answer is kept at most.
+    pub ttl_seconds_max: u64,
+    /// Seconds that "there is nothing" is kept at most.
+    pub negative_seconds_max: u64,
+    /// Seconds that a failure or a timeout is kept (RFC 9520).
+    pub failure_seconds: u64,
+    /// Verify signatures (DNSSEC) of what trust hangs on, as DANE (RFC 7672).
+    pub dnssec: bool,
+    /// A file of DNSKEY records to trust instead of the root's.
+    pub trust_anchor: PathBuf,
+}
+
+impl Default for DnsSettings {
+    fn default() -> Self {
+        DnsSettings {
+            servers: Vec::new(),
+            timeout_ms: 1_500,
+            attempts: 1,
+            wait_ms_max: 5_000,
+            questions_max: 1_000,
+            cache_bytes_max: 16 << 20,
+            ttl_seconds_min: 5,
+            ttl_seconds_max: 86_400,
+            negative_seconds_max: 900,
+            failure_seconds: 5,
+            dnssec: false,
+            trust_anchor: PathBuf::new(),
         }
     }
 }
