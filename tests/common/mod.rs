@@ -257,8 +257,25 @@ impl Smtp {
         self.reply()
     }
 
-    /// Sends a message; the reply to its end, or the first refusal before.
+    /// Sends a message with CRLF at the end of each line and without NUL; the reply to its end, or
+    /// the first refusal before.
     pub(crate) fn send(&mut self, from: &str, to: &[&str], body: &[u8]) -> std::io::Result<String> {
+        let mut lines = Vec::with_capacity(body.len() + 64);
+        for line in body.split_inclusive(|b| *b == b'\n') {
+            lines.extend(line.iter().filter(|b| !matches!(**b, b'\r' | b'\n' | 0)));
+            lines.extend_from_slice(b"\r\n");
+        }
+        self.send_as_it_is(from, to, &lines)
+    }
+
+    /// Sends a message byte by byte but for the dots at the start of lines; the reply to its end, or
+    /// the first refusal before.
+    pub(crate) fn send_as_it_is(
+        &mut self,
+        from: &str,
+        to: &[&str],
+        body: &[u8],
+    ) -> std::io::Result<String> {
         let mut refusal = self.say(&format!("MAIL FROM:<{from}>"))?;
         if !refusal.starts_with('2') {
             return Ok(refusal);
@@ -278,12 +295,12 @@ impl Smtp {
         }
         let mut wire = Vec::with_capacity(body.len() + 64);
         for line in body.split_inclusive(|b| *b == b'\n') {
-            let text = line.strip_suffix(b"\n").unwrap_or(line);
-            let text = text.strip_suffix(b"\r").unwrap_or(text);
-            if text.starts_with(b".") {
+            if line.starts_with(b".") {
                 wire.push(b'.');
             }
-            wire.extend(text.iter().filter(|b| **b != b'\r' && **b != 0));
+            wire.extend_from_slice(line);
+        }
+        if !body.ends_with(b"\r\n") {
             wire.extend_from_slice(b"\r\n");
         }
         wire.extend_from_slice(b".\r\n");
