@@ -184,6 +184,55 @@ mod tests {
         assert_eq!(message.from().unwrap().address, "a@b");
     }
 
+    /// A message around `inner`, which is attached in base64.
+    fn around(inner: &[u8]) -> Vec<u8> {
+        let mut raw =
+            b"Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n".to_vec();
+        for line in base64_simd::STANDARD.encode_to_string(inner).as_bytes().chunks(76) {
+            raw.extend_from_slice(line);
+            raw.push(b'\n');
+        }
+        raw
+    }
+
+    #[test]
+    fn encoded_attached_messages_are_read() {
+        let inner = b"Subject: x\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nhello\n--b\n\
+            Content-Type: text/html; name=a.html\nContent-Transfer-Encoding: quoted-printable\n\n\
+            <p>caf=C3=A9</p>\n--b--\n";
+        let raw = around(&around(inner));
+        let message = Message::parse(&raw);
+        let parts = message.parts();
+        let kinds: Vec<String> = parts.iter().map(|p| p.content_type.essence()).collect();
+        let attached = "message/rfc822";
+        assert_eq!(kinds, [attached, attached, "multipart/mixed", "text/plain", "text/html"]);
+        let parents: Vec<Option<u16>> = parts.iter().map(|p| p.parent).collect();
+        assert_eq!(parents, [None, Some(0), Some(1), Some(2), Some(2)]);
+        assert!(parts.iter().skip(1).all(|p| p.within == Some(0)));
+        assert_eq!((parts[3].text(), parts[4].shown_text()), (Some("hello"), Some("café")));
+        assert_eq!(parts[4].file_name(), Some("a.html"));
+        assert!(message.defects().iter().any(|d| d.kind == DefectKind::EncodedMultipart));
+    }
+
+    #[test]
+    fn what_encoded_messages_may_cost_is_bounded() {
+        let mut raw = b"Subject: x\n\nhello".to_vec();
+        for _ in 0..12 {
+            raw = around(&raw);
+        }
+        let message = Message::parse(&raw);
+        let kinds: Vec<DefectKind> = message.defects().iter().map(|d| d.kind).collect();
+        assert!(kinds.contains(&DefectKind::DecodedTooLarge), "{kinds:?}");
+        let quoted =
+            "Content-Type: message/rfc822\nContent-Transfer-Encoding: quoted-printable\n\n";
+        let raw = quoted.repeat(5_000);
+        let message = Message::parse(raw.as_bytes());
+        assert!(message.parts().len() < 5, "{}", message.parts().len());
+        let narrow = Limits { decoded_bytes_max: 100, ..Limits::default() };
+        let raw = around(format!("Subject: x\n\n{}", "hello ".repeat(100)).as_bytes());
+        assert_eq!(Message::parse_with(&raw, &narrow).parts().len(), 1);
+    }
+
     #[test]
     fn empty_input_is_a_message() {
         let message = Message::parse(b"");

@@ -33,6 +33,10 @@ pub struct Part<'a> {
     pub transfer_encoding: TransferEncoding,
     /// The part has parts of its own (a multipart, or an attached message).
     pub is_container: bool,
+    /// For a part of an attached message that was encoded (base64, quoted-printable): the index of
+    /// the encoded part. Such a part has its decoded body and its type, but no header fields; its
+    /// ranges and raw body are those of the encoded part's body.
+    pub within: Option<u16>,
     pub(crate) raw_body: &'a [u8],
     /// Decoded bytes that are kept of this part; its share of [`Limits::decoded_bytes_max`].
     pub(crate) decoded_bytes_max: usize,
@@ -79,6 +83,48 @@ impl<'a> Part<'a> {
         let decoded = self.decoded();
         let bytes = decoded.bytes.as_deref().unwrap_or(self.raw_body);
         bytes.get(..decoded.length).unwrap_or_default()
+    }
+
+    /// The same part with a decoded body of its own, for the bytes that it was read from go away:
+    /// it was found within the encoded body of the part `within`.
+    pub(crate) fn settled<'b>(
+        mut self,
+        within: u16,
+        raw_body: &'b [u8],
+        range: Range<usize>,
+    ) -> Part<'b> {
+        self.decoded_bytes_max = usize::MAX;
+        self.decoded();
+        let mut decoded = self.decoded.take();
+        if let Some(DecodedBody { bytes: bytes @ None, length, .. }) = &mut decoded {
+            *bytes = Some(self.raw_body.get(..*length).unwrap_or_default().to_vec());
+        }
+        Part {
+            parent: self.parent,
+            depth: self.depth,
+            headers: Vec::new(),
+            header_range: range.start..range.start,
+            body_range: range,
+            content_type: self.content_type,
+            disposition: self.disposition,
+            transfer_encoding: self.transfer_encoding,
+            is_container: self.is_container,
+            within: Some(within),
+            raw_body,
+            decoded_bytes_max: 0,
+            limits: self.limits,
+            decoded: decoded.map_or_else(OnceCell::new, OnceCell::from),
+            text: OnceCell::new(),
+            rendered: OnceCell::new(),
+        }
+    }
+
+    /// Shortens what is decoded already to `bytes_max`; says how much is kept.
+    pub(crate) fn keep_decoded(&mut self, bytes_max: usize) -> usize {
+        let Some(decoded) = self.decoded.get_mut() else { return 0 };
+        decoded.cut |= decoded.length > bytes_max;
+        decoded.length = decoded.length.min(bytes_max);
+        decoded.length
     }
 
     fn decoded(&self) -> &DecodedBody {

@@ -81,6 +81,9 @@ impl Edits<'_> {
             if self.is_sealed(part) {
                 continue;
             }
+            // What is inside an encoded message goes with it.
+            let around = part.within.and_then(|i| self.message.parts().get(usize::from(i)));
+            let part = around.unwrap_or(part);
             let name = part.file_name().unwrap_or("attachment").replace(['\r', '\n'], " ");
             self.replace_content(part, "text/plain", &format!("{note}\n\n({name})\n"));
         }
@@ -89,7 +92,8 @@ impl Edits<'_> {
     fn disclaimer(&mut self, text: &str) {
         for kind in ["plain", "html"] {
             let leaf = self.message.parts().iter().find(|p| {
-                p.content_type.is("text", kind) && !p.is_attachment() && !self.is_sealed(p)
+                let shown = p.within.is_none() && !p.is_attachment();
+                p.content_type.is("text", kind) && shown && !self.is_sealed(p)
             });
             let Some(part) = leaf else { continue };
             let Some(body) = part.text() else { continue };
@@ -228,6 +232,25 @@ mod tests {
         assert_eq!(message.parts()[2].text(), Some("removed\n\n(a.exe)\n"));
         assert_eq!(message.parts()[1].text(), Some("hello"));
         assert!(!out.contains("MZ"));
+    }
+
+    #[test]
+    fn what_is_inside_an_encoded_message_goes_with_it() {
+        let inner = "Content-Type: application/x-msdownload; name=a.exe\r\n\r\nMZ\r\n";
+        let inner = base64_simd::STANDARD.encode_to_string(inner);
+        let raw = format!(
+            "Subject: hi\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n\r\nhello\r\n--x\r\n\
+             Content-Type: message/rfc822; name=b.eml\r\n\
+             Content-Transfer-Encoding: base64\r\n\r\n{inner}\r\n--x--\r\n"
+        );
+        let message = Message::parse(raw.as_bytes());
+        assert_eq!(message.parts()[3].file_name(), Some("a.exe"));
+        let strip = Change::StripAttachments { parts: vec![3], note: "removed".into() };
+        let out = apply(&message, &[strip]);
+        let message = Message::parse(&out);
+        assert_eq!(message.parts().len(), 3);
+        assert_eq!(message.parts()[2].text(), Some("removed\n\n(b.eml)\n"));
+        assert_eq!(message.parts()[1].text(), Some("hello"));
     }
 
     #[test]

@@ -37,6 +37,10 @@ fn tree(message: &Message<'_>, raw: &[u8], limits: &Limits) {
         }
         assert!(part.headers.len() <= limits.headers_max as usize, "headers within their limit");
         assert_eq!(part.raw_body(), &raw[part.body_range.clone()]);
+        if let Some(around) = part.within.map(|p| &parts[usize::from(p)]) {
+            assert!(around.within.is_none(), "within means what stands in the raw message");
+            assert_eq!(part.body_range, around.body_range);
+        }
         assert!(part.body().len() <= raw.len(), "no transfer encoding makes less of more");
         assert!(!part.is_container || part.body().is_empty());
         let _ = (part.file_name(), part.is_attachment(), part.content_type.essence());
