@@ -3,6 +3,7 @@
 pub(crate) mod headers;
 pub(crate) mod mime;
 mod prefilter;
+mod rows;
 pub(crate) mod tags;
 pub(crate) mod texts;
 pub(crate) mod uri_detail;

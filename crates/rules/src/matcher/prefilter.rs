@@ -1,14 +1,15 @@
 //! One pass over a text that says which patterns are worth trying on it.
 //!
-//! Most patterns need one of a few rare strings: these are in one Aho-Corasick automaton. Words that
-//! patterns find in spite of gaps are looked for in the text without its gaps; words that they find in
-//! spite of look-alike letters have ordinary letters in a text of ASCII alone. The rest is tried if the
-//! text has the bytes that it needs.
+//! Most patterns need one of a few rare strings: these are in one Aho-Corasick automaton. Words with
+//! gaps or look-alike letters, runs of letters and numbers have none; their rows of byte sets are looked
+//! for all at once. The rest is tried if the text has the bytes that it needs.
 
 use std::collections::BTreeMap;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
+use super::rows::Rows;
+use crate::pattern::sequence::{self, Row};
 use crate::pattern::syntax::{ByteSet, Node};
 use crate::pattern::{Pattern, literal};
 
@@ -16,24 +17,37 @@ use crate::pattern::{Pattern, literal};
 /// looking for by its strings.
 const CHANCE_MAX: f64 = 2e-3;
 
+/// Strings that begin at more than this share of bytes are often there by chance: the pattern's row
+/// must be there too.
+const STRINGS_SURE: f64 = 1e-5;
+/// More strings than this are taken as often there by chance.
+const STRINGS_SURE_COUNT: usize = 64;
+/// A row that is found at more than this share of bytes is not worth looking for.
+const ROW_CHANCE_MAX: f64 = 0.03;
+
 /// Most threads that prepare patterns.
 const THREADS_MAX: usize = 8;
 /// Fewer patterns are not worth a thread.
 const PATTERNS_PER_THREAD_MIN: usize = 64;
 
+/// What was found of a pattern: one of its strings.
+const STRING: u8 = 1;
+/// Its row.
+const ROW: u8 = 2;
+/// Bytes of each of its sets, or that it needs nothing.
+const BYTES: u8 = 4;
+
 /// Looks for what patterns need.
 #[derive(Debug)]
 pub(crate) struct Prefilter {
-    /// Strings in the text itself.
     strings: Strings,
-    /// Strings in the text without its gaps.
-    squeezed: Strings,
-    /// Patterns whose strings are told only for texts of ASCII alone: others may match anyhow.
-    beyond_ascii: Vec<Gated>,
-    /// Patterns without strings.
+    rows: Rows,
+    /// Patterns without strings and rows.
     gated: Vec<Gated>,
     /// Patterns that must be tried on every text.
     always: Vec<u32>,
+    /// What of each pattern must be found, as flags.
+    needs: Vec<u8>,
 }
 
 /// A pattern, and the sets of each of which it needs a byte.
@@ -46,24 +60,29 @@ struct Gated {
 /// How a pattern is looked for.
 enum Way {
     Strings(Vec<Vec<u8>>),
-    AsciiStrings(Vec<Vec<u8>>, Vec<ByteSet>),
-    Squeezed(Vec<Vec<u8>>),
+    Row(Row),
+    Both(Vec<Vec<u8>>, Row),
     Gated(Vec<ByteSet>),
     Always,
 }
 
 fn way(node: Option<&Node>) -> Way {
     let Some(node) = node else { return Way::Always };
-    if let Some(strings) = literal::required(node, CHANCE_MAX) {
-        return Way::Strings(strings);
+    let strings = literal::required(node, CHANCE_MAX);
+    if let Some(strings) = strings.as_ref()
+        && strings.chance <= STRINGS_SURE
+        && strings.strings.len() <= STRINGS_SURE_COUNT
+    {
+        return Way::Strings(strings.strings.clone());
     }
-    if let Some(strings) = literal::required(&literal::squeezed(node), CHANCE_MAX) {
-        return Way::Squeezed(strings);
+    let row = sequence::rarest_row(node).filter(|row| row.chance <= ROW_CHANCE_MAX);
+    match (strings, row) {
+        (Some(strings), Some(row)) => return Way::Both(strings.strings, row),
+        (Some(strings), None) => return Way::Strings(strings.strings),
+        (None, Some(row)) => return Way::Row(row),
+        (None, None) => {}
     }
     let sets = literal::required_sets(node);
-    if let Some(strings) = literal::required(&literal::ascii_only(node), CHANCE_MAX) {
-        return Way::AsciiStrings(strings, sets);
-    }
     if sets.is_empty() { Way::Always } else { Way::Gated(sets) }
 }
 
@@ -85,66 +104,59 @@ fn ways(patterns: &[&Pattern]) -> Vec<Way> {
 impl Prefilter {
     /// Collects what these patterns need; they are numbered in order.
     pub(crate) fn new<'p>(patterns: impl Iterator<Item = &'p Pattern>) -> Self {
-        let (mut strings, mut squeezed) = (BTreeMap::new(), BTreeMap::new());
-        let mut filter = Prefilter {
-            strings: Strings::default(),
-            squeezed: Strings::default(),
-            beyond_ascii: Vec::new(),
-            gated: Vec::new(),
-            always: Vec::new(),
-        };
         let patterns: Vec<&Pattern> = patterns.collect();
+        let (mut strings, mut rows) = (BTreeMap::new(), Vec::new());
+        let mut needs = Vec::with_capacity(patterns.len());
+        let (mut gated, mut always) = (Vec::new(), Vec::new());
         for (way, number) in ways(&patterns).into_iter().zip(0u32..) {
-            let (map, found) = match way {
-                Way::Strings(found) => (&mut strings, found),
-                Way::Squeezed(found) => (&mut squeezed, found),
-                Way::AsciiStrings(found, sets) => {
-                    filter.beyond_ascii.push(Gated { pattern: number, sets });
-                    (&mut strings, found)
-                }
+            let (need, found, row) = match way {
+                Way::Strings(found) => (STRING, found, None),
+                Way::Both(found, row) => (STRING | ROW, found, Some(row)),
+                Way::Row(row) => (ROW, Vec::new(), Some(row)),
                 Way::Gated(sets) => {
-                    filter.gated.push(Gated { pattern: number, sets });
-                    continue;
+                    gated.push(Gated { pattern: number, sets });
+                    (BYTES, Vec::new(), None)
                 }
                 Way::Always => {
-                    filter.always.push(number);
-                    continue;
+                    always.push(number);
+                    (BYTES, Vec::new(), None)
                 }
             };
+            needs.push(need);
+            rows.extend(row.map(|row| (row, number)));
             for string in found {
-                map.entry(string).or_insert_with(Vec::new).push(number);
+                strings.entry(string).or_insert_with(Vec::new).push(number);
             }
         }
-        filter.strings = Strings::new(strings, &mut filter.always);
-        filter.squeezed = Strings::new(squeezed, &mut filter.always);
-        filter
+        let strings = Strings::new(strings).unwrap_or_else(|| {
+            // Without strings to look for, those that need one are tried on every text.
+            for (need, number) in needs.iter_mut().zip(0u32..).filter(|n| *n.0 & STRING != 0) {
+                *need = BYTES;
+                always.push(number);
+            }
+            Strings::default()
+        });
+        Prefilter { strings, rows: Rows::new(rows), gated, always, needs }
     }
 
     /// Puts into `found` the patterns that may match `text`, each once, in order.
     pub(crate) fn search(&self, text: &[u8], buffers: &mut Buffers, found: &mut Vec<u32>) {
         found.clear();
-        found.extend(&self.always);
-        for pattern in found.iter() {
-            buffers.mark(*pattern);
-        }
-        self.strings.search(text, buffers, found);
-        if self.squeezed.automaton.is_some() {
-            let mut kept = std::mem::take(&mut buffers.squeezed);
-            kept.clear();
-            kept.extend(text.iter().filter(|b| b.is_ascii_alphanumeric()));
-            self.squeezed.search(&kept, buffers, found);
-            buffers.squeezed = kept;
-        }
-        if !self.gated.is_empty() || !self.beyond_ascii.is_empty() {
+        self.always.iter().for_each(|pattern| buffers.mark(*pattern, BYTES, found));
+        self.strings.search(text, |pattern| buffers.mark(pattern, STRING, found));
+        self.rows.search(text, |pattern| buffers.mark(pattern, ROW, found));
+        if !self.gated.is_empty() {
             let bytes = ByteSet::of_text(text);
-            let beyond: &[Gated] = if bytes.is_ascii() { &[] } else { &self.beyond_ascii };
-            for gated in self.gated.iter().chain(beyond) {
-                if gated.sets.iter().all(|set| set.meets(&bytes)) && buffers.mark(gated.pattern) {
-                    found.push(gated.pattern);
+            for gated in &self.gated {
+                if gated.sets.iter().all(|set| set.meets(&bytes)) {
+                    buffers.mark(gated.pattern, BYTES, found);
                 }
             }
         }
-        found.iter().for_each(|pattern| buffers.clear(*pattern));
+        found.retain(|pattern| {
+            let need = self.needs.get(*pattern as usize).copied().unwrap_or(BYTES);
+            buffers.take(*pattern) & need == need
+        });
         found.sort_unstable();
     }
 
@@ -163,61 +175,52 @@ struct Strings {
 }
 
 impl Strings {
-    /// Builds the automaton; if that cannot be, its patterns go to `always`.
-    fn new(strings: BTreeMap<Vec<u8>, Vec<u32>>, always: &mut Vec<u32>) -> Self {
+    /// Builds the automaton; none if that cannot be.
+    fn new(strings: BTreeMap<Vec<u8>, Vec<u32>>) -> Option<Self> {
         if strings.is_empty() {
-            return Strings::default();
+            return Some(Strings::default());
         }
         let automaton = AhoCorasick::builder()
             .ascii_case_insensitive(true)
             .match_kind(MatchKind::Standard)
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(strings.keys());
-        match automaton {
-            Ok(automaton) => {
-                Strings { automaton: Some(automaton), owners: strings.into_values().collect() }
-            }
-            Err(_) => {
-                always.extend(strings.values().flatten());
-                always.sort_unstable();
-                always.dedup();
-                Strings::default()
-            }
-        }
+        let owners = strings.into_values().collect();
+        Some(Strings { automaton: Some(automaton.ok()?), owners })
     }
 
-    fn search(&self, text: &[u8], buffers: &mut Buffers, found: &mut Vec<u32>) {
+    fn search(&self, text: &[u8], mut found: impl FnMut(u32)) {
         let Some(automaton) = &self.automaton else { return };
         for hit in automaton.find_overlapping_iter(text) {
             for owner in self.owners.get(hit.pattern().as_usize()).into_iter().flatten() {
-                if buffers.mark(*owner) {
-                    found.push(*owner);
-                }
+                found(*owner);
             }
         }
     }
 }
 
-/// What searching needs, of one thread.
+/// What was found in a text, of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    seen: Vec<bool>,
-    squeezed: Vec<u8>,
+    /// Flags by pattern.
+    seen: Vec<u8>,
 }
 
 impl Buffers {
-    /// Whether the pattern was not seen yet in this text.
-    fn mark(&mut self, number: u32) -> bool {
-        let at = number as usize;
+    /// Notes a flag of a pattern, which joins `found` with its first.
+    fn mark(&mut self, pattern: u32, flag: u8, found: &mut Vec<u32>) {
+        let at = pattern as usize;
         if self.seen.len() <= at {
-            self.seen.resize(at + 1, false);
+            self.seen.resize(at + 1, 0);
         }
-        !std::mem::replace(&mut self.seen[at], true)
+        if self.seen[at] == 0 {
+            found.push(pattern);
+        }
+        self.seen[at] |= flag;
     }
 
-    fn clear(&mut self, number: u32) {
-        if let Some(mark) = self.seen.get_mut(number as usize) {
-            *mark = false;
-        }
+    /// The flags of a pattern, which are forgotten.
+    fn take(&mut self, pattern: u32) -> u8 {
+        self.seen.get_mut(pattern as usize).map_or(0, std::mem::take)
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod automaton;
 mod backtrack;
 pub(crate) mod literal;
 pub(crate) mod parse;
+pub(crate) mod sequence;
 pub(crate) mod syntax;
 
 use std::ops::Range;

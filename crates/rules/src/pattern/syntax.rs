@@ -13,6 +13,9 @@ impl std::fmt::Debug for ByteSet {
 }
 
 impl ByteSet {
+    /// Every byte.
+    pub(crate) const ALL: ByteSet = ByteSet([u64::MAX; 4]);
+
     /// The set of one byte.
     pub(crate) fn of(byte: u8) -> Self {
         let mut set = Self::default();
@@ -73,11 +76,6 @@ impl ByteSet {
             set.insert(byte);
         }
         set
-    }
-
-    /// Whether there is no byte above 127.
-    pub(crate) fn is_ascii(&self) -> bool {
-        self.0[2] == 0 && self.0[3] == 0
     }
 
     /// The only byte of the set.
@@ -182,11 +180,6 @@ pub(crate) enum Node {
 }
 
 impl Node {
-    /// The empty match.
-    pub(crate) fn empty() -> Self {
-        Node::Concat(Vec::new())
-    }
-
     /// Fewest bytes that a match has.
     pub(crate) fn min_len(&self) -> usize {
         match self {

@@ -1,0 +1,137 @@
+//! Looks for the rows of many patterns at once: one bit a place, one step a byte.
+//!
+//! This is the Shift-And method (Baeza-Yates and Gonnet 1992) with places that may be stayed at
+//! (Navarro and Raffinot 1999), over several machine words side by side. A text is searched as if a
+//! newline stood before and after it.
+
+use crate::pattern::sequence::{PLACES_MAX, Row};
+
+/// Words that are stepped together: the compiler makes vector instructions of them.
+const LANES: usize = 4;
+type Words = [u64; LANES];
+
+/// Rows of many patterns.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    chunks: Vec<Chunk>,
+}
+
+/// Some words of bits, and what each byte does to them.
+#[derive(Debug)]
+struct Chunk {
+    /// For each byte the places that it enters, then those that it stays at.
+    steps: Box<[(Words, Words); 256]>,
+    /// First places.
+    first: Words,
+    /// Last places.
+    last: Words,
+    /// The pattern of each bit in `last`.
+    owners: Vec<[u32; PLACES_MAX]>,
+}
+
+impl Chunk {
+    fn new() -> Self {
+        Chunk {
+            steps: Box::new([([0; LANES], [0; LANES]); 256]),
+            first: [0; LANES],
+            last: [0; LANES],
+            owners: vec![[0; PLACES_MAX]; LANES],
+        }
+    }
+
+    /// Puts a row into a word, from this bit on.
+    fn put(&mut self, row: &Row, owner: u32, lane: usize, bit: usize) {
+        for (at, place) in row.places.iter().enumerate() {
+            let mask = 1u64 << (bit + at);
+            place.enter.iter().for_each(|b| self.steps[usize::from(b)].0[lane] |= mask);
+            place.stay.iter().for_each(|b| self.steps[usize::from(b)].1[lane] |= mask);
+        }
+        let end = bit + row.places.len() - 1;
+        self.first[lane] |= 1 << bit;
+        self.last[lane] |= 1 << end;
+        self.owners[lane][end] = owner;
+    }
+
+    /// All places that were reached anywhere in the text.
+    fn reached(&self, text: &[u8]) -> Words {
+        let (mut state, mut reached) = ([0; LANES], [0; LANES]);
+        let mut step = |byte: u8| {
+            let (enter, stay) = &self.steps[usize::from(byte)];
+            for i in 0..LANES {
+                let next = (state[i] << 1 | self.first[i]) & enter[i] | state[i] & stay[i];
+                state[i] = next;
+                reached[i] |= next;
+            }
+        };
+        step(b'\n');
+        text.iter().for_each(|byte| step(*byte));
+        step(b'\n');
+        reached
+    }
+}
+
+impl Rows {
+    /// Packs rows, each with the pattern that it belongs to, into words.
+    pub(crate) fn new(mut rows: Vec<(Row, u32)>) -> Self {
+        rows.sort_by_key(|(row, _)| std::cmp::Reverse(row.places.len()));
+        let mut filled: Vec<usize> = Vec::new();
+        let mut chunks: Vec<Chunk> = Vec::new();
+        for (row, owner) in &rows {
+            let length = row.places.len();
+            let fits = filled.iter().position(|used| used + length <= PLACES_MAX);
+            let word = fits.unwrap_or(filled.len());
+            if word == filled.len() {
+                filled.push(0);
+            }
+            if word / LANES >= chunks.len() {
+                chunks.push(Chunk::new());
+            }
+            if let (Some(chunk), Some(used)) = (chunks.get_mut(word / LANES), filled.get_mut(word))
+            {
+                chunk.put(row, *owner, word % LANES, *used);
+                *used += length;
+            }
+        }
+        Rows { chunks }
+    }
+
+    /// Calls `found` with each pattern whose row is in the text.
+    pub(crate) fn search(&self, text: &[u8], mut found: impl FnMut(u32)) {
+        for chunk in &self.chunks {
+            let reached = chunk.reached(text);
+            for ((reached, last), owners) in reached.iter().zip(&chunk.last).zip(&chunk.owners) {
+                let mut ends = reached & last;
+                while ends != 0 {
+                    found(owners[ends.trailing_zeros() as usize]);
+                    ends &= ends - 1;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::parse::parse;
+    use crate::pattern::sequence::rarest_row;
+
+    #[test]
+    fn rows_are_found_where_patterns_match() {
+        let patterns = ["\\bsoma\\b", "v[-_]?i[-_]?z[-_]?q", "(?:[a-z]{5,}[ .]+){3}", "^x.*y$"];
+        let rows = patterns.iter().map(|p| rarest_row(&parse(p).unwrap().node).unwrap());
+        let rows = Rows::new(rows.zip(0..).collect());
+        let found = |text: &str| {
+            let mut found = Vec::new();
+            rows.search(text.as_bytes(), |p| found.push(p));
+            found.sort_unstable();
+            found
+        };
+        assert_eq!(found("take soma"), [0]);
+        assert_eq!(found("so many, somatic"), [0u32; 0]);
+        assert_eq!(found("a v-i_zq"), [1]);
+        assert_eq!(found("hello there, world"), [0u32; 0]);
+        assert_eq!(found("hello there world."), [2]);
+        assert_eq!(found("xaby"), [3]);
+    }
+}
