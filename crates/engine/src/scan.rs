@@ -57,6 +57,7 @@ fn run_filters(item: &Item<'_>, scratch: &mut Scratch) -> (Findings, bool, Vec<F
     let snapshot = item.snapshot;
     let mut findings = Findings::default();
     let mut failed = false;
+    scratch.classifier.forget();
     let mut costs = Vec::with_capacity(snapshot.filters.len());
     for (filter, name) in snapshot.filters.iter().zip(&snapshot.filter_names) {
         let start = Instant::now();

@@ -42,16 +42,18 @@ impl FeatureSet {
         &self.indices
     }
 
-    /// Adds the feature with this hash; nothing happens if the set has it or is full.
+    /// Adds the feature with this hash. False, and nothing happens, if the set has it or is full.
     #[inline]
-    pub fn add(&mut self, hash: u64) {
+    pub fn add(&mut self, hash: u64) -> bool {
         let index = self.index_of(hash);
         let bit = 1u64 << (index & 63);
-        let Some(word) = self.present.get_mut(index as usize >> 6) else { return };
-        if *word & bit == 0 && self.indices.len() < self.limit {
+        let Some(word) = self.present.get_mut(index as usize >> 6) else { return false };
+        let new = *word & bit == 0 && self.indices.len() < self.limit;
+        if new {
             *word |= bit;
             self.indices.push(index);
         }
+        new
     }
 
     /// Bits of an index.

@@ -21,8 +21,10 @@ pub mod model;
 pub mod online;
 pub mod random;
 pub mod reading;
+mod scratch;
 pub mod site;
 pub mod training;
 
-pub use model::{Classification, ClassifierScratch, Model, ModelError, Push};
+pub use model::{Classification, Model, ModelError, Push};
+pub use scratch::ClassifierScratch;
 pub use site::SiteModel;

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use gauntlet_mail::Message;
 
-use super::features::FeatureSet;
-use super::reading::{self, Group, Sink};
+use super::reading::Group;
+use super::scratch::ClassifierScratch;
 
 /// What the file begins with.
 const MAGIC: &[u8; 8] = b"GNTLMODL";
 /// The format that this program writes and reads.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 /// Bits of the table of weights: one million.
 pub const TABLE_BITS: u32 = 20;
 /// Number of groups.
@@ -52,50 +52,6 @@ pub enum ModelError {
     /// Cut off, or changed.
     #[error("the model file is damaged ({0}); copy it again")]
     Damaged(&'static str),
-}
-
-/// The features of one message, reused from message to message.
-#[derive(Debug)]
-pub struct ClassifierScratch {
-    set: FeatureSet,
-    ends: [usize; GROUPS],
-}
-
-impl Default for ClassifierScratch {
-    fn default() -> Self {
-        ClassifierScratch { set: FeatureSet::new(TABLE_BITS, FEATURES_MAX), ends: [0; GROUPS] }
-    }
-}
-
-impl Sink for ClassifierScratch {
-    #[inline]
-    fn take(&mut self, group: Group, hash: u64, _: impl FnOnce() -> String) {
-        self.set.add(hash);
-        // Groups are read one after the other: the last to write an end is right.
-        for end in self.ends.iter_mut().skip(group.index()) {
-            *end = self.set.indices().len();
-        }
-    }
-}
-
-impl ClassifierScratch {
-    /// Reads a message; what was read before is gone.
-    pub fn read(&mut self, message: &Message<'_>) {
-        self.set.clear();
-        self.ends = [0; GROUPS];
-        reading::read(message, self);
-    }
-
-    /// The features and where each group ends.
-    pub fn features(&self) -> (&[u32], &[usize; GROUPS]) {
-        (self.set.indices(), &self.ends)
-    }
-
-    fn group(&self, group: Group) -> &[u32] {
-        let i = group.index();
-        let from = if i == 0 { 0 } else { self.ends[i - 1] };
-        self.set.indices().get(from..self.ends[i]).unwrap_or_default()
-    }
 }
 
 /// A feature (or several that say the same) and how far it moved the log odds.
@@ -274,50 +230,55 @@ impl Model {
         scratch: &mut ClassifierScratch,
     ) -> Classification {
         scratch.read(message);
-        Classification { logit: self.logit(scratch), features: self.explain(message, scratch) }
+        Classification { logit: self.logit(scratch), features: self.explain(scratch) }
     }
 
-    /// The strongest features of the message that the scratch has read.
-    pub fn explain(&self, message: &Message<'_>, scratch: &ClassifierScratch) -> Vec<Push> {
-        let mut strongest: Vec<(i32, u32)> = Vec::new();
-        for group in Group::ALL {
-            let features = scratch.group(group);
-            // Comparable between groups: thousandths of a unit of log odds.
-            let norm = (features.len().max(1) as f32).sqrt();
-            let unit = 1e3 * self.slope * self.scales[group.index()] / norm;
-            for &i in features {
-                let weight = (unit * f32::from(self.weight(i))) as i32;
-                if weight != 0 {
-                    strongest.push((weight, i));
-                }
+    /// The strongest features of the message that the scratch has read, for both sides.
+    pub fn explain(&self, scratch: &ClassifierScratch) -> Vec<Push> {
+        let (features, ends) = scratch.features();
+        let (mut spam, mut ham) = (Strongest::default(), Strongest::default());
+        let mut from = 0;
+        for (&end, scale) in ends.iter().zip(self.scales) {
+            let group = features.get(from..end).unwrap_or_default();
+            // Comparable between groups: shares of the log odds.
+            let unit = self.slope * scale / (group.len().max(1) as f32).sqrt();
+            for (&i, position) in group.iter().zip(from..) {
+                let weight = unit * f32::from(self.weight(i));
+                spam.offer(weight, position);
+                ham.offer(-weight, position);
             }
+            from = end;
         }
-        strongest.sort_by_key(|&(weight, index)| (-weight, index));
-        let spam = strongest.iter().take(PUSHES_MAX).filter(|p| p.0 > 0);
-        let ham = strongest.iter().rev().take(PUSHES_MAX).filter(|p| p.0 < 0);
-        let wanted = spam.chain(ham).copied().collect();
-        let mut namer = Namer { wanted, set: &scratch.set, pushes: Vec::new() };
-        reading::read(message, &mut namer);
-        let mut pushes = namer.pushes;
+        let towards_ham = ham.found.iter().map(|&(weight, position)| (-weight, position));
+        let pushes = spam.found.iter().copied().chain(towards_ham).filter(|p| p.0 != 0.0);
+        let name = |(weight, position)| Push {
+            feature: scratch.name(position),
+            weight: (f64::from(weight) * 1e3).round() / 1e3,
+        };
+        let mut pushes: Vec<Push> = pushes.map(name).collect();
         pushes.sort_by(|a, b| b.weight.abs().total_cmp(&a.weight.abs()));
         pushes
     }
 }
 
-/// Finds the words for a few indices by reading the message again.
-struct Namer<'s> {
-    wanted: Vec<(i32, u32)>,
-    set: &'s FeatureSet,
-    pushes: Vec<Push>,
+/// The features with most weight, heaviest first.
+#[derive(Default)]
+struct Strongest {
+    found: [(f32, usize); PUSHES_MAX],
 }
 
-impl Sink for Namer<'_> {
-    fn take(&mut self, group: Group, hash: u64, words: impl FnOnce() -> String) {
-        let index = self.set.index_of(hash);
-        if let Some(at) = self.wanted.iter().position(|w| w.1 == index) {
-            let (weight, _) = self.wanted.swap_remove(at);
-            let feature = format!("{}: {}", group.name(), words().trim_end());
-            self.pushes.push(Push { feature, weight: f64::from(weight) / 1e3 });
+impl Strongest {
+    #[inline]
+    fn offer(&mut self, weight: f32, position: usize) {
+        let last = PUSHES_MAX - 1;
+        if weight <= self.found[last].0 {
+            return;
+        }
+        self.found[last] = (weight, position);
+        for i in (1..PUSHES_MAX).rev() {
+            if self.found[i].0 > self.found[i - 1].0 {
+                self.found.swap(i, i - 1);
+            }
         }
     }
 }

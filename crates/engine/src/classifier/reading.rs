@@ -14,6 +14,7 @@ use gauntlet_mail::url::UrlTraits;
 use gauntlet_mail::{Header, Message};
 
 use super::random::mix;
+use super::scratch::{ClassifierScratch, ascii_hash};
 
 /// Kinds of features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,12 +66,6 @@ impl Group {
     }
 }
 
-/// Takes features.
-pub trait Sink {
-    /// A feature of this group; `words` tells a person what it is.
-    fn take(&mut self, group: Group, hash: u64, words: impl FnOnce() -> String);
-}
-
 /// Header fields that senders write, and that are looked at.
 pub const FIELDS: [&str; 20] = [
     "from",
@@ -109,45 +104,31 @@ const PAGES_MAX: usize = 2;
 const LINKS_MAX: usize = 40;
 /// Most parts.
 const PARTS_MAX: usize = 20;
-/// Longest word; longer ones count as one kind.
-const WORD_BYTES_MAX: usize = 24;
+/// Shortest word of a sender's name that is looked for in the domain, in bytes.
+const NAME_WORD_BYTES_MIN: usize = 4;
 /// A line like this begins a mailing list's footer.
 const FOOTER: &str = "_______________________________________________";
 
-/// Gives every feature of the message to the sink, group by group.
-pub fn read(message: &Message<'_>, sink: &mut impl Sink) {
+/// Gives every feature of the message to the scratch, group by group.
+pub(super) fn read(message: &Message<'_>, sink: &mut ClassifierScratch) {
     let from = message.from();
     let address = from.as_ref().map(|f| f.address.to_lowercase()).unwrap_or_default();
     let domain = address.rsplit_once('@').map_or("", |(_, d)| d);
     let organisation = crate::lookalike::organisation(domain).unwrap_or(domain);
     sender(message, from.as_ref().map_or("", |f| &f.name), &address, organisation, sink);
+    sink.end(Group::Sender);
     subject(message, sink);
+    sink.end(Group::Subject);
     form(message, organisation, sink);
+    sink.end(Group::Form);
     text(message, sink);
+    sink.end(Group::Text);
     pages(message, sink);
+    sink.end(Group::Page);
     links(message, organisation, sink);
+    sink.end(Group::Links);
     files(message, sink);
-}
-
-/// A hash of a kind of feature and its value.
-fn hash(kind: u8, value: &[u8]) -> u64 {
-    let mut hash = mix(u64::from(kind) + 0x1000);
-    for chunk in value.chunks(8) {
-        let mut word = [0u8; 8];
-        for (to, &from) in word.iter_mut().zip(chunk) {
-            *to = from;
-        }
-        hash =
-            (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
-    }
-    mix(hash ^ value.len() as u64)
-}
-
-/// Adds `kind: value`.
-fn fact(sink: &mut impl Sink, group: Group, kind: &'static str, value: &str) {
-    // The kinds are few and short: their bytes are part of the value.
-    let whole = hash(group as u8, kind.as_bytes()) ^ hash(100, value.as_bytes()).rotate_left(7);
-    sink.take(group, whole, || format!("{kind} {value}"));
+    sink.end(Group::Files);
 }
 
 fn sender(
@@ -155,30 +136,50 @@ fn sender(
     name: &str,
     address: &str,
     organisation: &str,
-    sink: &mut impl Sink,
+    sink: &mut ClassifierScratch,
 ) {
     let group = Group::Sender;
-    words(name, group, 1, sink);
-    fact(sink, group, "domain", organisation);
-    fact(sink, group, "top-level domain", organisation.rsplit('.').next().unwrap_or_default());
-    let local = address.split('@').next().unwrap_or_default();
-    fact(sink, group, "address shape", &shape(local));
-    let labels = address.rsplit('@').next().unwrap_or_default().split('.').count();
-    fact(sink, group, "labels in the domain", &labels.min(6).to_string());
+    sink.words(start(name, FIELD_BYTES_MAX), group);
+    sink.fact(group, "domain", organisation);
+    sink.fact(group, "top-level domain", organisation.rsplit('.').next().unwrap_or_default());
+    let (local, host) = address.rsplit_once('@').unwrap_or((address, ""));
+    shape(sink, group, "address shape", local);
+    let registered = organisation.split('.').next().unwrap_or_default();
+    shape(sink, group, "shape of the domain", registered);
+    sink.fact_of(group, "letters of the domain", format_args!("{}", registered.len().min(24) / 3));
+    let labels = host.split('.').count();
+    sink.fact_of(group, "labels in the domain", format_args!("{}", labels.min(6)));
     if name.contains('@') {
-        fact(sink, group, "an address in the name of the sender", "");
+        sink.fact(group, "an address in the name of the sender", "");
     }
     if name.is_empty() {
-        fact(sink, group, "no name of the sender", "");
+        sink.fact(group, "no name of the sender", "");
+    } else {
+        let named = is_named(name, registered, local);
+        sink.fact(
+            group,
+            ["a name unlike the address", "a name like the address"][usize::from(named)],
+            "",
+        );
     }
     if let Some(reply) = message.header("reply-to") {
         let value = String::from_utf8_lossy(&reply.unfolded()).to_lowercase();
         let same = !organisation.is_empty() && value.contains(organisation);
-        fact(sink, group, if same { "answers to itself" } else { "answers to another domain" }, "");
+        sink.fact(group, if same { "answers to itself" } else { "answers to another domain" }, "");
     }
 }
 
-fn subject(message: &Message<'_>, sink: &mut impl Sink) {
+/// Whether a word of the sender's name is in the domain or the address.
+fn is_named(name: &str, registered: &str, local: &str) -> bool {
+    let name = start(name, FIELD_BYTES_MAX).to_lowercase();
+    let words = name.split(|c: char| !c.is_alphanumeric());
+    words
+        .filter(|w| w.len() >= NAME_WORD_BYTES_MIN)
+        .any(|w| registered.contains(w) || local.contains(w))
+        || (!registered.is_empty() && name.replace([' ', '.', '-', '\''], "").contains(registered))
+}
+
+fn subject(message: &Message<'_>, sink: &mut ClassifierScratch) {
     let subject = message.subject();
     let mut rest = start(&subject, FIELD_BYTES_MAX).trim();
     // [tags] are a mailing list's.
@@ -186,200 +187,140 @@ fn subject(message: &Message<'_>, sink: &mut impl Sink) {
         let Some(end) = rest.get(tag..).and_then(|t| t.find(']')) else { break };
         rest = rest.get(tag + end + 1..).unwrap_or_default().trim_start();
     }
-    words(rest, Group::Subject, 2, sink);
+    let group = Group::Subject;
+    sink.words(rest, group);
     let letters = || rest.chars().filter(|c| c.is_alphabetic());
     if letters().count() > 5 && letters().all(char::is_uppercase) {
-        fact(sink, Group::Subject, "all in capitals", "");
+        sink.fact(group, "all in capitals", "");
     }
     if rest.chars().any(|c| ('\u{2600}'..='\u{27BF}').contains(&c) || c >= '\u{1F000}') {
-        fact(sink, Group::Subject, "a pictograph", "");
+        sink.fact(group, "a pictograph", "");
     }
     if rest.is_empty() {
-        fact(sink, Group::Subject, "empty", "");
+        sink.fact(group, "empty", "");
     }
 }
 
-fn form(message: &Message<'_>, organisation: &str, sink: &mut impl Sink) {
+fn form(message: &Message<'_>, organisation: &str, sink: &mut ClassifierScratch) {
     let group = Group::Form;
     let mut last = "start";
     for header in message.headers() {
         let Some(name) = FIELDS.iter().find(|f| header.is(f)) else { continue };
-        fact(sink, group, "field", name);
-        fact(sink, group, "field order", &format!("{last}, {name}"));
-        fact(sink, group, "spelling of a field", &header.name_str());
+        sink.fact(group, "field", name);
+        sink.fact_of(group, "field order", format_args!("{last}, {name}"));
+        sink.fact(group, "spelling of a field", &header.name_str());
         last = name;
     }
     let value = |name: &str| message.header(name).map(Header::unfolded);
     if let Some(id) = value("message-id") {
         let id = String::from_utf8_lossy(&id);
         let (local, host) = id.split_once('@').unwrap_or((&id, ""));
-        fact(sink, group, "Message-ID shape", &shape(local));
+        shape(sink, group, "Message-ID shape", local);
         let same = !organisation.is_empty() && host.to_lowercase().contains(organisation);
-        fact(
-            sink,
-            group,
-            if same { "Message-ID of the sender" } else { "Message-ID of another" },
-            "",
-        );
+        let whose = if same { "Message-ID of the sender" } else { "Message-ID of another" };
+        sink.fact(group, whose, "");
     }
     if let Some(date) = value("date") {
         let date = String::from_utf8_lossy(&date);
-        let zone = date.split_whitespace().skip(4).collect::<Vec<_>>().join(" ");
-        fact(sink, group, "time zone", start(&zone, 16));
+        let at = sink.arena().len();
+        for (i, piece) in date.split_whitespace().skip(4).enumerate() {
+            let gap = if i > 0 { " " } else { "" };
+            sink.arena().push_str(gap);
+            sink.arena().push_str(start(piece, 16));
+        }
+        sink.fact_since(group, "time zone", at);
     }
     for name in ["x-mailer", "user-agent"] {
         if let Some(value) = value(name) {
             let value = String::from_utf8_lossy(&value);
-            let program: String =
-                value.split([' ', '/', ',']).take(2).collect::<Vec<_>>().join(" ");
-            fact(sink, group, "mail program", start(&program, 40));
+            let mut words = value.split([' ', '/', ',']);
+            let mut next = || start(words.next().unwrap_or_default(), 20);
+            sink.fact_of(group, "mail program", format_args!("{} {}", next(), next()));
         }
     }
     if let Some(kind) = value("content-type") {
         let kind = String::from_utf8_lossy(&kind);
         if let Some((_, boundary)) = kind.split_once("boundary=") {
-            fact(sink, group, "boundary shape", &shape(start(boundary.trim_matches('"'), 40)));
+            shape(sink, group, "boundary shape", start(boundary.trim_matches('"'), 40));
         }
     }
     let to = value("to").unwrap_or_default();
     let recipients = to.iter().filter(|&&b| b == b'@').count();
-    fact(sink, group, "recipients", ["none", "one", "two", "several"][recipients.min(3)]);
+    sink.fact(group, "recipients", ["none", "one", "two", "several"][recipients.min(3)]);
 }
 
-/// Letters become `a`, capitals `A`, digits `9`, runs one sign; at most 24 signs.
-fn shape(text: &str) -> String {
-    let mut out = String::new();
-    let mut last = '\0';
-    for c in text.chars() {
-        let sign = match c {
-            'a'..='z' => 'a',
-            'A'..='Z' => 'A',
-            '0'..='9' => '9',
-            c if c.is_ascii_graphic() => c,
-            _ => '?',
+/// Most signs of a shape.
+const SHAPE_BYTES_MAX: usize = 24;
+
+/// Adds the shape of a value: letters become `a`, capitals `A`, digits `9`, runs one sign.
+fn shape(sink: &mut ClassifierScratch, group: Group, kind: &'static str, value: &str) {
+    let out = sink.arena();
+    let at = out.len();
+    let mut last = 0;
+    for byte in value.bytes() {
+        let sign = match byte {
+            b'a'..=b'z' => b'a',
+            b'A'..=b'Z' => b'A',
+            b'0'..=b'9' => b'9',
+            b if b.is_ascii_graphic() => b,
+            _ => b'?',
         };
-        if sign != last && out.len() < 24 {
-            out.push(sign);
+        if sign != last {
+            out.push(char::from(sign));
+            if out.len() - at == SHAPE_BYTES_MAX {
+                break;
+            }
         }
         last = sign;
     }
-    out
+    sink.fact_since(group, kind, at);
 }
 
-fn text(message: &Message<'_>, sink: &mut impl Sink) {
+fn text(message: &Message<'_>, sink: &mut ClassifierScratch) {
+    let group = Group::Text;
     let mut left = TEXT_BYTES_MAX;
     for part in message.texts() {
-        let shown = part.text.split(FOOTER).next().unwrap_or_default();
-        let head = start(shown, PART_START_BYTES.min(left));
-        words(head, Group::Text, 3, sink);
+        if left == 0 {
+            break;
+        }
+        let limit = (PART_START_BYTES + PART_END_BYTES).min(left);
+        let footer = memchr::memmem::find(part.text.as_bytes(), FOOTER.as_bytes());
+        let shown = part.text.get(..footer.unwrap_or(part.text.len())).unwrap_or_default();
+        let head = start(shown, PART_START_BYTES.min(limit));
+        sink.words(head, group);
         left -= head.len();
         let tail = end(shown.get(head.len()..).unwrap_or_default(), PART_END_BYTES.min(left));
-        words(tail, Group::Text, 3, sink);
+        sink.words(tail, group);
         left -= tail.len();
         if part.part.is_attachment() {
-            fact(sink, Group::Text, "text is attached", "");
+            sink.fact(group, "text is attached", "");
         }
     }
-    let empty = left == TEXT_BYTES_MAX;
-    if empty {
-        fact(sink, Group::Text, "no text", "");
+    if left == TEXT_BYTES_MAX {
+        sink.fact(group, "no text", "");
     }
 }
 
-/// How many words a pair reaches back.
-const REACH: usize = 3;
-
-/// Words in lower case and pairs of words near each other. Digits become `0`; invisible characters are
-/// dropped; words that mix alphabets are read as what they look like; addresses are left out.
-fn words(text: &str, group: Group, kind: u8, sink: &mut impl Sink) {
-    let salt = mix(u64::from(kind));
-    let mut window = [0u64; REACH];
-    let mut before: [&str; REACH] = [""; REACH];
-    let mut seen = 0;
-    let boundary = |c: char| !(c.is_alphanumeric() || is_joiner(c) || is_invisible(c));
-    for word in text.split(boundary) {
-        if word.is_empty() || word.contains('@') {
-            continue;
-        }
-        let value = word_hash(word, sink, group);
-        if value == 0 {
-            continue;
-        }
-        sink.take(group, value ^ salt, || format!("word \"{}\"", start(word, 40)));
-        for ((&earlier, name), distance) in window.iter().zip(before).zip(1u64..).take(seen) {
-            let pair =
-                mix(value.wrapping_mul(31) ^ earlier.rotate_left(distance as u32 * 9)) ^ salt;
-            sink.take(group, pair, || {
-                let gap = [" ", " \u{2026} "][usize::from(distance > 1)];
-                format!("words \"{}{gap}{}\"", start(name, 40), start(word, 40))
-            });
-        }
-        window.rotate_right(1);
-        before.rotate_right(1);
-        (window[0], before[0]) = (value, word);
-        seen = (seen + 1).min(REACH);
-    }
-}
-
-/// Characters inside a word beside letters and digits; `@` so that an address is one word.
-fn is_joiner(c: char) -> bool {
-    matches!(c, '\'' | '\u{2019}' | '-' | '@' | '$' | '€' | '£' | '%')
-}
-
-/// Characters that show nothing and are put into words to hide them.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{AD}' | '\u{200B}'..='\u{200F}' | '\u{2060}'..='\u{2064}' | '\u{FEFF}' | '\u{34F}')
-}
-
-/// The hash of a word as a person reads it; 0 if nothing is left.
-fn word_hash(word: &str, sink: &mut impl Sink, group: Group) -> u64 {
-    if word.is_ascii() {
-        return ascii_hash(word.as_bytes());
-    }
-    if word.contains(is_invisible) {
-        let visible: String = word.chars().filter(|&c| !is_invisible(c)).collect();
-        fact(sink, group, "invisible characters in a word", "");
-        return word_hash(&visible, sink, group);
-    }
-    let latin = word.chars().any(|c| c.is_ascii_alphabetic());
-    let foreign = word.chars().any(|c| matches!(c, '\u{370}'..='\u{52F}'));
-    if latin && foreign {
-        fact(sink, group, "a word of mixed alphabets", "");
-        return ascii_hash(crate::lookalike::skeleton(word).as_bytes());
-    }
-    hash(101, start(&word.to_lowercase(), 2 * WORD_BYTES_MAX).as_bytes())
-}
-
-fn ascii_hash(word: &[u8]) -> u64 {
-    if word.is_empty() {
-        return 0;
-    }
-    if word.len() > WORD_BYTES_MAX {
-        return 0x0010_0000 + (word.len().min(63) / 8) as u64;
-    }
-    let mut hash = 0u64;
-    for &byte in word {
-        let byte = if byte.is_ascii_digit() { b'0' } else { byte.to_ascii_lowercase() };
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(5);
-    }
-    mix(hash)
-}
-
-fn pages(message: &Message<'_>, sink: &mut impl Sink) {
+fn pages(message: &Message<'_>, sink: &mut ClassifierScratch) {
     let group = Group::Page;
     let pages = message.parts().iter().filter(|p| p.content_type.is("text", "html"));
     for part in pages.take(PAGES_MAX) {
         let (Some(source), Some(page)) = (part.text(), part.rendered()) else { continue };
         let mut last = [0u64; 2];
         let tags = Tokenizer::new(source.as_bytes()).filter_map(|(token, _)| match token {
-            Token::Start(tag) => Some(tag.name),
+            Token::Start(tag) => Some(tag),
             _ => None,
         });
-        for name in tags.take(TAGS_MAX) {
-            let value = ascii_hash(name.get(..12).unwrap_or(name));
+        for tag in tags.take(TAGS_MAX) {
+            let name = tag.name.get(..12).unwrap_or(tag.name);
+            let value = ascii_hash(name);
             let three = mix(value ^ last[0].rotate_left(11) ^ last[1].rotate_left(22));
-            let words = || format!("tag {} in its place", String::from_utf8_lossy(name));
-            sink.take(group, mix(three ^ 0x7A6), words);
+            sink.hashed(group, "tag in its place", three, name);
+            for attribute in tag.attributes().take(ATTRIBUTES_MAX) {
+                let which = attribute.name.get(..16).unwrap_or(attribute.name);
+                let pair = mix(value.rotate_left(7) ^ ascii_hash(which));
+                sink.hashed(group, "tag with attribute", pair, which);
+            }
             last = [value, last[0]];
         }
         let s = page.structure;
@@ -398,78 +339,103 @@ fn pages(message: &Message<'_>, sink: &mut impl Sink) {
             ("bytes of source", source.len() as u32),
         ];
         for (kind, count) in counts {
-            // Powers of two: how many bits the number has.
-            fact(sink, group, kind, &format!("about {}", count.next_power_of_two().min(1 << 20)));
+            about(sink, group, kind, count, 1 << 20);
         }
         if !page.title.is_empty() {
-            words(start(&page.title, FIELD_BYTES_MAX), group, 4, sink);
+            sink.words(start(&page.title, FIELD_BYTES_MAX), group);
         }
     }
 }
 
-fn links(message: &Message<'_>, organisation: &str, sink: &mut impl Sink) {
+/// Attributes of a tag that are read.
+const ATTRIBUTES_MAX: usize = 8;
+
+/// Adds a count by its order of magnitude: powers of two.
+fn about(sink: &mut ClassifierScratch, group: Group, kind: &'static str, count: u32, most: u32) {
+    sink.fact_of(group, kind, format_args!("about {}", count.min(most).next_power_of_two()));
+}
+
+fn links(message: &Message<'_>, organisation: &str, sink: &mut ClassifierScratch) {
     let group = Group::Links;
     let urls = message.urls();
-    fact(sink, group, "links", &format!("about {}", urls.len().next_power_of_two().min(256)));
+    about(sink, group, "links", urls.len() as u32, 256);
+    let mut domains: Vec<&str> = Vec::new();
     for url in urls.iter().take(LINKS_MAX) {
         let canonical = &url.canonical;
         if canonical.scheme() == "mailto" {
             continue;
         }
         let domain = canonical.registrable_domain();
-        fact(sink, group, "link to", domain);
-        fact(
-            sink,
-            group,
-            "link to top-level domain",
-            domain.rsplit('.').next().unwrap_or_default(),
-        );
-        fact(sink, group, "link scheme", canonical.scheme());
+        if !domains.contains(&domain) {
+            domains.push(domain);
+            link_domain(domain, sink);
+        }
+        sink.fact(group, "link scheme", canonical.scheme());
         let own = !organisation.is_empty() && domain == organisation;
         let whose = if own { "to the sender" } else { "elsewhere" };
-        fact(sink, group, whose, &format!("by {:?}", url.source));
+        sink.fact_of(group, whose, format_args!("by {:?}", url.source));
+        let labels = canonical.host().split('.').count().min(6);
+        sink.fact_of(group, "labels of a link's host", format_args!("{labels}"));
         let path = canonical.path_and_query();
-        fact(sink, group, "link shape", &shape(start(path, 200)));
+        shape(sink, group, "link shape", start(path, 200));
         let last =
             path.split('?').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
         if let Some((_, extension)) = last.rsplit_once('.') {
-            fact(sink, group, "link to a file", start(extension, 8));
+            sink.fact(group, "link to a file", start(extension, 8));
         }
-        let traits = canonical.traits();
-        let odd = [
-            (UrlTraits::USER_INFO, "a user name"),
-            (UrlTraits::IP, "an address as host"),
-            (UrlTraits::IDN, "a host in another alphabet"),
-            (UrlTraits::ESCAPED_HOST, "an escaped host"),
-            (UrlTraits::PORT, "a port"),
-            (UrlTraits::MALFORMED, "malformed"),
-        ];
-        for (bit, what) in odd {
-            if traits.has(bit) {
-                fact(sink, group, "link with", what);
-            }
+        odd_link(canonical.traits(), sink);
+    }
+    about(sink, group, "different hosts linked", domains.len() as u32, 64);
+    if !domains.is_empty() && !organisation.is_empty() && !domains.contains(&organisation) {
+        sink.fact(group, "no link to the sender", "");
+    }
+}
+
+/// A domain that is linked, once a message.
+fn link_domain(domain: &str, sink: &mut ClassifierScratch) {
+    let group = Group::Links;
+    sink.fact(group, "link to", domain);
+    let (registered, _) = domain.split_once('.').unwrap_or((domain, ""));
+    sink.fact(group, "link to top-level domain", domain.rsplit('.').next().unwrap_or_default());
+    shape(sink, group, "shape of a linked domain", registered);
+}
+
+fn odd_link(traits: UrlTraits, sink: &mut ClassifierScratch) {
+    let odd = [
+        (UrlTraits::USER_INFO, "a user name"),
+        (UrlTraits::IP, "an address as host"),
+        (UrlTraits::IDN, "a host in another alphabet"),
+        (UrlTraits::ESCAPED_HOST, "an escaped host"),
+        (UrlTraits::PORT, "a port"),
+        (UrlTraits::MALFORMED, "malformed"),
+    ];
+    for (bit, what) in odd {
+        if traits.has(bit) {
+            sink.fact(Group::Links, "link with", what);
         }
     }
 }
 
-fn files(message: &Message<'_>, sink: &mut impl Sink) {
+fn files(message: &Message<'_>, sink: &mut ClassifierScratch) {
     let group = Group::Files;
     for part in message.parts().iter().take(PARTS_MAX) {
         let kind = &part.content_type;
-        fact(sink, group, "part", &format!("{} at depth {}", kind.essence(), part.depth.min(4)));
+        let essence = kind.essence();
+        sink.fact_of(group, "part", format_args!("{essence} at depth {}", part.depth.min(4)));
         if let Some(charset) = kind.param("charset") {
-            fact(sink, group, "charset", start(&charset.to_lowercase(), 20));
+            sink.fact(group, "charset", start(&charset.to_lowercase(), 20));
         }
-        fact(sink, group, "encoding", &format!("{:?} of {}", part.transfer_encoding, kind.kind));
+        let encoding = part.transfer_encoding;
+        sink.fact_of(group, "encoding", format_args!("{encoding:?} of {}", kind.kind));
         if let Some(name) = part.file_name() {
             let extension = name.rsplit_once('.').map_or("none", |(_, e)| e).to_lowercase();
-            fact(sink, group, "attachment", start(&extension, 12));
+            sink.fact(group, "attachment", start(&extension, 12));
         }
     }
 }
 
 /// The first `bytes` of a text, cut at a character.
-fn start(text: &str, bytes: usize) -> &str {
+pub(super) fn start(text: &str, bytes: usize) -> &str {
     if text.len() <= bytes {
         return text;
     }

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use gauntlet_mail::Message;
 
-use super::model::{ClassifierScratch, GROUPS, Model, TABLE_BITS};
+use super::model::{GROUPS, Model, TABLE_BITS};
+use super::scratch::ClassifierScratch;
 
 /// Messages that one reporter's corrections count together at most.
 pub const REPORTER_SHARE: f32 = 20.0;

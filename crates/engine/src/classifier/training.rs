@@ -1,8 +1,9 @@
 //! Making a model: logistic regression over all training mail, several times, in an order drawn from
 //! a seed.
 
-use super::model::{ClassifierScratch, FEATURES_MAX, GROUP_BOUND, GROUPS, Model, TABLE_BITS};
+use super::model::{FEATURES_MAX, GROUP_BOUND, GROUPS, Model, TABLE_BITS};
 use super::random::Random;
+use super::scratch::ClassifierScratch;
 
 /// One message to learn from.
 #[derive(Debug, Clone)]

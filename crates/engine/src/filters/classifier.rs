@@ -46,15 +46,16 @@ impl Filter for Classifier {
 
     fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings) {
         let scratch = &mut scratch.classifier;
-        let said = self.model.classify(item.message, scratch);
+        scratch.read_once(item.message);
         let taught = self.site.as_ref().map_or(0.0, |site| site.logit(scratch));
-        let logit = said.logit + taught;
+        let logit = self.model.logit(scratch) + taught;
         findings.classifier = Some((logit * 1e6).round() / 1e6);
         let rule = if logit > 0.0 { &self.spam } else { &self.ham };
         if taught != 0.0 {
             findings.add(rule, feature("site", &format!("what this site taught ({taught:+.2})")));
         }
-        for push in said.features.iter().filter(|p| (p.weight > 0.0) == (logit > 0.0)) {
+        for push in self.model.explain(scratch).iter().filter(|p| (p.weight > 0.0) == (logit > 0.0))
+        {
             let text = format!("{} ({:+.2})", push.feature, push.weight);
             findings.add(rule, feature("classifier", &text));
         }
