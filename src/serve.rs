@@ -260,6 +260,7 @@ fn welcome(node: &Node, console: Option<&Console>, password: Option<&str>) -> an
     if let Some(password) = password {
         writeln!(out, "  {:<14} login admin, one-time password {password}", "first start")?;
     }
+    writeln!(out, "  {:<14} Ctrl-C; what has begun is finished first", "to stop")?;
     out.flush()?;
     tracing::info!(ruleset = node.ruleset(), "ready");
     Ok(())

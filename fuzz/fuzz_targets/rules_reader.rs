@@ -1,14 +1,12 @@
-//! Any bytes as a rule file: nothing panics, and every problem says something.
+//! Any bytes as a rule file: nothing panics, every problem says something, and what was read can be run.
 //!
 //! `cargo +nightly fuzz run rules_reader`
 
 #![no_main]
 
-use gauntlet_rules::{LoadOptions, Ruleset};
+#[path = "../../crates/rules/tests/everything/mod.rs"]
+mod everything;
+
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &[u8]| {
-    if let Ok((_, report)) = Ruleset::from_bytes(text, &LoadOptions::default()) {
-        assert!(report.problems.iter().all(|p| !p.message.is_empty()));
-    }
-});
+fuzz_target!(|text: &[u8]| everything::reader(text));

@@ -99,17 +99,9 @@ impl Node {
                     let address = url.trim_start_matches("http://").trim_end_matches('/');
                     self.console = address.parse().unwrap();
                 }
-                ["end", ..] | [] => {}
+                ["to", "stop", ..] => break,
                 _ => {}
             }
-            if line.starts_with("  console") {
-                break;
-            }
-        }
-        if let Ok(line) = lines.recv_timeout(Duration::from_millis(300))
-            && let Some(password) = line.split_whitespace().last()
-        {
-            self.password = Some(password.to_owned());
         }
         self.lines = Some(lines);
     }

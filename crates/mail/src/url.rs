@@ -437,6 +437,7 @@ mod tests {
             ("https://example.com:443/a/../b/./c?x#frag", "https://example.com/b/c?x"),
             ("http://example.com:8080", "http://example.com:8080/"),
             ("http://u:p@example.com./%7euser/%2f%3a", "http://example.com/~user/%2F%3A"),
+            ("http://example.com../x", "http://example.com/x"),
             ("http:\\\\example.com\\a", "http://example.com/a"),
             ("http:/example.com", "http://example.com/"),
             ("http:///example.com/", "http://example.com/"),

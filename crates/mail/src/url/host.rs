@@ -20,7 +20,8 @@ pub(super) fn push(host: &str, out: &mut String, traits: &mut UrlTraits) -> Opti
         write!(out, "[{address}]").ok()?;
         return Some(());
     }
-    let host = host.strip_suffix('.').unwrap_or(&host);
+    // One dot at the end is the root's; further ones name nothing.
+    let host = host.trim_end_matches('.');
     if host.is_empty() || host.len() > 4 * HOST_BYTES_MAX {
         return None;
     }
@@ -30,7 +31,7 @@ pub(super) fn push(host: &str, out: &mut String, traits: &mut UrlTraits) -> Opti
         out[start..].make_ascii_lowercase();
     } else {
         let ascii = idna::domain_to_ascii_cow(host.as_bytes(), idna::AsciiDenyList::EMPTY).ok()?;
-        out.push_str(ascii.strip_suffix('.').unwrap_or(&ascii));
+        out.push_str(ascii.trim_end_matches('.'));
     }
     let name = &out[start..];
     if name.len() > HOST_BYTES_MAX || !name.bytes().all(is_host_byte) || name.starts_with('.') {
