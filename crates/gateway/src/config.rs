@@ -9,7 +9,7 @@ mod settings;
 
 pub use load::{ConfigError, Loaded, Origin, Setting};
 pub use settings::{
-    Config, ConsoleSettings, DnsSettings, DomainSettings, ListSettings, ListenerRole,
+    Config, ConsoleSettings, DnsSettings, DomainSettings, FactSettings, ListSettings, ListenerRole,
     ListenerSettings, LogFormat, LogSettings, NodeSettings, PolicySettings, QuarantineSettings,
     ReceiverSettings, RouteSettings, RuleSettings, ScanSettings, SenderSettings, SpoolBackend,
     SpoolSettings, ThresholdSettings,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use gauntlet_mail::{Envelope, Facts};
+use gauntlet_mail::{Direction, Envelope, Facts};
 use gauntlet_policy::Final;
 use gauntlet_smtp::{MailCommand, RcptCommand, Reply};
 use gauntlet_store::record::Stage;
@@ -16,6 +16,8 @@ use tokio::sync::oneshot;
 
 use crate::clock::now_ms;
 use crate::config::ReceiverSettings;
+use crate::facts::Gatherer;
+use crate::facts::auth_results::stamp;
 use crate::ids;
 use crate::metrics::Metrics;
 use crate::queue::{CutThrough, Queue};
@@ -47,6 +49,8 @@ pub struct Arrival {
 /// Takes messages over.
 #[derive(Debug)]
 pub struct Intake {
+    /// Asks the network.
+    pub gatherer: Arc<ArcSwap<Gatherer>>,
     /// Judges.
     pub scan_pool: ScanPool,
     /// Makes durable.
@@ -79,12 +83,14 @@ impl Intake {
             return vec![Reply::new(554, (5, 4, 6), "too many hops: the message loops"); count];
         }
         let received = Stage::now("received", arrival.began);
-        let body = Arc::new(arrival.body);
+        let (mut envelope, mut body) = (arrival.envelope, arrival.body);
+        let facts = self.facts(&mut envelope, &mut body).await;
+        let body = Arc::new(body);
         let work = Work {
             id: id.clone(),
             raw: body.clone(),
-            envelope: arrival.envelope,
-            facts: Facts::default(),
+            envelope,
+            facts,
             received_ms: arrival.received_ms,
             began: arrival.began,
         };
@@ -144,6 +150,23 @@ impl Intake {
                 }
             }
         }
+    }
+
+    /// Asks the network about the message; its answers also go into the envelope and the header.
+    async fn facts(&self, envelope: &mut Envelope, body: &mut Vec<u8>) -> Facts {
+        let gatherer = self.gatherer.load_full();
+        let start = Instant::now();
+        let facts = gatherer.gather(envelope, body).await;
+        self.metrics.facts_time.record(start.elapsed());
+        if facts.reverse_confirmed == Some(true) {
+            envelope.client_name.clone_from(&facts.reverse_name);
+        }
+        if envelope.direction == Direction::Inbound
+            && let Some(stamped) = stamp(body, gatherer.host(), &facts, envelope)
+        {
+            *body = stamped;
+        }
+        facts
     }
 
     /// The answer to a message that the next hop took or refused while the client waited.

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod config;
 pub mod control;
 pub mod dsn;
+pub mod facts;
 pub mod hold;
 pub mod ids;
 pub mod intake;

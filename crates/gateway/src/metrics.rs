@@ -113,6 +113,8 @@ pub struct Metrics {
     pub body_bytes: Gauge,
     /// Time from the end of a body to its answer.
     pub answer_time: Histogram,
+    /// Time to gather facts.
+    pub facts_time: Histogram,
     /// Time in the engine and policy.
     pub scan_time: Histogram,
     /// Time until the spool was durable.
@@ -155,6 +157,7 @@ impl Metrics {
         }
         for (name, help, histogram) in [
             ("answer_seconds", "From the end of a body to its answer", &self.answer_time),
+            ("facts_seconds", "Waiting for the network's answers", &self.facts_time),
             ("scan_seconds", "Engine and policy", &self.scan_time),
             ("spool_seconds", "Until the spool was durable", &self.spool_time),
             ("delivery_seconds", "From reception to the last outcome", &self.delivery_time),

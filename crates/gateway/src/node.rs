@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use crate::admission::{Admission, MemoryBudget};
 use crate::clock::now_ms;
 use crate::config::{Config, ListenerRole, SpoolBackend};
+use crate::facts::Gatherer;
 use crate::hold::Holder;
 use crate::ids::{self, Ids};
 use crate::intake::Intake;
@@ -69,6 +70,7 @@ struct Shared {
     receiver: Arc<ArcSwap<crate::config::ReceiverSettings>>,
     sender: Arc<ArcSwap<crate::config::SenderSettings>>,
     routes: Arc<ArcSwap<Routes>>,
+    gatherer: Arc<ArcSwap<Gatherer>>,
 }
 
 impl std::fmt::Debug for Node {
@@ -100,8 +102,8 @@ impl Node {
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
         let r = &config.receiver;
         let maildir = config.node.inside(&config.route.maildir);
-        let shared = Shared::new(&config)?;
         let resolver = Arc::new(Resolver::new(&config.dns)?);
+        let shared = Shared::new(&config, &resolver)?;
         let host = config.node.host_name();
         let runtime = tokio::runtime::Handle::current();
         let queue = Queue::new(QueueParts {
@@ -152,6 +154,7 @@ impl Node {
         let (judge, metrics) = (&self.judge, &self.metrics);
         let scan_pool = ScanPool::start(scan.threads, scan.queue_max, wait, judge, metrics)?;
         let intake = Arc::new(Intake {
+            gatherer: self.shared.gatherer.clone(),
             scan_pool,
             spool: self.spool.clone(),
             queue: self.queue.clone(),
@@ -238,20 +241,22 @@ impl Node {
         text
     }
 
-    /// Takes new settings over without dropping a session. Listeners, data folder, spool and scan
-    /// threads stay as they are until the next start.
+    /// Takes new settings over without dropping a session. Listeners, data folder, spool, scan
+    /// threads and resolver stay as they are until the next start.
     ///
     /// # Errors
     /// If rules, policy or recipients cannot be loaded; then everything stays as it was.
     pub fn reload(&self, config: Config) -> anyhow::Result<()> {
         let judge = (self.make_judge)(&config)?;
         let routes = Routes::load(&config)?;
+        let gatherer = gatherer(&config, &self.resolver)?;
         let r = &config.receiver;
         self.admission.set_limits(r.sessions_max, r.sessions_per_client_max);
         self.memory.set_limit(r.memory_bytes_max);
         self.shared.receiver.store(Arc::new(config.receiver.clone()));
         self.shared.sender.store(Arc::new(config.sender.clone()));
         self.shared.routes.store(Arc::new(routes));
+        self.shared.gatherer.store(Arc::new(gatherer));
         self.judge.store(Arc::new(judge));
         self.config.store(Arc::new(config));
         Ok(())
@@ -397,13 +402,18 @@ pub enum Release {
 }
 
 impl Shared {
-    fn new(config: &Config) -> io::Result<Self> {
+    fn new(config: &Config, resolver: &Arc<Resolver>) -> anyhow::Result<Self> {
         Ok(Shared {
+            gatherer: Arc::new(ArcSwap::from_pointee(gatherer(config, resolver)?)),
             receiver: Arc::new(ArcSwap::from_pointee(config.receiver.clone())),
             sender: Arc::new(ArcSwap::from_pointee(config.sender.clone())),
             routes: Arc::new(ArcSwap::from_pointee(Routes::load(config)?)),
         })
     }
+}
+
+fn gatherer(config: &Config, resolver: &Arc<Resolver>) -> anyhow::Result<Gatherer> {
+    Gatherer::new(resolver.clone(), &config.facts, &config.node.host_name())
 }
 
 /// The spool keeps nothing: for measuring.

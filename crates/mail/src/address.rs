@@ -166,6 +166,16 @@ fn text(bytes: &[u8]) -> String {
     crate::charset::guess(bytes).into_owned()
 }
 
+/// A domain in ASCII and lower case (RFC 5890), without a final dot; none if it cannot be written so.
+pub fn ascii_domain(domain: &str) -> Option<String> {
+    let domain = domain.trim().trim_end_matches('.');
+    if domain.is_ascii() {
+        return Some(domain.to_ascii_lowercase());
+    }
+    let ascii = idna::domain_to_ascii_cow(domain.as_bytes(), idna::AsciiDenyList::EMPTY).ok()?;
+    Some(ascii.into_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -78,14 +78,21 @@ pub struct Listing {
 /// One look-up: what was asked, what came, how long it took.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lookup {
+    /// Which fact it is for: `spf`, `dkim`, `arc`, `dmarc`, `bimi`, `reverse`, `list`, `sender`, `rule`.
+    #[serde(default)]
+    pub effect: String,
     /// Query name.
     pub name: String,
     /// Record type, e.g. `TXT`.
     pub kind: String,
     /// Answer as text; empty for "no such name".
     pub answers: Vec<String>,
-    /// `answered`, `cached`, `no such name`, `timeout`, `refused`, `failed`.
+    /// `answered`, `no such name`, `no such record`, `timeout`, `refused`, `failed`, `too large`,
+    /// `bogus`, `not asked`.
     pub outcome: String,
+    /// It was known already.
+    #[serde(default)]
+    pub cached: bool,
     /// Milliseconds waited.
     pub millis: u32,
 }
@@ -115,9 +122,17 @@ pub struct Facts {
     pub dmarc: AuthResult,
     /// The policy that the From domain publishes.
     pub dmarc_policy: DmarcPolicy,
+    /// Domain whose record the policy is from.
+    pub dmarc_domain: Option<String>,
     /// ARC chain (RFC 8617).
     pub arc: AuthResult,
-    /// Name in the client's PTR record.
+    /// Domain that sealed the chain last.
+    pub arc_domain: Option<String>,
+    /// Place of the From domain's logo (BIMI), if it is asked for and DMARC passes.
+    pub bimi: Option<String>,
+    /// What the sender's domain says about an SPF failure.
+    pub spf_explanation: Option<String>,
+    /// Name in the client's PTR record; empty if the DNS says that there is none.
     pub reverse_name: Option<String>,
     /// The PTR's name resolves back to the client.
     pub reverse_confirmed: Option<bool>,
@@ -125,6 +140,8 @@ pub struct Facts {
     pub listings: Vec<Listing>,
     /// Look-ups made, for the record; the engine does not read them.
     pub lookups: Vec<Lookup>,
+    /// What was odd: limits reached, malformed records, why a result is an error.
+    pub notes: Vec<String>,
     /// External anti-virus answers.
     pub anti_virus: Vec<AntiVirus>,
     /// ISO 3166 country of the client, when a database is configured.

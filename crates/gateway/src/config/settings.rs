@@ -26,6 +26,8 @@ pub struct Config {
     pub spool: SpoolSettings,
     /// The way to the DNS.
     pub dns: DnsSettings,
+    /// What the network is asked about a message.
+    pub facts: FactSettings,
     /// The scan pool.
     pub scan: ScanSettings,
     /// Bounds of one message.
@@ -57,6 +59,7 @@ impl Default for Config {
             sender: SenderSettings::default(),
             spool: SpoolSettings::default(),
             dns: DnsSettings::default(),
+            facts: FactSettings::default(),
             scan: ScanSettings::default(),
             limits: Limits::default(),
             thresholds: ThresholdSettings::default(),
@@ -369,6 +372,39 @@ impl Default for DnsSettings {
             failure_seconds: 5,
             dnssec: false,
             trust_anchor: PathBuf::new(),
+        }
+    }
+}
+
+/// What the network is asked about a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FactSettings {
+    /// Ask anything at all.
+    pub enabled: bool,
+    /// Milliseconds that a message may wait for its facts; what is unanswered then is unknown.
+    pub wait_ms_max: u64,
+    /// Questions of one message.
+    pub questions_max: usize,
+    /// DKIM signatures of one message that are verified.
+    pub signatures_max: usize,
+    /// Look for the logo of senders that pass DMARC (BIMI).
+    pub bimi: bool,
+    /// Networks in CIDR form whose clients are ours: no SPF, reverse names and lists for them.
+    pub our_networks: Vec<String>,
+}
+
+impl Default for FactSettings {
+    fn default() -> Self {
+        let ours =
+            ["127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7"];
+        FactSettings {
+            enabled: true,
+            wait_ms_max: 3_000,
+            questions_max: 150,
+            signatures_max: 10,
+            bimi: false,
+            our_networks: ours.map(str::to_owned).to_vec(),
         }
     }
 }

@@ -26,7 +26,8 @@ const HEAD: &str =
     "$ORIGIN .\n$TTL 300\n@ SOA ns. root. 1 3600 600 86400 60\n@ NS ns.\nns A 127.0.0.1\n";
 
 impl Zone {
-    /// Serves these records (as zone files write them, names relative to the root). None, with a note,
+    /// Serves these records (as zone files write them, names relative to the root); questions for
+    /// `broken.example`, `_dns_error.org`, `_dns_error.test.org` and below fail (SERVFAIL). None, with a note,
     /// if there is no server on this machine; in CI that is a failure.
     pub(crate) fn serve(records: &str) -> Option<Self> {
         Self::start(records, "")
@@ -53,11 +54,14 @@ impl Zone {
         let conf = format!(
             "server:\n    rundir: {at}\n    listen: 127.0.0.1@{port}\n    udp-workers: 1\n    \
              tcp-workers: 1\n    background-workers: 1\n\
-             log:\n  - target: stderr\n    any: error\n\
+             log:\n  - target: stderr\n    any: critical\n\
              database:\n    storage: {at}\n\
              policy:\n  - id: test\n    algorithm: ECDSAP256SHA256\n    single-type-signing: on\n\
              zone:\n  - domain: .\n    storage: {at}\n    file: root.zone\n    zonefile-sync: -1\n    \
-             zonefile-load: difference-no-serial\n    journal-content: all\n{zone_options}"
+             zonefile-load: difference-no-serial\n    journal-content: all\n{zone_options}  \
+             - domain: broken.example\n    file: {at}/none.zone\n  \
+             - domain: _dns_error.org\n    file: {at}/none.zone\n  \
+             - domain: _dns_error.test.org\n    file: {at}/none.zone\n"
         );
         std::fs::write(folder.path().join("root.zone"), format!("{HEAD}{records}"))
             .expect("the zone");
@@ -109,7 +113,8 @@ impl Zone {
                 _ => std::thread::sleep(Duration::from_millis(20)),
             }
         }
-        panic!("knotd on {} gives no answer", self.address);
+        let zone = std::fs::read_to_string(self.folder.path().join("root.zone"));
+        panic!("knotd on {} gives no answer from this zone: {zone:?}", self.address);
     }
 }
 
@@ -123,6 +128,29 @@ fn free_port() -> u16 {
         }
     }
     panic!("no port is free for both UDP and TCP");
+}
+
+/// A TXT record as zone files write it, in strings of 255 bytes at most.
+#[allow(dead_code, reason = "each test file uses a part")]
+pub(crate) fn txt(name: &str, text: &str) -> String {
+    let mut line = format!("{name} TXT");
+    let bytes = text.as_bytes();
+    for piece in bytes.chunks(250) {
+        line.push_str(" \"");
+        for byte in piece {
+            match byte {
+                b'"' | b'\\' => line.extend(['\\', char::from(*byte)]),
+                32..=126 => line.push(char::from(*byte)),
+                other => line.push_str(&format!("\\{other:03}")),
+            }
+        }
+        line.push('"');
+    }
+    if bytes.is_empty() {
+        line.push_str(" \"\"");
+    }
+    line.push('\n');
+    line
 }
 
 /// A server that never answers, until it is dropped.

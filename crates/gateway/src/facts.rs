@@ -1,0 +1,257 @@
+//! What the network says about a message, gathered before the scan.
+//!
+//! ```text
+//! envelope, message ─▶ Inquiry (bounded, recorded) ─┬─▶ reverse name ──────────────┐
+//!                                                   ├─▶ SPF ──┐                    ├─▶ Facts
+//!                                                   ├─▶ DKIM, ARC ─┴─▶ DMARC, BIMI ─┤
+//!                                                   └─▶ DNS lists ─────────────────┘
+//! ```
+//!
+//! Everything runs at once and ends with the message's time (`facts.wait_ms_max`). What was not
+//! answered by then is *unknown*: never a pass, never a listing, never a failure.
+
+pub mod auth_results;
+pub mod dkim;
+pub mod dmarc;
+pub mod inquiry;
+pub mod reverse;
+pub mod spf;
+pub mod tags;
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use gauntlet_mail::address::{ascii_domain, mailboxes};
+use gauntlet_mail::facts::{AuthResult, Facts};
+use gauntlet_mail::{Envelope, Message};
+
+use self::dkim::Verifier;
+use self::inquiry::Inquiry;
+use crate::config::FactSettings;
+use crate::network::Network;
+use crate::resolver::Resolver;
+
+/// Gathers facts. Share it as `Arc<Gatherer>`.
+#[derive(Debug)]
+pub struct Gatherer {
+    resolver: Arc<Resolver>,
+    verifier: Verifier,
+    settings: FactSettings,
+    /// Clients that are ours: nothing is asked about them.
+    ours: Vec<Network>,
+    /// Our name.
+    host: String,
+}
+
+impl Gatherer {
+    /// A gatherer of these settings.
+    ///
+    /// # Errors
+    /// If a network is malformed; the message names the setting.
+    pub fn new(
+        resolver: Arc<Resolver>,
+        settings: &FactSettings,
+        host: &str,
+    ) -> anyhow::Result<Self> {
+        let ours = settings.our_networks.iter().map(|n| n.parse::<Network>());
+        let ours = ours
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|e| anyhow::anyhow!("facts.our_networks: {e}"))?;
+        Ok(Gatherer {
+            resolver,
+            verifier: Verifier::new()?,
+            settings: settings.clone(),
+            ours,
+            host: host.to_owned(),
+        })
+    }
+
+    /// Gathers what there is to know about a message. `raw` has CRLF line ends.
+    pub async fn gather(&self, envelope: &Envelope, raw: &[u8]) -> Facts {
+        let settings = &self.settings;
+        if !settings.enabled {
+            return Facts::default();
+        }
+        let wait = Duration::from_millis(settings.wait_ms_max);
+        let inquiry = Inquiry::new(&self.resolver, settings.questions_max, wait);
+        let client = envelope.client_ip.filter(|ip| self.is_foreign(*ip, envelope));
+        let (authenticated, reverse) =
+            both(self.authenticate(&inquiry, envelope, client, raw), async {
+                match client {
+                    Some(client) => reverse::confirm(&inquiry, client).await,
+                    None => reverse::Reverse::default(),
+                }
+            })
+            .await;
+        let mut facts = authenticated;
+        facts.reverse_name = reverse.name;
+        facts.reverse_confirmed = reverse.confirmed;
+        if inquiry.is_late() {
+            inquiry.note("the time for look-ups was over before all were answered".to_owned());
+        }
+        (facts.lookups, facts.notes) = inquiry.finish();
+        facts
+    }
+
+    /// Our name, as `Authentication-Results` has it.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The client is somebody else's: neither in our networks nor logged in.
+    fn is_foreign(&self, client: IpAddr, envelope: &Envelope) -> bool {
+        envelope.auth_user.is_none() && !self.ours.iter().any(|n| n.contains(client))
+    }
+
+    /// SPF, DKIM, ARC, DMARC, BIMI.
+    async fn authenticate(
+        &self,
+        inquiry: &Inquiry<'_>,
+        envelope: &Envelope,
+        client: Option<IpAddr>,
+        raw: &[u8],
+    ) -> Facts {
+        let mut facts = Facts::default();
+        let signatures_max = self.settings.signatures_max;
+        let signed = self.verifier.verify(inquiry, raw, signatures_max, envelope.received_at);
+        let (spf, signed) = both(self.spf(inquiry, envelope, client), signed).await;
+        if let Some((helo, mail_from)) = &spf {
+            facts.spf_helo = helo.result;
+            facts.spf = mail_from.result;
+            facts.spf_explanation.clone_from(&mail_from.explanation);
+            for checked in [helo, mail_from] {
+                if let Some(reason) = &checked.reason {
+                    inquiry.note(format!("spf: {reason}"));
+                }
+            }
+        }
+        facts.dkim = signed.dkim;
+        facts.arc = signed.arc;
+        facts.arc_domain = signed.arc_domain;
+        let Some(from) = from_domain(raw, inquiry) else { return facts };
+        // Behind a client of ours SPF says nothing: then only a signature can decide.
+        if spf.is_none() && !facts.dkim.iter().any(|s| s.result == AuthResult::Pass) {
+            return facts;
+        }
+        let who = dmarc::Identities {
+            from: &from,
+            spf_domain: spf.as_ref().map_or("", |(_, checked)| &checked.domain),
+            spf: facts.spf,
+            dkim: &facts.dkim,
+        };
+        let judged = dmarc::judge(inquiry, &who).await;
+        if spf.is_some() || judged.result == AuthResult::Pass {
+            facts.dmarc = judged.result;
+        }
+        facts.dmarc_policy = judged.policy;
+        facts.dmarc_domain = judged.domain;
+        if self.settings.bimi && facts.dmarc == AuthResult::Pass {
+            facts.bimi = dmarc::logo(inquiry, &from, facts.dmarc_domain.as_deref()).await;
+        }
+        facts
+    }
+
+    /// SPF of HELO and of MAIL FROM.
+    async fn spf(
+        &self,
+        inquiry: &Inquiry<'_>,
+        envelope: &Envelope,
+        client: Option<IpAddr>,
+    ) -> Option<(spf::Checked, spf::Checked)> {
+        let subject = spf::Subject {
+            client: client?,
+            helo: &envelope.helo,
+            mail_from: "",
+            host: &self.host,
+            now: envelope.received_at,
+        };
+        let with_sender = spf::Subject { mail_from: &envelope.mail_from, ..subject };
+        Some(both(spf::check(inquiry, &subject), spf::check(inquiry, &with_sender)).await)
+    }
+}
+
+/// The one domain of the From field; none if there is none, or several.
+fn from_domain(raw: &[u8], inquiry: &Inquiry<'_>) -> Option<String> {
+    /// Addresses of From fields that are read.
+    const AUTHORS_MAX: usize = 64;
+    let header: Vec<&[u8]> = fields(raw).filter(|f| is_named(f, b"from")).take(4).collect();
+    let header = header.concat();
+    let message = Message::parse(&header);
+    let mut domains = Vec::new();
+    for field in message.headers() {
+        for mailbox in mailboxes(&field.unfolded(), AUTHORS_MAX) {
+            domains.extend(ascii_domain(mailbox.domain()).filter(|d| !d.is_empty()));
+        }
+    }
+    domains.sort();
+    domains.dedup();
+    if domains.len() > 1 {
+        inquiry.note("dmarc: several From domains, so none is judged".to_owned());
+        return None;
+    }
+    domains.pop()
+}
+
+/// The fields of a header with their line ends, without the empty line; an mbox line is a field.
+pub(crate) fn fields(raw: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = raw;
+    std::iter::from_fn(move || {
+        if rest.is_empty() || rest.starts_with(b"\r\n") || rest.starts_with(b"\n") {
+            return None;
+        }
+        let mut end = 0;
+        loop {
+            let line = rest.get(end..)?;
+            end += memchr::memchr(b'\n', line).map_or(line.len(), |at| at + 1);
+            if !matches!(rest.get(end), Some(b' ' | b'\t')) {
+                break;
+            }
+        }
+        let (field, tail) = rest.split_at(end);
+        rest = tail;
+        Some(field)
+    })
+}
+
+/// The field has this name, given in lower case.
+pub(crate) fn is_named(field: &[u8], name: &[u8]) -> bool {
+    let head = field.get(..name.len()).is_some_and(|head| head.eq_ignore_ascii_case(name));
+    let rest = field.get(name.len()..).unwrap_or_default();
+    head && rest.iter().find(|b| !matches!(b, b' ' | b'\t')) == Some(&b':')
+}
+
+/// The text up to so many bytes, cut at a character, control characters taken out.
+pub(crate) fn cut(text: &str, bytes_max: usize) -> String {
+    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    crate::judge::cut(&clean, bytes_max)
+}
+
+/// Runs both at once.
+async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    tokio::join!(a, b)
+}
+
+/// Runs all at once; the results are in the order of the futures.
+pub(crate) async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut under_way: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
+    let mut outputs: Vec<Option<F::Output>> = under_way.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        let mut open = false;
+        for (future, output) in under_way.iter_mut().zip(&mut outputs) {
+            if output.is_some() {
+                continue;
+            }
+            match future.as_mut().poll(context) {
+                Poll::Ready(ready) => *output = Some(ready),
+                Poll::Pending => open = true,
+            }
+        }
+        if open { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    outputs.into_iter().flatten().collect()
+}

@@ -1,0 +1,180 @@
+//! `Authentication-Results` (RFC 8601): ours is added, those that others forged in our name are taken
+//! out.
+
+use gauntlet_mail::facts::{AuthResult, DmarcPolicy, Facts};
+use gauntlet_mail::{Envelope, Message};
+
+/// Signatures named in the field.
+const SIGNATURES_MAX: usize = 5;
+
+/// The message with our field at its top, and without fields that claim to be ours. None if there is
+/// nothing to say and nothing to take out.
+pub fn stamp(raw: &[u8], host: &str, facts: &Facts, envelope: &Envelope) -> Option<Vec<u8>> {
+    let ours = field(raw, host, facts, envelope);
+    let forged = |field: &&[u8]| names_host(field, host);
+    if ours.is_none() && !super::fields(raw).any(|f| forged(&f)) {
+        return None;
+    }
+    let ours = ours.unwrap_or_default();
+    let mut out = Vec::with_capacity(raw.len() + ours.len());
+    let mut at = 0;
+    // An mbox line stays first.
+    for (n, field) in super::fields(raw).enumerate() {
+        at += field.len();
+        if n == 0 && field.starts_with(b"From ") {
+            out.extend_from_slice(field);
+            out.extend_from_slice(ours.as_bytes());
+            continue;
+        }
+        if n == 0 {
+            out.extend_from_slice(ours.as_bytes());
+        }
+        if !forged(&field) {
+            out.extend_from_slice(field);
+        }
+    }
+    out.extend_from_slice(raw.get(at..).unwrap_or_default());
+    Some(out)
+}
+
+/// The field claims to be the result of this host.
+fn names_host(field: &[u8], host: &str) -> bool {
+    super::is_named(field, b"authentication-results")
+        && server_of(field).is_some_and(|s| s.eq_ignore_ascii_case(host.trim_end_matches('.')))
+}
+
+/// The host that a field names: its first word, comments left out (RFC 8601 section 2.2).
+fn server_of(field: &[u8]) -> Option<String> {
+    let colon = memchr::memchr(b':', field)?;
+    let text = String::from_utf8_lossy(field.get(colon + 1..)?).into_owned();
+    let (mut depth, mut word) = (0_u32, String::new());
+    for c in text.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ if depth > 0 => {}
+            ';' => break,
+            c if c.is_whitespace() && word.is_empty() => {}
+            c if c.is_whitespace() => break,
+            '"' => {}
+            c => word.push(c),
+        }
+    }
+    Some(word.trim_end_matches('.').to_owned())
+}
+
+/// Our field with its line ends; none if nothing is known.
+fn field(raw: &[u8], host: &str, facts: &Facts, envelope: &Envelope) -> Option<String> {
+    let mut results = Vec::new();
+    let known = |result: AuthResult| result != AuthResult::Unknown;
+    if known(facts.spf) {
+        let (property, value) = match envelope.mail_from.as_str() {
+            "" => ("smtp.helo", envelope.helo.as_str()),
+            sender => ("smtp.mailfrom", sender),
+        };
+        results.push(format!("spf={} {property}={}", word(facts.spf), value_of(value)));
+    }
+    for signature in facts.dkim.iter().filter(|s| known(s.result)).take(SIGNATURES_MAX) {
+        let partial = if signature.partial_body { " (part of the body)" } else { "" };
+        results.push(format!(
+            "dkim={}{partial} header.d={} header.s={}",
+            word(signature.result),
+            value_of(&signature.domain),
+            value_of(&signature.selector)
+        ));
+    }
+    if known(facts.dmarc) {
+        let policy = match facts.dmarc_policy {
+            DmarcPolicy::Unknown => "",
+            DmarcPolicy::None => " (p=none)",
+            DmarcPolicy::Quarantine => " (p=quarantine)",
+            DmarcPolicy::Reject => " (p=reject)",
+        };
+        let from = Message::parse(raw).from().map_or(String::new(), |m| m.domain().to_owned());
+        results.push(format!(
+            "dmarc={}{policy} header.from={}",
+            word(facts.dmarc),
+            value_of(&from)
+        ));
+    }
+    if known(facts.arc) && facts.arc != AuthResult::None {
+        results.push(format!("arc={}", word(facts.arc)));
+    }
+    if let (Some(confirmed), Some(client)) = (facts.reverse_confirmed, envelope.client_ip) {
+        let result = if confirmed { "pass" } else { "fail" };
+        results.push(format!("iprev={result} policy.iprev={}", value_of(&client.to_string())));
+    }
+    if results.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "Authentication-Results: {};\r\n\t{}\r\n",
+        value_of(host),
+        results.join(";\r\n\t")
+    ))
+}
+
+fn word(result: AuthResult) -> &'static str {
+    match result {
+        AuthResult::Unknown | AuthResult::None => "none",
+        AuthResult::Pass => "pass",
+        AuthResult::Fail => "fail",
+        AuthResult::SoftFail => "softfail",
+        AuthResult::Neutral => "neutral",
+        AuthResult::TempError => "temperror",
+        AuthResult::PermError => "permerror",
+        AuthResult::Policy => "policy",
+    }
+}
+
+/// A value as it may stand in the field: as it is, or quoted, without anything that ends a line.
+fn value_of(text: &str) -> String {
+    let clean: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._@+=/:!#$%&*'?^`{|}~[]".contains(&b);
+    if !clean.is_empty() && clean.bytes().all(plain) {
+        return clean;
+    }
+    format!("\"{}\"", clean.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gauntlet_mail::facts::DkimSignature;
+
+    const MAIL: &[u8] =
+        b"Received: from x\r\n\tby y\r\nAuthentication-Results: gw.example;\r\n\tspf=pass\r\n\
+        authentication-RESULTS : (hi (there)) GW.example. 1; dkim=pass\r\n\
+        Authentication-Results: other.example; spf=fail\r\nFrom: a@b.example\r\n\r\n\
+        Authentication-Results: gw.example; in the body\r\n";
+
+    #[test]
+    fn forged_fields_go_and_ours_comes() {
+        let facts = Facts {
+            spf: AuthResult::Fail,
+            dkim: vec![DkimSignature {
+                domain: "b.example".into(),
+                selector: "s; dmarc=pass".into(),
+                result: AuthResult::Pass,
+                ..DkimSignature::default()
+            }],
+            ..Facts::default()
+        };
+        let envelope = Envelope { mail_from: "a b\r\nX: y@c".into(), ..Envelope::default() };
+        let out = stamp(MAIL, "gw.example", &facts, &envelope).unwrap();
+        let expected = "Authentication-Results: gw.example;\r\n\tspf=fail smtp.mailfrom=\"a bX: y@c\";\r\n\t\
+            dkim=pass header.d=b.example header.s=\"s; dmarc=pass\"\r\nReceived: from x\r\n\tby y\r\n\
+            Authentication-Results: other.example; spf=fail\r\nFrom: a@b.example\r\n\r\n\
+            Authentication-Results: gw.example; in the body\r\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn nothing_known_and_nothing_forged() {
+        let (facts, envelope) = (Facts::default(), Envelope::default());
+        assert_eq!(stamp(MAIL, "mine.example", &facts, &envelope), None);
+        let out = stamp(MAIL, "gw.example", &facts, &envelope).unwrap();
+        assert!(out.starts_with(b"Received: from x\r\n\tby y\r\nAuthentication-Results: other"));
+        assert_eq!(stamp(b"", "x", &facts, &envelope), None);
+    }
+}

@@ -1,0 +1,472 @@
+//! DKIM signatures and ARC chains (RFC 6376, RFC 8463, RFC 8617).
+//!
+//! `mail-auth` reads fields and does the arithmetic; the keys are asked for here, all at once and
+//! through the message's [`Inquiry`], and handed to it as its cache.
+
+use std::borrow::{Borrow, Cow};
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use gauntlet_mail::facts::{AuthResult, DkimSignature};
+use hickory_resolver::config::{ResolverConfig, ResolverOpts};
+use hickory_resolver::proto::op::ResponseCode;
+use mail_auth::common::crypto::Algorithm;
+use mail_auth::common::parse::TxtRecordParser;
+use mail_auth::common::verify::{DomainKey, VerifySignature};
+use mail_auth::{
+    ArcOutput, AuthenticatedMessage, DkimResult, DnsError, Error, MX, MessageAuthenticator,
+    Parameters, RecordSet, ResolverCache, Txt,
+};
+
+use super::inquiry::{Effect, Inquiry};
+use super::tags;
+use crate::resolver::{Answer, Kind, Outcome};
+
+/// Bytes of bodies hashed for one message, over all its signatures.
+const HASHED_BYTES_MAX: usize = 256 << 20;
+/// Sets of one ARC chain; RFC 8617 section 4.2.1 allows 50.
+const ARC_SETS_MAX: usize = 20;
+/// Smallest RSA key that proves anything, in bits (RFC 8301 section 3.2).
+const KEY_BITS_MIN: u16 = 1_024;
+
+/// Verifies signatures.
+pub struct Verifier {
+    /// Only its arithmetic is used: its resolver has no servers.
+    authenticator: MessageAuthenticator,
+}
+
+impl std::fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Verifier").finish_non_exhaustive()
+    }
+}
+
+/// What signatures say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Signed {
+    /// Every signature, in the order of the fields.
+    pub dkim: Vec<DkimSignature>,
+    /// The chain's result.
+    pub arc: AuthResult,
+    /// Domain that sealed last.
+    pub arc_domain: Option<String>,
+}
+
+impl Verifier {
+    /// A verifier.
+    ///
+    /// # Errors
+    /// If the cryptography cannot be set up.
+    pub fn new() -> anyhow::Result<Self> {
+        let nobody = ResolverConfig::from_name_servers(Vec::new());
+        let authenticator = MessageAuthenticator::new(nobody, ResolverOpts::default())
+            .map_err(|e| anyhow::anyhow!("DKIM: {e}"))?;
+        Ok(Verifier { authenticator })
+    }
+
+    /// Verifies at most `signatures_max` signatures and the chain of a message with CRLF line ends.
+    /// `now` is Unix time in seconds.
+    pub async fn verify(
+        &self,
+        inquiry: &Inquiry<'_>,
+        raw: &[u8],
+        signatures_max: usize,
+        now: i64,
+    ) -> Signed {
+        let counted = Counted::of(raw);
+        if counted.dkim == 0 && counted.arc == 0 {
+            let none = AuthResult::None;
+            return Signed { arc: none, ..Signed::default() };
+        }
+        let keep = counted.bounded(signatures_max);
+        let bounded = counted.cut(raw, keep, inquiry);
+        let Some(mut message) = AuthenticatedMessage::parse_with_opts(&bounded, None, false) else {
+            return Signed { arc: AuthResult::None, ..Signed::default() };
+        };
+        let now = now.max(0).cast_unsigned();
+        let mut expired = Vec::new();
+        for header in &mut message.dkim_headers {
+            // Expiry is judged here, by the time the message came; reports and third parties are not
+            // asked for.
+            let signature = &mut header.header;
+            expired.push(signature.x != 0 && (signature.x <= signature.t || signature.x <= now));
+            signature.x = 0;
+            signature.r = false;
+            signature.atps = None;
+        }
+        for header in &mut message.ams_headers {
+            if header.header.x > header.header.t && header.header.x > now {
+                header.header.x = 0;
+            }
+        }
+        let keys = Keys::ask(inquiry, &message).await;
+        let dkim = self.authenticator.verify_dkim(keys.parameters(&message)).await;
+        let arc = self.authenticator.verify_arc(keys.parameters(&message)).await;
+        let mut signed = Signed { arc: result_of(arc_result(&arc)), ..Signed::default() };
+        let last = arc.sets().last();
+        signed.arc_domain = last.map(|set| set.seal.header.d.to_ascii_lowercase());
+        // The results are malformed signatures first, then the others in their order.
+        let malformed = dkim.len().saturating_sub(message.dkim_headers.len());
+        for output in dkim.iter().take(malformed) {
+            let result = result_of(output.result());
+            inquiry.note(format!("dkim: a malformed signature ({})", reason_of(output.result())));
+            let result = if result == AuthResult::Pass { AuthResult::PermError } else { result };
+            signed.dkim.push(DkimSignature { result, ..DkimSignature::default() });
+        }
+        let body_bytes = bounded.len().saturating_sub(message.body_offset as usize);
+        let outputs = dkim.iter().skip(malformed).zip(&message.dkim_headers).zip(expired);
+        for ((output, header), expired) in outputs {
+            let signature = &header.header;
+            let bits = keys.bits(&signature.domain_key());
+            let mut one = DkimSignature {
+                domain: signature.d.to_ascii_lowercase(),
+                selector: signature.s.to_ascii_lowercase(),
+                result: result_of(output.result()),
+                key_bits: bits,
+                partial_body: signature.l > 0 && (signature.l as usize) < body_bytes,
+            };
+            let reason = judge(&mut one, signature.a, expired, output.result());
+            if let Some(reason) = reason {
+                inquiry.note(format!("dkim: {} of {}: {reason}", one.selector, one.domain));
+            }
+            signed.dkim.push(one);
+        }
+        signed
+    }
+}
+
+/// What RFC 8301 adds to the arithmetic, and why a signature is not good.
+fn judge(
+    one: &mut DkimSignature,
+    algorithm: Algorithm,
+    expired: bool,
+    result: &DkimResult,
+) -> Option<String> {
+    if one.result != AuthResult::Pass {
+        return (one.result != AuthResult::None).then(|| reason_of(result));
+    }
+    let rsa = algorithm != Algorithm::Ed25519Sha256;
+    let (word, reason) = match () {
+        () if expired => (AuthResult::Neutral, "expired".to_owned()),
+        () if algorithm == Algorithm::RsaSha1 => {
+            (AuthResult::Policy, "rsa-sha1 proves nothing".to_owned())
+        }
+        () if rsa && one.key_bits < KEY_BITS_MIN => {
+            (AuthResult::Policy, format!("a key of {} bits proves nothing", one.key_bits))
+        }
+        () if one.partial_body => {
+            return Some("covers a part of the body only (l=)".to_owned());
+        }
+        () => return None,
+    };
+    one.result = word;
+    Some(reason)
+}
+
+fn arc_result<'a>(arc: &'a ArcOutput<'_>) -> &'a DkimResult {
+    arc.result()
+}
+
+fn result_of(result: &DkimResult) -> AuthResult {
+    match result {
+        DkimResult::Pass => AuthResult::Pass,
+        DkimResult::None => AuthResult::None,
+        // The library says neutral where RFC 6376 section 6.1 says that verification failed.
+        DkimResult::Neutral(error) | DkimResult::Fail(error) => match error {
+            Error::Dkim(
+                mail_auth::dkim::DkimError::FailedBodyHashMatch
+                | mail_auth::dkim::DkimError::FailedAuidMatch,
+            )
+            | Error::Arc(mail_auth::arc::ArcError::FailedBodyHashMatch)
+            | Error::Crypto(_) => AuthResult::Fail,
+            Error::Arc(_) => AuthResult::Fail,
+            _ => AuthResult::PermError,
+        },
+        DkimResult::PermError(_) => AuthResult::PermError,
+        DkimResult::TempError(Error::Dns(DnsError::Resolver(why)))
+            if why == Outcome::Timeout.name() || why == Outcome::NotAsked.name() =>
+        {
+            AuthResult::Unknown
+        }
+        DkimResult::TempError(_) => AuthResult::TempError,
+    }
+}
+
+fn reason_of(result: &DkimResult) -> String {
+    match result {
+        DkimResult::Pass | DkimResult::None => String::new(),
+        DkimResult::Neutral(e)
+        | DkimResult::Fail(e)
+        | DkimResult::PermError(e)
+        | DkimResult::TempError(e) => super::cut(&e.to_string(), 120),
+    }
+}
+
+/// Fields that carry signatures, and how long the body is.
+#[derive(Debug, Default)]
+struct Counted {
+    dkim: usize,
+    arc: usize,
+    body_bytes: usize,
+}
+
+/// How many of each are kept.
+#[derive(Debug, Clone, Copy)]
+struct Keep {
+    dkim: usize,
+    arc: usize,
+}
+
+impl Counted {
+    fn of(raw: &[u8]) -> Self {
+        let mut counted = Counted::default();
+        let mut at = 0;
+        for field in super::fields(raw) {
+            at += field.len();
+            counted.dkim += usize::from(super::is_named(field, b"dkim-signature"));
+            counted.arc += usize::from(super::is_named(field, b"arc-message-signature"));
+        }
+        counted.body_bytes = raw.len().saturating_sub(at);
+        counted
+    }
+
+    fn bounded(&self, signatures_max: usize) -> Keep {
+        // Each signature may need its own hash over the body.
+        let hashes_max = (HASHED_BYTES_MAX / self.body_bytes.max(1)).max(1);
+        let dkim = self.dkim.min(signatures_max).min(hashes_max);
+        let arc =
+            if self.arc > ARC_SETS_MAX || dkim + self.arc > hashes_max { 0 } else { self.arc };
+        Keep { dkim, arc }
+    }
+
+    /// The message without the fields that are too many.
+    fn cut<'m>(&self, raw: &'m [u8], keep: Keep, inquiry: &Inquiry<'_>) -> Cow<'m, [u8]> {
+        if keep.dkim == self.dkim && keep.arc == self.arc {
+            return Cow::Borrowed(raw);
+        }
+        if keep.dkim < self.dkim {
+            inquiry.note(format!("dkim: {} of {} signatures tried", keep.dkim, self.dkim));
+        }
+        if keep.arc < self.arc {
+            inquiry.note(format!("arc: a chain of {} sets not tried", self.arc));
+        }
+        let mut out = Vec::with_capacity(raw.len());
+        let (mut at, mut dkim) = (0, 0);
+        for field in super::fields(raw) {
+            at += field.len();
+            let is_arc = field.get(..4).is_some_and(|n| n.eq_ignore_ascii_case(b"arc-"));
+            let is_dkim = super::is_named(field, b"dkim-signature");
+            dkim += usize::from(is_dkim);
+            if (is_dkim && dkim > keep.dkim) || (is_arc && keep.arc == 0) {
+                continue;
+            }
+            out.extend_from_slice(field);
+        }
+        out.extend_from_slice(raw.get(at..).unwrap_or_default());
+        Cow::Owned(out)
+    }
+}
+
+/// The keys of one message, as the library asks for them.
+struct Keys {
+    records: HashMap<Box<str>, Txt>,
+    bits: HashMap<Box<str>, u16>,
+}
+
+impl Keys {
+    /// Asks for all keys at once.
+    async fn ask(inquiry: &Inquiry<'_>, message: &AuthenticatedMessage<'_>) -> Self {
+        let dkim = message.dkim_headers.iter().map(|h| (Effect::Dkim, h.header.domain_key()));
+        let marks = message.ams_headers.iter().map(|h| (Effect::Arc, h.header.domain_key()));
+        let seals = message.as_headers.iter().map(|h| (Effect::Arc, h.header.domain_key()));
+        let mut names: Vec<(Effect, String)> = dkim.chain(marks).chain(seals).collect();
+        for (_, name) in &mut names {
+            name.make_ascii_lowercase();
+        }
+        names.sort();
+        names.dedup_by(|a, b| a.1 == b.1);
+        let asked = names.iter().map(|(effect, name)| inquiry.ask(*effect, name, Kind::Txt));
+        let answers = super::all(asked.collect()).await;
+        let mut keys = Keys { records: HashMap::new(), bits: HashMap::new() };
+        for ((_, name), answer) in names.into_iter().zip(answers) {
+            let (txt, bits) = read_key(&answer);
+            let name: Box<str> = format!("{}.", name.trim_end_matches('.')).into();
+            keys.bits.insert(name.clone(), bits);
+            keys.records.insert(name, txt);
+        }
+        keys
+    }
+
+    /// Bits of a key; 0 if unknown.
+    fn bits(&self, name: &str) -> u16 {
+        let name = format!("{}.", name.trim_end_matches('.').to_ascii_lowercase());
+        self.bits.get(name.as_str()).copied().unwrap_or(0)
+    }
+
+    fn parameters<'k, 'm>(&'k self, message: &'k AuthenticatedMessage<'m>) -> Given<'k, 'm> {
+        Parameters {
+            params: message,
+            cache_txt: Some(self),
+            cache_mx: None,
+            cache_ptr: None,
+            cache_ipv4: None,
+            cache_ipv6: None,
+        }
+    }
+}
+
+type Given<'k, 'm> =
+    Parameters<'k, &'k AuthenticatedMessage<'m>, Keys, Nothing, Nothing, Nothing, Nothing>;
+
+impl ResolverCache<Box<str>, Txt> for Keys {
+    fn get<Q>(&self, name: &Q) -> Option<Txt>
+    where
+        Box<str>: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        // Whatever was not foreseen is not there: the library's own resolver must never be asked.
+        let unknown =
+            || Txt::Error(Error::Dns(DnsError::Resolver(Outcome::NotAsked.name().into())));
+        Some(self.records.get(name).cloned().unwrap_or_else(unknown))
+    }
+
+    fn remove<Q>(&self, _: &Q) -> Option<Txt>
+    where
+        Box<str>: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        None
+    }
+
+    fn insert(&self, _: Box<str>, _: Txt, _: Instant) {}
+}
+
+/// A cache of nothing: signatures need texts alone.
+struct Nothing;
+
+macro_rules! holds_nothing {
+    ($key:ty, $value:ty) => {
+        impl ResolverCache<$key, $value> for Nothing {
+            fn get<Q>(&self, _: &Q) -> Option<$value>
+            where
+                $key: Borrow<Q>,
+                Q: Hash + Eq + ?Sized,
+            {
+                None
+            }
+
+            fn remove<Q>(&self, _: &Q) -> Option<$value>
+            where
+                $key: Borrow<Q>,
+                Q: Hash + Eq + ?Sized,
+            {
+                None
+            }
+
+            fn insert(&self, _: $key, _: $value, _: Instant) {}
+        }
+    };
+}
+
+holds_nothing!(Box<str>, RecordSet<MX>);
+holds_nothing!(Box<str>, RecordSet<Ipv4Addr>);
+holds_nothing!(Box<str>, RecordSet<Ipv6Addr>);
+holds_nothing!(IpAddr, RecordSet<Box<str>>);
+
+/// The key in an answer, and its bits.
+fn read_key(answer: &Answer) -> (Txt, u16) {
+    let error = |error: DnsError| (Txt::Error(Error::Dns(error)), 0);
+    match answer.outcome {
+        Outcome::Answered => {}
+        Outcome::NoName | Outcome::NoData => {
+            return error(DnsError::RecordNotFound(ResponseCode::NXDomain));
+        }
+        Outcome::TooLarge => return error(DnsError::InvalidRecordType),
+        uncertain => return error(DnsError::Resolver(uncertain.name().to_owned())),
+    }
+    let mut last = DnsError::InvalidRecordType;
+    let mut other = None;
+    for text in answer.texts() {
+        match DomainKey::parse(text) {
+            Ok(key) => return (Txt::DomainKey(Arc::new(key)), key_bits(text)),
+            Err(Error::Dns(why)) => last = why,
+            Err(why) => other = Some(why),
+        }
+    }
+    (Txt::Error(other.unwrap_or(Error::Dns(last))), 0)
+}
+
+/// Bits of the key in a record: of the modulus of an RSA key, 256 of an Ed25519 key, 0 if it cannot be
+/// read.
+pub fn key_bits(record: &[u8]) -> u16 {
+    let text = String::from_utf8_lossy(record);
+    let is_ed25519 = tags::get(&text, "k").is_some_and(|k| k.eq_ignore_ascii_case("ed25519"));
+    if is_ed25519 {
+        return 256;
+    }
+    let key: String = tags::get(&text, "p").unwrap_or_default().split_whitespace().collect();
+    let Ok(der) = base64_simd::STANDARD.decode_to_vec(key.as_bytes()) else { return 0 };
+    modulus_bits(&der).unwrap_or(0)
+}
+
+/// Bits of the modulus in a `SubjectPublicKeyInfo` (RFC 5280) or `RSAPublicKey` (RFC 8017): the first
+/// integer of either.
+fn modulus_bits(der: &[u8]) -> Option<u16> {
+    const SEQUENCE: u8 = 0x30;
+    const INTEGER: u8 = 0x02;
+    const BIT_STRING: u8 = 0x03;
+    let (tag, outer, _) = der_value(der)?;
+    let (first, value, rest) = der_value(outer).filter(|_| tag == SEQUENCE)?;
+    let modulus = match first {
+        INTEGER => value,
+        _ => {
+            let (tag, bits, _) = der_value(rest)?;
+            let (sequence, key, _) = der_value(bits.get(1..).filter(|_| tag == BIT_STRING)?)?;
+            let (integer, value, _) = der_value(key).filter(|_| sequence == SEQUENCE)?;
+            (integer == INTEGER).then_some(value)?
+        }
+    };
+    let zeros = modulus.iter().take_while(|byte| **byte == 0).count();
+    let number = modulus.get(zeros..)?;
+    let first = number.first()?;
+    u16::try_from(number.len() * 8 - first.leading_zeros() as usize).ok()
+}
+
+/// Tag, value and what follows.
+fn der_value(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (tag, length) = (*der.first()?, *der.get(1)?);
+    let (length, from) = match length {
+        short @ 0..=127 => (usize::from(short), 2),
+        long => {
+            let count = usize::from(long & 127);
+            let bytes = der.get(2..2 + count).filter(|_| count <= 4)?;
+            (bytes.iter().fold(0, |n, b| n << 8 | usize::from(*b)), 2 + count)
+        }
+    };
+    let end = from.checked_add(length)?;
+    Some((tag, der.get(from..end)?, der.get(end..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_of_keys() {
+        // The example of RFC 6376 appendix C, and the one of RFC 8463 appendix A.
+        let rsa = b"v=DKIM1; k=rsa; p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDkHlOQoBTzWRiGs5V6NpP3id\
+            Y6Wk08a5qhdR6wy5bdOKb2jLQiY/J16JYi0Qvx/byYzCNb3W91y3FutACDfzwQ/BC/e/8uBsCR+yz1Lxj+PL6lHv\
+            qMKrM3rG4hstT5QjvHO9PzoxZyVYLzBfO2EeC3Ip3G+2kryOTIKT+l/K4w3QIDAQAB";
+        assert_eq!(key_bits(rsa), 1024);
+        assert_eq!(
+            key_bits(b"v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="),
+            256
+        );
+        for bad in ["", "p=", "p=AAAA", "p=MIGf", "p=!!!!", "k=rsa; p=MP////8="] {
+            assert_eq!(key_bits(bad.as_bytes()), 0, "{bad}");
+        }
+    }
+}
