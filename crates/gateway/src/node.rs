@@ -32,6 +32,9 @@ use crate::scan_pool::ScanPool;
 use crate::sender::Sender;
 use crate::transit::Transit;
 
+/// Between two rounds of removing what is too old or too much.
+const HOUSEKEEPING_PAUSE: Duration = Duration::from_secs(300);
+
 /// The addresses that accept mail, with who they are for.
 type Addresses = Vec<(ListenerRole, SocketAddr)>;
 
@@ -367,7 +370,7 @@ impl Node {
         Ok(())
     }
 
-    /// Retention of log and quarantine, once an hour.
+    /// Retention of log and quarantine, again and again.
     async fn housekeeping(self: Arc<Self>) {
         let mut stopping = self.stop.subscribe();
         loop {
@@ -383,7 +386,7 @@ impl Node {
                 tracing::warn!(%error, "old records could not be removed");
             }
             tokio::select! {
-                () = tokio::time::sleep(Duration::from_secs(3_600)) => {}
+                () = tokio::time::sleep(HOUSEKEEPING_PAUSE) => {}
                 _ = stopping.wait_for(|stop| *stop) => return,
             }
         }

@@ -270,14 +270,15 @@ impl Quarantine {
     }
 
     /// Forgets items received before `before_ms`, but none that is being released. Then, while the
-    /// bodies of a folder are over its cap of bytes, its oldest items. Returns how many.
+    /// held messages of all folders together have more than `bytes_max` bytes, the oldest of them.
+    /// Returns how many.
     ///
     /// # Errors
     /// If the changes could not be made durable; what was forgotten until then stays forgotten.
     pub fn retain(
         &self,
         before_ms: i64,
-        folder_bytes_max: Option<u64>,
+        bytes_max: Option<u64>,
         now_ms: i64,
     ) -> Result<u64, StoreError> {
         let mut forgotten = 0;
@@ -293,38 +294,19 @@ impl Quarantine {
                 break;
             }
         }
-        let Some(bytes_max) = folder_bytes_max else { return Ok(forgotten) };
-        for folder in self.folders()? {
-            forgotten += self.shrink(&folder, bytes_max, now_ms)?;
-        }
+        let Some(bytes_max) = bytes_max else { return Ok(forgotten) };
+        forgotten += self.shrink(bytes_max, now_ms)?;
         self.collect_garbage()?;
         Ok(forgotten)
     }
 
-    /// Forgets a folder's oldest held items until it is under its cap.
-    fn shrink(
-        &self,
-        folder: &FolderSummary,
-        bytes_max: u64,
-        now_ms: i64,
-    ) -> Result<u64, StoreError> {
-        let mut over = folder.bytes.saturating_sub(bytes_max);
+    /// Forgets the oldest held items, whatever their folder, until all together are under the cap.
+    fn shrink(&self, bytes_max: u64, now_ms: i64) -> Result<u64, StoreError> {
+        let held: u64 = self.folders()?.iter().map(|f| f.bytes).sum();
+        let mut over = held.saturating_sub(bytes_max);
         let mut forgotten = 0;
         while over > 0 {
-            let (count, bytes) = self.change(|batch| {
-                let mut oldest = batch.prepare_cached(
-                    "SELECT seq, size, id FROM item WHERE folder = ?1 AND state = 'held' \
-                     ORDER BY received_ms LIMIT 1",
-                )?;
-                let found: Option<(i64, i64, String)> = oldest
-                    .query_row([&folder.name], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))
-                    .optional()?;
-                let Some((seq, size, id)) = found else { return Ok((0, 0)) };
-                drop_body(batch, seq)?;
-                batch.prepare_cached("DELETE FROM item WHERE seq = ?1")?.execute([seq])?;
-                audit::write(batch, now_ms, "gauntlet", "forget", &id, "folder over its cap")?;
-                Ok((1, u64::try_from(size).unwrap_or(0).max(1)))
-            })?;
+            let (count, bytes) = self.change(|batch| forget_oldest(batch, over, now_ms))?;
             if count == 0 {
                 break;
             }
@@ -459,6 +441,29 @@ fn forget(batch: &Transaction<'_>, which: &str, before_ms: i64) -> rusqlite::Res
         batch.prepare_cached("DELETE FROM item WHERE seq = ?1")?.execute([seq])?;
     }
     Ok(found.len() as u64)
+}
+
+/// Forgets the oldest held items, one slice of them at most, until `over` bytes are gone. Returns how many
+/// items and bytes it were.
+fn forget_oldest(batch: &Transaction<'_>, over: u64, now_ms: i64) -> rusqlite::Result<(u64, u64)> {
+    let mut find = batch.prepare_cached(
+        "SELECT seq, size, id FROM item WHERE state = 'held' ORDER BY received_ms LIMIT ?1",
+    )?;
+    let found: Vec<(i64, i64, String)> = find
+        .query_map([FORGET_SLICE as i64], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    let (mut count, mut bytes) = (0, 0);
+    for (seq, size, id) in found {
+        if bytes >= over {
+            break;
+        }
+        drop_body(batch, seq)?;
+        batch.prepare_cached("DELETE FROM item WHERE seq = ?1")?.execute([seq])?;
+        audit::write(batch, now_ms, "gauntlet", "forget", &id, "quarantine over its cap")?;
+        count += 1;
+        bytes += u64::try_from(size).unwrap_or(0).max(1);
+    }
+    Ok((count, bytes))
 }
 
 #[cfg(test)]

@@ -128,8 +128,10 @@ fn life(logged: &Logged) -> Markup {
             li { (format::time(record.received_ms)) span.what { "begun" } }
             @for stage in &record.stages { (stage_line(stage)) }
             @if record.latency_ms > 0 {
-                li { span.at { "+" (format::duration_us(u64::from(record.latency_ms) * 1000)) }
-                    span.what { "answered" } }
+                // The log keeps whole milliseconds of it; it cannot be before what it waited for.
+                @let last_us = record.stages.last().map_or(0, |s| s.at_us);
+                @let answered_us = (u64::from(record.latency_ms) * 1000).max(last_us);
+                li { span.at { "+" (format::duration_us(answered_us)) } span.what { "answered" } }
             }
             @for delivery in &record.deliveries {
                 li {

@@ -191,6 +191,7 @@ fn part_panel(part: &Part<'_>, index: u16, hits: &[Hit]) -> Markup {
             h3 { @match part.file_name() {
                 Some(name) => { "Attachment " code { (format::plain(name)) } },
                 None if html_part => "HTML",
+                None if part.text().is_none() => "Attachment",
                 None => "Text",
             } span.more { " " (format::plain(&kind)) ", " (format::bytes(part.body().len() as u64)) } }
             @match part.text() {
@@ -211,7 +212,11 @@ fn html_panel(part: &Part<'_>, source: &str, index: u16, hits: &[Hit]) -> Markup
     let rendered = part.shown_text().unwrap_or_default();
     let in_source = evidence::count(source, hits, &SOURCE_VIEWS, index, "");
     html! {
-        pre.text { (evidence::marked(rendered, hits, &TEXT_VIEWS, index, "")) }
+        @if rendered.trim().is_empty() {
+            p.hint { "Shows no text." }
+        } @else {
+            pre.text { (evidence::marked(rendered, hits, &TEXT_VIEWS, index, "")) }
+        }
         details {
             summary { "Source"
                 @if in_source > 0 { span.more { ", evidence: " (in_source) } } }
