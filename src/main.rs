@@ -4,7 +4,10 @@
 mod bench;
 mod completions;
 mod config;
+mod dkim;
+mod doctor;
 mod evaluate;
+mod facts;
 mod learn;
 mod man;
 mod policy;
@@ -52,6 +55,12 @@ enum Command {
     Config(config::Args),
     /// Check SpamAssassin rules, and compare their hits with SpamAssassin's own
     Rules(rules::Args),
+    /// Show what the network says about a message: SPF, DKIM, DMARC, lists, every look-up
+    Facts(facts::Args),
+    /// Check what a node stands on: clock, resolver, lists, our name, keys, relaying
+    Doctor(doctor::Args),
+    /// Make, list and rotate the keys that sign outbound mail
+    Dkim(dkim::Args),
     /// Add, list and remove the people who may use the console
     User(user::Args),
     /// Measure what it costs on this machine
@@ -77,6 +86,9 @@ fn main() -> ExitCode {
         Command::Policy(args) => policy::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Rules(args) => rules::run(&args),
+        Command::Facts(args) => facts::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Dkim(args) => dkim::run(&args),
         Command::User(args) => user::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Learn(args) => learn::run(&args),

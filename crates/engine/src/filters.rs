@@ -16,6 +16,7 @@ pub mod bulk;
 pub mod classifier;
 pub mod header_form;
 pub mod lists;
+pub mod network;
 pub mod pages;
 pub mod path;
 pub mod rules;
@@ -34,6 +35,7 @@ pub(crate) fn all(book: &mut RuleBook, settings: &Settings) -> Result<Vec<Box<dy
         Box::new(lists::Lists::new(book, allow, block)),
         Box::new(attachments::Attachments::new(book)),
         Box::new(header_form::HeaderForm::new(book)),
+        Box::new(network::Network::new(book)),
         Box::new(path::Path::new(book)),
         Box::new(bulk::Bulk::new(book)),
         Box::new(sender::Sender::new(book, brands.clone())),

@@ -8,6 +8,19 @@ pub fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// How wrong the system's clock is at most, in milliseconds; none if nobody synchronises it, or if
+/// that cannot be told.
+pub fn error_ms() -> Option<u64> {
+    // SAFETY: all zeros is a valid `timex`: integers only. Modes 0 asks and changes nothing.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: `state` is a plain C struct that lives through the call.
+    let clock = unsafe { libc::adjtimex(&raw mut state) };
+    let unsynchronised = clock < 0 || state.status & libc::STA_UNSYNC != 0;
+    // The kernel's estimate, in microseconds.
+    let error = u64::try_from(state.maxerror / 1_000).ok()?;
+    (!unsynchronised).then_some(error)
+}
+
 /// A date of RFC 5322 section 3.3 in UTC, e.g. `Sat, 21 Nov 2026 04:05:06 +0000`.
 pub fn rfc5322(unix_ms: i64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];

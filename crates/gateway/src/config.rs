@@ -9,8 +9,8 @@ mod settings;
 
 pub use load::{ConfigError, Loaded, Origin, Setting};
 pub use settings::{
-    Config, ConsoleSettings, DnsSettings, DomainSettings, FactSettings, ListSettings, ListenerRole,
-    ListenerSettings, LogFormat, LogSettings, NodeSettings, PolicySettings, QuarantineSettings,
-    ReceiverSettings, RouteSettings, RuleSettings, ScanSettings, SenderSettings, SpoolBackend,
-    SpoolSettings, ThresholdSettings,
+    Config, ConsoleSettings, DkimSettings, DnsListSettings, DnsSettings, DomainSettings,
+    FactSettings, ListSettings, ListSubject, ListenerRole, ListenerSettings, LogFormat,
+    LogSettings, NodeSettings, PolicySettings, QuarantineSettings, ReceiverSettings, RouteSettings,
+    RuleSettings, ScanSettings, SenderSettings, SpoolBackend, SpoolSettings, ThresholdSettings,
 };

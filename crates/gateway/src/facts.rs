@@ -4,7 +4,7 @@
 //! envelope, message ─▶ Inquiry (bounded, recorded) ─┬─▶ reverse name ──────────────┐
 //!                                                   ├─▶ SPF ──┐                    ├─▶ Facts
 //!                                                   ├─▶ DKIM, ARC ─┴─▶ DMARC, BIMI ─┤
-//!                                                   └─▶ DNS lists ─────────────────┘
+//!                                                   └─ then ─▶ DNS lists ───────────┘
 //! ```
 //!
 //! Everything runs at once and ends with the message's time (`facts.wait_ms_max`). What was not
@@ -14,6 +14,7 @@ pub mod auth_results;
 pub mod dkim;
 pub mod dmarc;
 pub mod inquiry;
+pub mod lists;
 pub mod reverse;
 pub mod spf;
 pub mod tags;
@@ -31,7 +32,8 @@ use gauntlet_mail::{Envelope, Message};
 
 use self::dkim::Verifier;
 use self::inquiry::Inquiry;
-use crate::config::FactSettings;
+use self::lists::{DnsLists, Subjects};
+use crate::config::{DnsListSettings, FactSettings};
 use crate::network::Network;
 use crate::resolver::Resolver;
 
@@ -40,6 +42,7 @@ use crate::resolver::Resolver;
 pub struct Gatherer {
     resolver: Arc<Resolver>,
     verifier: Verifier,
+    dns_lists: DnsLists,
     settings: FactSettings,
     /// Clients that are ours: nothing is asked about them.
     ours: Vec<Network>,
@@ -51,10 +54,11 @@ impl Gatherer {
     /// A gatherer of these settings.
     ///
     /// # Errors
-    /// If a network is malformed; the message names the setting.
+    /// If a network or a list is malformed; the message names the setting.
     pub fn new(
         resolver: Arc<Resolver>,
         settings: &FactSettings,
+        dns_lists: &[DnsListSettings],
         host: &str,
     ) -> anyhow::Result<Self> {
         let ours = settings.our_networks.iter().map(|n| n.parse::<Network>());
@@ -64,6 +68,7 @@ impl Gatherer {
         Ok(Gatherer {
             resolver,
             verifier: Verifier::new()?,
+            dns_lists: DnsLists::new(dns_lists)?,
             settings: settings.clone(),
             ours,
             host: host.to_owned(),
@@ -87,7 +92,9 @@ impl Gatherer {
                 }
             })
             .await;
-        let mut facts = authenticated;
+        let (mut facts, from) = authenticated;
+        let about = Subjects { client, envelope, from: from.as_deref(), dkim: &facts.dkim, raw };
+        facts.listings = self.dns_lists.ask(&inquiry, &about).await;
         facts.reverse_name = reverse.name;
         facts.reverse_confirmed = reverse.confirmed;
         if inquiry.is_late() {
@@ -107,14 +114,14 @@ impl Gatherer {
         envelope.auth_user.is_none() && !self.ours.iter().any(|n| n.contains(client))
     }
 
-    /// SPF, DKIM, ARC, DMARC, BIMI.
+    /// SPF, DKIM, ARC, DMARC, BIMI; and the From domain.
     async fn authenticate(
         &self,
         inquiry: &Inquiry<'_>,
         envelope: &Envelope,
         client: Option<IpAddr>,
         raw: &[u8],
-    ) -> Facts {
+    ) -> (Facts, Option<String>) {
         let mut facts = Facts::default();
         let signatures_max = self.settings.signatures_max;
         let signed = self.verifier.verify(inquiry, raw, signatures_max, envelope.received_at);
@@ -132,10 +139,10 @@ impl Gatherer {
         facts.dkim = signed.dkim;
         facts.arc = signed.arc;
         facts.arc_domain = signed.arc_domain;
-        let Some(from) = from_domain(raw, inquiry) else { return facts };
+        let Some(from) = from_domain(raw, inquiry) else { return (facts, None) };
         // Behind a client of ours SPF says nothing: then only a signature can decide.
         if spf.is_none() && !facts.dkim.iter().any(|s| s.result == AuthResult::Pass) {
-            return facts;
+            return (facts, Some(from));
         }
         let who = dmarc::Identities {
             from: &from,
@@ -152,7 +159,7 @@ impl Gatherer {
         if self.settings.bimi && facts.dmarc == AuthResult::Pass {
             facts.bimi = dmarc::logo(inquiry, &from, facts.dmarc_domain.as_deref()).await;
         }
-        facts
+        (facts, Some(from))
     }
 
     /// SPF of HELO and of MAIL FROM.

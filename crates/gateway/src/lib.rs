@@ -26,6 +26,7 @@ pub mod resolver;
 pub mod route;
 pub mod scan_pool;
 pub mod sender;
+pub mod signing;
 pub mod trace_fields;
 pub mod transit;
 pub mod wire;

@@ -30,6 +30,7 @@ use crate::resolver::Resolver;
 use crate::route::Routes;
 use crate::scan_pool::ScanPool;
 use crate::sender::Sender;
+use crate::signing::KeyRing;
 use crate::transit::Transit;
 
 /// Between two rounds of removing what is too old or too much.
@@ -74,6 +75,7 @@ struct Shared {
     sender: Arc<ArcSwap<crate::config::SenderSettings>>,
     routes: Arc<ArcSwap<Routes>>,
     gatherer: Arc<ArcSwap<Gatherer>>,
+    key_ring: Arc<ArcSwap<KeyRing>>,
 }
 
 impl std::fmt::Debug for Node {
@@ -116,6 +118,7 @@ impl Node {
             maildir: Maildir::open(&maildir)
                 .with_context(|| format!("route.maildir {}", maildir.display()))?,
             sender: Arc::new(Sender::new(shared.sender.clone(), host.clone(), runtime)),
+            key_ring: shared.key_ring.clone(),
             routes: shared.routes.clone(),
             settings: shared.sender.clone(),
             ids: ids.clone(),
@@ -253,6 +256,7 @@ impl Node {
         let judge = (self.make_judge)(&config)?;
         let routes = Routes::load(&config)?;
         let gatherer = gatherer(&config, &self.resolver)?;
+        let key_ring = key_ring(&config)?;
         let r = &config.receiver;
         self.admission.set_limits(r.sessions_max, r.sessions_per_client_max);
         self.memory.set_limit(r.memory_bytes_max);
@@ -260,6 +264,7 @@ impl Node {
         self.shared.sender.store(Arc::new(config.sender.clone()));
         self.shared.routes.store(Arc::new(routes));
         self.shared.gatherer.store(Arc::new(gatherer));
+        self.shared.key_ring.store(Arc::new(key_ring));
         self.judge.store(Arc::new(judge));
         self.config.store(Arc::new(config));
         Ok(())
@@ -408,6 +413,7 @@ impl Shared {
     fn new(config: &Config, resolver: &Arc<Resolver>) -> anyhow::Result<Self> {
         Ok(Shared {
             gatherer: Arc::new(ArcSwap::from_pointee(gatherer(config, resolver)?)),
+            key_ring: Arc::new(ArcSwap::from_pointee(key_ring(config)?)),
             receiver: Arc::new(ArcSwap::from_pointee(config.receiver.clone())),
             sender: Arc::new(ArcSwap::from_pointee(config.sender.clone())),
             routes: Arc::new(ArcSwap::from_pointee(Routes::load(config)?)),
@@ -415,8 +421,13 @@ impl Shared {
     }
 }
 
+fn key_ring(config: &Config) -> anyhow::Result<KeyRing> {
+    KeyRing::load(&config.node.inside(&config.dkim.keys))
+}
+
 fn gatherer(config: &Config, resolver: &Arc<Resolver>) -> anyhow::Result<Gatherer> {
-    Gatherer::new(resolver.clone(), &config.facts, &config.node.host_name())
+    let host = config.node.host_name();
+    Gatherer::new(resolver.clone(), &config.facts, &config.dns_list, &host)
 }
 
 /// The spool keeps nothing: for measuring.

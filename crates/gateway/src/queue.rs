@@ -32,6 +32,7 @@ use crate::maildir::{Maildir, MaildirJob};
 use crate::metrics::Metrics;
 use crate::route::{Route, Routes};
 use crate::sender::{Parcel, Sender, Settled};
+use crate::signing::KeyRing;
 use crate::transit::{Action, Transit};
 use crate::{dsn, trace_fields};
 
@@ -57,6 +58,8 @@ pub struct QueueParts {
     pub maildir: Maildir,
     /// The way to next hops.
     pub sender: Arc<Sender>,
+    /// Keys that sign outbound mail.
+    pub key_ring: Arc<ArcSwap<KeyRing>>,
     /// Where mail goes.
     pub routes: Arc<ArcSwap<Routes>>,
     /// Retries, expiry, bounces.
@@ -342,7 +345,7 @@ impl Queue {
                 self.parts.holder.hold(HoldJob { item, body: active.body.clone(), done });
             }
             Group::Send(route, changes) => {
-                let body = changed(&active.body, &changes);
+                let body = self.changed(&active.body, &changes);
                 if route == Route::Maildir {
                     for target in targets {
                         self.into_maildir(active, target, body.clone());
@@ -374,6 +377,26 @@ impl Queue {
                 queue.settle(&held, vec![one]);
             }),
         });
+    }
+
+    /// The body with these changes made, signed last.
+    fn changed(&self, body: &Arc<Vec<u8>>, changes: &[Change]) -> Arc<Vec<u8>> {
+        let signs = changes.contains(&Change::DkimSign);
+        let body = match changes.len() - usize::from(signs) {
+            0 => body.clone(),
+            _ => Arc::new(rewrite::apply(&Message::parse(body), changes)),
+        };
+        if !signs {
+            return body;
+        }
+        match self.parts.key_ring.load().sign(&body) {
+            Ok(fields) if fields.is_empty() => body,
+            Ok(fields) => Arc::new([fields.as_bytes(), &body].concat()),
+            Err(error) => {
+                tracing::error!(%error, "a message goes out unsigned");
+                body
+            }
+        }
     }
 
     /// Takes over what became of some targets; concludes the message when nothing is open.
@@ -614,14 +637,6 @@ enum Group {
 
 fn settled(target: usize, outcome: Option<Outcome>, next_hop: &str, reply: &str) -> Settled {
     Settled { target, outcome, next_hop: next_hop.to_owned(), reply: reply.to_owned() }
-}
-
-/// The body with these changes made.
-fn changed(body: &Arc<Vec<u8>>, changes: &[Change]) -> Arc<Vec<u8>> {
-    if changes.is_empty() {
-        return body.clone();
-    }
-    Arc::new(rewrite::apply(&Message::parse(body), changes))
 }
 
 /// Envelope of a message for some of its targets.

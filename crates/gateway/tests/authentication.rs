@@ -22,7 +22,7 @@ fn gatherer(server: std::net::SocketAddr) -> Gatherer {
     let dns = DnsSettings { servers: vec![server.to_string()], ..DnsSettings::default() };
     let resolver = Arc::new(Resolver::new(&dns).unwrap());
     let settings = FactSettings { bimi: true, ..FactSettings::default() };
-    Gatherer::new(resolver, &settings, "gw.example").unwrap()
+    Gatherer::new(resolver, &settings, &[], "gw.example").unwrap()
 }
 
 fn envelope(client: &str, mail_from: &str) -> Envelope {
@@ -250,7 +250,7 @@ async fn nobody_answers() {
     let dns = DnsSettings { servers: vec![address.to_string()], ..DnsSettings::default() };
     let resolver = Arc::new(Resolver::new(&dns).unwrap());
     let settings = FactSettings { wait_ms_max: 200, ..FactSettings::default() };
-    let gatherer = Gatherer::new(resolver, &settings, "gw.example").unwrap();
+    let gatherer = Gatherer::new(resolver, &settings, &[], "gw.example").unwrap();
     let mail = sign_rsa(MAIL, "sender.example", "r1", false);
     let start = std::time::Instant::now();
     let facts =

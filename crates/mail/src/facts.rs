@@ -62,7 +62,7 @@ pub enum DmarcPolicy {
 }
 
 /// An answer of a DNS list about one thing that was asked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
     /// The list's zone, e.g. `zen.example.org`.
     pub zone: String,
@@ -73,6 +73,9 @@ pub struct Listing {
     /// TXT of the answer, when the rule asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// Points that the list's answer gives; below 0 for a welcome list.
+    #[serde(default)]
+    pub points: f64,
 }
 
 /// One look-up: what was asked, what came, how long it took.

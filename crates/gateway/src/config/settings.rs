@@ -28,6 +28,10 @@ pub struct Config {
     pub dns: DnsSettings,
     /// What the network is asked about a message.
     pub facts: FactSettings,
+    /// Lists in the DNS, one table a list.
+    pub dns_list: Vec<DnsListSettings>,
+    /// Signatures of outbound mail.
+    pub dkim: DkimSettings,
     /// The scan pool.
     pub scan: ScanSettings,
     /// Bounds of one message.
@@ -60,6 +64,8 @@ impl Default for Config {
             spool: SpoolSettings::default(),
             dns: DnsSettings::default(),
             facts: FactSettings::default(),
+            dns_list: Vec::new(),
+            dkim: DkimSettings::default(),
             scan: ScanSettings::default(),
             limits: Limits::default(),
             thresholds: ThresholdSettings::default(),
@@ -406,6 +412,65 @@ impl Default for FactSettings {
             bimi: false,
             our_networks: ours.map(str::to_owned).to_vec(),
         }
+    }
+}
+
+/// What is looked up in a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ListSubject {
+    /// The client's address.
+    Client,
+    /// What it called itself.
+    Helo,
+    /// Domain of the envelope sender.
+    MailFrom,
+    /// Domain of the From field.
+    From,
+    /// Domains whose signatures verify.
+    Dkim,
+    /// Registered domains of links, and addresses in links.
+    Links,
+    /// Host names of links.
+    LinkHosts,
+}
+
+/// A list in the DNS.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DnsListSettings {
+    /// The list's zone.
+    pub zone: String,
+    /// What is looked up.
+    pub of: Vec<ListSubject>,
+    /// Points of any listing; below 0 for a welcome list.
+    pub points: f64,
+    /// Points by answer: an address, or a range with `-`; other answers then say nothing.
+    pub answers: std::collections::BTreeMap<String, f64>,
+}
+
+impl Default for DnsListSettings {
+    fn default() -> Self {
+        DnsListSettings {
+            zone: String::new(),
+            of: vec![ListSubject::Client],
+            points: 2.0,
+            answers: std::collections::BTreeMap::new(),
+        }
+    }
+}
+
+/// Signatures of outbound mail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DkimSettings {
+    /// Folder of the keys, relative to the data folder; `gauntlet dkim` writes them.
+    pub keys: PathBuf,
+}
+
+impl Default for DkimSettings {
+    fn default() -> Self {
+        DkimSettings { keys: "dkim".into() }
     }
 }
 

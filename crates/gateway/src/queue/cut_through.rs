@@ -7,7 +7,7 @@ use std::time::Instant;
 use gauntlet_store::Outcome;
 use gauntlet_store::record::Stage;
 
-use super::{Group, Queue, announce, changed, outgoing};
+use super::{Group, Queue, announce, outgoing};
 use crate::clock::now_ms;
 use crate::route::Route;
 use crate::sender::{Parcel, Settled};
@@ -49,7 +49,7 @@ impl Queue {
         if !self.parts.sender.is_free(&route) {
             return None;
         }
-        let changed = changed(body, &changes);
+        let changed = self.changed(body, &changes);
         let outgoing = outgoing(transit, &targets, changed.len());
         let (sender, settled) = tokio::sync::oneshot::channel();
         let done = Box::new(move |all| {

@@ -106,6 +106,7 @@ mod tests {
             subject: "192.0.2.1".into(),
             answers: vec!["127.0.0.4".into()],
             text: None,
+            points: 0.0,
         };
         for (test, passes) in [
             (None, true),

@@ -1,0 +1,441 @@
+//! DKIM signatures for outbound mail, and the keys for them (RFC 6376, RFC 8463).
+//!
+//! Keys are files: `dkim/DOMAIN/SELECTOR.pem` signs, `SELECTOR.next` waits until its record is
+//! published, `SELECTOR.old` signs no more (its record stays published until the last mail signed with it
+//! has arrived). All active keys of a domain sign, so that a domain can have RSA and Ed25519 at once.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use gauntlet_mail::Message;
+use gauntlet_mail::address::ascii_domain;
+use mail_auth::common::crypto::{DkimKey, Ed25519Key, RsaKey, Sha256, SigningKey};
+use mail_auth::common::headers::HeaderWriter;
+use mail_auth::dkim::generate::DkimKeyPair;
+use mail_auth::dkim::{Canonicalization, DkimSigner, Done};
+use rustls_pki_types::PrivateKeyDer;
+use rustls_pki_types::pem::PemObject;
+
+/// Fields that are signed, where a message has them (RFC 6376 section 5.4.1). `From` stands twice, so
+/// that none can be added.
+const FIELDS: [&str; 20] = [
+    "From",
+    "From",
+    "Sender",
+    "Reply-To",
+    "To",
+    "Cc",
+    "Subject",
+    "Date",
+    "Message-ID",
+    "In-Reply-To",
+    "References",
+    "MIME-Version",
+    "Content-Type",
+    "Content-Transfer-Encoding",
+    "List-Id",
+    "List-Post",
+    "List-Unsubscribe",
+    "List-Unsubscribe-Post",
+    "Resent-From",
+    "Feedback-ID",
+];
+/// Keys of one domain that sign one message.
+const SIGNATURES_MAX: usize = 4;
+
+/// How a key signs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// RSA with SHA-256: everybody can verify it.
+    Rsa,
+    /// Ed25519 (RFC 8463): small and fast, not known to everybody yet.
+    Ed25519,
+}
+
+/// Whether a key signs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KeyState {
+    /// It signs.
+    Active,
+    /// It will sign once its record is published.
+    Next,
+    /// It signed.
+    Old,
+}
+
+impl KeyState {
+    /// In one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            KeyState::Active => "active",
+            KeyState::Next => "next",
+            KeyState::Old => "old",
+        }
+    }
+
+    fn extension(self) -> &'static str {
+        match self {
+            KeyState::Active => "pem",
+            KeyState::Next => "next",
+            KeyState::Old => "old",
+        }
+    }
+}
+
+/// A key of a file.
+pub struct Key {
+    /// Signing domain, in ASCII and lower case.
+    pub domain: String,
+    /// Its selector.
+    pub selector: String,
+    /// Whether it signs.
+    pub state: KeyState,
+    /// The file.
+    pub path: PathBuf,
+    secret: DkimKey,
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Key { domain, selector, state, path, secret: _ } = self;
+        f.debug_struct("Key")
+            .field("domain", domain)
+            .field("selector", selector)
+            .field("state", state)
+            .field("path", path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Key {
+    fn read(path: &Path, domain: &str, selector: &str, state: KeyState) -> anyhow::Result<Self> {
+        let pem = fs::read(path)?;
+        let der = PrivateKeyDer::from_pem_slice(&pem).map_err(|e| anyhow::anyhow!("{e}"))?;
+        let wrong = |e: mail_auth::Error| anyhow::anyhow!("neither an RSA nor an Ed25519 key: {e}");
+        let ed25519 = match &der {
+            PrivateKeyDer::Pkcs8(der) => {
+                Ed25519Key::from_pkcs8_maybe_unchecked_der(der.secret_pkcs8_der()).ok()
+            }
+            _ => None,
+        };
+        let secret = match ed25519 {
+            Some(key) => DkimKey::Ed25519(key),
+            None => DkimKey::Rsa(RsaKey::<Sha256>::from_key_der(der).map_err(wrong)?),
+        };
+        let (domain, selector, path) = (domain.to_owned(), selector.to_owned(), path.to_owned());
+        Ok(Key { domain, selector, state, path, secret })
+    }
+
+    /// Name of its DNS record.
+    pub fn record_name(&self) -> String {
+        format!("{}._domainkey.{}", self.selector, self.domain)
+    }
+
+    /// Text of its DNS record.
+    pub fn record(&self) -> String {
+        let (kind, public) = match &self.secret {
+            DkimKey::Rsa(key) => ("rsa", key.public_key()),
+            DkimKey::Ed25519(key) => ("ed25519", key.public_key()),
+        };
+        format!("v=DKIM1; k={kind}; p={}", base64_simd::STANDARD.encode_to_string(public))
+    }
+
+    /// Its DNS record as zone files write it.
+    pub fn zone_line(&self) -> String {
+        let record = self.record();
+        let pieces: Vec<String> = record
+            .as_bytes()
+            .chunks(250)
+            .map(|piece| format!("\"{}\"", String::from_utf8_lossy(piece)))
+            .collect();
+        format!("{}. 3600 IN TXT ( {} )", self.record_name(), pieces.join(" "))
+    }
+
+    /// `rsa` or `ed25519`.
+    pub fn algorithm(&self) -> &'static str {
+        match self.secret {
+            DkimKey::Rsa(_) => "rsa",
+            DkimKey::Ed25519(_) => "ed25519",
+        }
+    }
+
+    /// A published record has this key.
+    pub fn is_published_as(&self, record: &[u8]) -> bool {
+        let wanted = self.record();
+        let of = |text: &str| -> String {
+            let key = crate::facts::tags::get(text, "p").unwrap_or_default();
+            key.split_whitespace().collect()
+        };
+        of(&String::from_utf8_lossy(record)) == of(&wanted)
+    }
+
+    fn sign(&self, message: &[u8]) -> anyhow::Result<String> {
+        let header = match &self.secret {
+            DkimKey::Rsa(key) => self.signer(key).sign(message),
+            DkimKey::Ed25519(key) => self.signer(key).sign(message),
+        };
+        Ok(header.map_err(|e| anyhow::anyhow!("{}: {e}", self.path.display()))?.to_header())
+    }
+
+    fn signer<'k, K: SigningKey>(&self, key: &'k K) -> DkimSigner<Borrowed<'k, K>, Done> {
+        DkimSigner::from_key(Borrowed(key))
+            .domain(&self.domain)
+            .selector(&self.selector)
+            .headers(FIELDS)
+            .header_canonicalization(Canonicalization::Relaxed)
+            .body_canonicalization(Canonicalization::Relaxed)
+    }
+}
+
+/// A key that a signer does not own.
+struct Borrowed<'k, K>(&'k K);
+
+impl<K: SigningKey> SigningKey for Borrowed<'_, K> {
+    type Hasher = K::Hasher;
+
+    fn sign(&self, input: impl mail_auth::common::headers::Writable) -> mail_auth::Result<Vec<u8>> {
+        self.0.sign(input)
+    }
+
+    fn algorithm(&self) -> mail_auth::common::crypto::Algorithm {
+        self.0.algorithm()
+    }
+}
+
+/// All keys of a node.
+#[derive(Debug, Default)]
+pub struct KeyRing {
+    folder: PathBuf,
+    keys: BTreeMap<String, Vec<Key>>,
+}
+
+impl KeyRing {
+    /// Reads all keys of a folder; a folder that is not there has none.
+    ///
+    /// # Errors
+    /// The key that cannot be read.
+    pub fn load(folder: &Path) -> anyhow::Result<Self> {
+        let mut ring = KeyRing { folder: folder.to_owned(), keys: BTreeMap::new() };
+        for domain in names(folder)? {
+            for file in names(&folder.join(&domain))? {
+                let path = folder.join(&domain).join(&file);
+                let states = [KeyState::Active, KeyState::Next, KeyState::Old];
+                let found = file.rsplit_once('.').and_then(|(selector, extension)| {
+                    let state = states.into_iter().find(|s| s.extension() == extension)?;
+                    Some((selector, state))
+                });
+                let Some((selector, state)) = found else { continue };
+                let key = Key::read(&path, &domain, selector, state)
+                    .with_context(|| format!("DKIM key {}", path.display()))?;
+                ring.keys.entry(domain.clone()).or_default().push(key);
+            }
+        }
+        Ok(ring)
+    }
+
+    /// All keys by domain and selector.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.keys.values().flatten()
+    }
+
+    /// The keys of a domain.
+    pub fn keys_of(&self, domain: &str) -> &[Key] {
+        self.keys.get(domain).map_or(&[], Vec::as_slice)
+    }
+
+    /// Signs a message with the active keys of its From domain, or of the nearest domain above it. Gives
+    /// the header fields to put on top; empty if there is no key.
+    ///
+    /// # Errors
+    /// If a key cannot sign.
+    pub fn sign(&self, message: &[u8]) -> anyhow::Result<String> {
+        if self.keys.is_empty() {
+            return Ok(String::new());
+        }
+        let from = Message::parse(message).from();
+        let domain = from.and_then(|from| ascii_domain(from.domain())).unwrap_or_default();
+        let mut name = domain.as_str();
+        loop {
+            let mut active =
+                self.keys_of(name).iter().filter(|k| k.state == KeyState::Active).peekable();
+            if active.peek().is_some() {
+                return active.take(SIGNATURES_MAX).map(|key| key.sign(message)).collect();
+            }
+            match name.split_once('.') {
+                Some((_, parent)) => name = parent,
+                None => return Ok(String::new()),
+            }
+        }
+    }
+
+    /// Makes a key. It signs at once if it is the domain's first of its algorithm, else it waits for
+    /// [`KeyRing::activate`].
+    ///
+    /// # Errors
+    /// If domain or selector are no names, the selector is taken, or the key cannot be written.
+    pub fn create(
+        &mut self,
+        domain: &str,
+        selector: &str,
+        algorithm: Algorithm,
+        bits: usize,
+    ) -> anyhow::Result<&Key> {
+        let domain = ascii_domain(domain).filter(|d| d.contains('.') && is_name(d));
+        let domain = domain.context("no domain such as example.org")?;
+        let selector = selector.to_ascii_lowercase();
+        if !is_name(&selector) {
+            bail!("{selector:?} is no selector: use letters, digits and '-'");
+        }
+        if self.keys_of(&domain).iter().any(|k| k.selector == selector) {
+            bail!("{domain} has a key {selector} already");
+        }
+        let failed = |e: mail_auth::Error| anyhow::anyhow!("no key could be made: {e}");
+        let (label, pair) = match algorithm {
+            Algorithm::Rsa => {
+                if !(2_048..=4_096).contains(&bits) {
+                    bail!("an RSA key has 2048 to 4096 bits");
+                }
+                ("RSA PRIVATE KEY", DkimKeyPair::generate_rsa(bits).map_err(failed)?)
+            }
+            Algorithm::Ed25519 => ("PRIVATE KEY", DkimKeyPair::generate_ed25519().map_err(failed)?),
+        };
+        let word = if algorithm == Algorithm::Rsa { "rsa" } else { "ed25519" };
+        let signs = |k: &&Key| k.state == KeyState::Active && k.algorithm() == word;
+        let first = !self.keys_of(&domain).iter().any(|k| signs(&k));
+        let state = if first { KeyState::Active } else { KeyState::Next };
+        let folder = self.folder.join(&domain);
+        let mut made = fs::DirBuilder::new();
+        made.recursive(true).mode(0o700).create(&folder)?;
+        let path = folder.join(format!("{selector}.{}", state.extension()));
+        write_secret(&path, label, pair.private_key())
+            .with_context(|| path.display().to_string())?;
+        let key = Key::read(&path, &domain, &selector, state)?;
+        let keys = self.keys.entry(domain).or_default();
+        keys.push(key);
+        keys.last().context("the key was just made")
+    }
+
+    /// Lets the waiting key sign, and no other of its algorithm any more. Returns the selectors of the
+    /// key and of those that it takes over from.
+    ///
+    /// # Errors
+    /// If the domain has no such waiting key, or files cannot be renamed.
+    pub fn activate(&mut self, domain: &str, selector: &str) -> anyhow::Result<Vec<String>> {
+        let keys = self.keys.get_mut(domain).with_context(|| format!("{domain} has no keys"))?;
+        let waits = |k: &&Key| k.selector == selector && k.state == KeyState::Next;
+        let next = keys.iter().find(waits);
+        let next = next.with_context(|| format!("{domain} has no waiting key {selector}"))?;
+        let algorithm = next.algorithm();
+        let mut changed = vec![selector.to_owned()];
+        // First the new one: at no time is there none.
+        for (from, to) in [(KeyState::Next, KeyState::Active), (KeyState::Active, KeyState::Old)] {
+            for key in keys.iter_mut().filter(|k| k.state == from && k.algorithm() == algorithm) {
+                if (key.selector == selector) != (from == KeyState::Next) {
+                    continue;
+                }
+                let path = key.path.with_extension(to.extension());
+                fs::rename(&key.path, &path).with_context(|| path.display().to_string())?;
+                (key.path, key.state) = (path, to);
+                if from == KeyState::Active {
+                    changed.push(key.selector.clone());
+                }
+            }
+        }
+        Ok(changed)
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let label = |l: &str| {
+        (1..=63).contains(&l.len())
+            && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    text.len() <= 200 && text.split('.').all(label)
+}
+
+/// Names in a folder, sorted; none if it is not there. What is no UTF-8 is left out.
+fn names(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            return Ok(Vec::new());
+        }
+        entries => entries.with_context(|| folder.display().to_string())?,
+    };
+    let names = entries.flatten().filter_map(|e| e.file_name().into_string().ok());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Writes a key that only its owner can read, durably.
+fn write_secret(path: &Path, label: &str, der: &[u8]) -> io::Result<()> {
+    let encoded = base64_simd::STANDARD.encode_to_string(der);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    writeln!(file, "-----BEGIN {label}-----")?;
+    for line in encoded.as_bytes().chunks(64) {
+        file.write_all(line)?;
+        file.write_all(b"\n")?;
+    }
+    writeln!(file, "-----END {label}-----")?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAIL: &[u8] = b"From: a@mail.example.org\r\nTo: b@c\r\nSubject: hi\r\n\r\nhello\r\n";
+
+    #[test]
+    fn keys_are_made_used_and_rotated() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ring = KeyRing::load(&folder.path().join("dkim")).unwrap();
+        assert_eq!(ring.sign(MAIL).unwrap(), "");
+        let first = ring.create("Example.org", "s1", Algorithm::Ed25519, 0).unwrap();
+        assert_eq!(first.state, KeyState::Active);
+        assert!(
+            first.zone_line().starts_with("s1._domainkey.example.org. 3600 IN TXT ( \"v=DKIM1;")
+        );
+        assert!(first.is_published_as(first.record().replace("p=", "p= ").as_bytes()));
+        assert!(!first.is_published_as(b"v=DKIM1; p="));
+        let second = ring.create("example.org", "s2", Algorithm::Ed25519, 0).unwrap();
+        assert_eq!(second.state, KeyState::Next);
+        let header = ring.sign(MAIL).unwrap();
+        assert!(header.contains("d=example.org") && header.contains("s=s1"), "{header}");
+        assert_eq!(ring.activate("example.org", "s2").unwrap(), ["s2", "s1"]);
+        let ring = KeyRing::load(&folder.path().join("dkim")).unwrap();
+        let states: Vec<_> = ring.keys().map(|k| (k.selector.as_str(), k.state)).collect();
+        assert_eq!(states, [("s1", KeyState::Old), ("s2", KeyState::Active)]);
+        let header = ring.sign(MAIL).unwrap();
+        assert!(header.contains("s=s2") && header.matches("DKIM-Signature").count() == 1);
+        use std::os::unix::fs::PermissionsExt;
+        let mode = ring.keys().next().unwrap().path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0);
+    }
+
+    #[test]
+    fn wrong_names_and_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut ring = KeyRing::load(folder.path()).unwrap();
+        for (domain, selector) in
+            [("", "s"), ("org", "s"), ("../x.y", "s"), ("a.b", "../s"), ("a.b", "")]
+        {
+            assert!(
+                ring.create(domain, selector, Algorithm::Ed25519, 0).is_err(),
+                "{domain} {selector}"
+            );
+        }
+        assert!(ring.create("a.b", "s", Algorithm::Rsa, 1024).is_err());
+        ring.create("a.b", "s", Algorithm::Ed25519, 0).unwrap();
+        assert!(ring.create("a.b", "S", Algorithm::Ed25519, 0).is_err());
+        fs::write(folder.path().join("a.b/bad.pem"), "no key").unwrap();
+        let error = format!("{:#}", KeyRing::load(folder.path()).unwrap_err());
+        assert!(error.contains("bad.pem"), "{error}");
+    }
+}

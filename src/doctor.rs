@@ -1,0 +1,309 @@
+//! `gauntlet doctor`: is what a node stands on in order?
+//!
+//! Each check says what it found and, where something is wrong, what to do.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use gauntlet_gateway::config::{Config, ListenerRole, Loaded};
+use gauntlet_gateway::facts::lists::{Meaning, meaning};
+use gauntlet_gateway::resolver::{Kind, Outcome, Resolver};
+use gauntlet_gateway::signing::{KeyRing, KeyState};
+
+/// Arguments of `gauntlet doctor`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Checks the clock, the resolver, DNS lists (do they answer us?), our name and \
+address in the DNS and back, published DKIM keys, and whether our listeners relay for strangers.
+
+Exit codes: 0 nothing is wrong; 1 something is; 2 the configuration cannot be read."
+)]
+pub(crate) struct Args {
+    /// The configuration file; without one, defaults and environment
+    #[arg(short, long, env = "GAUNTLET_CONFIG")]
+    config: Option<PathBuf>,
+    /// Resolver to ask, with or without a port [default: the configuration's]
+    #[arg(long, value_name = "SERVER")]
+    dns: Option<String>,
+    /// The address that our mail comes from [default: that of node.name]
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<IpAddr>,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Patience with a listener.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Health {
+    Good,
+    Odd,
+    Bad,
+}
+
+impl Health {
+    fn name(self) -> &'static str {
+        match self {
+            Health::Good => "good",
+            Health::Odd => "odd",
+            Health::Bad => "bad",
+        }
+    }
+}
+
+/// What was found, in order.
+#[derive(Debug, Default)]
+struct Findings(Vec<(Health, &'static str, String)>);
+
+impl Findings {
+    fn add(&mut self, health: Health, what: &'static str, text: impl Into<String>) {
+        self.0.push((health, what, text.into()));
+    }
+}
+
+/// Runs `gauntlet doctor`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut config = Loaded::load(args.config.as_deref(), std::env::vars())?.config;
+    if let Some(server) = &args.dns {
+        config.dns.servers = vec![server.clone()];
+    }
+    let mut found = Findings::default();
+    clock(&mut found);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let resolver = Resolver::new(&config.dns)?;
+        if answers(&resolver, &mut found).await {
+            lists(&resolver, &config, &mut found).await;
+            our_name(&resolver, &config, args.address, &mut found).await;
+            keys(&resolver, &config, &mut found).await?;
+        }
+        anyhow::Ok(())
+    })?;
+    relays(&config, &mut found);
+    let mut out = std::io::stdout().lock();
+    for (health, what, text) in &found.0 {
+        if args.json {
+            let line = serde_json::json!({"check": what, "health": health.name(), "text": text});
+            writeln!(out, "{line}")?;
+        } else {
+            writeln!(out, "{:<5} {what:<12} {text}", health.name())?;
+        }
+    }
+    let bad = found.0.iter().any(|(health, _, _)| *health == Health::Bad);
+    Ok(if bad { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// A wrong clock breaks signatures, greylisting and logs.
+fn clock(found: &mut Findings) {
+    match gauntlet_gateway::clock::error_ms() {
+        Some(error) => {
+            let text = format!("synchronised, wrong by {error} ms at most");
+            found.add(Health::Good, "clock", text);
+        }
+        None => found.add(
+            Health::Odd,
+            "clock",
+            "nobody synchronises the clock, as far as the system knows; run chrony, ntpd or \
+             systemd-timesyncd (in a container: on its host)",
+        ),
+    }
+}
+
+async fn answers(resolver: &Resolver, found: &mut Findings) -> bool {
+    let servers: Vec<String> = resolver.servers().iter().map(ToString::to_string).collect();
+    let servers = servers.join(", ");
+    let asked = resolver.ask(".", Kind::Ns).await;
+    let (outcome, took) = (asked.answer.outcome, asked.took.as_millis());
+    let fine = outcome.is_certain();
+    match fine {
+        true => found.add(Health::Good, "resolver", format!("{servers} answers in {took} ms")),
+        false => found.add(
+            Health::Bad,
+            "resolver",
+            format!("{servers}: {}; set dns.servers to a resolver that answers", outcome.name()),
+        ),
+    }
+    fine
+}
+
+/// Every list has two entries for tests (RFC 5782 section 5): 127.0.0.2 is listed, 127.0.0.1 is not.
+async fn lists(resolver: &Resolver, config: &Config, found: &mut Findings) {
+    if config.dns_list.is_empty() {
+        found.add(Health::Good, "lists", "no DNS list is configured");
+    }
+    for list in &config.dns_list {
+        let zone = list.zone.trim().trim_matches('.');
+        let listed = resolver.ask(&format!("2.0.0.127.{zone}"), Kind::A).await.answer;
+        let clean = resolver.ask(&format!("1.0.0.127.{zone}"), Kind::A).await.answer;
+        let refuses = |answer: &gauntlet_gateway::resolver::Answer| {
+            answer.outcome == Outcome::Refused
+                || answer.addresses().any(|ip| match ip {
+                    IpAddr::V4(v4) => meaning(v4) == Meaning::Refused,
+                    IpAddr::V6(_) => false,
+                })
+        };
+        let says = |answer: &gauntlet_gateway::resolver::Answer| {
+            answer.addresses().any(|ip| match ip {
+                IpAddr::V4(v4) => meaning(v4) == Meaning::Listed,
+                IpAddr::V6(_) => false,
+            })
+        };
+        if refuses(&listed) || refuses(&clean) {
+            found.add(
+                Health::Bad,
+                "lists",
+                format!(
+                    "{zone} refuses to answer us: probably because {} is an open public resolver; \
+                     run a resolver of your own, or take the list out",
+                    resolver.servers().first().map(ToString::to_string).unwrap_or_default()
+                ),
+            );
+        } else if says(&clean) {
+            found.add(Health::Bad, "lists", format!("{zone} lists everything; take it out"));
+        } else if says(&listed) {
+            found.add(Health::Good, "lists", format!("{zone} answers"));
+        } else {
+            let outcome = listed.outcome.name();
+            let text =
+                format!("{zone}: no answer for its own test entry ({outcome}); is it alive?");
+            found.add(Health::Odd, "lists", text);
+        }
+    }
+}
+
+/// Our name has an address, and the address has our name.
+async fn our_name(
+    resolver: &Resolver,
+    config: &Config,
+    address: Option<IpAddr>,
+    found: &mut Findings,
+) {
+    let name = config.node.host_name();
+    if !name.contains('.') {
+        let text = format!("{name:?} is no full name; set node.name, others judge us by it");
+        found.add(Health::Bad, "our name", text);
+        return;
+    }
+    let mut addresses = Vec::new();
+    for kind in [Kind::A, Kind::Aaaa] {
+        addresses.extend(resolver.ask(&name, kind).await.answer.addresses());
+    }
+    match addresses.is_empty() {
+        true => {
+            found.add(Health::Bad, "our name", format!("{name} has no address; publish A or AAAA"));
+        }
+        false => found.add(Health::Good, "our name", format!("{name} has {addresses:?}")),
+    }
+    for ip in address.map_or(addresses, |ip| vec![ip]) {
+        let names = resolver.ask_names(ip).await.answer;
+        if names.names().any(|n| n.eq_ignore_ascii_case(&name)) {
+            found.add(Health::Good, "reverse name", format!("{ip} is {name}"));
+            continue;
+        }
+        let said: Vec<&str> = names.names().collect();
+        let said = if said.is_empty() { names.outcome.name().to_owned() } else { said.join(", ") };
+        found.add(
+            Health::Bad,
+            "reverse name",
+            format!(
+                "{ip} is not {name} but: {said}; ask whoever gave you the address for a PTR record"
+            ),
+        );
+    }
+}
+
+/// The keys that sign are published.
+async fn keys(resolver: &Resolver, config: &Config, found: &mut Findings) -> anyhow::Result<()> {
+    let ring = KeyRing::load(&config.node.inside(&config.dkim.keys))?;
+    for key in ring.keys().filter(|k| k.state == KeyState::Active) {
+        let name = key.record_name();
+        let answer = resolver.ask(&name, Kind::Txt).await.answer;
+        if answer.texts().any(|text| key.is_published_as(text)) {
+            found.add(Health::Good, "dkim", format!("{name} is published"));
+        } else {
+            let said = answer.outcome.name();
+            let text = format!("{name} is not published ({said}): {}", key.zone_line());
+            found.add(Health::Bad, "dkim", text);
+        }
+    }
+    Ok(())
+}
+
+/// Proves that listeners for the internet take no mail for strangers: each is asked.
+fn relays(config: &Config, found: &mut Findings) {
+    for listener in config.listener.iter().filter(|l| l.role == ListenerRole::Inbound) {
+        let address = listener.address.to_socket_addrs().ok().and_then(|mut all| all.next());
+        let Some(address) = address.map(reachable) else { continue };
+        match takes_strangers(address) {
+            Ok(Some(reply)) if config.domains.local.is_empty() && address.ip().is_loopback() => {
+                let text = format!(
+                    "{address} takes mail for anybody, which is allowed on loopback only ({reply})"
+                );
+                found.add(Health::Odd, "relaying", text);
+            }
+            Ok(Some(reply)) => {
+                let text = format!("{address} relays for strangers ({reply}); set domains.local");
+                found.add(Health::Bad, "relaying", text);
+            }
+            Ok(None) => {
+                let text = format!("{address} refuses mail for strangers");
+                found.add(Health::Good, "relaying", text);
+            }
+            Err(error) => {
+                let text = format!("{address} cannot be asked ({error}); is the node running?");
+                found.add(Health::Odd, "relaying", text);
+            }
+        }
+    }
+}
+
+/// Where a listener on all addresses is reached from here.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => {
+            SocketAddr::new([127, 0, 0, 1].into(), address.port())
+        }
+        IpAddr::V6(ip) if ip.is_unspecified() => {
+            SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), address.port())
+        }
+        _ => address,
+    }
+}
+
+/// Offers a message for a domain that nobody has (RFC 6761); the reply if it is taken.
+fn takes_strangers(address: SocketAddr) -> std::io::Result<Option<String>> {
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut replies = BufReader::new(stream.try_clone()?);
+    let mut reply = move || -> std::io::Result<String> {
+        // A reply may have several lines; the last has a blank after its code.
+        for _ in 0..64 {
+            let mut line = String::new();
+            if replies.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            if line.as_bytes().get(3) != Some(&b'-') {
+                return Ok(line.trim_end().to_owned());
+            }
+        }
+        Err(std::io::Error::other("a reply without end"))
+    };
+    reply()?;
+    for command in ["EHLO doctor.invalid", "MAIL FROM:<doctor@doctor.invalid>"] {
+        stream.write_all(format!("{command}\r\n").as_bytes())?;
+        let said = reply()?;
+        if !said.starts_with('2') {
+            return Ok(None);
+        }
+    }
+    stream.write_all(b"RCPT TO:<stranger@doctor.invalid>\r\n")?;
+    let said = reply()?;
+    stream.write_all(b"QUIT\r\n")?;
+    Ok(said.starts_with('2').then_some(said))
+}

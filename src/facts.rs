@@ -1,0 +1,197 @@
+//! `gauntlet facts`: what the network says about a message.
+
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use anyhow::Context;
+use gauntlet_gateway::config::Loaded;
+use gauntlet_gateway::facts::Gatherer;
+use gauntlet_gateway::resolver::Resolver;
+use gauntlet_mail::{Envelope, Facts, Message};
+
+/// Arguments of `gauntlet facts`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Client, HELO and sender are those of the message's own trace fields \
+(Received, Return-Path) unless given.
+
+JSON: {\"facts\":{...},\"envelope\":{...},\"millis\"}: the facts as the message log keeps them, each \
+look-up with effect, kind, name, outcome, answers and millis.
+
+Examples:
+  gauntlet facts message.eml
+  gauntlet facts --client 192.0.2.1 --helo mail.example.org --mail-from a@example.org message.eml
+  gauntlet facts --dns 127.0.0.1:5353 --json - < message.eml")]
+pub(crate) struct Args {
+    /// The message, or `-` for standard input
+    message: PathBuf,
+    /// Address of the client
+    #[arg(long, value_name = "ADDRESS")]
+    client: Option<IpAddr>,
+    /// What the client called itself
+    #[arg(long, value_name = "NAME")]
+    helo: Option<String>,
+    /// Envelope sender; empty for the null sender
+    #[arg(long, value_name = "ADDRESS")]
+    mail_from: Option<String>,
+    /// Resolver to ask, with or without a port; repeat for more [default: the configuration's]
+    #[arg(long, value_name = "SERVER")]
+    dns: Vec<String>,
+    /// The configuration file; without one, defaults and environment
+    #[arg(short, long, env = "GAUNTLET_CONFIG")]
+    config: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Largest message, in bytes.
+const MESSAGE_BYTES_MAX: u64 = 64 << 20;
+
+/// Runs `gauntlet facts`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut config = Loaded::load(args.config.as_deref(), std::env::vars())?.config;
+    config.facts.enabled = true;
+    if !args.dns.is_empty() {
+        config.dns.servers.clone_from(&args.dns);
+    }
+    if args.client.is_some() {
+        // Whoever names a client wants to know about it.
+        config.facts.our_networks.clear();
+    }
+    let raw = with_crlf(&read(&args.message)?);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    let mut envelope = crate::scan::envelope_of_file(&Message::parse(&raw), now);
+    envelope.client_ip = args.client.or(envelope.client_ip);
+    if let Some(helo) = &args.helo {
+        envelope.helo.clone_from(helo);
+    }
+    if let Some(sender) = &args.mail_from {
+        sender.trim_matches(['<', '>']).clone_into(&mut envelope.mail_from);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let start = Instant::now();
+    let facts = runtime.block_on(async {
+        let resolver = Arc::new(Resolver::new(&config.dns)?);
+        let host = config.node.host_name();
+        let gatherer = Gatherer::new(resolver, &config.facts, &config.dns_list, &host)?;
+        anyhow::Ok(gatherer.gather(&envelope, &raw).await)
+    })?;
+    let millis = start.elapsed().as_millis();
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let line = serde_json::json!({ "facts": facts, "envelope": envelope, "millis": millis });
+        writeln!(out, "{line}")?;
+    } else {
+        write!(out, "{}", table(&facts, &envelope))?;
+        writeln!(out, "\n{} look-ups in {millis} ms", facts.lookups.len())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let source: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(std::io::stdin()),
+        false => Box::new(std::fs::File::open(path).with_context(|| path.display().to_string())?),
+    };
+    source.take(MESSAGE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    anyhow::ensure!(
+        bytes.len() as u64 <= MESSAGE_BYTES_MAX,
+        "larger than {MESSAGE_BYTES_MAX} bytes"
+    );
+    Ok(bytes)
+}
+
+/// Signatures are over CRLF line ends; files mostly have LF. An mbox line is not part of a message.
+fn with_crlf(raw: &[u8]) -> Vec<u8> {
+    let start = match raw.starts_with(b"From ") {
+        true => raw.iter().position(|b| *b == b'\n').map_or(0, |at| at + 1),
+        false => 0,
+    };
+    let mut out = Vec::with_capacity(raw.len() + raw.len() / 32);
+    let mut last = 0;
+    for &byte in raw.get(start..).unwrap_or_default() {
+        if byte == b'\n' && last != b'\r' {
+            out.push(b'\r');
+        }
+        out.push(byte);
+        last = byte;
+    }
+    out
+}
+
+/// A word of serde's for a value: `pass`, `reject`, ...
+fn word(value: &impl serde::Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+fn table(facts: &Facts, envelope: &Envelope) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str, about: &str| {
+        text.push_str(format!("{name:<10} {value:<10} {about}").trim_end());
+        text.push('\n');
+    };
+    let client = envelope.client_ip.map_or_else(|| "unknown".to_owned(), |ip| ip.to_string());
+    line("client", &client, &format!("helo {:?}, from <{}>", envelope.helo, envelope.mail_from));
+    let confirmed = match facts.reverse_confirmed {
+        Some(true) => "confirmed",
+        Some(false) => "false",
+        None => "unknown",
+    };
+    line("reverse", confirmed, facts.reverse_name.as_deref().unwrap_or_default());
+    line("spf", &word(&facts.spf), facts.spf_explanation.as_deref().unwrap_or_default());
+    line("spf helo", &word(&facts.spf_helo), "");
+    for signature in &facts.dkim {
+        let part = if signature.partial_body { ", a part of the body" } else { "" };
+        let about = format!(
+            "{} of {}, {} bits{part}",
+            signature.selector, signature.domain, signature.key_bits
+        );
+        line("dkim", &word(&signature.result), &about);
+    }
+    if facts.dkim.is_empty() {
+        line("dkim", "none", "no signature");
+    }
+    line("arc", &word(&facts.arc), facts.arc_domain.as_deref().unwrap_or_default());
+    let policy = match &facts.dmarc_domain {
+        Some(domain) => format!("{domain} asks for {}", word(&facts.dmarc_policy)),
+        None => String::new(),
+    };
+    line("dmarc", &word(&facts.dmarc), &policy);
+    for listing in &facts.listings {
+        let about =
+            format!("{} on {}: {}", listing.subject, listing.zone, listing.answers.join(" "));
+        line("listed", &format!("{:+}", listing.points), &about);
+    }
+    for note in &facts.notes {
+        line("note", "", note);
+    }
+    text.push('\n');
+    text.push_str(&lookups(facts));
+    text
+}
+
+fn lookups(facts: &Facts) -> String {
+    let mut text = String::new();
+    for l in &facts.lookups {
+        let outcome = if l.cached { format!("{}, known", l.outcome) } else { l.outcome.clone() };
+        let answers = l.answers.join(" | ");
+        text.push_str(
+            format!("{:<8} {:<4} {}  {outcome}, {} ms", l.effect, l.kind, l.name, l.millis)
+                .trim_end(),
+        );
+        if !answers.is_empty() {
+            text.push_str(&format!("\n              {answers}"));
+        }
+        text.push('\n');
+    }
+    text
+}
