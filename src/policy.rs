@@ -1,4 +1,7 @@
-//! `gauntlet policy`: check a policy, explain a message, test messages with expected dispositions.
+//! `gauntlet policy`: check a policy, explain a message, test messages with expected dispositions,
+//! replay the mail of the last days.
+
+mod replay;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +11,7 @@ use std::time::SystemTime;
 use anyhow::Context;
 use gauntlet_engine::{Scratch, Snapshot, Verdict, scan};
 use gauntlet_mail::{Direction, Envelope, Facts, Message};
-use gauntlet_policy::{Explanation, Final, Groups, Policy, PolicyInput, Rates};
+use gauntlet_policy::{Explanation, Groups, Policy, PolicyInput, Rates};
 use serde::Deserialize;
 
 use crate::ruleset::RulesetArgs;
@@ -28,7 +31,8 @@ Exit codes: 0 good; 1 a case had another disposition; 2 the policy cannot be use
 Examples:
   gauntlet policy check policy.toml
   gauntlet policy explain message.eml --to me@example.org
-  gauntlet policy test cases.toml --policy policy.toml";
+  gauntlet policy test cases.toml --policy policy.toml
+  gauntlet policy replay new.toml --days 7 --html changes.html";
 
 /// Arguments of `gauntlet policy`.
 #[derive(Debug, clap::Args)]
@@ -77,6 +81,8 @@ enum Action {
         #[command(flatten)]
         ruleset: RulesetArgs,
     },
+    /// Say what a policy would have done with the mail that a node logged
+    Replay(replay::Args),
 }
 
 /// Runs `gauntlet policy`.
@@ -96,6 +102,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 Judge { policy: read_policy(policy.as_deref())?, snapshot: ruleset.load()? };
             test(cases, &judge)
         }
+        Action::Replay(args) => replay::run(args),
     }
 }
 
@@ -179,7 +186,7 @@ fn print_explanations(
     writeln!(out, "class {}, score {:.1}", verdict.class, verdict.score)?;
     for explanation in explanations {
         let disposition = &explanation.disposition;
-        writeln!(out, "\n{}: {}", disposition.recipient, end_name(&disposition.end))?;
+        writeln!(out, "\n{}: {}", disposition.recipient, disposition.end)?;
         for change in &disposition.changes {
             writeln!(out, "  change: {}", serde_json::to_string(change)?)?;
         }
@@ -190,15 +197,6 @@ fn print_explanations(
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// `quarantine:spam`, `deliver`, ...
-fn end_name(end: &Final) -> String {
-    match end {
-        Final::Hold { folder } | Final::Quarantine { folder } => format!("{}:{folder}", end.name()),
-        Final::Redirect { to } => format!("redirect:{}", to.join(",")),
-        other => other.name().to_owned(),
-    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -237,7 +235,7 @@ fn test(file: &Path, judge: &Judge) -> anyhow::Result<ExitCode> {
             judge.explain(&raw, case.direction, case.mail_from.clone(), rcpt_to);
         for explanation in explanations {
             let got = explanation.disposition;
-            let end = end_name(&got.end);
+            let end = got.end.to_string();
             let decided = got.rules.last().map_or("no rule", String::as_str);
             let as_expected = end == case.expect && case.rule.as_ref().is_none_or(|r| r == decided);
             failed += usize::from(!as_expected);

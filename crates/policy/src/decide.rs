@@ -79,7 +79,8 @@ impl Policy {
             if !rule.directions.contains(&input.envelope.direction) {
                 continue;
             }
-            let eval = Evaluation { input, recipient, policy: self };
+            let size = input.message.raw().len() as u64;
+            let eval = Evaluation { input, recipient, policy: self, size };
             let (matched, because) = eval.rule(rule);
             if let Some(trace) = trace.as_deref_mut() {
                 trace.push(Trace { rule: rule.name.clone(), matched, because });
@@ -101,14 +102,16 @@ impl Policy {
 }
 
 /// One recipient's look at the input.
-struct Evaluation<'e> {
-    input: &'e PolicyInput<'e>,
-    recipient: &'e str,
-    policy: &'e Policy,
+pub(crate) struct Evaluation<'e> {
+    pub(crate) input: &'e PolicyInput<'e>,
+    pub(crate) recipient: &'e str,
+    pub(crate) policy: &'e Policy,
+    /// Bytes of the message.
+    pub(crate) size: u64,
 }
 
 /// A condition's answer with the value that decided it.
-type Answer = (bool, String);
+pub(crate) type Answer = (bool, String);
 
 impl Evaluation<'_> {
     fn rule(&self, rule: &Rule) -> Answer {
@@ -116,7 +119,7 @@ impl Evaluation<'_> {
     }
 
     /// All fields of a table; the first that fails decides.
-    fn table(&self, when: &Condition) -> Answer {
+    pub(crate) fn table(&self, when: &Condition) -> Answer {
         let mut held = Vec::new();
         let checks: [fn(&Self, &Condition) -> Option<Answer>; 6] = [
             Self::verdict_fields,
@@ -227,7 +230,7 @@ impl Evaluation<'_> {
 
     fn message_fields(&self, when: &Condition) -> Option<Answer> {
         let message = self.input.message;
-        let size = message.raw().len() as u64;
+        let size = self.size;
         let mut all = All::default();
         if let Some(min) = when.size_min {
             all.and(size >= min.0, || format!("size {size} of {}", min.0));
@@ -324,7 +327,7 @@ impl Evaluation<'_> {
     }
 
     /// The change with its parts found and its placeholders filled in; none if there is nothing to do.
-    fn change(&self, template: &ChangeTemplate) -> Option<Change> {
+    pub(crate) fn change(&self, template: &ChangeTemplate) -> Option<Change> {
         match template {
             ChangeTemplate::Fixed(Change::AddHeader { name, value }) => {
                 Some(Change::AddHeader { name: name.clone(), value: self.fill(value) })
@@ -345,7 +348,7 @@ impl Evaluation<'_> {
         }
     }
 
-    fn fill_end(&self, end: &Final) -> Final {
+    pub(crate) fn fill_end(&self, end: &Final) -> Final {
         match end {
             Final::Reject { text } => Final::Reject { text: self.fill(text) },
             Final::Defer { text } => Final::Defer { text: self.fill(text) },

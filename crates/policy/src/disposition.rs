@@ -1,5 +1,7 @@
 //! What is done with a message, for one recipient.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// The end of a message's way for one recipient. Exactly one is logged for each accepted recipient
@@ -52,6 +54,19 @@ impl Final {
             Final::Reject { .. } => "reject",
             Final::Defer { .. } => "defer",
             Final::Discard => "discard",
+        }
+    }
+}
+
+/// For people: `quarantine:spam`, `redirect:a@example.org`, `deliver`.
+impl fmt::Display for Final {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Final::Hold { folder } | Final::Quarantine { folder } => {
+                write!(f, "{}:{folder}", self.name())
+            }
+            Final::Redirect { to } => write!(f, "redirect:{}", to.join(",")),
+            other => f.write_str(other.name()),
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod disposition;
 pub mod file;
 pub mod groups;
 pub mod pattern;
+pub mod replay;
 pub mod rewrite;
 
 pub use check::Finding;

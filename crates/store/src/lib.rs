@@ -11,6 +11,7 @@ pub mod error;
 pub mod log;
 pub mod quarantine;
 pub mod record;
+pub mod replay;
 pub mod spool;
 pub mod users;
 

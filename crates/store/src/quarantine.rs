@@ -182,19 +182,28 @@ impl Quarantine {
     /// # Errors
     /// If the folder cannot be used, or the database is damaged or newer than this program.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        let quarantine = Self::open_beside(folder)?;
+        quarantine.collect_garbage()?;
+        Ok(quarantine)
+    }
+
+    /// The same, while another process may be holding mail in it: what that has put down and not
+    /// yet named is left alone.
+    ///
+    /// # Errors
+    /// As [`Quarantine::open`].
+    pub fn open_beside(folder: &Path) -> Result<Self, StoreError> {
         let content = Content::open(&folder.join("bodies"))?;
         let path = folder.join("quarantine.db");
         let writer = database::open_write(&path, MIGRATIONS)?;
         let reader = database::open_read(&path, MIGRATIONS)?;
-        let quarantine = Quarantine {
+        Ok(Quarantine {
             path,
             content,
             writer: Mutex::new(writer),
             reader: Mutex::new(reader),
             bodies: RwLock::new(()),
-        };
-        quarantine.collect_garbage()?;
-        Ok(quarantine)
+        })
     }
 
     /// Holds a message; durable when it returns. False if an item of this id is known already.

@@ -1,0 +1,178 @@
+//! `gauntlet policy replay`: what a policy would have done with the mail of the last days.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use gauntlet_engine::Thresholds;
+use gauntlet_gateway::clock;
+use gauntlet_gateway::config::Loaded;
+use gauntlet_store::replay::{Changed, Order, Report, replay};
+use gauntlet_store::{Log, Quarantine};
+use indicatif::ProgressBar;
+
+use super::read_policy;
+use crate::ruleset::RulesetArgs;
+
+mod page;
+
+const AFTER_HELP: &str = "\
+Facts and verdicts are those that were logged. Rules that look into the message (attachments, links,
+header fields) are tried on mail whose body is still in the quarantine; for other mail, a rule that
+stands unchanged in the old policy keeps its answer, and a new or changed one is counted as unknown.
+Rates are not kept: rules that ask for them are treated the same way.
+
+Exit codes: 0 done; 2 the policy, the configuration or the log cannot be read.
+
+Examples:
+  gauntlet policy replay new.toml                       the node's last 7 days
+  gauntlet policy replay new.toml --html changes.html   the same as a page
+  gauntlet policy replay new.toml --rescan              held mail judged again by today's rules";
+
+/// Arguments of `gauntlet policy replay`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct Args {
+    /// The policy to try
+    policy: PathBuf,
+    /// The policy that decided then [default: the one that the configuration names]
+    #[arg(long, value_name = "FILE")]
+    before: Option<PathBuf>,
+    /// Mail of so many last days
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    days: u32,
+    /// The configuration file, for data folder and policy; without one, defaults and environment
+    #[arg(short, long, env = "GAUNTLET_CONFIG")]
+    config: Option<PathBuf>,
+    /// The node's data folder, if it is not the configuration's
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Judge mail that is still kept again, instead of using its logged verdict
+    #[arg(long)]
+    rescan: bool,
+    #[command(flatten)]
+    ruleset: RulesetArgs,
+    /// Print at most so many changes one by one
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    most: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write a page, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Runs `gauntlet policy replay`.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let loaded = Loaded::load(args.config.as_deref(), std::env::vars())?;
+    let config = loaded.config;
+    let policy = read_policy(Some(&args.policy))?;
+    let named = Some(&config.policy.path).filter(|p| !p.as_os_str().is_empty());
+    let before = read_policy(args.before.as_ref().or(named).map(PathBuf::as_path))?;
+    let data = args.data.as_ref().unwrap_or(&config.node.data);
+    if !data.join("log").is_dir() {
+        let shown = data.display();
+        bail!("{shown}: no message log in it; name a node's data folder with --data or --config");
+    }
+    let log = Log::open(&data.join("log"))?;
+    let quarantine = Quarantine::open_beside(&data.join("quarantine"))?;
+    let rescan = args.rescan || !args.ruleset.rules.is_empty();
+    let snapshot = if rescan { Some(args.ruleset.load()?) } else { None };
+    let limits = config.thresholds;
+    let order = Order {
+        policy: &policy,
+        before: &before,
+        thresholds: Thresholds {
+            suspect: limits.suspect,
+            spam: limits.spam,
+            explicit: limits.explicit,
+            ..Thresholds::default()
+        },
+        snapshot: snapshot.as_ref(),
+        since_ms: clock::now_ms().saturating_sub(i64::from(args.days) * 86_400_000),
+    };
+    let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
+    let report = replay(&log, &quarantine, &order, |messages| {
+        if let Some(bar) = &bar {
+            bar.set_message(format!("{messages} messages"));
+            bar.tick();
+        }
+    })?;
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    if let Some(file) = &args.html {
+        let title = format!("{} over the last {} days", args.policy.display(), args.days);
+        let page = page::of(&report, &title);
+        std::fs::write(file, page).with_context(|| file.display().to_string())?;
+    }
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+    } else {
+        print(&mut out, &report, args.most)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(out: &mut impl Write, report: &Report, most: usize) -> anyhow::Result<()> {
+    let unknown: u64 = report.unknown.values().sum();
+    writeln!(
+        out,
+        "{} messages ({} with their body), {} recipients: {} the same, {} different, {unknown} unknown",
+        report.messages, report.whole, report.recipients, report.same, report.different
+    )?;
+    table(out, "What would have changed", &report.ways)?;
+    table(out, "By the rule that decides now", &report.rules)?;
+    table(out, "By recipient (the first 20)", &top(&report.users, 20))?;
+    table(out, "Unknown, by the rule that asks for what was not kept", &report.unknown)?;
+    if !report.changes.is_empty() && most > 0 {
+        writeln!(out, "\nChanges, likely false positives first")?;
+        for changed in report.changes.iter().take(most) {
+            line(out, changed)?;
+        }
+    }
+    let left = report.changes.len().saturating_sub(most);
+    if left > 0 {
+        writeln!(out, "  and {left} more (--most, --json or --html show them)")?;
+    }
+    Ok(())
+}
+
+fn line(out: &mut impl Write, changed: &Changed) -> anyhow::Result<()> {
+    let mark = if changed.withheld { "!" } else { " " };
+    let Changed { id, recipient, class, score, was, would_be, rule, .. } = changed;
+    writeln!(out, "{mark} {id}  {recipient}: {was} -> {would_be}  ({rule:?}; {class} {score:.1})")?;
+    let (from, subject) = (printable(&changed.from), printable(&changed.subject));
+    writeln!(out, "    {from}: {subject}")?;
+    Ok(())
+}
+
+/// The largest entries.
+fn top(counts: &BTreeMap<String, u64>, most: usize) -> BTreeMap<String, u64> {
+    let mut all: Vec<_> = counts.iter().collect();
+    all.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+    all.into_iter().take(most).map(|(k, n)| (k.clone(), *n)).collect()
+}
+
+fn table(out: &mut impl Write, title: &str, counts: &BTreeMap<String, u64>) -> anyhow::Result<()> {
+    if counts.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{title}")?;
+    let mut all: Vec<_> = counts.iter().collect();
+    all.sort_by_key(|(name, n)| (std::cmp::Reverse(**n), *name));
+    for (name, count) in all {
+        let name = if name.is_empty() { "no rule" } else { name };
+        writeln!(out, "{count:8}  {}", printable(name))?;
+    }
+    Ok(())
+}
+
+/// The text without control characters: it comes from outside.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
