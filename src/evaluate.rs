@@ -3,6 +3,7 @@
 mod output;
 mod sources;
 mod trec;
+mod verdicts;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -37,7 +38,11 @@ seen, and the result is shown source by source, with counts and 95 % upper bound
 Pearson). With --hold-out a model is trained on the older part of each source first and judges the
 newest PERCENT, less messages whose body occurs in the older part.
 
+--verdicts shows the same table for the whole engine at its thresholds: spam, phishing and malware count
+as called spam, suspect is shown apart. Its classes follow from docs/scanning.md.
+
 Examples:
+  gauntlet evaluate --verdicts --list dev/labels.tsv --list trec07p/full/index --hold-out 30
   gauntlet evaluate --list dev/labels.tsv --list trec07p/full/index --hold-out 30
   gauntlet evaluate --trec trec07p/full/index
   gauntlet evaluate --trec index --learner all --feedback delayed --json";
@@ -59,6 +64,12 @@ pub(crate) struct Args {
     /// Judge by this model instead of the shipped one
     #[arg(long, value_name = "FILE", conflicts_with = "trec")]
     model: Option<PathBuf>,
+    /// Judge by the whole engine as it ships (rules, classifier, thresholds), but for the model
+    #[arg(long, conflicts_with = "trec")]
+    verdicts: bool,
+    /// With --verdicts: write what was weighed for each message to this file, for fitting the weights
+    #[arg(long, value_name = "FILE", requires = "verdicts")]
+    signals: Option<PathBuf>,
     #[command(flatten)]
     lessons: Lessons,
     /// Which filter learns
@@ -113,6 +124,9 @@ fn by_source(args: &Args) -> anyhow::Result<()> {
         }
         None => (read_model(args.model.as_deref())?, all),
     };
+    if args.verdicts {
+        return whole_engine(args, &judged, model);
+    }
     let rows = sources::measure(&corpus, &judged, &model);
     let mut out = io::stdout().lock();
     if args.json {
@@ -120,6 +134,18 @@ fn by_source(args: &Args) -> anyhow::Result<()> {
         writeln!(out)?;
     } else {
         sources::table(&mut out, &rows)?;
+    }
+    Ok(())
+}
+
+fn whole_engine(args: &Args, judged: &[usize], model: Model) -> anyhow::Result<()> {
+    let rows = verdicts::measure(&args.corpus, judged, model, args.signals.as_deref())?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer(&mut out, &rows)?;
+        writeln!(out)?;
+    } else {
+        verdicts::table(&mut out, &rows)?;
     }
     Ok(())
 }

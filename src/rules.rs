@@ -2,6 +2,7 @@
 
 mod check;
 mod diff;
+mod fit;
 mod messages;
 mod oracle;
 mod parity;
@@ -29,6 +30,8 @@ enum Command {
     Profile(profile::Args),
     /// Say which verdicts change between two sets of rules
     Diff(diff::Args),
+    /// Set the points of our own rules by labelled mail
+    Fit(fit::Args),
     /// Prove rules by messages that must hit and messages that must not
     Test(test::Args),
 }
@@ -40,6 +43,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Parity(args) => parity::run(args),
         Command::Profile(args) => profile::run(args),
         Command::Diff(args) => diff::run(args),
+        Command::Fit(args) => fit::run(args),
         Command::Test(args) => test::run(args),
     }
 }

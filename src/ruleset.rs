@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use gauntlet_engine::Snapshot;
+use gauntlet_engine::{Snapshot, own_rules};
 use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset};
 
 /// Options that choose the ruleset, model and lists.
@@ -58,14 +58,29 @@ impl ReadingArgs {
         subtests: bool,
         strict: bool,
     ) -> anyhow::Result<(Ruleset, LoadReport)> {
-        let options = LoadOptions {
+        Ok(Ruleset::load(sources, &self.options(subtests, strict))?)
+    }
+
+    /// Loads rules from these sources; without any, our own.
+    pub(crate) fn load_or_own(
+        &self,
+        sources: &[PathBuf],
+        subtests: bool,
+    ) -> anyhow::Result<(Ruleset, LoadReport)> {
+        if !sources.is_empty() {
+            return self.load(sources, subtests, false);
+        }
+        Ok(own_rules::with(&[], &self.options(subtests, false))?)
+    }
+
+    fn options(&self, subtests: bool, strict: bool) -> LoadOptions {
+        LoadOptions {
             site: self.site.clone(),
             profile: self.profile.into(),
             subtests,
             strict,
             ..LoadOptions::default()
-        };
-        Ok(Ruleset::load(sources, &options)?)
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use gauntlet_console::{ConsoleOptions, ConsoleState, NodeHandle, NodeStatus, Released};
-use gauntlet_engine::{Settings, Snapshot, Thresholds};
-use gauntlet_gateway::config::{Config, Loaded, LogFormat};
+use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
+use gauntlet_gateway::config::{Config, Loaded, LogFormat, RuleSettings};
 use gauntlet_gateway::{Judge, Node, Release};
 use gauntlet_policy::{Groups, Policy};
 use gauntlet_rules::{LoadOptions, Ruleset};
@@ -104,30 +104,29 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         explicit: config.thresholds.explicit,
         ..Thresholds::default()
     };
-    let settings = Settings {
+    let mut settings = Settings {
         thresholds,
         allow: config.lists.allow.clone(),
         block: config.lists.block.clone(),
         site: Corrections::site_model(&config.node.data)?.map(Arc::new),
         ..Settings::default()
     };
-    let mut snapshot = Snapshot::build(&settings)?;
-    if !config.rules.paths.is_empty() {
-        let options = LoadOptions { strict: config.rules.strict, ..LoadOptions::default() };
-        let (ruleset, report) = Ruleset::load(&config.rules.paths, &options)?;
+    let RuleSettings { paths, own, strict } = &config.rules;
+    let options = LoadOptions { strict: *strict, ..LoadOptions::default() };
+    let snapshot = if !own && !paths.is_empty() {
+        let (ruleset, report) = Ruleset::load(paths, &options)?;
         tracing::info!(?report, "rules loaded");
-        let theirs = Snapshot::of_rules(Arc::new(ruleset));
-        if config.rules.own {
-            let version = format!("{}+{}", snapshot.version, theirs.version);
-            let mut filters = std::mem::take(&mut snapshot.filters);
-            filters.extend(theirs.filters);
-            snapshot = snapshot.with_filters(filters);
-            snapshot.version = version.into();
-        } else {
-            snapshot = theirs;
-            snapshot.thresholds = thresholds;
+        let mut snapshot = Snapshot::of_rules(Arc::new(ruleset));
+        snapshot.thresholds = thresholds;
+        snapshot
+    } else {
+        if !paths.is_empty() {
+            let (ruleset, report) = own_rules::with(paths, &options)?;
+            tracing::info!(?report, "rules loaded");
+            settings.rules = Some(Arc::new(ruleset));
         }
-    }
+        Snapshot::build(&settings)?
+    };
     let path = &config.policy.path;
     let policy = if path.as_os_str().is_empty() {
         Policy::default_policy(&Groups::default())

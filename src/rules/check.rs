@@ -16,8 +16,7 @@ const NAMES_MAX: usize = 12;
 /// Arguments of `gauntlet rules check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folders with rules, or single .cf files
-    #[arg(required = true)]
+    /// Folders with rules, or single .cf files [default: our own rules]
     paths: Vec<PathBuf>,
     #[command(flatten)]
     reading: ReadingArgs,
@@ -60,7 +59,7 @@ struct Shown<'a> {
 /// Reads the files and prints the summary.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
-    let (ruleset, report) = args.reading.load(&args.paths, true, false)?;
+    let (ruleset, report) = args.reading.load_or_own(&args.paths, true)?;
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
     let least = if args.notes { Severity::Note } else { Severity::Warning };
     let count = |s| report.problems.iter().filter(|p| p.severity == s).count();

@@ -26,8 +26,8 @@ pub(crate) struct Args {
     /// Messages: files, folders, mailboxes, archives
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Folder or file with rules (may be repeated)
-    #[arg(long, required = true, value_name = "DIR")]
+    /// Folder or file with rules, may be repeated [default: our own rules]
+    #[arg(long, value_name = "DIR")]
     rules: Vec<PathBuf>,
     #[command(flatten)]
     reading: ReadingArgs,
@@ -61,7 +61,7 @@ struct Line {
 
 /// Judges all messages and prints the rules.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (ruleset, _) = args.reading.load(&args.rules, true, false)?;
+    let (ruleset, _) = args.reading.load_or_own(&args.rules, true)?;
     let labels = args.labels.as_deref().map(Labels::read).transpose()?;
     let mut scratch = RulesScratch::with_costs();
     let mut lines: Vec<Line> = ruleset.rules().iter().map(|_| Line::default()).collect();

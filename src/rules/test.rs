@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use gauntlet_rules::RulesScratch;
+use gauntlet_rules::{RulesScratch, Ruleset, Severity};
+use serde::Serialize;
 
 use super::messages;
 use crate::ruleset::ReadingArgs;
@@ -21,25 +22,55 @@ Examples stand beside the rules in files NAME.tests:
   Subject: a message on which RULE must fire
 
   === RULE misses
-  Subject: a message on which RULE must not fire
+
+  a message on which RULE must not fire; it has no header, so it begins with an empty line
 
 Each message runs to the next line that begins with `=== ` or to the end of the file. Every rule that
-scores must have one of each kind.
+scores must have one of each kind. Without DIR the rules and examples that come with the program are
+tested.
 
-Exit codes: 0 all as they should be; 1 a rule failed or lacks an example.";
+JSON: {\"examples\",\"rules\",\"failures\":[{\"at\",\"rule\",\"what\"}]}
+
+Exit codes: 0 all as they should be; 1 a rule failed or lacks an example, or a file has an error.";
+
+/// The examples of our own rules.
+const OWN: [(&str, &str); 19] = [
+    ("rules/advance_fee.tests", include_str!("../../rules/advance_fee.tests")),
+    ("rules/attachments.tests", include_str!("../../rules/attachments.tests")),
+    ("rules/bulk.tests", include_str!("../../rules/bulk.tests")),
+    ("rules/crypto.tests", include_str!("../../rules/crypto.tests")),
+    ("rules/extortion.tests", include_str!("../../rules/extortion.tests")),
+    ("rules/gift_cards_bec.tests", include_str!("../../rules/gift_cards_bec.tests")),
+    ("rules/good_signs.tests", include_str!("../../rules/good_signs.tests")),
+    ("rules/header_forgery.tests", include_str!("../../rules/header_forgery.tests")),
+    ("rules/html_tricks.tests", include_str!("../../rules/html_tricks.tests")),
+    ("rules/invoice_fraud.tests", include_str!("../../rules/invoice_fraud.tests")),
+    ("rules/malware_lures.tests", include_str!("../../rules/malware_lures.tests")),
+    ("rules/marketing.tests", include_str!("../../rules/marketing.tests")),
+    ("rules/money.tests", include_str!("../../rules/money.tests")),
+    ("rules/pharma.tests", include_str!("../../rules/pharma.tests")),
+    ("rules/phishing_account.tests", include_str!("../../rules/phishing_account.tests")),
+    ("rules/phishing_languages.tests", include_str!("../../rules/phishing_languages.tests")),
+    ("rules/phishing_mailbox.tests", include_str!("../../rules/phishing_mailbox.tests")),
+    ("rules/phishing_parcel.tests", include_str!("../../rules/phishing_parcel.tests")),
+    ("rules/url_tricks.tests", include_str!("../../rules/url_tricks.tests")),
+];
 
 /// Arguments of `gauntlet rules test`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// Folder with .cf files and their .tests
-    #[arg(value_name = "DIR", default_value = "rules")]
-    folder: PathBuf,
+    /// Folder with .cf files and their .tests [default: our own rules]
+    #[arg(value_name = "DIR")]
+    folder: Option<PathBuf>,
     #[command(flatten)]
     reading: ReadingArgs,
     /// Judge as if received at this Unix time
     #[arg(long, value_name = "EPOCH", default_value_t = 1_700_000_000)]
     now: i64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// One example.
@@ -50,46 +81,124 @@ struct Example {
     at: String,
 }
 
-/// Runs every example.
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (ruleset, report) = args.reading.load(std::slice::from_ref(&args.folder), true, false)?;
-    let mut out = io::stdout().lock();
-    for problem in report.problems.iter().filter(|p| p.severity > gauntlet_rules::Severity::Note) {
-        writeln!(out, "{problem}")?;
-    }
-    let examples = examples(&args.folder)?;
-    let mut scratch = RulesScratch::default();
-    let mut failed = 0usize;
-    let mut seen = BTreeMap::<&str, [bool; 2]>::new();
-    for example in &examples {
-        seen.entry(&example.rule).or_default()[usize::from(example.hits)] = true;
-        let outcome = messages::judge(&ruleset, &example.message, args.now, &mut scratch);
-        let fired = outcome.sub.iter().any(|(name, _)| **name == *example.rule);
-        if fired != example.hits {
-            failed += 1;
-            let must =
-                if example.hits { "must fire and does not" } else { "must not fire and does" };
-            writeln!(out, "{}: {} {must}", example.at, example.rule)?;
-        }
-    }
-    for rule in ruleset.rules().iter().filter(|r| !r.is_sub()) {
-        let [misses, hits] = seen.get(&*rule.name).copied().unwrap_or_default();
-        if !(misses && hits) {
-            failed += 1;
-            let lacks = if hits { "misses" } else { "hits" };
-            writeln!(out, "{}: {} has no example that {lacks}", rule.at, rule.name)?;
-        }
-    }
-    writeln!(
-        out,
-        "{} examples of {} rules, {failed} failures",
-        examples.len(),
-        ruleset.rules().iter().filter(|r| !r.is_sub()).count()
-    )?;
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+/// What is not as it should be.
+#[derive(Debug, Serialize)]
+struct Failure {
+    at: String,
+    rule: Option<String>,
+    what: String,
 }
 
-fn examples(folder: &Path) -> anyhow::Result<Vec<Example>> {
+/// The JSON object.
+#[derive(Serialize)]
+struct Summary<'a> {
+    examples: usize,
+    rules: usize,
+    failures: &'a [Failure],
+}
+
+/// Runs every example.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (ruleset, report) = args.reading.load_or_own(args.folder.as_slice(), true)?;
+    let examples = match &args.folder {
+        Some(folder) => of_folder(folder)?,
+        None => own()?,
+    };
+    let mut failures: Vec<Failure> = report
+        .problems
+        .iter()
+        .filter(|p| p.severity > Severity::Note)
+        .map(|p| Failure {
+            at: p.at.to_string(),
+            rule: p.rule.as_deref().map(str::to_owned),
+            what: p.message.clone(),
+        })
+        .collect();
+    failures.extend(wrong(&ruleset, &examples, args.now));
+    failures.extend(without_examples(&ruleset, &examples));
+    let rules = ruleset.rules().iter().filter(|r| !r.is_sub()).count();
+    let summary = Summary { examples: examples.len(), rules, failures: &failures };
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer(&mut out, &summary)?;
+        writeln!(out)?;
+    } else {
+        for Failure { at, rule, what } in &failures {
+            writeln!(
+                out,
+                "{at}: {}{what}",
+                rule.as_ref().map_or(String::new(), |r| format!("{r} "))
+            )?;
+        }
+        let (count, failed) = (examples.len(), failures.len());
+        writeln!(out, "{count} examples of {rules} rules, {failed} failures")?;
+    }
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Examples that do not do what they say.
+fn wrong(ruleset: &Ruleset, examples: &[Example], now: i64) -> Vec<Failure> {
+    let mut scratch = RulesScratch::default();
+    let mut failures = Vec::new();
+    for example in examples {
+        let outcome = messages::judge(ruleset, &example.message, now, &mut scratch);
+        let fired = outcome.sub.iter().any(|(name, _)| **name == *example.rule);
+        if fired == example.hits {
+            continue;
+        }
+        let hit = outcome.hits.iter().find(|h| *h.rule == *example.rule);
+        let text = hit.and_then(|h| h.evidence.first()).map_or("", |e| e.text.as_str());
+        let what = match (example.hits, text) {
+            (true, _) => "must fire and does not".to_owned(),
+            (false, "") => "must not fire and does".to_owned(),
+            (false, text) => format!("must not fire and does, on {text:?}"),
+        };
+        failures.push(Failure { at: example.at.clone(), rule: Some(example.rule.clone()), what });
+    }
+    failures
+}
+
+/// Rules that are not proven both ways, and examples of rules that do not exist.
+fn without_examples(ruleset: &Ruleset, examples: &[Example]) -> Vec<Failure> {
+    let mut seen = BTreeMap::<&str, [bool; 2]>::new();
+    for example in examples {
+        seen.entry(&example.rule).or_default()[usize::from(example.hits)] = true;
+    }
+    let mut failures = Vec::new();
+    for rule in ruleset.rules().iter().filter(|r| !r.is_sub()) {
+        let [misses, hits] = seen.remove(&*rule.name).unwrap_or_default();
+        for (is_there, kind) in [(hits, "hits"), (misses, "misses")] {
+            if !is_there {
+                let what = format!("has no example that {kind}");
+                failures.push(Failure {
+                    at: rule.at.to_string(),
+                    rule: Some(rule.name.to_string()),
+                    what,
+                });
+            }
+        }
+    }
+    let is_sub = |name: &str| ruleset.rules().iter().any(|r| *r.name == *name);
+    for example in examples {
+        if seen.contains_key(&*example.rule) && !is_sub(&example.rule) {
+            let what = "is no rule of these files".to_owned();
+            let rule = Some(example.rule.clone());
+            failures.push(Failure { at: example.at.clone(), rule, what });
+        }
+    }
+    failures
+}
+
+/// The examples that are part of the program.
+fn own() -> anyhow::Result<Vec<Example>> {
+    let mut out = Vec::new();
+    for (file, text) in OWN {
+        read_examples(text.as_bytes(), file, &mut out)?;
+    }
+    Ok(out)
+}
+
+fn of_folder(folder: &Path) -> anyhow::Result<Vec<Example>> {
     let name = || folder.display().to_string();
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .with_context(name)?
@@ -136,5 +245,30 @@ mod tests {
         assert_eq!(out[0].message, b"Subject: x\n\nbody\n");
         assert!(out[0].hits && !out[1].hits);
         assert!(read_examples(b"=== A perhaps\n", "t", &mut out).is_err());
+    }
+
+    #[test]
+    fn our_own_rules_do_what_their_examples_say() {
+        let (ruleset, _) = ReadingArgs::default().load_or_own(&[], true).unwrap();
+        let examples = own().unwrap();
+        assert!(examples.len() >= 300);
+        let mut failures = wrong(&ruleset, &examples, 1_700_000_000);
+        failures.extend(without_examples(&ruleset, &examples));
+        assert!(failures.is_empty(), "{failures:#?}");
+    }
+
+    #[test]
+    fn a_wrong_example_is_told() {
+        let text = "header A Subject =~ /x/\n";
+        let options = gauntlet_rules::LoadOptions { subtests: true, ..Default::default() };
+        let (ruleset, _) = Ruleset::from_bytes(text.as_bytes(), &options).unwrap();
+        let mut examples = Vec::new();
+        let text = b"=== A hits\nSubject: y\n=== A misses\nSubject: x\n=== B hits\n\n";
+        read_examples(text, "t", &mut examples).unwrap();
+        let whats: Vec<_> =
+            wrong(&ruleset, &examples, 0).into_iter().map(|f| (f.at, f.what)).collect();
+        assert_eq!(whats[0], ("t:1".into(), "must fire and does not".into()));
+        assert_eq!(whats[1], ("t:3".into(), "must not fire and does, on \"x\"".into()));
+        assert_eq!(without_examples(&ruleset, &examples)[0].what, "is no rule of these files");
     }
 }

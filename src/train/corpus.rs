@@ -64,12 +64,22 @@ pub(crate) struct Corpus {
 
 /// Reads everything that the arguments name. Bodies that occur again are kept once.
 pub(crate) fn read(args: &CorpusArgs) -> anyhow::Result<Corpus> {
+    read_with(args, &mut |_, _| {})
+}
+
+/// The same, and shows `look` the position and the bytes of every message that is kept. Positions
+/// are the same each time.
+pub(crate) fn read_with(
+    args: &CorpusArgs,
+    look: &mut dyn FnMut(usize, &[u8]),
+) -> anyhow::Result<Corpus> {
     let excluded = bodies(&args.exclude_bodies_of)?;
     let mut reader = Reader {
         corpus: Corpus::default(),
         scratch: ClassifierScratch::default(),
         seen: HashSet::new(),
         excluded,
+        look,
     };
     for list in &args.lists {
         reader.list(list, &args.exclude_sources)?;
@@ -88,15 +98,16 @@ pub(crate) fn read(args: &CorpusArgs) -> anyhow::Result<Corpus> {
     Ok(reader.corpus)
 }
 
-struct Reader {
+struct Reader<'l> {
     corpus: Corpus,
     scratch: ClassifierScratch,
     /// Source, class and body.
     seen: HashSet<(u16, bool, u64)>,
     excluded: HashSet<u64>,
+    look: &'l mut dyn FnMut(usize, &[u8]),
 }
 
-impl Reader {
+impl Reader<'_> {
     fn list(&mut self, list: &Path, exclude: &[String]) -> anyhow::Result<()> {
         let text = std::fs::read_to_string(list)
             .with_context(|| format!("cannot read the list {}", list.display()))?;
@@ -142,6 +153,7 @@ impl Reader {
         let message = Message::parse(raw);
         self.scratch.read(&message);
         let example = Example::new(&self.scratch, spam, index);
+        (self.look)(self.corpus.mail.len(), raw);
         self.corpus.mail.push(Labelled { example, date: date(&message), body });
     }
 }

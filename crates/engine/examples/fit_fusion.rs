@@ -12,13 +12,14 @@
 //! signatures' log odds; a signal that no filter gives keeps the weight 0. Each label weighs the same,
 //! so that the intercept is that of a stream of half good mail.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gauntlet_engine::classifier::Model;
-use gauntlet_engine::fusion::{Signals, Weights};
+use gauntlet_engine::fusion::{Signals, Weights, judge};
 use gauntlet_engine::scan::weigh;
-use gauntlet_engine::{Scratch, Settings, Snapshot};
+use gauntlet_engine::{Class, Scratch, Settings, Snapshot};
 use gauntlet_mail::{Envelope, Facts, Message};
 
 /// Intercept, points, classifier, signatures.
@@ -37,7 +38,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let snapshot = Snapshot::build(&settings)?;
     let mut rows = Vec::new();
     for list in args {
-        read(&list, &snapshot, &mut rows)?;
+        let classes = read(&list, &snapshot, &mut rows)?;
+        eprintln!("{} with the weights and thresholds that ship:", list.display());
+        for ((label, class), count) in classes {
+            eprintln!("  {label:4} {class:11} {count:6}");
+        }
     }
     if !rows.iter().any(|r| r.1) || !rows.iter().any(|r| !r.1) {
         return Err("usage: fit_fusion LIST... with messages of both labels".into());
@@ -59,9 +64,10 @@ fn read(
     list: &Path,
     snapshot: &Snapshot,
     rows: &mut Vec<Row>,
-) -> Result<(), Box<dyn std::error::Error>> {
+) -> Result<BTreeMap<(String, Class), usize>, Box<dyn std::error::Error>> {
     let folder = list.parent().unwrap_or(Path::new("."));
     let mut scratch = Scratch::default();
+    let mut classes = BTreeMap::new();
     for line in std::fs::read_to_string(list)?.lines() {
         let Some((label, path)) = line.split_once(['\t', ' ']) else { continue };
         if label != "spam" && label != "ham" {
@@ -71,12 +77,14 @@ fn read(
         let message = Message::parse(&raw);
         let (envelope, facts) = (Envelope::default(), Facts::default());
         let signals = weigh(&message, &envelope, &facts, snapshot, &mut scratch);
+        let class = judge(&signals, snapshot).class;
+        *classes.entry((label.to_owned(), class)).or_default() += 1;
         // Mail that is certain is not weighed, and says nothing about the weights.
         if signals.certain.is_none() {
             rows.push((terms(&signals), label == "spam"));
         }
     }
-    Ok(())
+    Ok(classes)
 }
 
 fn terms(signals: &Signals) -> [f64; TERMS] {

@@ -12,6 +12,7 @@ pub mod fusion;
 pub mod lexicon;
 pub mod lists;
 pub mod lookalike;
+pub mod own_rules;
 pub mod rulebook;
 pub mod scan;
 pub mod snapshot;

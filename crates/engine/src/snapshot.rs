@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::filter::Filter;
 use crate::filters;
 use crate::fusion::Weights;
+use crate::own_rules;
 use crate::rulebook::RuleBook;
 use crate::verdict::{Class, Verdict};
 
@@ -83,7 +84,8 @@ pub struct Settings {
     pub allow: Vec<String>,
     /// Addresses, domains and networks that are always spam.
     pub block: Vec<String>,
-    /// Rules of files that run beside our own filters; their points add to the score.
+    /// Rules in SpamAssassin's language that run beside the filters; their points add to the score.
+    /// None are those that ship ([`crate::own_rules`]).
     pub rules: Option<Arc<gauntlet_rules::Ruleset>>,
     /// Names of filters to leave out.
     pub filters_off: Vec<String>,
@@ -187,8 +189,8 @@ impl Snapshot {
     pub fn build(settings: &Settings) -> Result<Self, Error> {
         let mut book = RuleBook::new(settings.scores.clone());
         let mut filters = filters::all(&mut book, settings)?;
-        if let Some(ruleset) = &settings.rules {
-            filters.push(Box::new(filters::rules::Rules::new(ruleset.clone())));
+        if let Some(ruleset) = settings.rules.clone().or_else(own_rules::shipped) {
+            filters.push(Box::new(filters::rules::Rules::new(ruleset)));
         }
         if let Some(unknown) = book.unknown().first() {
             return Err(Error::UnknownRule((*unknown).to_owned()));

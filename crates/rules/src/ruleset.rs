@@ -38,6 +38,9 @@ pub struct LoadOptions {
     pub subtests: bool,
     /// Locale that `lang` lines are compared with, e.g. `en_US`.
     pub language: String,
+    /// Rule files that are not on disk, name and content, read before the sources; they cannot
+    /// include others.
+    pub texts: Vec<(&'static str, &'static str)>,
 }
 
 impl Default for LoadOptions {
@@ -48,6 +51,7 @@ impl Default for LoadOptions {
             strict: false,
             subtests: false,
             language: "en_US".to_owned(),
+            texts: Vec::new(),
         }
     }
 }

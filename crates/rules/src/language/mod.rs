@@ -59,6 +59,12 @@ pub(crate) fn read(
     if pre_files == 0 {
         reader.load_default_plugins();
     }
+    reader.no_includes = true;
+    for (name, text) in &options.texts {
+        reader.lines(files::split(text.as_bytes(), name), Path::new(name));
+        reader.files.push(PathBuf::from(name));
+    }
+    reader.no_includes = false;
     for source in sources.iter().chain(&options.site) {
         reader.source(source, Kind::Cf)?;
     }
