@@ -1,6 +1,8 @@
 //! `gauntlet evaluate`: how good the classifier is.
 
+mod draw;
 mod output;
+mod report;
 mod sources;
 mod trec;
 mod verdicts;
@@ -13,6 +15,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use gauntlet_engine::classifier::Model;
 
+use self::report::Series;
 use crate::train::corpus::{self, CorpusArgs};
 use crate::train::school::{self, Lessons};
 
@@ -44,7 +47,7 @@ as called spam, suspect is shown apart. Its classes follow from docs/scanning.md
 Examples:
   gauntlet evaluate --verdicts --list dev/labels.tsv --list trec07p/full/index --hold-out 30
   gauntlet evaluate --list dev/labels.tsv --list trec07p/full/index --hold-out 30
-  gauntlet evaluate --trec trec07p/full/index
+  gauntlet evaluate --trec trec07p/full/index --report report
   gauntlet evaluate --trec index --learner all --feedback delayed --json";
 
 /// Arguments of `gauntlet evaluate`.
@@ -88,6 +91,9 @@ pub(crate) struct Args {
     /// Seed of everything that is drawn
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Write an HTML page with ROC curves and histograms of scores, and these as SVG, into this folder
+    #[arg(long, value_name = "FOLDER")]
+    report: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -110,7 +116,13 @@ fn online(index: &Path, args: &Args) -> anyhow::Result<()> {
     };
     let index = trec::read_index(index)?;
     let runs = trec::run(&index, args.learner, &protocol)?;
-    output::trec(&runs, args.bootstrap, args.seed, args.json)?;
+    let table = output::trec(&runs, args.bootstrap, args.seed, args.json)?;
+    if let Some(folder) = &args.report {
+        let series: Vec<Series<'_>> =
+            runs.iter().map(|r| Series { name: r.name, scored: &r.scored }).collect();
+        let title = format!("TREC on-line protocol, {:?} feedback", args.feedback).to_lowercase();
+        report::write(folder, &title, &series, &[table])?;
+    }
     Ok(())
 }
 
@@ -134,6 +146,12 @@ fn by_source(args: &Args) -> anyhow::Result<()> {
         writeln!(out)?;
     } else {
         sources::table(&mut out, &rows)?;
+    }
+    if let Some(folder) = &args.report {
+        // All of them first: those behind the sixth are not drawn.
+        let series: Vec<Series<'_>> =
+            rows.iter().rev().map(|r| Series { name: &r.source, scored: &r.scored }).collect();
+        report::write(folder, "Accuracy by source", &series, &[sources::html(&rows)])?;
     }
     Ok(())
 }

@@ -6,18 +6,25 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::Context;
+use gauntlet_engine::Scratch;
 use gauntlet_engine::classifier::site::{Correction, message_id, reporter_id};
 use gauntlet_engine::classifier::{ClassifierScratch, Model};
+use gauntlet_engine::signatures::fingerprint::{self, Found};
+use gauntlet_engine::signatures::table::Entry;
 use gauntlet_mail::Message;
 use gauntlet_store::corrections::Corrections;
+use gauntlet_store::signatures::SignatureWriter;
 
 use crate::train::corpus;
 
 const AFTER_HELP: &str = "\
 What is learned is kept in DATA/corrections.journal, on stable storage before the command ends. A
-running node takes it over when it reloads (SIGHUP). Learning the same message twice changes nothing;
-what was said last holds; --forget takes it back. The corrections of one reporter count 20 messages
-together at most; the administrator's (no --reporter) count in full.
+running node takes it over within seconds. Learning the same message twice changes nothing; what was
+said last holds; --forget takes it back. The corrections of one reporter count 20 messages together at
+most, and make no signature alone; the administrator's (no --reporter) count in full.
+
+--probe is for mail that came to an address that nobody uses: it becomes signatures of known bad mail
+in DATA/signatures, and teaches the classifier nothing. Each message counts every time it is given.
 
 Examples:
   gauntlet learn --data /var/lib/gauntlet --spam missed.eml
@@ -32,7 +39,7 @@ const BATCH: usize = 256;
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
     /// These are unwanted: messages, folders, Maildirs, mailboxes or archives
-    #[arg(long, value_name = "PATH", required_unless_present_any = ["ham", "forget"])]
+    #[arg(long, value_name = "PATH", required_unless_present_any = ["ham", "forget", "probe"])]
     spam: Vec<PathBuf>,
     /// These are wanted
     #[arg(long, value_name = "PATH")]
@@ -40,6 +47,12 @@ pub(crate) struct Args {
     /// Take back what was said about these
     #[arg(long, value_name = "PATH")]
     forget: Vec<PathBuf>,
+    /// These came to probe accounts: remember them as known bad
+    #[arg(long, value_name = "PATH")]
+    probe: Vec<PathBuf>,
+    /// Days that signatures of --probe are believed
+    #[arg(long, value_name = "DAYS", default_value_t = gauntlet_engine::signatures::known::DAYS_DEFAULT)]
+    signature_days: u16,
     /// The data folder of the node
     #[arg(long, value_name = "FOLDER")]
     data: PathBuf,
@@ -78,6 +91,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             news += journal.say(batch)?;
         }
     }
+    seen += probes(args, now)?;
     let mut forgotten = 0;
     for path in &args.forget {
         let mut ids = Vec::new();
@@ -92,4 +106,33 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         journal.standing().len()
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes signatures of mail of probe accounts. Result: messages read.
+fn probes(args: &Args, now: u64) -> anyhow::Result<usize> {
+    if args.probe.is_empty() {
+        return Ok(0);
+    }
+    let mut writer = SignatureWriter::open(&args.data, args.signature_days)?;
+    let day = u16::try_from(now / 86_400).unwrap_or(u16::MAX);
+    let mut scratch = Scratch::default();
+    let (mut seen, mut entries) = (0, Vec::new());
+    let mut failed = None;
+    for path in &args.probe {
+        corpus::walk(path, &mut |raw| {
+            seen += 1;
+            let found = fingerprint::of_scanned(&Message::parse(raw), &mut scratch);
+            let entry = |f: Found| Entry { fingerprint: f.fingerprint, bad: 1, good: 0, day };
+            entries.extend(found.into_iter().map(entry));
+            if entries.len() >= BATCH && failed.is_none() {
+                failed = writer.append(&entries, day).err();
+                entries.clear();
+            }
+        })?;
+    }
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    writer.append(&entries, day)?;
+    Ok(seen)
 }

@@ -9,6 +9,7 @@ mod doctor;
 mod evaluate;
 mod facts;
 mod learn;
+mod learning;
 mod man;
 mod policy;
 mod queue;

@@ -4,8 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use gauntlet_engine::signatures::known::DAYS_DEFAULT;
 use gauntlet_engine::{Snapshot, own_rules};
 use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset};
+
+use crate::learning;
 
 /// Options that choose the ruleset, model and lists.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -13,6 +16,9 @@ pub(crate) struct RulesetArgs {
     /// Judge by SpamAssassin rules from this folder or file alone (may be repeated)
     #[arg(long, value_name = "DIR")]
     pub(crate) rules: Vec<PathBuf>,
+    /// Judge with what the node of this data folder has learned: corrections and signatures
+    #[arg(long, value_name = "DIR", conflicts_with = "rules")]
+    pub(crate) data: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
     /// Say how often every rule fired, sub-rules included
@@ -88,7 +94,11 @@ impl RulesetArgs {
     /// Loads what the options name, else the defaults.
     pub(crate) fn load(&self) -> anyhow::Result<Snapshot> {
         if self.rules.is_empty() {
-            return Ok(Snapshot::default_rules());
+            let snapshot = Snapshot::default_rules();
+            return Ok(match &self.data {
+                Some(data) => snapshot.with_learned(learning::load(data, DAYS_DEFAULT)?),
+                None => snapshot,
+            });
         }
         let (ruleset, _) = self.reading.load(&self.rules, self.subtests, false)?;
         Ok(Snapshot::of_rules(Arc::new(ruleset)))

@@ -9,12 +9,15 @@ use anyhow::Context;
 use gauntlet_console::{ConsoleOptions, ConsoleState, NodeHandle, NodeStatus, Released};
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
 use gauntlet_gateway::config::{Config, Loaded, LogFormat, RuleSettings};
+use gauntlet_gateway::probes::Probes;
 use gauntlet_gateway::{Judge, Node, Release};
 use gauntlet_policy::{Groups, Policy};
 use gauntlet_rules::{LoadOptions, Ruleset};
+use gauntlet_store::Users;
 use gauntlet_store::quarantine::ReleaseOrder;
-use gauntlet_store::{Corrections, Users};
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::learning;
 
 /// Arguments of `gauntlet serve`.
 #[derive(Debug, Clone, clap::Args)]
@@ -63,6 +66,7 @@ async fn serve(args: &Args, config: Config) -> anyhow::Result<()> {
     let password = users.first_start(now_ms())?;
     let node = Node::start(config, Box::new(judge_of))?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
+    learning::watch(&node)?;
     let console = Console::start(&node, users)?;
     welcome(&node, console.as_ref(), password.as_deref())?;
     loop {
@@ -108,7 +112,6 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         thresholds,
         allow: config.lists.allow.clone(),
         block: config.lists.block.clone(),
-        site: Corrections::site_model(&config.node.data)?.map(Arc::new),
         ..Settings::default()
     };
     let RuleSettings { paths, own, strict } = &config.rules;
@@ -126,6 +129,7 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
             settings.rules = Some(Arc::new(ruleset));
         }
         Snapshot::build(&settings)?
+            .with_learned(learning::load(&config.node.data, config.learning.signature_days)?)
     };
     let path = &config.policy.path;
     let policy = if path.as_os_str().is_empty() {
@@ -136,7 +140,12 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         Policy::parse(&text, &Groups::default())
             .with_context(|| format!("policy.path {}", path.display()))?
     };
-    Ok(Judge { snapshot, policy, limits: config.limits })
+    let learning = &config.learning;
+    let probes = match learning.probes.as_slice() {
+        [] => None,
+        probes => Some(Probes::start(config.node.data.clone(), probes, learning.signature_days)?),
+    };
+    Ok(Judge { snapshot, policy, limits: config.limits, probes })
 }
 
 /// The console on a runtime of its own, so that it can never stall mail.

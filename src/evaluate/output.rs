@@ -8,6 +8,7 @@ use gauntlet_engine::classifier::metrics::{
 };
 use serde::Serialize;
 
+use super::report::Table;
 use super::trec::Run;
 
 /// Measures of one filter.
@@ -33,8 +34,8 @@ struct Report<'m> {
     difference: BTreeMap<&'static str, Interval>,
 }
 
-/// Prints the measures of one or two filters.
-pub(crate) fn trec(runs: &[Run], rounds: u32, seed: u64, json: bool) -> io::Result<()> {
+/// Prints the measures of one or two filters. Result: the same as a table.
+pub(crate) fn trec(runs: &[Run], rounds: u32, seed: u64, json: bool) -> io::Result<Table> {
     let rankings: Vec<Ranking> = runs.iter().map(|r| Ranking::new(&r.scored)).collect();
     let resamples = resample(&rankings.iter().collect::<Vec<_>>(), rounds, seed);
     let column = |i: usize, measure: fn(&Metrics) -> f64| {
@@ -51,7 +52,8 @@ pub(crate) fn trec(runs: &[Run], rounds: u32, seed: u64, json: bool) -> io::Resu
             intervals: if rounds == 0 { BTreeMap::new() } else { intervals },
         });
     }
-    let Some(first) = measured.first() else { return Ok(()) };
+    let html = as_table(&measured);
+    let Some(first) = measured.first() else { return Ok(html) };
     let mut difference = BTreeMap::new();
     if runs.len() > 1 && rounds > 0 {
         for (key, measure) in MEASURES {
@@ -63,9 +65,32 @@ pub(crate) fn trec(runs: &[Run], rounds: u32, seed: u64, json: bool) -> io::Resu
     let mut out = io::stdout().lock();
     if json {
         serde_json::to_writer(&mut out, &report)?;
-        return writeln!(out);
+        writeln!(out)?;
+    } else {
+        table(&mut out, &report)?;
     }
-    table(&mut out, &report)
+    Ok(html)
+}
+
+fn as_table(measured: &[Measured]) -> Table {
+    let mut rows = vec![vec!["messages per second".to_owned()]];
+    for m in measured {
+        rows[0].push(format!("{:.0}", m.messages_per_second));
+    }
+    for (key, measure) in MEASURES {
+        let mut row = vec![key.replace('_', " ")];
+        for m in measured {
+            let value = measure(&m.metrics);
+            row.push(match m.intervals.get(key) {
+                Some(i) => format!("{value:.4} ({:.4} to {:.4})", i.low, i.high),
+                None => format!("{value:.4}"),
+            });
+        }
+        rows.push(row);
+    }
+    let mut columns = vec![String::new()];
+    columns.extend(measured.iter().map(|m| m.learner.to_owned()));
+    Table { caption: "Measures, with 95 % intervals", columns, rows }
 }
 
 fn table(out: &mut impl Write, report: &Report<'_>) -> io::Result<()> {

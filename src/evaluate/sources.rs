@@ -7,6 +7,7 @@ use gauntlet_engine::classifier::Model;
 use gauntlet_engine::classifier::metrics::{Metrics, Ranking, Scored, upper_bound_percent};
 use serde::Serialize;
 
+use super::report::Table;
 use crate::train::corpus::Corpus;
 
 /// Thresholds on the probability that are reported.
@@ -41,6 +42,9 @@ pub(crate) struct SourceAccuracy {
     pub(crate) metrics: Metrics,
     /// At each of [`THRESHOLDS`].
     pub(crate) at: Vec<AtThreshold>,
+    /// Log odds and labels.
+    #[serde(skip)]
+    pub(crate) scored: Vec<Scored>,
 }
 
 /// Scores of the messages at these positions of the corpus, by source and for all.
@@ -75,7 +79,43 @@ fn accuracy(source: &str, scored: &[Scored]) -> SourceAccuracy {
             missed_bound_percent: upper_bound_percent(metrics.spam - caught, metrics.spam),
         }
     });
-    SourceAccuracy { source: source.to_owned(), metrics, at: at.to_vec() }
+    SourceAccuracy { source: source.to_owned(), metrics, at: at.to_vec(), scored: scored.to_vec() }
+}
+
+/// The same as a table for a page.
+pub(crate) fn html(rows: &[SourceAccuracy]) -> Table {
+    let columns = [
+        "source",
+        "threshold",
+        "ham",
+        "called spam",
+        "in %",
+        "95 % bound",
+        "spam",
+        "caught",
+        "in %",
+    ];
+    let of_row = |row: &SourceAccuracy| {
+        let (source, m) = (row.source.clone(), row.metrics);
+        row.at.clone().into_iter().map(move |at| {
+            vec![
+                source.clone(),
+                at.threshold.to_string(),
+                m.ham.to_string(),
+                at.false_positives.to_string(),
+                format!("{:.2}", at.false_positive_percent),
+                format!("{:.2}", at.false_positive_bound_percent),
+                m.spam.to_string(),
+                at.caught.to_string(),
+                format!("{:.2}", at.caught_percent),
+            ]
+        })
+    };
+    Table {
+        caption: "By source, at thresholds on the probability",
+        columns: columns.map(str::to_owned).to_vec(),
+        rows: rows.iter().flat_map(of_row).collect(),
+    }
 }
 
 /// Prints a table, as Markdown so that it can stand in a document.

@@ -21,6 +21,7 @@ pub mod pages;
 pub mod path;
 pub mod rules;
 pub mod sender;
+pub mod signatures;
 pub mod test_strings;
 pub mod urls;
 pub mod words;
@@ -42,7 +43,8 @@ pub(crate) fn all(book: &mut RuleBook, settings: &Settings) -> Result<Vec<Box<dy
         Box::new(urls::Urls::new(book, brands)),
         Box::new(pages::Pages::new(book)),
         Box::new(words::Words::new(book, Lexicon::shipped())),
-        Box::new(classifier::Classifier::new(book, model, settings.site.clone())),
+        Box::new(classifier::Classifier::new(book, model)),
+        Box::new(signatures::Signatures::new(book)),
     ])
 }
 

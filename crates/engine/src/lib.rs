@@ -15,11 +15,12 @@ pub mod lookalike;
 pub mod own_rules;
 pub mod rulebook;
 pub mod scan;
+pub mod signatures;
 pub mod snapshot;
 pub mod verdict;
 
 pub use filter::{Filter, Findings, Item};
 pub use rulebook::{Lean, Rule, RuleBook};
 pub use scan::{Scratch, scan};
-pub use snapshot::{FailAction, Settings, Snapshot, Thresholds};
+pub use snapshot::{FailAction, Learned, Settings, Snapshot, Thresholds};
 pub use verdict::{Class, Counterfactual, FilterCost, Verdict};

@@ -35,7 +35,7 @@ pub enum Lean {
 }
 
 /// All rules of the filters of one snapshot.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct RuleBook {
     scores: BTreeMap<String, f64>,
     rules: Vec<Rule>,

@@ -91,8 +91,30 @@ pub struct Settings {
     pub filters_off: Vec<String>,
     /// The classifier's model; none is the one that ships.
     pub model: Option<Arc<crate::classifier::Model>>,
-    /// What the site's corrections taught, on top of the shipped classifier.
+    /// What the site has learned.
+    pub learned: Learned,
+}
+
+/// What a site has learned from corrections and probe accounts.
+#[derive(Debug, Clone, Default)]
+pub struct Learned {
+    /// Weights on top of the shipped classifier.
     pub site: Option<Arc<crate::classifier::SiteModel>>,
+    /// Known good and bad mail.
+    pub signatures: Option<Arc<crate::signatures::Known>>,
+}
+
+impl Learned {
+    /// Names it in versions; empty if nothing was learned.
+    fn version(&self) -> String {
+        let site = self.site.as_ref().map_or("", |s| s.version());
+        let signatures = self.signatures.as_ref().map_or("", |s| s.version());
+        if site.is_empty() && signatures.is_empty() {
+            return String::new();
+        }
+        let hex = blake3::hash(format!("{site} {signatures}").as_bytes()).to_hex();
+        format!("+{}", &hex[..2 * VERSION_BYTES])
+    }
 }
 
 /// Why a snapshot could not be made.
@@ -115,7 +137,7 @@ pub enum Error {
 }
 
 /// Ruleset, model, lists and thresholds of one version. Updates swap the whole of it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Snapshot {
     /// Names this version in verdicts and logs: a hash over everything that can change a verdict.
     pub version: Arc<str>,
@@ -129,7 +151,11 @@ pub struct Snapshot {
     /// Hits of one item at most; the filter that goes beyond has failed.
     pub hits_max: usize,
     /// The filters, in the order they run.
-    pub filters: Vec<Box<dyn Filter>>,
+    pub filters: Vec<Arc<dyn Filter>>,
+    /// What the site has learned.
+    pub learned: Learned,
+    /// The version without what was learned.
+    version_of_rules: Arc<str>,
     /// Their names, shared by all verdicts.
     pub(crate) filter_names: Vec<Arc<str>>,
     /// Every rule that the filters written in code can hit.
@@ -157,6 +183,8 @@ impl Snapshot {
             on_failure: FailAction::default(),
             hits_max: HITS_MAX,
             filters: Vec::new(),
+            learned: Learned::default(),
+            version_of_rules: "empty".into(),
             filter_names: Vec::new(),
             book: RuleBook::default(),
         }
@@ -166,7 +194,15 @@ impl Snapshot {
     #[must_use]
     pub fn with_filters(mut self, filters: Vec<Box<dyn Filter>>) -> Self {
         self.filter_names = filters.iter().map(|f| f.name().into()).collect();
-        self.filters = filters;
+        self.filters = filters.into_iter().map(Arc::from).collect();
+        self
+    }
+
+    /// The same, having learned this instead. Cheap: everything else is shared.
+    #[must_use]
+    pub fn with_learned(mut self, learned: Learned) -> Self {
+        self.version = format!("{}{}", self.version_of_rules, learned.version()).into();
+        self.learned = learned;
         self
     }
 
@@ -178,6 +214,7 @@ impl Snapshot {
         let filter = filters::rules::Rules::new(ruleset);
         let mut snapshot = Self::empty().with_filters(vec![Box::new(filter)]);
         snapshot.version = version.into();
+        snapshot.version_of_rules = snapshot.version.clone();
         snapshot.thresholds.suspect = required;
         snapshot.thresholds.spam = required;
         snapshot.thresholds.explicit = snapshot.thresholds.explicit.max(required);
@@ -205,11 +242,11 @@ impl Snapshot {
         filters.retain(|f| !settings.filters_off.iter().any(|off| off == f.name()));
         let version = version(&book, settings, &filters);
         let mut snapshot = Self::empty().with_filters(filters);
-        snapshot.version = version;
+        snapshot.version_of_rules = version;
         snapshot.thresholds = settings.thresholds;
         snapshot.on_failure = settings.on_failure;
         snapshot.book = book;
-        Ok(snapshot)
+        Ok(snapshot.with_learned(settings.learned.clone()))
     }
 }
 
@@ -217,7 +254,7 @@ impl Snapshot {
 fn version(book: &RuleBook, settings: &Settings, filters: &[Box<dyn Filter>]) -> Arc<str> {
     let mut hash = blake3::Hasher::new();
     hash.update(env!("CARGO_PKG_VERSION").as_bytes());
-    // Rule files, model and what the site taught are named by their filters.
+    // Rule files and model are named by their filters, what was learned is added at the end.
     let Settings {
         thresholds,
         scores,
@@ -227,7 +264,7 @@ fn version(book: &RuleBook, settings: &Settings, filters: &[Box<dyn Filter>]) ->
         rules: _,
         filters_off,
         model: _,
-        site: _,
+        learned: _,
     } = settings;
     let chosen = format!("{thresholds:?}{scores:?}{on_failure:?}{allow:?}{block:?}{filters_off:?}");
     hash.update(chosen.as_bytes());

@@ -10,7 +10,8 @@ mod settings;
 pub use load::{ConfigError, Loaded, Origin, Setting};
 pub use settings::{
     Config, ConsoleSettings, DkimSettings, DnsListSettings, DnsSettings, DomainSettings,
-    FactSettings, ListSettings, ListSubject, ListenerRole, ListenerSettings, LogFormat,
-    LogSettings, NodeSettings, PolicySettings, QuarantineSettings, ReceiverSettings, RouteSettings,
-    RuleSettings, ScanSettings, SenderSettings, SpoolBackend, SpoolSettings, ThresholdSettings,
+    FactSettings, LearningSettings, ListSettings, ListSubject, ListenerRole, ListenerSettings,
+    LogFormat, LogSettings, NodeSettings, PolicySettings, QuarantineSettings, ReceiverSettings,
+    RouteSettings, RuleSettings, ScanSettings, SenderSettings, SpoolBackend, SpoolSettings,
+    ThresholdSettings,
 };

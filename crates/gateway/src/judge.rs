@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use gauntlet_engine::{Scratch, Snapshot, scan};
+use crate::probes::Probes;
+use gauntlet_engine::{Learned, Scratch, Snapshot, scan};
 use gauntlet_mail::{Limits, Message};
 use gauntlet_policy::decide::Rates;
 use gauntlet_policy::{Policy, PolicyInput};
@@ -25,9 +26,22 @@ pub struct Judge {
     pub policy: Policy,
     /// Bounds of a message.
     pub limits: Limits,
+    /// Accounts whose mail becomes signatures.
+    pub probes: Option<Probes>,
 }
 
 impl Judge {
+    /// The same judge, having learned this.
+    #[must_use]
+    pub fn with_learned(&self, learned: Learned) -> Self {
+        Judge {
+            snapshot: self.snapshot.clone().with_learned(learned),
+            policy: self.policy.clone(),
+            limits: self.limits,
+            probes: self.probes.clone(),
+        }
+    }
+
     /// Judges a message: its line of the log, with the dispositions. Deterministic but for
     /// costs and times.
     pub fn judge(&self, work: &Work, scratch: &mut Scratch) -> LogRecord {
@@ -36,6 +50,9 @@ impl Judge {
         let message = Message::parse_with(raw, &self.limits);
         let verdict = scan(&message, envelope, facts, &self.snapshot, scratch);
         stages.push(Stage::now("scanned", *began));
+        if let Some(probes) = &self.probes {
+            probes.notice(&message, envelope, *received_ms, scratch);
+        }
         let dispositions = self.policy.decide(&PolicyInput {
             id,
             message: &message,

@@ -20,6 +20,7 @@ pub mod maildir;
 pub mod metrics;
 pub mod network;
 pub mod node;
+pub mod probes;
 pub mod queue;
 pub mod receiver;
 pub mod resolver;

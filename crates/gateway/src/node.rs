@@ -247,6 +247,11 @@ impl Node {
         text
     }
 
+    /// Takes over what was learned. Scans under way end with what they began with; none waits.
+    pub fn teach(&self, learned: &gauntlet_engine::Learned) {
+        self.judge.rcu(|judge| judge.with_learned(learned.clone()));
+    }
+
     /// Takes new settings over without dropping a session. Listeners, data folder, spool, scan
     /// threads and resolver stay as they are until the next start.
     ///

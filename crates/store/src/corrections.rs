@@ -19,9 +19,9 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use gauntlet_engine::classifier::SiteModel;
 use gauntlet_engine::classifier::model::{FORMAT_VERSION, GROUPS};
 use gauntlet_engine::classifier::site::{CORRECTIONS_MAX, Correction, MessageId};
+use gauntlet_engine::signatures::table::{ENTRY_BYTES, Entry};
 
 /// Name of the file in the data folder.
 pub const FILE_NAME: &str = "corrections.journal";
@@ -102,17 +102,17 @@ impl Corrections {
         Ok(Corrections { path: path.to_owned(), file, live, records })
     }
 
-    /// The site's weights, learned from the journal of a data folder; none if nobody said anything.
-    pub fn site_model(data: &Path) -> Result<Option<SiteModel>, CorrectionsError> {
+    /// The corrections that stand in the journal of a data folder, without opening it to write; none
+    /// if nobody said anything.
+    pub fn read(data: &Path) -> Result<BTreeMap<MessageId, Correction>, CorrectionsError> {
         let path = data.join(FILE_NAME);
         let bytes = match std::fs::read(&path) {
             Ok(bytes) if bytes.len() >= HEADER_BYTES as usize => bytes,
-            Ok(_) => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Ok(_) => return Ok(BTreeMap::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             Err(cause) => return Err(CorrectionsError::Io { path, cause }),
         };
-        let (live, _, _) = replay(&path, &bytes)?;
-        Ok((!live.is_empty()).then(|| SiteModel::learn(&live)))
+        Ok(replay(&path, &bytes)?.0)
     }
 
     /// The corrections that stand, by message.
@@ -284,6 +284,11 @@ fn record(out: &mut Vec<u8>, id: &MessageId, correction: Option<&Correction>) {
             payload.extend_from_slice(&c.at.to_le_bytes());
             payload.extend_from_slice(&c.logit.to_le_bytes());
             c.ends.iter().for_each(|e| payload.extend_from_slice(&e.to_le_bytes()));
+            payload.extend_from_slice(&(c.fingerprints.len() as u32).to_le_bytes());
+            for &fingerprint in &c.fingerprints {
+                let entry = Entry { fingerprint, bad: 0, good: 0, day: 0 };
+                payload.extend_from_slice(&entry.to_bytes());
+            }
             c.features.iter().for_each(|f| payload.extend_from_slice(&f.to_le_bytes()));
         }
     }
@@ -324,19 +329,32 @@ fn parse(payload: &[u8]) -> Option<(MessageId, Option<Correction>)> {
     for end in &mut ends {
         *end = u16::from_le_bytes(take(payload, &mut at, 2)?.try_into().ok()?);
     }
+    let count = number(payload, &mut at)?;
+    let mut fingerprints = Vec::new();
+    for _ in 0..count {
+        let bytes = take(payload, &mut at, ENTRY_BYTES)?;
+        fingerprints.push(Entry::from_bytes(bytes)?.fingerprint);
+    }
     let rest = payload.get(at..)?;
     let features =
         rest.chunks_exact(4).filter_map(|f| Some(u32::from_le_bytes(f.try_into().ok()?))).collect();
-    Some((id, Some(Correction { spam, reporter, at: said_at, logit, features, ends })))
+    Some((
+        id,
+        Some(Correction { spam, reporter, at: said_at, logit, features, ends, fingerprints }),
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gauntlet_engine::signatures::{Fingerprint, Kind};
 
     fn correction(spam: bool, at: i64) -> Correction {
         let features = vec![1, 2, 3];
-        Correction { spam, reporter: 7, at, logit: 0.5, features, ends: [3; GROUPS] }
+        let sketch = std::array::from_fn(|i| i as u16);
+        let fingerprints = vec![Fingerprint { kind: Kind::Text, size: 50, sketch }];
+        let ends = [3; GROUPS];
+        Correction { spam, reporter: 7, at, logit: 0.5, features, ends, fingerprints }
     }
 
     #[test]
@@ -388,7 +406,7 @@ mod tests {
         }
         drop(journal);
         let size = std::fs::metadata(folder.path().join(FILE_NAME)).unwrap().len();
-        assert!(size < 60_000, "{size}");
+        assert!(size < 160_000, "{size}");
         assert_eq!(Corrections::open(folder.path()).unwrap().standing().len(), 1);
     }
 
@@ -401,6 +419,6 @@ mod tests {
         std::fs::write(&path, [&MAGIC[..], &[99, 0, 0, 0]].concat()).unwrap();
         let error = Corrections::open(folder.path()).unwrap_err().to_string();
         assert!(error.contains("format 99"), "{error}");
-        assert!(Corrections::site_model(&folder.path().join("none")).unwrap().is_none());
+        assert!(Corrections::read(&folder.path().join("none")).unwrap().is_empty());
     }
 }

@@ -12,6 +12,7 @@ pub mod log;
 pub mod quarantine;
 pub mod record;
 pub mod replay;
+pub mod signatures;
 pub mod spool;
 pub mod users;
 

@@ -314,6 +314,7 @@ fn pages(message: &Message<'_>, sink: &mut ClassifierScratch) {
         for tag in tags.take(TAGS_MAX) {
             let name = tag.name.get(..12).unwrap_or(tag.name);
             let value = ascii_hash(name);
+            sink.tag(value);
             let three = mix(value ^ last[0].rotate_left(11) ^ last[1].rotate_left(22));
             sink.hashed(group, "tag in its place", three, name);
             for attribute in tag.attributes().take(ATTRIBUTES_MAX) {

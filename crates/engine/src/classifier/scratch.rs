@@ -39,6 +39,8 @@ pub struct ClassifierScratch {
     /// Hashes of the words of the text in their order, without those that a sender changes from one
     /// copy to the next: numbers, addresses, URLs.
     sequence: Vec<u64>,
+    /// Hashes of the tags of the pages in their order.
+    tags: Vec<u64>,
     fresh: bool,
 }
 
@@ -52,6 +54,7 @@ impl Default for ClassifierScratch {
             facts: Vec::new(),
             words: Vec::new(),
             sequence: Vec::new(),
+            tags: Vec::new(),
             fresh: false,
         }
     }
@@ -66,6 +69,7 @@ impl ClassifierScratch {
         self.facts.clear();
         self.words.clear();
         self.sequence.clear();
+        self.tags.clear();
         reading::read(message, self);
         self.fresh = true;
     }
@@ -90,6 +94,16 @@ impl ClassifierScratch {
     /// Hashes of the words of the text in their order; numbers, addresses and URLs are left out.
     pub fn sequence(&self) -> &[u64] {
         &self.sequence
+    }
+
+    /// Hashes of the first tags of the pages in their order.
+    pub fn tags(&self) -> &[u64] {
+        &self.tags
+    }
+
+    /// The next tag.
+    pub(super) fn tag(&mut self, value: u64) {
+        self.tags.push(value);
     }
 
     /// What a feature is, by its position, for a person: `link to example.com`.

@@ -15,6 +15,8 @@ use gauntlet_mail::Message;
 
 use super::model::{GROUPS, Model, TABLE_BITS};
 use super::scratch::ClassifierScratch;
+use crate::signatures::fingerprint::{self, Fingerprint};
+use crate::signatures::known::Report;
 
 /// Messages that one reporter's corrections count together at most.
 pub const REPORTER_SHARE: f32 = 20.0;
@@ -42,6 +44,8 @@ pub struct Correction {
     pub features: Vec<u32>,
     /// Where each group of features ends.
     pub ends: [u16; GROUPS],
+    /// What its near duplicates are known by.
+    pub fingerprints: Vec<Fingerprint>,
 }
 
 impl Correction {
@@ -55,6 +59,7 @@ impl Correction {
     ) -> Self {
         scratch.read(message);
         let (features, ends) = scratch.features();
+        let found = fingerprint::of_message(message, scratch);
         Correction {
             spam,
             reporter,
@@ -62,8 +67,20 @@ impl Correction {
             logit: model.logit(scratch) as f32,
             features: features.to_vec(),
             ends: ends.map(|e| e as u16),
+            fingerprints: found.into_iter().map(|f| f.fingerprint).collect(),
         }
     }
+}
+
+/// What the corrections that stand say about fingerprints.
+pub fn reports(corrections: &BTreeMap<MessageId, Correction>) -> Vec<Report> {
+    let of = |c: &Correction| {
+        let day = u16::try_from(c.at.max(0) / 86_400).unwrap_or(u16::MAX);
+        let (spam, reporter) = (c.spam, c.reporter);
+        let report = move |fingerprint| Report { fingerprint, spam, reporter, day };
+        c.fingerprints.clone().into_iter().map(report)
+    };
+    corrections.values().flat_map(of).collect()
 }
 
 /// Names a message: the hash of its bytes.

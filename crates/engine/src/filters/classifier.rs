@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use gauntlet_mail::{Evidence, View};
 
-use crate::classifier::{Model, SiteModel};
+use crate::classifier::Model;
 use crate::filter::{Filter, Findings, Item};
 use crate::rulebook::{Lean, Rule, RuleBook};
 use crate::scan::Scratch;
@@ -21,18 +21,16 @@ use crate::scan::Scratch;
 #[derive(Debug)]
 pub struct Classifier {
     model: Arc<Model>,
-    site: Option<Arc<SiteModel>>,
     spam: Rule,
     ham: Rule,
 }
 
 impl Classifier {
     /// The filter with its rules.
-    pub fn new(book: &mut RuleBook, model: Arc<Model>, site: Option<Arc<SiteModel>>) -> Self {
+    pub fn new(book: &mut RuleBook, model: Arc<Model>) -> Self {
         let mut rule = |name, description| book.rule(name, 0.0, description, Lean::Points);
         Classifier {
             model,
-            site,
             spam: rule("CLASSIFIER_SPAM", "The trained classifier leans to spam"),
             ham: rule("CLASSIFIER_HAM", "The trained classifier leans to wanted mail"),
         }
@@ -47,7 +45,8 @@ impl Filter for Classifier {
     fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings) {
         let scratch = &mut scratch.classifier;
         scratch.read_once(item.message);
-        let taught = self.site.as_ref().map_or(0.0, |site| site.logit(scratch));
+        let site = &item.snapshot.learned.site;
+        let taught = site.as_ref().map_or(0.0, |site| site.logit(scratch));
         let logit = self.model.logit(scratch) + taught;
         findings.classifier = Some((logit * 1e6).round() / 1e6);
         let rule = if logit > 0.0 { &self.spam } else { &self.ham };
@@ -62,8 +61,7 @@ impl Filter for Classifier {
     }
 
     fn data_version(&self) -> String {
-        let site = self.site.as_ref().map_or_else(String::new, |s| s.version().to_owned());
-        format!("{}{site}", self.model.version())
+        self.model.version().to_owned()
     }
 }
 
@@ -78,7 +76,7 @@ mod tests {
 
     #[test]
     fn gives_log_odds_and_says_why_without_points() {
-        let filter = Classifier::new(&mut RuleBook::default(), Model::shipped(), None);
+        let filter = Classifier::new(&mut RuleBook::default(), Model::shipped());
         let raw = "From: \"Pills 4U\" <x83@cheap.example.net>\nSubject: CHEAP viagra online\n\n\
             Buy cheap viagra and cialis online, no prescription. http://pills.example.net/\n";
         let found = crate::filters::testing::find(&filter, raw, &Envelope::default());

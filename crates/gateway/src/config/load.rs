@@ -277,6 +277,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         ("receiver.sessions_max", config.receiver.sessions_max),
         ("receiver.recipients_max", config.receiver.recipients_max),
         ("scan.queue_max", config.scan.queue_max),
+        ("learning.refresh_seconds", config.learning.refresh_seconds as usize),
         ("spool.batch_messages_max", config.spool.batch_messages_max),
         ("sender.connections_per_hop_max", config.sender.connections_per_hop_max),
     ] {

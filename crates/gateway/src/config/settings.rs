@@ -42,6 +42,8 @@ pub struct Config {
     pub rules: RuleSettings,
     /// Senders, clients and hosts that are known.
     pub lists: ListSettings,
+    /// What the node learns from.
+    pub learning: LearningSettings,
     /// What is done with mail.
     pub policy: PolicySettings,
     /// Held mail.
@@ -71,6 +73,7 @@ impl Default for Config {
             thresholds: ThresholdSettings::default(),
             rules: RuleSettings::default(),
             lists: ListSettings::default(),
+            learning: LearningSettings::default(),
             policy: PolicySettings::default(),
             quarantine: QuarantineSettings::default(),
             console: ConsoleSettings::default(),
@@ -471,6 +474,25 @@ pub struct DkimSettings {
 impl Default for DkimSettings {
     fn default() -> Self {
         DkimSettings { keys: "dkim".into() }
+    }
+}
+
+/// What the node learns from, beside corrections.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LearningSettings {
+    /// Addresses that nobody uses: mail to them becomes signatures of known bad mail.
+    pub probes: Vec<String>,
+    /// Days that a signature is believed after it was seen last.
+    pub signature_days: u16,
+    /// Seconds between two looks for corrections and signatures that are new.
+    pub refresh_seconds: u64,
+}
+
+impl Default for LearningSettings {
+    fn default() -> Self {
+        let signature_days = gauntlet_engine::signatures::known::DAYS_DEFAULT;
+        LearningSettings { probes: Vec::new(), signature_days, refresh_seconds: 2 }
     }
 }
 

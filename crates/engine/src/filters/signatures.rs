@@ -1,0 +1,199 @@
+//! Mail that is nearly the same as known bad or good mail.
+//!
+//! | Rule | Points | Says |
+//! |---|---|---|
+//! | `SIGNATURE_BAD` | 0 | text, page structure, image or file nearly the same as known bad ones |
+//! | `SIGNATURE_GOOD` | 0 | nearly the same as known good ones |
+//!
+//! No points: the log odds go into the probability (`fusion`). The evidence quotes what matched, how
+//! closely, how often its like was bad and good, and when last.
+
+use gauntlet_mail::{Evidence, View};
+
+use crate::filter::{Filter, Findings, Item};
+use crate::rulebook::{Lean, Rule, RuleBook};
+use crate::scan::Scratch;
+use crate::signatures::known::{BAD_BOUND, GOOD_BOUND, Resemblance};
+use crate::signatures::{Kind, fingerprint};
+
+/// Bytes of text that are quoted.
+const QUOTE_BYTES_MAX: usize = 100;
+const SECONDS_PER_DAY: i64 = 86_400;
+
+/// Looks fingerprints up in what the snapshot knows.
+#[derive(Debug)]
+pub struct Signatures {
+    bad: Rule,
+    good: Rule,
+}
+
+impl Signatures {
+    /// The filter with its rules.
+    pub fn new(book: &mut RuleBook) -> Self {
+        let mut rule = |name, description| book.rule(name, 0.0, description, Lean::Points);
+        Signatures {
+            bad: rule("SIGNATURE_BAD", "Nearly the same as known unwanted mail"),
+            good: rule("SIGNATURE_GOOD", "Nearly the same as known wanted mail"),
+        }
+    }
+}
+
+impl Filter for Signatures {
+    fn name(&self) -> &'static str {
+        "signatures"
+    }
+
+    fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings) {
+        let Some(known) = &item.snapshot.learned.signatures else { return };
+        let scratch = &mut scratch.classifier;
+        scratch.read_once(item.message);
+        let found = fingerprint::of_message(item.message, scratch);
+        let today = item.envelope.received_at.max(0) / SECONDS_PER_DAY;
+        let today = u16::try_from(today).unwrap_or(u16::MAX);
+        let mut log_odds = 0.0;
+        for like in known.resembles(&found, today) {
+            let odds = like.log_odds();
+            log_odds += odds;
+            let rule = if odds < 0.0 { &self.good } else { &self.bad };
+            findings.add(rule, feature(&like));
+            findings.add(rule, quotation(item, &like));
+        }
+        if log_odds != 0.0 {
+            let bounded = log_odds.clamp(-GOOD_BOUND, BAD_BOUND);
+            findings.signatures = Some((bounded * 1e6).round() / 1e6);
+        }
+    }
+}
+
+/// `text: 92 % like mail that was bad 14 times and good 0 times, last on day 20413`
+fn feature(like: &Resemblance) -> Evidence {
+    let how = match like.kind.is_fuzzy() {
+        true => format!("{:.0} % like", 100.0 * like.closeness),
+        false => "the same as".to_owned(),
+    };
+    let date = date(like.day);
+    let text = format!(
+        "{}: {how} one seen {} times in bad and {} times in good mail, last on {date} ({:+.2})",
+        like.kind.name(),
+        like.bad,
+        like.good,
+        like.log_odds(),
+    );
+    Evidence::new(View::Feature, like.part, 0, text.as_bytes()).named("signature")
+}
+
+/// The start of what matched.
+fn quotation(item: &Item<'_>, like: &Resemblance) -> Evidence {
+    let part = item.message.parts().get(usize::from(like.part));
+    let (view, text) = match like.kind {
+        Kind::Text => (View::Text, part.and_then(|p| p.shown_text())),
+        Kind::Page => (View::Html, part.and_then(|p| p.text())),
+        Kind::Image | Kind::File => {
+            let name = part.and_then(|p| p.file_name());
+            (View::Attachment, name.or(part.map(|p| p.content_type.kind.as_str())))
+        }
+    };
+    let text = text.unwrap_or_default();
+    let start = text.len() - text.trim_start().len();
+    let end = text.floor_char_boundary(start + QUOTE_BYTES_MAX);
+    let quoted = text.get(start..end).unwrap_or_default();
+    Evidence::new(view, like.part, start, quoted.as_bytes())
+}
+
+/// A day as a date: from days since 1970 to the Gregorian calendar (Hinnant, "chrono-Compatible
+/// Low-Level Date Algorithms", 2013; days before 1970 cannot occur).
+fn date(day: u16) -> String {
+    // Years begin in March, so that the day of the leap is the last of its year.
+    let day = u32::from(day) + 719_468;
+    let (era, of_era) = (day / 146_097, day % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let of_month = of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    format!("{:04}-{month:02}-{of_month:02}", year + era * 400 + next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use gauntlet_mail::{Envelope, Facts, Message};
+
+    use crate::classifier::ClassifierScratch;
+    use crate::signatures::known::{DAYS_DEFAULT, Known, Report};
+    use crate::snapshot::{Learned, Snapshot};
+    use crate::{Verdict, scan};
+
+    const DAY: u16 = 20_000;
+
+    fn message(name: &str, link: &str) -> String {
+        format!(
+            "From: shop@example.org\nSubject: your parcel\n\nDear {name}, our records show that your \
+             parcel could not be delivered because the address was incomplete. Please confirm the \
+             address and pay the small fee for a second delivery within two days, or the parcel \
+             goes back to the sender: {link} We thank you for your trust. The team of your parcel \
+             service, central office, department for undeliverable goods and returns.\n"
+        )
+    }
+
+    fn judge(raw: &str, reports: &[(&str, bool, u64)]) -> Verdict {
+        let mut scratch = ClassifierScratch::default();
+        let mut said = Vec::new();
+        for &(raw, spam, reporter) in reports {
+            let message = Message::parse(raw.as_bytes());
+            scratch.read(&message);
+            said.extend(fingerprint::of_message(&message, &scratch).into_iter().map(|f| Report {
+                fingerprint: f.fingerprint,
+                spam,
+                reporter,
+                day: DAY,
+            }));
+        }
+        let signatures = Some(Arc::new(Known::new(None, &[], &said, DAYS_DEFAULT)));
+        let learned = Learned { signatures, site: None };
+        let snapshot = Snapshot::default_rules().with_learned(learned);
+        let received_at = (i64::from(DAY) + 5) * SECONDS_PER_DAY;
+        let envelope = Envelope { received_at, ..Envelope::default() };
+        let message = Message::parse(raw.as_bytes());
+        scan(&message, &envelope, &Facts::default(), &snapshot, &mut Scratch::default())
+    }
+
+    #[test]
+    fn a_near_duplicate_of_reported_mail_is_found_and_quoted() {
+        let sent = message("Ann", "http://one.example/a?1");
+        let seen = message("Mr Bob Miller", "https://two.example.net/b");
+        let (before, after) = (judge(&seen, &[]), judge(&seen, &[(&sent, true, 0)]));
+        assert!(before.hit("SIGNATURE_BAD").is_none());
+        assert!(after.probability > before.probability);
+        assert_ne!(after.ruleset, before.ruleset);
+        let hit = after.hit("SIGNATURE_BAD").unwrap();
+        assert_eq!(hit.score, 0.0);
+        let text = &hit.evidence[0].text;
+        assert!(text.contains("% like one seen 1 times in bad and 0 times in good mail"), "{text}");
+        assert!(text.contains("last on 2024-10-04"), "{text}");
+        assert!(hit.evidence[1].text.starts_with("Dear Mr Bob Miller"), "{:?}", hit.evidence);
+        let good = judge(&seen, &[(&sent, false, 0)]);
+        assert!(good.hit("SIGNATURE_GOOD").is_some() && good.probability < before.probability);
+    }
+
+    #[test]
+    fn one_reporter_alone_changes_nothing_and_other_mail_is_not_hit() {
+        let (sent, seen) = (message("Ann", ""), message("Bob", ""));
+        let alone = judge(&seen, &[(&sent, true, 7), (&sent, true, 7)]);
+        assert!(alone.hit("SIGNATURE_BAD").is_none());
+        let two = judge(&seen, &[(&sent, true, 7), (&sent, true, 8)]);
+        assert!(two.hit("SIGNATURE_BAD").is_some());
+        let other = "From: a@example.org\nSubject: minutes\n\nThe minutes of the meeting are here, \
+            with the changes that Ann asked for; please read them before Friday and tell me.\n";
+        assert!(judge(other, &[(&sent, true, 0)]).hit("SIGNATURE_BAD").is_none());
+    }
+
+    #[test]
+    fn dates() {
+        for (day, expected) in [(0, "1970-01-01"), (11_016, "2000-02-29"), (20_000, "2024-10-04")] {
+            assert_eq!(date(day), expected);
+        }
+    }
+}

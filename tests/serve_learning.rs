@@ -1,0 +1,66 @@
+//! A running node learns: from mail to a probe account, and from `gauntlet learn`, without a restart.
+
+mod common;
+
+use std::process::Command;
+
+use common::{Node, Smtp};
+use gauntlet_store::{Log, Query};
+
+fn message(token: &str, name: &str, theme: &str) -> Vec<u8> {
+    format!(
+        "From: shop@example.org\r\nSubject: {token}\r\nMessage-ID: <{token}@example.org>\r\n\r\n\
+         Dear {name}, our records show that your {theme} could not be delivered because the\r\n\
+         address was incomplete. Please confirm the address and pay the small fee for a second\r\n\
+         delivery within two days, or the {theme} goes back to the sender. We thank you for your\r\n\
+         trust. The team of your {theme} service, central office, department for undeliverable\r\n\
+         {theme} and returns to http://{token}.example/{name}\r\n"
+    )
+    .into_bytes()
+}
+
+/// Waits until the node has said so many times that it learned something.
+fn wait_for_lessons(node: &Node, count: usize) {
+    node.wait_until("learned", || node.log().matches("\"learned\"").count() >= count);
+}
+
+#[test]
+fn probe_mail_and_corrections_reach_a_running_node() {
+    let mut node =
+        Node::start("[learning]\nprobes = [\"Trap@example.net\"]\nrefresh_seconds = 1\n");
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let mut send = |token: &str, to: &str, body: &[u8]| {
+        let reply = client.send("shop@example.org", &[to], body).unwrap();
+        assert!(reply.starts_with("250 "), "{token}: {reply}");
+    };
+    send("before", "bob@example.net", &message("before", "Bob", "parcel"));
+    send("probe", "trap@example.net", &message("probe", "Eve", "parcel"));
+    wait_for_lessons(&node, 1);
+    send("after", "bob@example.net", &message("after", "Bob Miller", "parcel"));
+
+    let file = node.data().join("missed.eml");
+    std::fs::write(&file, message("missed", "Ann", "garden furniture")).unwrap();
+    let learned = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["learn", "--spam"])
+        .arg(&file)
+        .arg("--data")
+        .arg(node.data())
+        .output()
+        .unwrap();
+    assert!(learned.status.success(), "{learned:?}");
+    wait_for_lessons(&node, 2);
+    send("corrected", "bob@example.net", &message("corrected", "Ann", "garden furniture"));
+    node.wait_for_empty_queue();
+    node.stop();
+
+    let log = Log::open(&node.data().join("log")).unwrap();
+    let mut hits = std::collections::BTreeMap::new();
+    for found in log.search(&Query::default()).unwrap().messages {
+        let record = log.get(&found.id).unwrap().unwrap().record;
+        let verdict = &record.verdict;
+        hits.insert(record.subject.clone(), verdict.hit("SIGNATURE_BAD").is_some());
+    }
+    let expected = [("after", true), ("before", false), ("corrected", true), ("probe", false)];
+    let expected = expected.map(|(subject, hit)| (subject.to_owned(), hit));
+    assert_eq!(hits.into_iter().collect::<Vec<_>>(), expected);
+}
