@@ -3,8 +3,6 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
-
 /// Arguments of `gauntlet completions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -16,7 +14,7 @@ pub(crate) struct Args {
 /// Prints the completions of the shell.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::Cli::command(), "gauntlet", &mut script);
+    clap_complete::generate(args.shell, &mut crate::examples::command(), "gauntlet", &mut script);
     std::io::stdout().write_all(&script)?;
     Ok(ExitCode::SUCCESS)
 }

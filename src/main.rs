@@ -1,12 +1,14 @@
 //! `gauntlet`: the command line. One file a subcommand, each thin: it reads arguments, calls the
 //! crates and prints.
 
+mod allocator;
 mod bench;
 mod completions;
 mod config;
 mod dkim;
 mod doctor;
 mod evaluate;
+mod examples;
 mod facts;
 mod learn;
 mod learning;
@@ -23,7 +25,7 @@ mod user;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 /// Runs mail through a gauntlet of filters, and says why.
 #[derive(Debug, Parser)]
@@ -79,7 +81,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = Cli::from_arg_matches(&examples::command().get_matches());
+    let result = match cli.unwrap_or_else(|error| error.exit()).command {
         Command::Scan(args) => scan::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Queue(args) => queue::run(&args),

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::CommandFactory;
 
 /// Arguments of `gauntlet man`.
 #[derive(Debug, clap::Args)]
@@ -18,7 +17,7 @@ pub(crate) struct Args {
 
 /// Prints or writes the pages.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let command = crate::Cli::command();
+    let command = crate::examples::command();
     match &args.folder {
         Some(folder) => {
             std::fs::create_dir_all(folder)

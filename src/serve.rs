@@ -47,6 +47,7 @@ impl Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.load()?;
     start_logs(&config)?;
+    crate::allocator::keep_memory_small();
     let descriptors = raise_descriptor_limit();
     tracing::debug!(descriptors, "open files allowed");
     let runtime = tokio::runtime::Builder::new_multi_thread()

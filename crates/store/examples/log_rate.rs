@@ -270,7 +270,7 @@ fn facts(domain: &str, bad: bool) -> Facts {
 
 fn costs(random: &mut Random) -> Vec<FilterCost> {
     let names =
-        ["headers", "sender", "urls", "words", "lists", "attachments", "classifier", "rules"];
+        ["header_form", "sender", "urls", "words", "lists", "attachments", "classifier", "rules"];
     let cost = |name: &&str| FilterCost {
         filter: (*name).into(),
         micros: (random.next() % 4000) as f32 / 10.0,
@@ -284,7 +284,7 @@ fn stages(random: &mut Random) -> Vec<Stage> {
         at_us += random.next() % 9000;
         Stage { name: (*name).to_owned(), at_us, detail: String::new() }
     };
-    ["receive", "spool", "facts", "scan", "policy", "dispose"].iter().map(stage).collect()
+    ["received", "waited", "scanned", "decided", "spooled"].iter().map(stage).collect()
 }
 
 #[derive(Clone, Copy)]

@@ -47,8 +47,10 @@ pub enum ConfigError {
         message: String,
     },
     /// Values that read but cannot work.
-    #[error("{key}: {message}")]
+    #[error("{place}{key}: {message}")]
     Meaning {
+        /// File and line, or variable, that set it, with `: `; empty for a default.
+        place: String,
         /// The setting.
         key: String,
         /// What is wrong and what to do.
@@ -122,10 +124,11 @@ impl Loaded {
         }
         override_by(environment, &mut table, &mut origins)?;
         let config = Config::deserialize(table).map_err(|e| ConfigError::Meaning {
+            place: String::new(),
             key: "configuration".into(),
             message: e.to_string(),
         })?;
-        check(&config)?;
+        check(&config).map_err(|error| located(error, &origins))?;
         Ok(Loaded { config, path: path.map(Path::to_owned), origins })
     }
 
@@ -156,6 +159,40 @@ fn collect(
     settings.push(Setting { key: prefix.to_owned(), value: value.to_string(), origin });
 }
 
+/// Says where the setting that makes no sense was set.
+fn located(error: ConfigError, origins: &BTreeMap<String, Origin>) -> ConfigError {
+    let ConfigError::Meaning { key, message, .. } = error else { return error };
+    let section = key.split('.').next().unwrap_or(&key);
+    let origin = origins.get(&key).or_else(|| origins.get(section)).or_else(|| {
+        // A condition on several keys of a table: the first that was set.
+        let mut set = origins.iter().filter(|(k, _)| k.starts_with(&format!("{key}.")));
+        set.next().map(|(_, origin)| origin)
+    });
+    let place = origin.map(|o| format!("{o}: ")).unwrap_or_default();
+    ConfigError::Meaning { place, key, message }
+}
+
+/// The setting whose value is at this offset, as `section.key`.
+fn key_at(text: &str, offset: usize) -> Option<String> {
+    let spanned = toml::de::DeTable::parse(text).ok()?;
+    let holds = |span: std::ops::Range<usize>| span.contains(&offset) || span.start == offset;
+    for (section, value) in spanned.get_ref() {
+        let section = section.get_ref();
+        let tables: Vec<&toml::de::DeTable<'_>> = match value.get_ref() {
+            toml::de::DeValue::Table(table) => vec![table],
+            toml::de::DeValue::Array(items) => {
+                items.iter().filter_map(|i| i.get_ref().as_table()).collect()
+            }
+            _ => continue,
+        };
+        let mut keys = tables.into_iter().flatten();
+        if let Some((key, _)) = keys.find(|(_, value)| holds(value.span())) {
+            return Some(format!("{section}.{}", key.get_ref()));
+        }
+    }
+    None
+}
+
 /// Reads the file for its mistakes (with their lines), its values and their lines.
 fn read_file(
     text: &str,
@@ -165,7 +202,13 @@ fn read_file(
     let wrong = |error: toml::de::Error| ConfigError::File {
         path: path.display().to_string(),
         line: error.span().map_or(1, |s| line_of(text, s.start)),
-        message: with_nearest(error.message()),
+        message: {
+            let message = with_nearest(error.message());
+            // An unknown key names itself; a wrong value needs the name of its key.
+            let unknown = message.starts_with("unknown field");
+            let key = error.span().filter(|_| !unknown).and_then(|s| key_at(text, s.start));
+            key.map_or_else(|| message.clone(), |key| format!("{key}: {message}"))
+        },
     };
     toml::from_str::<Config>(text).map_err(wrong)?;
     let spanned = toml::de::DeTable::parse(text).map_err(wrong)?;
@@ -206,9 +249,8 @@ where
         let wrong = |message: String| ConfigError::Environment { name: name.clone(), message };
         let lower = key.to_lowercase();
         let (section, key) = lower.split_once("__").unwrap_or((&lower, ""));
-        let default = defaults.get(section).and_then(|s| s.get(key)).ok_or_else(|| {
-            wrong(format!("no setting {section}.{key}; `gauntlet config show` lists all"))
-        })?;
+        let default = defaults.get(section).and_then(|s| s.get(key));
+        let default = default.ok_or_else(|| wrong(no_setting(&defaults, section, key)))?;
         let value = read_value(&text, default).map_err(wrong)?;
         let slot = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
         if let Some(slot) = slot.as_table_mut() {
@@ -219,6 +261,20 @@ where
             .map_err(|e| wrong(e.message().lines().next().unwrap_or_default().to_owned()))?;
     }
     Ok(())
+}
+
+/// What to say of a setting that there is not, with the nearest one that there is.
+fn no_setting(defaults: &Table, section: &str, key: &str) -> String {
+    let given = format!("{section}.{key}");
+    let names = defaults.iter().filter_map(|(section, keys)| {
+        let keys = keys.as_table()?.keys().map(move |key| format!("{section}.{key}"));
+        Some(keys)
+    });
+    let nearest = gauntlet_policy::check::nearest(&given, names.flatten());
+    match nearest {
+        Some(name) => format!("no setting {given}; did you mean {name}?"),
+        None => format!("no setting {given}; `gauntlet config show` lists all"),
+    }
 }
 
 /// Reads a variable's text as the type that the default has.
@@ -243,8 +299,9 @@ fn read_value(text: &str, default: &Value) -> Result<Value, String> {
 
 /// Refuses values that read but cannot work.
 fn check(config: &Config) -> Result<(), ConfigError> {
-    let wrong =
-        |key: &str, message: String| Err(ConfigError::Meaning { key: key.to_owned(), message });
+    let wrong = |key: &str, message: String| {
+        Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
+    };
     for listener in &config.listener {
         let Some(address) = socket_address(&listener.address) else {
             let message =
@@ -339,7 +396,27 @@ mod tests {
         assert!(error.contains("gauntlet.toml:3: unknown field `thread`"), "{error}");
         assert!(error.ends_with("did you mean `threads`?"), "{error}");
         let error = load("[scan]\nthreads = \"four\"\n", &[]).unwrap_err().to_string();
-        assert!(error.contains("gauntlet.toml:2: invalid type: string"), "{error}");
+        assert!(error.contains("gauntlet.toml:2: scan.threads: invalid type: string"), "{error}");
+        let error = load("\n[log]\nformat = \"xml\"\n", &[]).unwrap_err().to_string();
+        assert!(error.contains("gauntlet.toml:3: log.format: unknown variant `xml`"), "{error}");
+        let text = "[[listener]]\naddress = 4\n";
+        let error = load(text, &[]).unwrap_err().to_string();
+        assert!(error.contains("gauntlet.toml:2: listener.address: invalid type"), "{error}");
+    }
+
+    #[test]
+    fn a_value_that_cannot_work_names_its_place() {
+        let said = |text: &str, environment: &[(&str, &str)]| {
+            load(text, environment).unwrap_err().to_string()
+        };
+        let error = said("[console]\n\naddress = \"here\"\n", &[]);
+        assert!(
+            error.ends_with("gauntlet.toml:3: console.address: \"here\" is no address and port")
+        );
+        let error = said("[thresholds]\nspam = 1.0\n", &[]);
+        assert!(error.contains("gauntlet.toml:2: thresholds: must rise"), "{error}");
+        let error = said("", &[("GAUNTLET_SCAN__QUEUE_MAX", "0")]);
+        assert_eq!(error, "$GAUNTLET_SCAN__QUEUE_MAX: scan.queue_max: must be 1 at least");
     }
 
     #[test]
@@ -359,7 +436,9 @@ mod tests {
         let error = load("", &[("GAUNTLET_SCAN__THREADS", "x")]).unwrap_err().to_string();
         assert_eq!(error, "environment variable GAUNTLET_SCAN__THREADS: \"x\" is no whole number");
         let error = load("", &[("GAUNTLET_SCAN__TREADS", "1")]).unwrap_err().to_string();
-        assert!(error.contains("no setting scan.treads"), "{error}");
+        assert!(error.ends_with("no setting scan.treads; did you mean scan.threads?"), "{error}");
+        let error = load("", &[("GAUNTLET_NOTHING__LIKE_THIS", "1")]).unwrap_err().to_string();
+        assert!(error.ends_with("`gauntlet config show` lists all"), "{error}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use gauntlet_engine::Class;
 use gauntlet_policy::Disposition;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
@@ -118,7 +119,7 @@ fn write_record<'a>(
     for (place, disposition) in record.dispositions.iter().enumerate() {
         if insert_recipient(batch, seq, place, disposition)? {
             appended.new += 1;
-            push_disposition(text, disposition);
+            push_disposition(text, record.verdict.class, disposition);
         } else {
             appended.known += 1;
         }
@@ -221,10 +222,11 @@ fn upsert_delivery(
     Ok(upsert.execute(values)? == 1)
 }
 
-fn push_disposition(text: &mut String, disposition: &Disposition) {
+fn push_disposition(text: &mut String, class: Class, disposition: &Disposition) {
     let recipient = &disposition.recipient;
     terms::push_address(text, Field::Recipient, Field::RecipientDomain, recipient);
     terms::push_name(text, Field::Action, disposition.end.name());
+    terms::push_class_action(text, class, disposition.end.name());
     for rule in &disposition.rules {
         terms::push_exact(text, Field::PolicyRule, rule);
     }

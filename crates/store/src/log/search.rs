@@ -205,11 +205,12 @@ fn match_expression(query: &Query) -> String {
             None => terms::push_exact(&mut all, whole, value),
         }
     }
-    let names = [
-        (Field::Action, &query.action),
-        (Field::Outcome, &query.outcome),
-        (Field::Event, &query.event),
-    ];
+    let some_classes = !query.classes.is_empty() && query.classes.len() < Class::ALL.len();
+    let action = query.action.trim();
+    let names = [(Field::Outcome, &query.outcome), (Field::Event, &query.event)];
+    if !some_classes && !action.is_empty() {
+        terms::push_name(&mut all, Field::Action, action);
+    }
     for (field, value) in names {
         if !value.trim().is_empty() {
             terms::push_name(&mut all, field, value);
@@ -238,10 +239,17 @@ fn match_expression(query: &Query) -> String {
         terms::push_exact(&mut recipient, Field::RecipientDomain, domain);
         clauses.push(format!("(\"{sender}\" OR \"{recipient}\")"));
     }
-    if !query.classes.is_empty() && query.classes.len() < Class::ALL.len() {
-        let names: Vec<String> =
-            query.classes.iter().map(|c| format!("\"c{}\"", c.name())).collect();
-        clauses.push(format!("({})", names.join(" OR ")));
+    if some_classes {
+        let term = |class: &Class| {
+            let mut term = String::new();
+            match action {
+                "" => terms::push_name(&mut term, Field::Class, class.name()),
+                action => terms::push_class_action(&mut term, *class, action),
+            }
+            format!("\"{term}\"")
+        };
+        let any: Vec<String> = query.classes.iter().map(term).collect();
+        clauses.push(format!("({})", any.join(" OR ")));
     }
     clauses.join(" AND ")
 }

@@ -5,6 +5,8 @@
 //! this address however it is written. All searches, whatever they combine, are then the same:
 //! walk a few sorted lists of messages together.
 
+use gauntlet_engine::Class;
+
 use crate::record::LogRecord;
 
 /// Most words of a subject that can be found.
@@ -17,6 +19,9 @@ const WORD_BYTES_MAX: usize = 32;
 pub(crate) enum Field {
     Class,
     Action,
+    /// Class and action in one: both are frequent, and walking two long lists to find that they
+    /// have nothing in common is the slowest search there is.
+    ClassAction,
     Sender,
     SenderDomain,
     Recipient,
@@ -35,6 +40,7 @@ impl Field {
         match self {
             Field::Class => 'c',
             Field::Action => 'a',
+            Field::ClassAction => 'b',
             Field::Sender => 's',
             Field::SenderDomain => 'd',
             Field::Recipient => 'r',
@@ -72,6 +78,11 @@ fn push_start(out: &mut String, field: Field) {
         out.push(' ');
     }
     out.push(field.letter());
+}
+
+/// Appends the term of a class together with what was done.
+pub(crate) fn push_class_action(out: &mut String, class: Class, action: &str) {
+    push_name(out, Field::ClassAction, &format!("{} {action}", class.name()));
 }
 
 /// The words of a text in lower case, without the signs between them.

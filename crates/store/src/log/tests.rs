@@ -94,6 +94,10 @@ fn every_field_finds() {
     assert_eq!(ids(&log, &Query { policy_rule: "Spam to quarantine".into(), ..q() }).len(), 20);
     let spam = Query { classes: vec![Class::Spam, Class::Malware], rule: "RULE_0".into(), ..q() };
     assert_eq!(ids(&log, &spam), ["id-18", "id-12", "id-6", "id-0"]);
+    let both = |class, action: &str| Query { classes: vec![class], action: action.into(), ..q() };
+    assert_eq!(ids(&log, &both(Class::Spam, "quarantine")).len(), 10);
+    assert_eq!(ids(&log, &both(Class::Spam, "reject")).len(), 0);
+    assert_eq!(ids(&log, &both(Class::Ham, "quarantine")).len(), 10);
     let range = Query { since_ms: Some(DAY - 1), until_ms: Some(DAY + 2), ..q() };
     assert_eq!(ids(&log, &range), ["id-11", "id-10", "id-9"]);
     assert_eq!(ids(&log, &Query { score_min: Some(3.0), ..q() }).len(), 0);

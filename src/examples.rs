@@ -1,0 +1,111 @@
+//! Examples for the help of subcommands that have none in their own file. They stand here together so
+//! that one test can see that each is understood.
+
+use clap::{Command, CommandFactory};
+
+/// Subcommand, and lines of its help: a command, and perhaps what it does after two spaces or more.
+const EXAMPLES: &[(&str, &[&str])] = &[
+    (
+        "serve",
+        &[
+            "gauntlet serve                          with defaults, data in ./gauntlet-data",
+            "gauntlet serve --config gauntlet.toml   with your settings",
+        ],
+    ),
+    ("queue", &["gauntlet queue list", "gauntlet queue retry 1M7YFK6WX0000"]),
+    ("queue list", &["gauntlet queue list"]),
+    ("queue show", &["gauntlet queue show 1M7YFK6WX0000"]),
+    (
+        "queue retry",
+        &[
+            "gauntlet queue retry                    all that wait, now",
+            "gauntlet queue retry 1M7YFK6WX0000",
+        ],
+    ),
+    ("queue hold", &["gauntlet queue hold 1M7YFK6WX0000"]),
+    ("queue delete", &["gauntlet queue delete 1M7YFK6WX0000"]),
+    ("trace", &["gauntlet trace 1M7YFK6WX0000            the reference in our reply"]),
+    ("policy check", &["gauntlet policy check policy.toml"]),
+    ("policy explain", &["gauntlet policy explain message.eml"]),
+    ("policy test", &["gauntlet policy test cases.toml"]),
+    ("config", &["gauntlet config check gauntlet.toml", "gauntlet config show"]),
+    ("config check", &["gauntlet config check gauntlet.toml"]),
+    (
+        "config show",
+        &[
+            "gauntlet config show                    defaults and environment",
+            "gauntlet config show --config gauntlet.toml --json",
+        ],
+    ),
+    ("rules", &["gauntlet rules check /usr/share/spamassassin", "gauntlet rules test rules"]),
+    ("rules check", &["gauntlet rules check /usr/share/spamassassin --site /etc/spamassassin"]),
+    ("rules diff", &["gauntlet rules diff old.cf new.cf ~/Maildir"]),
+    ("user", &["gauntlet user add ann", "gauntlet user list"]),
+    ("user add", &["gauntlet user add ann                   prints a one-time password"]),
+    ("user list", &["gauntlet user list"]),
+    ("user passwd", &["gauntlet user passwd ann                a new one-time password"]),
+    ("user remove", &["gauntlet user remove ann"]),
+    ("bench", &["gauntlet bench scan ~/Maildir"]),
+    ("bench scan", &["gauntlet bench scan ~/Maildir --threads 1 --seconds 10"]),
+    (
+        "completions",
+        &["gauntlet completions bash > ~/.local/share/bash-completion/completions/gauntlet"],
+    ),
+    ("man", &["gauntlet man | man -l -", "gauntlet man /usr/local/share/man/man1"]),
+];
+
+/// The command line with its examples.
+pub(crate) fn command() -> Command {
+    let mut command = crate::Cli::command();
+    for (path, lines) in EXAMPLES {
+        command = with_examples(command, path, lines);
+    }
+    command
+}
+
+fn with_examples(command: Command, path: &str, lines: &[&str]) -> Command {
+    let Some((first, rest)) = path.split_once(' ').or(Some((path, ""))) else { return command };
+    if first.is_empty() {
+        let before = command.get_after_help().map(|text| format!("{text}\n\n")).unwrap_or_default();
+        let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
+        return command.after_help(format!("{before}Examples:{lines}"));
+    }
+    if command.find_subcommand(first).is_none() {
+        return command;
+    }
+    command.mut_subcommand(first, |sub| with_examples(sub, rest, lines))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every subcommand with the words that call it.
+    fn all(command: &Command, path: &str, found: &mut Vec<String>) {
+        for sub in command.get_subcommands().filter(|s| s.get_name() != "help") {
+            let path = format!("{path} {}", sub.get_name()).trim().to_owned();
+            found.push(path.clone());
+            all(sub, &path, found);
+        }
+    }
+
+    #[test]
+    fn every_example_is_of_a_subcommand() {
+        let mut found = Vec::new();
+        all(&command(), "", &mut found);
+        assert!(found.len() > 20);
+        for (path, _) in EXAMPLES {
+            assert!(found.iter().any(|known| known == path), "there is no `gauntlet {path}`");
+        }
+    }
+
+    #[test]
+    fn every_example_is_understood() {
+        for line in EXAMPLES.iter().flat_map(|(_, lines)| *lines) {
+            let call = line.split("  ").next().unwrap_or_default();
+            let call = call.split([' ', '\t']).take_while(|w| !matches!(*w, "|" | ">"));
+            let parsed = command().try_get_matches_from(call);
+            assert!(parsed.is_ok(), "{line}: {:?}", parsed.err().map(|e| e.to_string()));
+        }
+    }
+}
