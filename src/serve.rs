@@ -12,7 +12,7 @@ use gauntlet_gateway::config::{Config, Loaded, LogFormat, RuleSettings};
 use gauntlet_gateway::probes::Probes;
 use gauntlet_gateway::{Judge, Node, Release};
 use gauntlet_policy::{Groups, Policy};
-use gauntlet_rules::{LoadOptions, Ruleset};
+use gauntlet_rules::{LoadOptions, Profile, Ruleset};
 use gauntlet_store::Users;
 use gauntlet_store::quarantine::ReleaseOrder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -115,8 +115,9 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         block: config.lists.block.clone(),
         ..Settings::default()
     };
-    let RuleSettings { paths, own, strict } = &config.rules;
-    let options = LoadOptions { strict: *strict, ..LoadOptions::default() };
+    let RuleSettings { paths, own, strict, network } = &config.rules;
+    let profile = if *network { Profile::Full } else { Profile::Local };
+    let options = LoadOptions { strict: *strict, profile, ..LoadOptions::default() };
     let snapshot = if !own && !paths.is_empty() {
         let (ruleset, report) = Ruleset::load(paths, &options)?;
         tracing::info!(?report, "rules loaded");

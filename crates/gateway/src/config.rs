@@ -11,7 +11,7 @@ pub use load::{ConfigError, Loaded, Origin, Setting};
 pub use settings::{
     Config, ConsoleSettings, DkimSettings, DnsListSettings, DnsSettings, DomainSettings,
     FactSettings, LearningSettings, ListSettings, ListSubject, ListenerRole, ListenerSettings,
-    LogFormat, LogSettings, NodeSettings, PolicySettings, QuarantineSettings, ReceiverSettings,
-    RouteSettings, RuleSettings, ScanSettings, SenderSettings, SpoolBackend, SpoolSettings,
-    ThresholdSettings,
+    LocalListSettings, LogFormat, LogSettings, NodeSettings, PolicySettings, QuarantineSettings,
+    ReceiverSettings, RouteSettings, RuleSettings, ScanSettings, SenderSettings, SpoolBackend,
+    SpoolSettings, ThresholdSettings,
 };

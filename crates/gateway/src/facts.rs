@@ -15,6 +15,8 @@ pub mod dkim;
 pub mod dmarc;
 pub mod inquiry;
 pub mod lists;
+pub mod local_lists;
+pub mod memory;
 pub mod reverse;
 pub mod spf;
 pub mod tags;
@@ -33,9 +35,11 @@ use gauntlet_mail::{Envelope, Message};
 use self::dkim::Verifier;
 use self::inquiry::Inquiry;
 use self::lists::{DnsLists, Subjects};
+use self::local_lists::LocalLists;
 use crate::config::{DnsListSettings, FactSettings};
 use crate::network::Network;
 use crate::resolver::Resolver;
+use gauntlet_store::History;
 
 /// Gathers facts. Share it as `Arc<Gatherer>`.
 #[derive(Debug)]
@@ -43,6 +47,8 @@ pub struct Gatherer {
     resolver: Arc<Resolver>,
     verifier: Verifier,
     dns_lists: DnsLists,
+    local_lists: LocalLists,
+    history: Option<Arc<History>>,
     settings: FactSettings,
     /// Clients that are ours: nothing is asked about them.
     ours: Vec<Network>,
@@ -69,10 +75,40 @@ impl Gatherer {
             resolver,
             verifier: Verifier::new()?,
             dns_lists: DnsLists::new(dns_lists)?,
+            local_lists: LocalLists::default(),
+            history: None,
             settings: settings.clone(),
             ours,
             host: host.to_owned(),
         })
+    }
+
+    /// The same with lists of our own.
+    #[must_use]
+    pub fn with_local_lists(mut self, lists: LocalLists) -> Self {
+        self.local_lists = lists;
+        self
+    }
+
+    /// The same with a memory of senders.
+    #[must_use]
+    pub fn with_history(mut self, history: Arc<History>) -> Self {
+        self.history = Some(history);
+        self
+    }
+
+    /// Reads lists of our own again that changed. Blocks.
+    pub fn reload_lists(&self) {
+        self.local_lists.reload();
+    }
+
+    /// Remembers what became of a message from the internet.
+    pub fn remember(&self, envelope: &Envelope, facts: &Facts, spam: bool) {
+        let client = envelope.client_ip.filter(|ip| self.is_foreign(*ip, envelope));
+        if let (Some(history), Some(client)) = (&self.history, client) {
+            let keys = memory::keys(client, envelope, facts);
+            history.see(&keys, spam, envelope.received_at);
+        }
     }
 
     /// Gathers what there is to know about a message. `raw` has CRLF line ends.
@@ -95,6 +131,10 @@ impl Gatherer {
         let (mut facts, from) = authenticated;
         let about = Subjects { client, envelope, from: from.as_deref(), dkim: &facts.dkim, raw };
         facts.listings = self.dns_lists.ask(&inquiry, &about).await;
+        facts.listings.extend(self.local_lists.ask(&about));
+        if let (Some(history), Some(client)) = (&self.history, client) {
+            memory::recall(history, client, envelope, &mut facts);
+        }
         facts.reverse_name = reverse.name;
         facts.reverse_confirmed = reverse.confirmed;
         if inquiry.is_late() {

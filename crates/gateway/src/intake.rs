@@ -103,6 +103,8 @@ impl Intake {
             }
         };
         record.stages.insert(0, received);
+        let spam = record.verdict.class >= gauntlet_engine::Class::Spam;
+        self.gatherer.load().remember(&record.envelope, &record.facts, spam);
         record.latency_ms = milliseconds_since(arrival.began);
         let verdict = answer(&record.dispositions);
         let each: Vec<Option<Reply>> = if arrival.lmtp {

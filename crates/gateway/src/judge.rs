@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::probes::Probes;
 use gauntlet_engine::{Learned, Scratch, Snapshot, scan};
-use gauntlet_mail::{Limits, Message};
+use gauntlet_mail::{Facts, Limits, Message};
 use gauntlet_policy::decide::Rates;
 use gauntlet_policy::{Policy, PolicyInput};
 use gauntlet_store::LogRecord;
@@ -16,6 +16,10 @@ use crate::scan_pool::Work;
 const SUBJECT_BYTES_MAX: usize = 200;
 /// Longest From and Message-ID in the log, in bytes.
 const FIELD_BYTES_MAX: usize = 320;
+
+/// Answers of one look-up in the log, and bytes of each.
+const ANSWERS_MAX: usize = 2;
+const ANSWER_BYTES_MAX: usize = 48;
 
 /// Snapshot, policy and bounds of one version.
 #[derive(Debug)]
@@ -78,13 +82,28 @@ impl Judge {
                 FIELD_BYTES_MAX,
             ),
             envelope: envelope.clone(),
-            facts: facts.clone(),
+            facts: kept(facts),
             verdict,
             dispositions,
             stages,
             ..LogRecord::default()
         }
     }
+}
+
+/// What the log keeps of the facts: all but look-ups that were answered from the cache and that no
+/// verdict reads. They are on the line of the message that asked the network first; without them, a
+/// line stays small.
+pub fn kept(facts: &Facts) -> Facts {
+    let mut facts = facts.clone();
+    facts.lookups.retain(|l| !l.cached || matches!(l.effect.as_str(), "sender" | "rule"));
+    for lookup in &mut facts.lookups {
+        lookup.answers.truncate(ANSWERS_MAX);
+        for answer in &mut lookup.answers {
+            *answer = cut(answer, ANSWER_BYTES_MAX);
+        }
+    }
+    facts
 }
 
 /// A handle on the judge of the moment; taking one keeps it for an item's whole way.

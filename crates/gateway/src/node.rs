@@ -11,13 +11,14 @@ use anyhow::Context;
 use arc_swap::ArcSwap;
 use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
 use gauntlet_store::spool::{Disk, Medium, Ram};
-use gauntlet_store::{Log, LogRecord, Quarantine, Spool, SpoolOptions};
+use gauntlet_store::{GreylistRules, History, Log, LogRecord, Quarantine, Spool, SpoolOptions};
 use tokio::sync::watch;
 
 use crate::admission::{Admission, MemoryBudget};
 use crate::clock::now_ms;
 use crate::config::{Config, ListenerRole, SpoolBackend};
 use crate::facts::Gatherer;
+use crate::facts::local_lists::LocalLists;
 use crate::hold::Holder;
 use crate::ids::{self, Ids};
 use crate::intake::Intake;
@@ -35,6 +36,9 @@ use crate::transit::Transit;
 
 /// Between two rounds of removing what is too old or too much.
 const HOUSEKEEPING_PAUSE: Duration = Duration::from_secs(300);
+
+/// How often lists of our own are looked at, and what was remembered of senders is written.
+const WATCH_PAUSE: Duration = Duration::from_secs(10);
 
 /// The addresses that accept mail, with who they are for.
 type Addresses = Vec<(ListenerRole, SocketAddr)>;
@@ -76,6 +80,7 @@ struct Shared {
     routes: Arc<ArcSwap<Routes>>,
     gatherer: Arc<ArcSwap<Gatherer>>,
     key_ring: Arc<ArcSwap<KeyRing>>,
+    history: Arc<History>,
 }
 
 impl std::fmt::Debug for Node {
@@ -185,6 +190,7 @@ impl Node {
             tokio::spawn(receiver.clone().run(listener));
         }
         tokio::spawn(self.clone().housekeeping());
+        tokio::spawn(self.clone().watch_lists());
         Ok(())
     }
 
@@ -260,7 +266,7 @@ impl Node {
     pub fn reload(&self, config: Config) -> anyhow::Result<()> {
         let judge = (self.make_judge)(&config)?;
         let routes = Routes::load(&config)?;
-        let gatherer = gatherer(&config, &self.resolver)?;
+        let gatherer = gatherer(&config, &self.resolver, &self.shared.history)?;
         let key_ring = key_ring(&config)?;
         let r = &config.receiver;
         self.admission.set_limits(r.sessions_max, r.sessions_per_client_max);
@@ -380,6 +386,32 @@ impl Node {
         Ok(())
     }
 
+    /// Reads lists of our own again that changed, and writes what was remembered of senders.
+    async fn watch_lists(self: Arc<Self>) {
+        let mut stopping = self.stop.subscribe();
+        loop {
+            let node = self.clone();
+            let done = tokio::task::spawn_blocking(move || {
+                node.shared.gatherer.load().reload_lists();
+                let now_s = now_ms() / 1_000;
+                node.shared.history.write(now_s)?;
+                node.shared.history.forget_waiting(&GreylistRules::default(), now_s)
+            });
+            if let Ok(Err(error)) = done.await {
+                tracing::warn!(%error, "what was remembered of senders cannot be written");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(WATCH_PAUSE) => {}
+                _ = stopping.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+
+    /// The memory of senders, which also decides about greylisting.
+    pub fn history(&self) -> &Arc<History> {
+        &self.shared.history
+    }
+
     /// Retention of log and quarantine, again and again.
     async fn housekeeping(self: Arc<Self>) {
         let mut stopping = self.stop.subscribe();
@@ -416,8 +448,10 @@ pub enum Release {
 
 impl Shared {
     fn new(config: &Config, resolver: &Arc<Resolver>) -> anyhow::Result<Self> {
+        let history = Arc::new(History::open(&config.node.data)?);
         Ok(Shared {
-            gatherer: Arc::new(ArcSwap::from_pointee(gatherer(config, resolver)?)),
+            gatherer: Arc::new(ArcSwap::from_pointee(gatherer(config, resolver, &history)?)),
+            history,
             key_ring: Arc::new(ArcSwap::from_pointee(key_ring(config)?)),
             receiver: Arc::new(ArcSwap::from_pointee(config.receiver.clone())),
             sender: Arc::new(ArcSwap::from_pointee(config.sender.clone())),
@@ -430,9 +464,16 @@ fn key_ring(config: &Config) -> anyhow::Result<KeyRing> {
     KeyRing::load(&config.node.inside(&config.dkim.keys))
 }
 
-fn gatherer(config: &Config, resolver: &Arc<Resolver>) -> anyhow::Result<Gatherer> {
+fn gatherer(
+    config: &Config,
+    resolver: &Arc<Resolver>,
+    history: &Arc<History>,
+) -> anyhow::Result<Gatherer> {
     let host = config.node.host_name();
-    Gatherer::new(resolver.clone(), &config.facts, &config.dns_list, &host)
+    let lists = LocalLists::open(&config.local_list, &config.node.data.join("lists"))?;
+    let gatherer = Gatherer::new(resolver.clone(), &config.facts, &config.dns_list, &host)?;
+    let gatherer = gatherer.with_local_lists(lists);
+    Ok(if config.facts.history { gatherer.with_history(history.clone()) } else { gatherer })
 }
 
 /// The spool keeps nothing: for measuring.

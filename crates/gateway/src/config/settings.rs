@@ -30,6 +30,8 @@ pub struct Config {
     pub facts: FactSettings,
     /// Lists in the DNS, one table a list.
     pub dns_list: Vec<DnsListSettings>,
+    /// Lists of our own, one table a list.
+    pub local_list: Vec<LocalListSettings>,
     /// Signatures of outbound mail.
     pub dkim: DkimSettings,
     /// The scan pool.
@@ -67,6 +69,7 @@ impl Default for Config {
             dns: DnsSettings::default(),
             facts: FactSettings::default(),
             dns_list: Vec::new(),
+            local_list: Vec::new(),
             dkim: DkimSettings::default(),
             scan: ScanSettings::default(),
             limits: Limits::default(),
@@ -397,6 +400,8 @@ pub struct FactSettings {
     pub questions_max: usize,
     /// DKIM signatures of one message that are verified.
     pub signatures_max: usize,
+    /// Remember senders: how much of their mail was spam.
+    pub history: bool,
     /// Look for the logo of senders that pass DMARC (BIMI).
     pub bimi: bool,
     /// Networks in CIDR form whose clients are ours: no SPF, reverse names and lists for them.
@@ -412,6 +417,7 @@ impl Default for FactSettings {
             wait_ms_max: 3_000,
             questions_max: 150,
             signatures_max: 10,
+            history: true,
             bimi: false,
             our_networks: ours.map(str::to_owned).to_vec(),
         }
@@ -436,6 +442,8 @@ pub enum ListSubject {
     Links,
     /// Host names of links.
     LinkHosts,
+    /// SHA-256 of attachments; for local lists.
+    Attachments,
 }
 
 /// A list in the DNS.
@@ -461,6 +469,26 @@ impl Default for DnsListSettings {
             answers: std::collections::BTreeMap::new(),
         }
     }
+}
+
+/// A list of our own in a file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LocalListSettings {
+    /// Its name in listings.
+    pub name: String,
+    /// The file: addresses, networks, hosts, mail addresses, `@domain`, SHA-256 hashes; one a line. It
+    /// is read again when it changes.
+    pub path: PathBuf,
+    /// What is looked up.
+    #[serde(default = "client_only")]
+    pub of: Vec<ListSubject>,
+    /// Points of a listing; below 0 for a welcome list.
+    pub points: f64,
+}
+
+fn client_only() -> Vec<ListSubject> {
+    vec![ListSubject::Client]
 }
 
 /// Signatures of outbound mail.
@@ -543,11 +571,13 @@ pub struct RuleSettings {
     pub own: bool,
     /// Refuse a rule file that is not understood as a whole.
     pub strict: bool,
+    /// Run rules of the files that need the network; they read the facts.
+    pub network: bool,
 }
 
 impl Default for RuleSettings {
     fn default() -> Self {
-        RuleSettings { paths: Vec::new(), own: true, strict: false }
+        RuleSettings { paths: Vec::new(), own: true, strict: false, network: false }
     }
 }
 

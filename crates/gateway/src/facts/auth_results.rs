@@ -19,19 +19,17 @@ pub fn stamp(raw: &[u8], host: &str, facts: &Facts, envelope: &Envelope) -> Opti
     let mut out = Vec::with_capacity(raw.len() + ours.len());
     let mut at = 0;
     // An mbox line stays first.
-    for (n, field) in super::fields(raw).enumerate() {
+    let (first, mut second) = match raw.starts_with(b"From ") {
+        true => (String::new(), Some(ours)),
+        false => (ours, None),
+    };
+    out.extend_from_slice(first.as_bytes());
+    for field in super::fields(raw) {
         at += field.len();
-        if n == 0 && field.starts_with(b"From ") {
-            out.extend_from_slice(field);
-            out.extend_from_slice(ours.as_bytes());
-            continue;
-        }
-        if n == 0 {
-            out.extend_from_slice(ours.as_bytes());
-        }
         if !forged(&field) {
             out.extend_from_slice(field);
         }
+        out.extend_from_slice(second.take().unwrap_or_default().as_bytes());
     }
     out.extend_from_slice(raw.get(at..).unwrap_or_default());
     Some(out)

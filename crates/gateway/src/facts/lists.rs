@@ -14,6 +14,8 @@ use crate::resolver::{Answer, Kind, reversed};
 
 /// Hosts of one message's links that are looked up in one list.
 const LINKS_MAX: usize = 20;
+/// Attachments of one message that are hashed.
+const ATTACHMENTS_MAX: usize = 50;
 /// Listings of one message.
 const LISTINGS_MAX: usize = 64;
 
@@ -85,10 +87,7 @@ impl DnsLists {
         if self.lists.is_empty() {
             return Vec::new();
         }
-        let links = match self.wants(ListSubject::Links) || self.wants(ListSubject::LinkHosts) {
-            true => links_of(about.raw),
-            false => Links::default(),
-        };
+        let links = links_of(about.raw, |subject| self.wants(subject));
         let mut questions: Vec<(&List, String, String)> = Vec::new();
         for list in &self.lists {
             let mut names = BTreeSet::new();
@@ -188,16 +187,35 @@ pub fn meaning(answer: Ipv4Addr) -> Meaning {
     }
 }
 
-/// Hosts and registered domains of links.
+/// Hosts and registered domains of links, and hashes of attachments.
 #[derive(Debug, Default)]
-struct Links {
+pub(super) struct Links {
     hosts: BTreeSet<String>,
     domains: BTreeSet<String>,
+    /// SHA-256 of attachments in hexadecimal digits.
+    attachments: BTreeSet<String>,
 }
 
-fn links_of(raw: &[u8]) -> Links {
-    let message = Message::parse(raw);
+/// What lists want to know of the message itself.
+pub(super) fn links_of(raw: &[u8], wants: impl Fn(ListSubject) -> bool) -> Links {
     let mut links = Links::default();
+    let (of_links, of_attachments) = (
+        wants(ListSubject::Links) || wants(ListSubject::LinkHosts),
+        wants(ListSubject::Attachments),
+    );
+    if !of_links && !of_attachments {
+        return links;
+    }
+    let message = Message::parse(raw);
+    if of_attachments {
+        for part in message.parts().iter().filter(|p| p.is_attachment()).take(ATTACHMENTS_MAX) {
+            let digest = ring::digest::digest(&ring::digest::SHA256, part.body());
+            links.attachments.insert(digest.as_ref().iter().map(|b| format!("{b:02x}")).collect());
+        }
+    }
+    if !of_links {
+        return links;
+    }
     for url in message.urls() {
         if links.hosts.len() >= LINKS_MAX {
             break;
@@ -215,8 +233,21 @@ fn links_of(raw: &[u8]) -> Links {
 
 /// What is looked up, and under which name: an address backwards, a domain as it is.
 fn subjects(subject: ListSubject, about: &Subjects<'_>, links: &Links) -> Vec<(String, String)> {
+    let labels = texts(subject, about, links).into_iter().filter_map(|text| {
+        let plain = text.trim_start_matches('[').trim_end_matches(']');
+        match plain.parse::<IpAddr>() {
+            Ok(ip) => Some((text, reversed(ip))),
+            Err(_) if text.contains('.') && !text.contains('@') => Some((text.clone(), text)),
+            Err(_) => None,
+        }
+    });
+    labels.collect()
+}
+
+/// What is looked up, as text.
+pub(super) fn texts(subject: ListSubject, about: &Subjects<'_>, links: &Links) -> Vec<String> {
     let domain_of = |address: &str| address.rsplit_once('@').and_then(|(_, d)| ascii_domain(d));
-    let texts: Vec<String> = match subject {
+    match subject {
         ListSubject::Client => {
             about.client.iter().map(|ip| ip.to_canonical().to_string()).collect()
         }
@@ -233,16 +264,8 @@ fn subjects(subject: ListSubject, about: &Subjects<'_>, links: &Links) -> Vec<(S
         }
         ListSubject::Links => links.domains.iter().cloned().collect(),
         ListSubject::LinkHosts => links.hosts.iter().cloned().collect(),
-    };
-    let labels = texts.into_iter().filter_map(|text| {
-        let plain = text.trim_start_matches('[').trim_end_matches(']');
-        match plain.parse::<IpAddr>() {
-            Ok(ip) => Some((text, reversed(ip))),
-            Err(_) if text.contains('.') => Some((text.clone(), text)),
-            Err(_) => None,
-        }
-    });
-    labels.collect()
+        ListSubject::Attachments => links.attachments.iter().cloned().collect(),
+    }
 }
 
 #[cfg(test)]

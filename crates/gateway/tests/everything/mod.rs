@@ -1,0 +1,42 @@
+//! Everything of the facts that reads bytes of others, fed with any bytes: nothing may panic, and what
+//! is said of the results must hold.
+
+use gauntlet_gateway::facts::auth_results::stamp;
+use gauntlet_gateway::facts::dkim::key_bits;
+use gauntlet_gateway::facts::dmarc::Policy;
+use gauntlet_gateway::facts::spf::macros::{Template, Values};
+use gauntlet_gateway::facts::spf::record::{Record, is_record};
+use gauntlet_gateway::facts::tags;
+use gauntlet_mail::Envelope;
+use gauntlet_mail::facts::{AuthResult, Facts};
+
+/// Feeds the input to every reader.
+pub(crate) fn ask(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    if is_record(input) {
+        let _any_result_is_fine = Record::parse(input);
+    }
+    for explains in [false, true] {
+        if let Ok(template) = Template::parse_text(&text, explains) {
+            let values = Values {
+                sender: "a.b@c.example",
+                domain: "c.example",
+                client: [192, 0, 2, 1].into(),
+                helo: &text,
+                validated: "unknown",
+                host: "h.example",
+                now: 0,
+            };
+            assert!(template.expand_name(&values).len() <= 253);
+        }
+    }
+    let _any_policy_is_fine = Policy::parse(input);
+    assert!(tags::read(&text).count() <= text.len());
+    let _any_bits_are_fine = key_bits(input);
+    let facts = Facts { spf: AuthResult::Pass, ..Facts::default() };
+    let envelope = Envelope { mail_from: text.clone().into_owned(), ..Envelope::default() };
+    let stamped = stamp(input, &text, &facts, &envelope).expect("there is something to say");
+    // Our field adds one field and no empty line, whatever stands in names and addresses.
+    let ours = stamped.split(|b| *b == b'\n').take_while(|line| line.len() > 1);
+    assert!(ours.count() >= 2 || input.starts_with(b"From "));
+}
