@@ -2,11 +2,10 @@
 //! reaches as seldom as the classes promise.
 //!
 //! ```text
-//! gauntlet train --list EARLY.tsv -o early.model
-//! cargo run --release -p gauntlet-engine --example fit_fusion -- --model early.model LATE.tsv ...
+//! cargo run --release -p gauntlet-engine --example fit_fusion -- --train EARLY.tsv ... LATE.tsv ...
 //! ```
 //!
-//! The model must be one that has not seen the late mail; the weights are then right for one that is made
+//! `--model FILE` takes a model of `gauntlet train` instead. The model must be one that has not seen the late mail; the weights are then right for one that is made
 //! in the same way of all mail. A list names a message a line, `label<TAB>path` or `label path`, relative to the list's folder. The
 //! fit is logistic regression by Newton's method on rule points (bounded) and the classifier's and the
 //! signatures' log odds; a signal that no filter gives keeps the weight 0. Each label weighs the same,
@@ -16,7 +15,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gauntlet_engine::classifier::Model;
+use gauntlet_engine::classifier::training::{self, Example, Recipe};
+use gauntlet_engine::classifier::{ClassifierScratch, Model};
 use gauntlet_engine::fusion::{Signals, Weights, judge};
 use gauntlet_engine::scan::weigh;
 use gauntlet_engine::{Class, Scratch, Settings, Snapshot};
@@ -34,6 +34,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if args.next_if(|a| a.as_os_str() == "--model").is_some() {
         let path = args.next().ok_or("--model needs a file")?;
         settings.model = Some(Arc::new(Model::from_bytes(&std::fs::read(path)?)?));
+    }
+    let mut early = Vec::new();
+    while args.next_if(|a| a.as_os_str() == "--train").is_some() {
+        early.push(args.next().ok_or("--train needs a list")?);
+    }
+    if !early.is_empty() {
+        settings.model = Some(Arc::new(train(&early)?));
     }
     let snapshot = Snapshot::build(&settings)?;
     let mut rows = Vec::new();
@@ -56,6 +63,30 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     report(&rows, &weights);
     Ok(())
+}
+
+/// A model of these lists, each a source, calibrated on every seventh message by one that has not seen
+/// those.
+fn train(lists: &[PathBuf]) -> Result<Model, Box<dyn std::error::Error>> {
+    let recipe = Recipe::default();
+    let mut scratch = ClassifierScratch::default();
+    let mut examples = Vec::new();
+    for (list, source) in lists.iter().zip(0u16..) {
+        let folder = list.parent().unwrap_or(Path::new("."));
+        for line in std::fs::read_to_string(list)?.lines() {
+            let Some((label, path)) = line.split_once(['\t', ' ']) else { continue };
+            scratch.read(&Message::parse(&std::fs::read(folder.join(path))?));
+            examples.push(Example::new(&scratch, label == "spam", source));
+        }
+    }
+    let (unseen, mut seen): (Vec<_>, Vec<_>) =
+        examples.iter().cloned().enumerate().partition(|(i, _)| i % 7 == 0);
+    let mut seen: Vec<Example> = seen.drain(..).map(|e| e.1).collect();
+    let trial = training::train(&mut seen, &recipe, String::new());
+    let scores =
+        unseen.iter().map(|(_, e)| (trial.raw_logit_of(e.features(), e.ends()), e.spam, e.weight));
+    let (slope, offset) = training::calibrate(&scores.collect::<Vec<_>>());
+    Ok(training::train(&mut examples, &recipe, String::new()).calibrated(slope, offset))
 }
 
 type Row = ([f64; TERMS], bool);

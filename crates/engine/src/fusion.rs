@@ -46,10 +46,10 @@ pub struct Weights {
 impl Default for Weights {
     fn default() -> Self {
         Weights {
-            intercept: -3.42,
-            rule_points: 0.46,
+            intercept: -1.25,
+            rule_points: 0.37,
             points_max: 20.0,
-            classifier: 1.14,
+            classifier: 1.11,
             // Not fitted: no corpus tells what a site's own corrections will hold.
             signatures: 1.0,
         }

@@ -42,7 +42,7 @@ impl Default for Thresholds {
             spam: 6.0,
             explicit: 12.0,
             phishing: 3.0,
-            suspect_probability: 0.6,
+            suspect_probability: 0.93,
             spam_probability: 0.99,
             explicit_probability: 0.9999,
         }
