@@ -133,23 +133,28 @@ impl Intake {
                     return vec![self.pass_on(&said, &id, size)];
                 }
                 let accepted = self.accept(arrival.id, transit, body, arrival.began).await;
-                let reply = match accepted {
-                    Ok(()) => {
-                        self.metrics.accepted.add_one();
-                        self.metrics.accepted_bytes.add(size);
-                        Reply::new(250, (2, 0, 0), format!("Ok: queued as {id}"))
-                    }
-                    Err(error) => {
-                        self.metrics.no_room.add_one();
-                        tracing::error!(%error, id, "a message could not be made durable");
-                        Reply::new(452, (4, 3, 1), "insufficient storage, try again later")
-                    }
-                };
+                let reply = self.reply_to(accepted, &id, size);
                 if reply.is_positive() {
                     each.into_iter().map(|own| own.unwrap_or_else(|| reply.clone())).collect()
                 } else {
                     vec![reply; count]
                 }
+            }
+        }
+    }
+
+    /// The answer to a message that was to be made durable.
+    fn reply_to(&self, accepted: Result<(), String>, id: &str, bytes: u64) -> Reply {
+        match accepted {
+            Ok(()) => {
+                self.metrics.accepted.add_one();
+                self.metrics.accepted_bytes.add(bytes);
+                Reply::new(250, (2, 0, 0), format!("Ok: queued as {id}"))
+            }
+            Err(error) => {
+                self.metrics.no_room.add_one();
+                tracing::error!(%error, id, "a message could not be made durable");
+                Reply::new(452, (4, 3, 1), "insufficient storage, try again later")
             }
         }
     }
