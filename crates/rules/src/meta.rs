@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::expression::{self, Expr};
+use crate::expression::{self, Expr, Op};
 use crate::language::expand_matching;
 use crate::rule::{Rule, Test};
 
@@ -11,8 +11,11 @@ use crate::rule::{Rule, Test};
 #[derive(Debug, Default)]
 pub(crate) struct Metas {
     programs: Vec<Program>,
-    /// For each rule, the metas (places in `programs`) that name it.
-    used_by: Vec<Vec<u32>>,
+    /// For each rule, the metas (places in `programs`) that wait for it: without any of the rules that
+    /// it waits for a meta is not true.
+    waiting: Vec<Vec<u32>>,
+    /// For each rule its place in `programs`, if it is a meta that runs.
+    place_of: Vec<Option<u32>>,
     /// Places in `programs` of metas that are true when nothing fires.
     always: Vec<u32>,
 }
@@ -22,6 +25,20 @@ pub(crate) struct Metas {
 struct Program {
     rule: u32,
     expr: Expr<u32>,
+    /// Rules that the expression names, each once.
+    operands: Vec<u32>,
+}
+
+impl Program {
+    fn new(rule: u32, expr: Expr<u32>) -> Self {
+        let mut operands = Vec::new();
+        expr.names(&mut |operand| {
+            if !operands.contains(operand) {
+                operands.push(*operand);
+            }
+        });
+        Program { rule, expr, operands }
+    }
 }
 
 /// A meta that cannot be answered.
@@ -54,39 +71,40 @@ impl Metas {
             }
             let text = expand_matching(expression, &rule.name, &names);
             match compile_one(&text, &index, local_tests_only) {
-                Ok(expr) => waiting.push(Program { rule: at as u32, expr }),
+                Ok(expr) => waiting.push(Program::new(at as u32, expr)),
                 Err(why) => unsolved.push(Unsolved { rule: at, why }),
             }
         }
         let programs = in_order(rules, waiting, &mut unsolved);
-        let mut metas =
-            Metas { programs, used_by: vec![Vec::new(); rules.len()], always: Vec::new() };
+        let mut metas = Metas {
+            programs,
+            waiting: vec![Vec::new(); rules.len()],
+            place_of: vec![None; rules.len()],
+            always: Vec::new(),
+        };
+        let rarity = |rule: u32| rules.get(rule as usize).map_or(1, |rule| commonness(&rule.test));
         for (place, program) in (0u32..).zip(&metas.programs) {
-            program.expr.names(&mut |operand| {
-                if let Some(users) = metas.used_by.get_mut(*operand as usize)
+            metas.place_of[program.rule as usize] = Some(place);
+            let Some(triggers) = triggers(&program.expr, &rarity) else {
+                metas.always.push(place);
+                continue;
+            };
+            for operand in triggers {
+                if let Some(users) = metas.waiting.get_mut(operand as usize)
                     && users.last() != Some(&place)
                 {
                     users.push(place);
                 }
-            });
-            if program.expr.value(&|_| 0.0).is_ok_and(|v| v != 0.0) {
-                metas.always.push(place);
             }
         }
         (metas, unsolved)
     }
 
     /// Rules that a rule's expression names.
-    pub(crate) fn operands(&self, rule: usize) -> Vec<u32> {
-        let mut out = Vec::new();
-        if let Some(program) = self.programs.iter().find(|p| p.rule as usize == rule) {
-            program.expr.names(&mut |operand| {
-                if !out.contains(operand) {
-                    out.push(*operand);
-                }
-            });
-        }
-        out
+    pub(crate) fn operands(&self, rule: usize) -> &[u32] {
+        let place = self.place_of.get(rule).copied().flatten();
+        let program = place.and_then(|place| self.programs.get(place as usize));
+        program.map_or(&[], |program| &program.operands)
     }
 
     /// Evaluates the metas that the fired rules can have changed. `counts` has each rule's count;
@@ -95,7 +113,7 @@ impl Metas {
         due.clear();
         due.resize(self.programs.len(), false);
         let mark = |rule: u32, due: &mut [bool]| {
-            for place in self.used_by.get(rule as usize).into_iter().flatten() {
+            for place in self.waiting.get(rule as usize).into_iter().flatten() {
                 due[*place as usize] = true;
             }
         };
@@ -114,6 +132,41 @@ impl Metas {
                 fired.push(program.rule);
                 mark(program.rule, due);
             }
+        }
+    }
+}
+
+/// How often rules of this kind fire, roughly: header rules fire on most messages.
+fn commonness(test: &Test) -> u32 {
+    match test {
+        Test::Header { .. } | Test::Exists { .. } | Test::MimeHeader { .. } => 8,
+        Test::Eval { .. } => 4,
+        Test::Rawbody { .. } | Test::Uri { .. } => 2,
+        _ => 1,
+    }
+}
+
+/// The rules of which one must fire for the expression to be true, the rarest that can be had; none
+/// if it is true when nothing fires.
+fn triggers(expr: &Expr<u32>, rarity: &dyn Fn(u32) -> u32) -> Option<Vec<u32>> {
+    let cost = |rules: &Vec<u32>| rules.iter().map(|rule| rarity(*rule)).sum::<u32>();
+    match expr {
+        Expr::Binary(Op::And, left, right) => {
+            let both = [triggers(left, rarity), triggers(right, rarity)];
+            both.into_iter().flatten().min_by_key(cost)
+        }
+        Expr::Binary(Op::Or, left, right) => {
+            let (mut left, right) = (triggers(left, rarity)?, triggers(right, rarity)?);
+            left.extend(right);
+            Some(left)
+        }
+        other => {
+            if other.value(&|_| 0.0).is_ok_and(|v| v != 0.0) {
+                return None;
+            }
+            let mut all = Vec::new();
+            other.names(&mut |rule| all.push(*rule));
+            Some(all)
         }
     }
 }

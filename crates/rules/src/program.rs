@@ -9,7 +9,7 @@ use crate::matcher::mime::{self, MimeRule};
 use crate::matcher::tags::{TemplateOn, TemplateRule};
 use crate::matcher::texts::TextRules;
 use crate::matcher::uri_detail::UriDetailRule;
-use crate::matcher::{Member, Place, Tally};
+use crate::matcher::{Found, Member, Place, Tally};
 use crate::meta::Metas;
 use crate::pattern::{self, Pattern};
 use crate::rule::{EvalKind, Rule, Test};
@@ -120,52 +120,42 @@ impl Program {
         }
         let mut due = std::mem::take(&mut tally.due);
         self.metas.run(&mut tally.counts, &mut tally.fired, &mut due);
-        tally.places.resize(tally.fired.len(), Place::None);
+        tally.places.resize(tally.fired.len(), Found::NOWHERE);
         tally.due = due;
     }
 
     /// Where a rule's first hit stands in the message.
-    pub(crate) fn evidence(&self, rule: u32, place: Place, views: &Views<'_>) -> Option<Evidence> {
-        let (view, name, offset, text, member) = match place {
-            Place::Body(at) => {
-                let (offset, text) = string_at(views.body(), at)?;
-                (View::SaBody, None, offset, text.to_vec(), self.body.member_of(rule)?)
+    pub(crate) fn evidence(&self, rule: u32, at: Found, views: &Views<'_>) -> Option<Evidence> {
+        let (view, offset, text) = match at.place {
+            Place::Body(number) => {
+                let (offset, text) = string_at(views.body(), number)?;
+                (View::SaBody, offset, text)
             }
-            Place::Rawbody(at) => {
-                let (offset, text) = string_at(views.rawbody(), at)?;
-                (View::SaRawbody, None, offset, text.to_vec(), self.rawbody.member_of(rule)?)
+            Place::Rawbody(number) => {
+                let (offset, text) = string_at(views.rawbody(), number)?;
+                (View::SaRawbody, offset, text)
             }
-            Place::Full => (View::Raw, None, 0, views.full().to_vec(), self.full.member_of(rule)?),
-            Place::Uri(at) => {
-                let uri = views.uris().get(at as usize)?;
-                (View::Url, None, 0, uri.text.clone(), self.uri.member_of(rule)?)
-            }
+            Place::Full => (View::Raw, 0, views.full()),
+            Place::Uri(number) => (View::Url, 0, &*views.uris().get(number as usize)?.text),
             Place::Header(group) => {
                 let selector = self.headers.selector(group)?;
-                let value = views.header(selector)?.into_owned();
-                let name = Some(selector.to_string());
-                match self.headers.member_of(group, rule) {
-                    Some(member) => (View::Header, name, 0, value, member),
-                    None => {
-                        let found = Evidence::new(View::Header, 0, 0, &value);
-                        return Some(found.named(&selector.to_string()));
-                    }
-                }
+                let value = views.header(selector)?;
+                let (start, found) = at.quoted(&value)?;
+                let found = Evidence::new(View::Header, 0, start, found);
+                return Some(found.named(&selector.to_string()));
             }
             Place::Part(part) => {
                 let rule = self.mime.iter().find(|m| m.member().rule == rule)?;
                 let values = views.mime_headers(rule.selector());
-                let value = values.get(usize::from(part))?.as_deref()?.to_vec();
-                let name = Some(rule.selector().to_string());
-                let range = rule.member().pattern.find(&value, 0).ok()??;
-                let found = value.get(range.clone())?;
-                return Some(named(Evidence::new(View::Header, part, range.start, found), name));
+                let value = values.get(usize::from(part))?.as_deref()?;
+                let range = rule.member().pattern.find(value, 0).ok()??;
+                let found = Evidence::new(View::Header, part, range.start, value.get(range)?);
+                return Some(found.named(&rule.selector().to_string()));
             }
             Place::None => return None,
         };
-        let range = member.pattern.find(&text, 0).ok()??;
-        let found = text.get(range.clone())?;
-        Some(named(Evidence::new(view, 0, offset + range.start, found), name))
+        let (start, found) = at.quoted(text)?;
+        Some(Evidence::new(view, 0, offset + start, found))
     }
 
     /// Every pattern with the place of its rule.
@@ -185,13 +175,6 @@ impl Program {
             ("full", &self.full),
         ];
         views.iter().flat_map(|(name, t)| t.always().map(move |m| (*name, m.rule))).collect()
-    }
-}
-
-fn named(evidence: Evidence, name: Option<String>) -> Evidence {
-    match name {
-        Some(name) => evidence.named(&name),
-        None => evidence,
     }
 }
 

@@ -9,7 +9,7 @@ use gauntlet_mail::{Defect, Envelope, Evidence, Facts, Hit, Message, View};
 
 use crate::evals::{EvalContext, EvalTables};
 use crate::language::{self, Config, Problem, Severity, SourceHash};
-use crate::matcher::{Place, Tally};
+use crate::matcher::{Found, Tally};
 use crate::program::Program;
 use crate::rule::{Rule, Test};
 use crate::settings::Settings;
@@ -273,7 +273,7 @@ impl Ruleset {
     }
 
     fn outcome(&self, views: &Views<'_>, tally: &Tally) -> Outcome {
-        let mut fired: Vec<(u32, Place)> =
+        let mut fired: Vec<(u32, Found)> =
             tally.fired.iter().copied().zip(tally.places.iter().copied()).collect();
         // Rules are ordered by name.
         fired.sort_unstable_by_key(|f| f.0);
@@ -306,17 +306,17 @@ impl Ruleset {
     }
 
     /// Where a hit stands; for a meta its operands that fired.
-    fn evidence(&self, rule: u32, place: Place, views: &Views<'_>, tally: &Tally) -> Vec<Evidence> {
+    fn evidence(&self, rule: u32, place: Found, views: &Views<'_>, tally: &Tally) -> Vec<Evidence> {
         let is_meta =
             self.rules.get(rule as usize).is_some_and(|r| matches!(r.test, Test::Meta { .. }));
         if !is_meta {
             return self.program.evidence(rule, place, views).into_iter().collect();
         }
         let mut out = Vec::new();
-        for operand in self.program.metas.operands(rule as usize) {
+        for &operand in self.program.metas.operands(rule as usize) {
             let Some(at) = tally.fired.iter().position(|f| *f == operand) else { continue };
             let Some(rule) = self.rules.get(operand as usize) else { continue };
-            let place = tally.places.get(at).copied().unwrap_or(Place::None);
+            let place = tally.places.get(at).copied().unwrap_or(Found::NOWHERE);
             let found = self.program.evidence(operand, place, views);
             let text = found.map_or(String::new(), |f| f.text);
             out.push(Evidence::new(View::Meta, 0, 0, text.as_bytes()).named(&rule.name));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::prefilter::Prefilter;
 use super::{Member, Place, Tally};
 use crate::rule::HeaderSelector;
-use crate::views::Views;
+use crate::views::{Views, header};
 
 /// Fewest patterns on one value that are worth a prefilter.
 const PREFILTER_MIN: usize = 4;
@@ -26,6 +26,8 @@ struct Group {
     prefilter: Option<Prefilter>,
     /// Members that match the empty value, which stands for a missing field.
     on_missing: Vec<u32>,
+    /// The hash of the field's name; none if the value may be there without such a field.
+    name_hash: Option<u8>,
 }
 
 #[derive(Debug)]
@@ -79,10 +81,20 @@ impl HeaderRulesBuilder {
                 })
                 .map(|(i, _)| i)
                 .collect();
-            Group { selector, members, exists, prefilter, on_missing }
+            let name_hash =
+                header::is_field_name(&selector.name).then(|| name_hash(selector.name.as_bytes()));
+            Group { selector, members, exists, prefilter, on_missing, name_hash }
         });
         HeaderRules { groups: groups.collect() }
     }
+}
+
+/// A hash of a field's name that does not depend on case.
+fn name_hash(name: &[u8]) -> u8 {
+    let mix =
+        |hash: u32, b: &u8| (hash ^ u32::from(b.to_ascii_lowercase())).wrapping_mul(0x0100_0193);
+    let hash = name.iter().fold(0x811c_9dc5, mix);
+    (hash >> 24) as u8
 }
 
 /// Names that are no fields of the message; they are written in this case.
@@ -95,7 +107,16 @@ fn is_pseudo(name: &str) -> bool {
 impl HeaderRules {
     /// Tries all rules.
     pub(crate) fn scan(&self, views: &Views<'_>, tally: &mut Tally) {
+        let mut there = [false; 256];
+        for field in &views.mime().root().fields {
+            there[usize::from(name_hash(&field.name))] = true;
+        }
         for (number, group) in (0u32..).zip(&self.groups) {
+            // Most fields that rules ask for are in no message.
+            if group.name_hash.is_some_and(|hash| !there[usize::from(hash)]) {
+                group.scan_missing(tally);
+                continue;
+            }
             match views.header(&group.selector) {
                 Some(value) => group.scan(&value, Place::Header(number), tally),
                 None => group.scan_missing(tally),
@@ -106,12 +127,6 @@ impl HeaderRules {
     /// The selector of a group.
     pub(crate) fn selector(&self, group: u32) -> Option<&HeaderSelector> {
         self.groups.get(group as usize).map(|g| &g.selector)
-    }
-
-    /// The member of this rule in a group.
-    pub(crate) fn member_of(&self, group: u32, rule: u32) -> Option<&Member> {
-        let members = &self.groups.get(group as usize)?.members;
-        members.iter().map(|m| &m.member).find(|m| m.rule == rule)
     }
 
     /// Every pattern with its rule.

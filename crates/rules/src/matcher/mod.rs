@@ -4,6 +4,7 @@ pub(crate) mod headers;
 pub(crate) mod mime;
 mod prefilter;
 mod rows;
+mod strings;
 pub(crate) mod tags;
 pub(crate) mod texts;
 pub(crate) mod uri_detail;
@@ -52,9 +53,9 @@ impl Member {
         let pattern = &self.pattern;
         let simple = self.hits_max == 1 && pattern.names().is_empty();
         if simple {
-            match pattern.matches(text) {
-                Ok(true) => tally.hit(self.rule, 1, place),
-                Ok(false) => {}
+            match pattern.find(text, 0) {
+                Ok(Some(found)) => tally.hit_at(self.rule, place, &found),
+                Ok(None) => {}
                 Err(error) => tally.spent(self.rule, &error),
             }
             return;
@@ -78,7 +79,7 @@ impl Member {
                 }
                 continue;
             }
-            tally.hit(self.rule, 1, place);
+            tally.hit_at(self.rule, place, &found);
             if !self.pattern.names().is_empty()
                 && let Some(groups) = self.pattern.captures(&text[found.start..])?
             {
@@ -118,6 +119,25 @@ pub(crate) enum Place {
     None,
 }
 
+/// Where a rule fired first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) place: Place,
+    /// First byte of the match in that place's text, and the one after its last; none is the whole text.
+    pub(crate) span: Option<(u32, u32)>,
+}
+
+impl Found {
+    /// At no place.
+    pub(crate) const NOWHERE: Found = Found { place: Place::None, span: None };
+
+    /// What matched, in the place's text.
+    pub(crate) fn quoted<'t>(&self, text: &'t [u8]) -> Option<(usize, &'t [u8])> {
+        let (start, end) = self.span.map_or((0, text.len()), |s| (s.0 as usize, s.1 as usize));
+        Some((start, text.get(start..end)?))
+    }
+}
+
 /// What was found so far in one message.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -126,7 +146,7 @@ pub(crate) struct Tally {
     /// Rules with a count, in the order they fired.
     pub(crate) fired: Vec<u32>,
     /// Where each rule in `fired` fired first.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<Found>,
     pub(crate) tags: Tags,
     pub(crate) defects: Vec<Defect>,
     pub(crate) buffers: Buffers,
@@ -155,12 +175,22 @@ impl Tally {
         self.counts.get(rule as usize).copied().unwrap_or(0.0)
     }
 
-    /// Adds hits of a rule.
+    /// Adds hits of a rule at a place as a whole.
     pub(crate) fn hit(&mut self, rule: u32, times: u32, place: Place) {
+        self.add(rule, times, Found { place, span: None });
+    }
+
+    /// Adds a hit of a rule that matched this part of the place's text.
+    fn hit_at(&mut self, rule: u32, place: Place, range: &std::ops::Range<usize>) {
+        let at = |offset| u32::try_from(offset).unwrap_or(u32::MAX);
+        self.add(rule, 1, Found { place, span: Some((at(range.start), at(range.end))) });
+    }
+
+    fn add(&mut self, rule: u32, times: u32, found: Found) {
         let Some(count) = self.counts.get_mut(rule as usize) else { return };
         if *count == 0.0 {
             self.fired.push(rule);
-            self.places.push(place);
+            self.places.push(found);
         }
         *count += f64::from(times);
     }

@@ -1,14 +1,13 @@
 //! One pass over a text that says which patterns are worth trying on it.
 //!
-//! Most patterns need one of a few rare strings: these are in one Aho-Corasick automaton. Words with
+//! Most patterns need one of a few rare strings: these are looked for all at once. Words with
 //! gaps or look-alike letters, runs of letters and numbers have none; their rows of byte sets are looked
 //! for all at once. The rest is tried if the text has the bytes that it needs.
 
 use std::collections::BTreeMap;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
-
 use super::rows::Rows;
+use super::strings::Strings;
 use crate::pattern::sequence::{self, Row};
 use crate::pattern::syntax::{ByteSet, Node};
 use crate::pattern::{Pattern, literal};
@@ -128,14 +127,15 @@ impl Prefilter {
                 strings.entry(string).or_insert_with(Vec::new).push(number);
             }
         }
-        let strings = Strings::new(strings).unwrap_or_else(|| {
-            // Without strings to look for, those that need one are tried on every text.
-            for (need, number) in needs.iter_mut().zip(0u32..).filter(|n| *n.0 & STRING != 0) {
+        let (strings, too_short) = Strings::new(strings, literal::string_chance);
+        for number in too_short {
+            if let Some(need) = needs.get_mut(number as usize)
+                && *need & STRING != 0
+            {
                 *need = BYTES;
                 always.push(number);
             }
-            Strings::default()
-        });
+        }
         Prefilter { strings, rows: Rows::new(rows), gated, always, needs }
     }
 
@@ -143,7 +143,9 @@ impl Prefilter {
     pub(crate) fn search(&self, text: &[u8], buffers: &mut Buffers, found: &mut Vec<u32>) {
         found.clear();
         self.always.iter().for_each(|pattern| buffers.mark(*pattern, BYTES, found));
-        self.strings.search(text, |pattern| buffers.mark(pattern, STRING, found));
+        let mut lower = std::mem::take(&mut buffers.lower);
+        self.strings.search(text, &mut lower, |pattern| buffers.mark(pattern, STRING, found));
+        buffers.lower = lower;
         self.rows.search(text, |pattern| buffers.mark(pattern, ROW, found));
         if !self.gated.is_empty() {
             let bytes = ByteSet::of_text(text);
@@ -166,44 +168,12 @@ impl Prefilter {
     }
 }
 
-/// Strings of many patterns in one automaton.
-#[derive(Debug, Default)]
-struct Strings {
-    automaton: Option<AhoCorasick>,
-    /// For each string, the patterns it belongs to.
-    owners: Vec<Vec<u32>>,
-}
-
-impl Strings {
-    /// Builds the automaton; none if that cannot be.
-    fn new(strings: BTreeMap<Vec<u8>, Vec<u32>>) -> Option<Self> {
-        if strings.is_empty() {
-            return Some(Strings::default());
-        }
-        let automaton = AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .match_kind(MatchKind::Standard)
-            .kind(Some(AhoCorasickKind::ContiguousNFA))
-            .build(strings.keys());
-        let owners = strings.into_values().collect();
-        Some(Strings { automaton: Some(automaton.ok()?), owners })
-    }
-
-    fn search(&self, text: &[u8], mut found: impl FnMut(u32)) {
-        let Some(automaton) = &self.automaton else { return };
-        for hit in automaton.find_overlapping_iter(text) {
-            for owner in self.owners.get(hit.pattern().as_usize()).into_iter().flatten() {
-                found(*owner);
-            }
-        }
-    }
-}
-
 /// What was found in a text, of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     /// Flags by pattern.
     seen: Vec<u8>,
+    lower: Vec<u8>,
 }
 
 impl Buffers {

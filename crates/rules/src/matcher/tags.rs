@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::prefilter::Prefilter;
 use super::{Member, Place, Tally};
 use crate::pattern::Pattern;
 
@@ -49,6 +50,8 @@ impl Tags {
 pub(crate) struct TemplateRule {
     pub(crate) member: Member,
     tags: Vec<String>,
+    /// Looks for what the rest of the pattern needs.
+    prefilter: Prefilter,
     pub(crate) on: TemplateOn,
 }
 
@@ -65,7 +68,8 @@ pub(crate) enum TemplateOn {
 impl TemplateRule {
     /// A rule whose pattern uses tags.
     pub(crate) fn new(member: Member, on: TemplateOn) -> Self {
-        TemplateRule { tags: member.pattern.templates(), member, on }
+        let prefilter = Prefilter::new(std::iter::once(&member.pattern));
+        TemplateRule { tags: member.pattern.templates(), prefilter, member, on }
     }
 
     /// Tries the rule on strings. It does not run while one of its tags has no value.
@@ -75,25 +79,16 @@ impl TemplateRule {
         place: impl Fn(u32) -> Place,
         tally: &mut Tally,
     ) {
-        let values: Vec<&[Vec<u8>]> = self.tags.iter().map(|t| tally.tags.values(t)).collect();
-        if values.iter().any(|v| v.is_empty()) {
+        if self.tags.iter().any(|tag| tally.tags.values(tag).is_empty()) {
             return;
         }
-        // A text without any of the values cannot match; that spares making the pattern.
-        let lower: Vec<Vec<Vec<u8>>> =
-            values.iter().map(|v| v.iter().map(|v| v.to_ascii_lowercase()).collect()).collect();
-        let possible = |text: &[u8]| {
-            let text = text.to_ascii_lowercase();
-            let has = |v: &Vec<u8>| memchr::memmem::find(&text, v).is_some();
-            lower.iter().all(|values| values.iter().any(has))
-        };
         let mut ready: Option<Member> = None;
         for (number, text) in (0u32..).zip(strings) {
             let full = tally.count(self.member.rule) >= f64::from(self.member.hits_max);
             if full || (self.member.nosubject && number == 0) {
                 continue;
             }
-            if !self.member.negated && !possible(text) {
+            if !self.member.negated && !self.is_possible(text, tally) {
                 continue;
             }
             if ready.is_none() {
@@ -108,6 +103,21 @@ impl TemplateRule {
                 member.apply(text, place(number), tally);
             }
         }
+    }
+
+    /// Whether the text has what the pattern needs, and one of each tag's values: making the pattern
+    /// costs more than looking for them.
+    fn is_possible(&self, text: &[u8], tally: &mut Tally) -> bool {
+        let mut candidates = std::mem::take(&mut tally.candidates);
+        self.prefilter.search(text, &mut tally.buffers, &mut candidates);
+        let has_strings = !candidates.is_empty();
+        tally.candidates = candidates;
+        if !has_strings {
+            return false;
+        }
+        let text = text.to_ascii_lowercase();
+        let has = |v: &Vec<u8>| memchr::memmem::find(&text, &v.to_ascii_lowercase()).is_some();
+        self.tags.iter().all(|tag| tally.tags.values(tag).iter().any(has))
     }
 
     /// The member with the tags' values in its pattern.

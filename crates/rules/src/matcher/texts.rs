@@ -27,11 +27,6 @@ impl TextRules {
         self.prefilter.without_strings().filter_map(|m| self.members.get(m as usize))
     }
 
-    /// The member of this rule.
-    pub(crate) fn member_of(&self, rule: u32) -> Option<&Member> {
-        self.members.iter().find(|m| m.rule == rule)
-    }
-
     /// Every member.
     pub(crate) fn members(&self) -> &[Member] {
         &self.members

@@ -60,7 +60,7 @@ fn better(best: &mut Option<Candidate>, strings: Strings) {
 }
 
 /// Roughly how likely a string begins at a byte of mail.
-fn string_chance(string: &[u8]) -> f64 {
+pub(crate) fn string_chance(string: &[u8]) -> f64 {
     string.iter().map(|b| byte_chance(*b)).product()
 }
 

@@ -103,6 +103,25 @@ pub(super) fn values<'v>(views: &'v Views<'_>, selector: &HeaderSelector) -> Vec
     found.0
 }
 
+/// Names that stand for something else than the fields of that name, in lower case.
+const SPECIAL: [&str; 8] = [
+    "envelopefrom",
+    "tocc",
+    "x-spam-relays-trusted",
+    "x-spam-relays-untrusted",
+    "x-spam-relays-internal",
+    "x-spam-relays-external",
+    "x-senderdomain",
+    "x-authordomain",
+];
+
+/// Whether the name stands for the fields of that name and nothing else.
+pub(crate) fn is_field_name(name: &str) -> bool {
+    !name.starts_with("ALL")
+        && name != "MESSAGEID"
+        && !SPECIAL.iter().any(|special| special.eq_ignore_ascii_case(name))
+}
+
 /// The values before modifiers are applied, and whether they are final.
 fn selected<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> (Vec<Value<'v>>, bool) {
     let relays = || views.relays();
@@ -125,6 +144,9 @@ fn selected<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> (Vec<Value
         }
         _ => {}
     }
+    if is_field_name(name) {
+        return (plain(views, name, wanted), false);
+    }
     let values = match name.to_ascii_lowercase().as_str() {
         "envelopefrom" => views.envelope_from().map(text).unwrap_or_default(),
         "x-spam-relays-trusted" => text(&relays().trusted_text),
@@ -132,7 +154,14 @@ fn selected<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> (Vec<Value
         "x-spam-relays-internal" => text(&relays().internal_text),
         "x-spam-relays-external" => text(&relays().external_text),
         "tocc" => ["To", "Cc"].iter().flat_map(|f| lines_of(views, f, wanted.raw)).collect(),
-        _ => plain(views, name, wanted),
+        _ => {
+            let values = plain(views, name, wanted);
+            if values.is_empty() {
+                views.metadata(name).map(Cow::Owned).into_iter().collect()
+            } else {
+                values
+            }
+        }
     };
     (values, false)
 }
@@ -140,15 +169,11 @@ fn selected<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> (Vec<Value
 /// The fields of a name.
 fn plain<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> Vec<Value<'v>> {
     let fields = views.mime().root().fields.iter().filter(|f| f.is(name));
-    let values: Vec<Value<'v>> = if wanted.raw || wanted.address || wanted.name {
+    if wanted.raw || wanted.address || wanted.name {
         fields.map(|f| Cow::Borrowed(f.raw())).collect()
     } else {
         fields.map(|f| Cow::Owned(line(f))).collect()
-    };
-    if !values.is_empty() {
-        return values;
     }
-    views.metadata(name).map(Cow::Owned).into_iter().collect()
 }
 
 /// Values with line ends; raw ones unfolded.

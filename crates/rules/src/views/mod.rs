@@ -23,7 +23,7 @@ mod body;
 mod charset;
 mod content_type;
 mod encoding;
-mod header;
+pub(crate) mod header;
 mod header_text;
 mod html;
 pub mod mime;
