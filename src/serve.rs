@@ -65,7 +65,7 @@ async fn serve(args: &Args, config: Config) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let users = Arc::new(Users::open(&users_folder(&config)?)?);
     let password = users.first_start(now_ms())?;
-    let node = Node::start(config, Box::new(judge_of))?;
+    let node = Node::start(config, Box::new(judge_of), users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
     learning::watch(&node)?;
     let console = Console::start(&node, users)?;

@@ -10,8 +10,8 @@ mod settings;
 pub use load::{ConfigError, Loaded, Origin, Setting};
 pub use settings::{
     Config, ConsoleSettings, DkimSettings, DnsListSettings, DnsSettings, DomainSettings,
-    FactSettings, LearningSettings, ListSettings, ListSubject, ListenerRole, ListenerSettings,
-    LocalListSettings, LogFormat, LogSettings, NodeSettings, PolicySettings, QuarantineSettings,
-    ReceiverSettings, RouteSettings, RuleSettings, ScanSettings, SenderSettings, SpoolBackend,
-    SpoolSettings, ThresholdSettings,
+    FactSettings, HopTlsPolicy, LearningSettings, ListSettings, ListSubject, ListenerRole,
+    ListenerSettings, LocalListSettings, LogFormat, LogSettings, NodeSettings, PolicySettings,
+    QuarantineSettings, ReceiverSettings, RouteSettings, RuleSettings, ScanSettings,
+    SenderSettings, SpoolBackend, SpoolSettings, ThresholdSettings,
 };

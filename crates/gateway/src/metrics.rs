@@ -75,6 +75,8 @@ pub struct Metrics {
     pub connections: Counter,
     /// Connections refused for a limit.
     pub connections_refused: Counter,
+    /// TLS handshakes with clients that ended well.
+    pub tls_sessions: Counter,
     /// Open sessions.
     pub sessions: Gauge,
     /// Messages accepted with 250.
@@ -130,6 +132,7 @@ impl Metrics {
         for (name, help, counter) in [
             ("connections_total", "SMTP connections accepted", &self.connections),
             ("connections_refused_total", "Connections over a limit", &self.connections_refused),
+            ("tls_sessions_total", "TLS handshakes with clients", &self.tls_sessions),
             ("messages_accepted_total", "Messages answered 250", &self.accepted),
             ("messages_accepted_bytes_total", "Bytes of those", &self.accepted_bytes),
             ("messages_rejected_total", "Messages answered 5xx", &self.rejected),

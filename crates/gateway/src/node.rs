@@ -11,7 +11,9 @@ use anyhow::Context;
 use arc_swap::ArcSwap;
 use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
 use gauntlet_store::spool::{Disk, Medium, Ram};
-use gauntlet_store::{GreylistRules, History, Log, LogRecord, Quarantine, Spool, SpoolOptions};
+use gauntlet_store::{
+    GreylistRules, History, Log, LogRecord, Quarantine, Spool, SpoolOptions, Users,
+};
 use tokio::sync::watch;
 
 use crate::admission::{Admission, MemoryBudget};
@@ -23,6 +25,7 @@ use crate::hold::Holder;
 use crate::ids::{self, Ids};
 use crate::intake::Intake;
 use crate::judge::{CurrentJudge, Judge};
+use crate::logins::Logins;
 use crate::maildir::Maildir;
 use crate::metrics::{self, Metrics};
 use crate::queue::{Queue, QueueParts};
@@ -32,6 +35,7 @@ use crate::route::Routes;
 use crate::scan_pool::ScanPool;
 use crate::sender::Sender;
 use crate::signing::KeyRing;
+use crate::tls::{HopTls, ListenerTls};
 use crate::transit::Transit;
 
 /// Between two rounds of removing what is too old or too much.
@@ -63,6 +67,9 @@ pub struct Node {
     pub resolver: Arc<Resolver>,
     spool: Arc<Spool>,
     ids: Arc<Ids>,
+    logins: Arc<Logins>,
+    /// Of each listener, in the configuration's order.
+    certificates: Vec<Option<Arc<ListenerTls>>>,
     admission: Arc<Admission>,
     memory: Arc<MemoryBudget>,
     shared: Shared,
@@ -81,6 +88,7 @@ struct Shared {
     gatherer: Arc<ArcSwap<Gatherer>>,
     key_ring: Arc<ArcSwap<KeyRing>>,
     history: Arc<History>,
+    hop_tls: Arc<ArcSwap<HopTls>>,
 }
 
 impl std::fmt::Debug for Node {
@@ -94,9 +102,13 @@ impl Node {
     /// runtime that is to run it.
     ///
     /// # Errors
-    /// If the data folder is in use or cannot be used, an address cannot be bound, or rules and
-    /// policy cannot be loaded.
-    pub fn start(config: Config, make_judge: MakeJudge) -> anyhow::Result<Arc<Self>> {
+    /// If the data folder is in use or cannot be used, an address cannot be bound, or rules,
+    /// policy and certificates cannot be loaded.
+    pub fn start(
+        config: Config,
+        make_judge: MakeJudge,
+        users: Arc<Users>,
+    ) -> anyhow::Result<Arc<Self>> {
         let data = &config.node.data;
         std::fs::create_dir_all(data).with_context(|| format!("node.data {}", data.display()))?;
         let lock = lock(data)?;
@@ -109,6 +121,8 @@ impl Node {
             tracing::warn!(torn_bytes, damaged, "the spool was not closed cleanly");
         }
         let (listeners, addresses) = bind(&config)?;
+        let logins = Arc::new(Logins::new(users).context("randomness")?);
+        let certificates = listeners.iter().map(Listener::tls).collect();
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
         let r = &config.receiver;
         let maildir = config.node.inside(&config.route.maildir);
@@ -122,8 +136,13 @@ impl Node {
             holder: Holder::start(quarantine.clone())?,
             maildir: Maildir::open(&maildir)
                 .with_context(|| format!("route.maildir {}", maildir.display()))?,
-            sender: Arc::new(Sender::new(shared.sender.clone(), host.clone(), runtime)),
             key_ring: shared.key_ring.clone(),
+            sender: Arc::new(Sender::new(
+                shared.sender.clone(),
+                shared.hop_tls.clone(),
+                host.clone(),
+                runtime,
+            )),
             routes: shared.routes.clone(),
             settings: shared.sender.clone(),
             ids: ids.clone(),
@@ -145,6 +164,8 @@ impl Node {
             resolver,
             spool,
             ids,
+            logins,
+            certificates,
             shared,
             stop: watch::channel(false).0,
             addresses,
@@ -182,6 +203,7 @@ impl Node {
             memory: self.memory.clone(),
             intake,
             ids: self.ids.clone(),
+            logins: self.logins.clone(),
             metrics: metrics.clone(),
             stopping: self.stop.subscribe(),
         });
@@ -268,6 +290,9 @@ impl Node {
         let routes = Routes::load(&config)?;
         let gatherer = gatherer(&config, &self.resolver, &self.shared.history)?;
         let key_ring = key_ring(&config)?;
+        let hop_tls = HopTls::load(&config.sender.roots)?;
+        self.reload_certificates(&config)?;
+        self.logins.forget();
         let r = &config.receiver;
         self.admission.set_limits(r.sessions_max, r.sessions_per_client_max);
         self.memory.set_limit(r.memory_bytes_max);
@@ -276,8 +301,21 @@ impl Node {
         self.shared.routes.store(Arc::new(routes));
         self.shared.gatherer.store(Arc::new(gatherer));
         self.shared.key_ring.store(Arc::new(key_ring));
+        self.shared.hop_tls.store(Arc::new(hop_tls));
         self.judge.store(Arc::new(judge));
         self.config.store(Arc::new(config));
+        Ok(())
+    }
+
+    /// Reads the certificates of the listeners again: those whose address stayed the same.
+    fn reload_certificates(&self, config: &Config) -> anyhow::Result<()> {
+        let before = self.config();
+        for (old, tls) in before.listener.iter().zip(&self.certificates) {
+            let now = config.listener.iter().find(|new| new.address == old.address);
+            if let (Some(now), Some(tls)) = (now, tls) {
+                tls.reload(config, now)?;
+            }
+        }
         Ok(())
     }
 
@@ -453,6 +491,7 @@ impl Shared {
             gatherer: Arc::new(ArcSwap::from_pointee(gatherer(config, resolver, &history)?)),
             history,
             key_ring: Arc::new(ArcSwap::from_pointee(key_ring(config)?)),
+            hop_tls: Arc::new(ArcSwap::from_pointee(HopTls::load(&config.sender.roots)?)),
             receiver: Arc::new(ArcSwap::from_pointee(config.receiver.clone())),
             sender: Arc::new(ArcSwap::from_pointee(config.sender.clone())),
             routes: Arc::new(ArcSwap::from_pointee(Routes::load(config)?)),
@@ -482,8 +521,12 @@ fn is_null(config: &Config) -> bool {
 }
 
 /// Binds every listener, before anything is accepted.
-fn bind(config: &Config) -> io::Result<(Vec<Listener>, Addresses)> {
-    let listeners = config.listener.iter().map(Listener::bind).collect::<io::Result<Vec<_>>>()?;
+fn bind(config: &Config) -> anyhow::Result<(Vec<Listener>, Addresses)> {
+    let mut listeners = Vec::new();
+    for settings in &config.listener {
+        let tls = ListenerTls::load(config, settings)?.map(Arc::new);
+        listeners.push(Listener::bind(settings, tls)?);
+    }
     let address = |listener: &Listener| Ok((listener.role(), listener.address()?));
     let addresses = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
     Ok((listeners, addresses))

@@ -16,9 +16,11 @@ use crate::admission::{Admission, MemoryBudget};
 use crate::config::{ListenerRole, ListenerSettings, ReceiverSettings};
 use crate::ids::Ids;
 use crate::intake::Intake;
+use crate::logins::Logins;
 use crate::metrics::Metrics;
 use crate::network::Network;
 use crate::route::Routes;
+use crate::tls::ListenerTls;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4_096;
@@ -40,6 +42,8 @@ pub struct Receiver {
     pub intake: Arc<Intake>,
     /// Makes ids.
     pub ids: Arc<Ids>,
+    /// Who may log in.
+    pub logins: Arc<Logins>,
     /// Counts.
     pub metrics: Arc<Metrics>,
     /// True once the node stops: sessions end after their transaction.
@@ -52,6 +56,7 @@ pub struct Listener {
     socket: TcpListener,
     role: ListenerRole,
     networks: Arc<Vec<Network>>,
+    tls: Option<Arc<ListenerTls>>,
 }
 
 impl Listener {
@@ -59,7 +64,7 @@ impl Listener {
     ///
     /// # Errors
     /// If the address cannot be bound or a network is malformed; the message names the setting.
-    pub fn bind(settings: &ListenerSettings) -> io::Result<Self> {
+    pub fn bind(settings: &ListenerSettings, tls: Option<Arc<ListenerTls>>) -> io::Result<Self> {
         use std::net::ToSocketAddrs;
         let named =
             |e: io::Error| io::Error::new(e.kind(), format!("listener {}: {e}", settings.address));
@@ -73,7 +78,7 @@ impl Listener {
             match bind(address) {
                 Ok(socket) => {
                     let networks = Arc::new(networks);
-                    return Ok(Listener { socket, role: settings.role, networks });
+                    return Ok(Listener { socket, role: settings.role, networks, tls });
                 }
                 Err(error) => last = error,
             }
@@ -87,6 +92,11 @@ impl Listener {
     /// The system's.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
+    }
+
+    /// Its certificates.
+    pub fn tls(&self) -> Option<Arc<ListenerTls>> {
+        self.tls.clone()
     }
 
     /// The address and role for people.
@@ -109,6 +119,8 @@ struct Client {
     role: ListenerRole,
     /// It is in one of the listener's networks.
     trusted: bool,
+    /// Certificates of the listener.
+    tls: Option<Arc<ListenerTls>>,
 }
 
 impl Receiver {
@@ -135,7 +147,8 @@ impl Receiver {
         self.metrics.connections.add_one();
         let address = peer.ip().to_canonical();
         let trusted = listener.networks.iter().any(|n| n.contains(address));
-        let client = Client { address, role: listener.role, trusted };
+        let tls = listener.tls.clone();
+        let client = Client { address, role: listener.role, trusted, tls };
         match self.admission.admit(address) {
             Ok(admitted) => {
                 tokio::spawn(session::run(self, client, stream, admitted));
@@ -150,7 +163,7 @@ impl Receiver {
     }
 
     /// What a session of this role offers.
-    fn session_config(&self, role: ListenerRole) -> SessionConfig {
+    fn session_config(&self, role: ListenerRole, tls: bool) -> SessionConfig {
         let settings = self.settings.load();
         let limits = SessionLimits {
             line_bytes_max: settings.command_bytes_max,
@@ -159,7 +172,13 @@ impl Receiver {
             errors_max: u16::try_from(settings.errors_max).unwrap_or(u16::MAX),
             ..SessionLimits::default()
         };
-        let features = Features { lmtp: role == ListenerRole::Lmtp, ..Features::default() };
+        let submission = role == ListenerRole::Submission;
+        let features = Features {
+            starttls: tls,
+            auth: submission,
+            auth_required: submission,
+            lmtp: role == ListenerRole::Lmtp,
+        };
         SessionConfig { host: self.host.clone(), limits, features }
     }
 }

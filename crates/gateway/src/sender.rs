@@ -17,8 +17,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::config::SenderSettings;
+use crate::config::{HopTlsPolicy, SenderSettings};
 use crate::route::Route;
+use crate::tls::HopTls;
 use crate::wire::{Wire, read_with};
 
 /// What became of one recipient of a parcel.
@@ -73,14 +74,23 @@ impl Parcel {
 const IDLE: Duration = Duration::from_secs(10);
 /// A next hop that could not be reached is left alone for this long.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(10);
+/// Somebody on the way wrote commands into the plain part of the conversation.
+const INJECTED: &str = "the server said more than its answer to STARTTLS";
 
 /// All next hops.
 #[derive(Debug)]
 pub struct Sender {
-    settings: Arc<ArcSwap<SenderSettings>>,
-    host: String,
+    ways: Ways,
     hops: Mutex<HashMap<Route, Arc<Hop>>>,
     runtime: tokio::runtime::Handle,
+}
+
+/// What every connection is opened with.
+#[derive(Debug, Clone)]
+struct Ways {
+    settings: Arc<ArcSwap<SenderSettings>>,
+    tls: Arc<ArcSwap<HopTls>>,
+    host: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -108,10 +118,12 @@ impl Sender {
     /// A sender that calls itself `host`, running on this runtime.
     pub fn new(
         settings: Arc<ArcSwap<SenderSettings>>,
+        tls: Arc<ArcSwap<HopTls>>,
         host: String,
         runtime: tokio::runtime::Handle,
     ) -> Self {
-        Sender { settings, host, hops: Mutex::default(), runtime }
+        let ways = Ways { settings, tls, host: host.into() };
+        Sender { ways, hops: Mutex::default(), runtime }
     }
 
     /// Queues a parcel for a next hop.
@@ -129,11 +141,10 @@ impl Sender {
         if state.idle > 0 {
             drop(state);
             hop.work.notify_one();
-        } else if state.workers < self.settings.load().connections_per_hop_max {
+        } else if state.workers < self.ways.settings.load().connections_per_hop_max {
             state.workers += 1;
             drop(state);
-            let (settings, host) = (self.settings.clone(), self.host.clone());
-            self.runtime.spawn(work(hop, settings, host));
+            self.runtime.spawn(work(hop, self.ways.clone()));
         }
     }
 
@@ -154,7 +165,7 @@ impl Sender {
 }
 
 /// A worker: one connection at a time, parcel after parcel.
-async fn work(hop: Arc<Hop>, settings: Arc<ArcSwap<SenderSettings>>, host: String) {
+async fn work(hop: Arc<Hop>, ways: Ways) {
     let mut connection: Option<Connection> = None;
     loop {
         let parcel = hop.state().parcels.pop_front();
@@ -169,7 +180,7 @@ async fn work(hop: Arc<Hop>, settings: Arc<ArcSwap<SenderSettings>>, host: Strin
             state.workers -= 1;
             break;
         };
-        connection = deliver(&hop, parcel, connection, &settings.load(), &host).await;
+        connection = deliver(&hop, parcel, connection, &ways).await;
     }
     if let Some(mut connection) = connection {
         let mut out = Vec::new();
@@ -183,13 +194,13 @@ async fn deliver(
     hop: &Hop,
     parcel: Parcel,
     connection: Option<Connection>,
-    settings: &SenderSettings,
-    host: &str,
+    ways: &Ways,
 ) -> Option<Connection> {
+    let settings = ways.settings.load_full();
     let reused = connection.is_some();
     let connection = match connection {
         Some(connection) => connection,
-        None => match open(hop, settings, host).await {
+        None => match open(hop, ways).await {
             Ok(connection) => connection,
             Err(reply) => {
                 parcel.settle_all(None, &describe(&hop.route), &reply);
@@ -202,7 +213,7 @@ async fn deliver(
     let mut sent = connection.transact(&parcel.outgoing, &parcel.body, limit).await;
     if reused && matches!(sent, Err(Trouble { stale: true, .. })) {
         // The other side closed the idle connection: that says nothing about this message.
-        sent = match open(hop, settings, host).await {
+        sent = match open(hop, ways).await {
             Ok(fresh) => {
                 connection = fresh;
                 connection.transact(&parcel.outgoing, &parcel.body, limit).await
@@ -251,13 +262,13 @@ fn describe(route: &Route) -> String {
 }
 
 /// A connection to the next hop, or why there is none.
-async fn open(hop: &Hop, settings: &SenderSettings, host: &str) -> Result<Connection, String> {
+async fn open(hop: &Hop, ways: &Ways) -> Result<Connection, String> {
     if let Some((since, why)) = &hop.state().unreachable
         && since.elapsed() < UNREACHABLE_FOR
     {
         return Err(why.clone());
     }
-    let opened = Connection::open(&hop.route, settings, host).await;
+    let opened = Connection::open(&hop.route, ways).await;
     hop.state().unreachable = match &opened {
         Ok(_) => None,
         Err(why) => Some((Instant::now(), why.clone())),
@@ -273,6 +284,28 @@ struct Trouble {
     text: String,
 }
 
+/// Why there is no connection.
+#[derive(Debug)]
+enum Failure {
+    /// The TLS handshake failed.
+    Handshake(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl Failure {
+    fn into_text(self) -> String {
+        let (Failure::Handshake(text) | Failure::Other(text)) = self;
+        text
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Failure::Other(text)
+    }
+}
+
 /// A conversation with a next hop that is ready for messages.
 struct Connection {
     wire: Wire,
@@ -282,37 +315,80 @@ struct Connection {
 }
 
 impl Connection {
-    async fn open(route: &Route, settings: &SenderSettings, host: &str) -> Result<Self, String> {
+    async fn open(route: &Route, ways: &Ways) -> Result<Self, String> {
         let addresses = resolve(route).await?;
-        let limit = Duration::from_secs(settings.connect_seconds_max);
         let mut why = format!("{}: no address", describe(route));
-        for peer in addresses {
-            let connect = async {
-                let stream = TcpStream::connect(peer).await.map_err(|e| e.to_string())?;
-                let _latency_is_all_that_is_lost = stream.set_nodelay(true);
-                let wire: Wire = Box::new(stream);
-                let config = ClientConfig { helo: host.to_owned(), ..ClientConfig::default() };
-                let client = Client::new(config, false);
-                let mut connection = Connection { wire, client, peer, messages: 0 };
-                connection.greet().await?;
-                Ok::<_, String>(connection)
-            };
-            match tokio::time::timeout(limit, connect).await {
-                Ok(Ok(connection)) => return Ok(connection),
-                Ok(Err(error)) => why = format!("{peer}: {error}"),
-                Err(_) => why = format!("{peer}: no answer within {} s", limit.as_secs()),
+        for (name, peer) in addresses {
+            match Connection::open_at(&name, peer, ways).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) => why = format!("{peer}: {error}"),
             }
         }
         Err(why)
     }
 
-    async fn greet(&mut self) -> Result<(), String> {
+    /// Connects to one address, with TLS as the settings ask for it.
+    async fn open_at(name: &str, peer: SocketAddr, ways: &Ways) -> Result<Self, String> {
+        let policy = ways.settings.load().tls;
+        match Connection::attempt(name, peer, ways, policy).await {
+            // RFC 7435: encryption that does not work is no reason to keep the mail.
+            Err(Failure::Handshake(why)) if policy == HopTlsPolicy::Opportunistic => {
+                tracing::info!(%peer, why, "TLS does not work there; going on without");
+                let plain = Connection::attempt(name, peer, ways, HopTlsPolicy::Off).await;
+                plain.map_err(Failure::into_text)
+            }
+            other => other.map_err(Failure::into_text),
+        }
+    }
+
+    async fn attempt(
+        name: &str,
+        peer: SocketAddr,
+        ways: &Ways,
+        policy: HopTlsPolicy,
+    ) -> Result<Self, Failure> {
+        let limit = Duration::from_secs(ways.settings.load().connect_seconds_max);
+        let connect = async {
+            let stream = TcpStream::connect(peer).await.map_err(|e| e.to_string())?;
+            let _latency_is_all_that_is_lost = stream.set_nodelay(true);
+            let wire: Wire = Box::new(stream);
+            let config = ClientConfig {
+                helo: ways.host.to_string(),
+                tls: policy != HopTlsPolicy::Off,
+                tls_required: policy >= HopTlsPolicy::Required,
+                ..ClientConfig::default()
+            };
+            let client = Client::new(config, false);
+            let mut connection = Connection { wire, client, peer, messages: 0 };
+            connection.greet(name, ways, policy).await?;
+            Ok(connection)
+        };
+        match tokio::time::timeout(limit, connect).await {
+            Ok(connected) => connected,
+            Err(_) => Err(Failure::Other(format!("no answer within {} s", limit.as_secs()))),
+        }
+    }
+
+    async fn greet(
+        &mut self,
+        name: &str,
+        ways: &Ways,
+        policy: HopTlsPolicy,
+    ) -> Result<(), Failure> {
         let mut out = Vec::new();
         loop {
             match self.step(&mut out).await? {
                 ClientEvent::Ready => return Ok(()),
                 ClientEvent::More => {}
-                event => return Err(format!("unexpected: {event:?}")),
+                ClientEvent::StartTls => {
+                    let plain = std::mem::replace(&mut self.wire, Box::new(tokio::io::empty()));
+                    let tls = ways.tls.load_full();
+                    let verify = policy == HopTlsPolicy::Verified;
+                    let secured = tls.connect(plain, name, verify).await;
+                    self.wire = secured.map_err(Failure::Handshake)?;
+                    self.client.tls_started(&mut out);
+                }
+                event => return Err(format!("unexpected: {event:?}").into()),
             }
         }
     }
@@ -324,11 +400,18 @@ impl Connection {
             out.clear();
         }
         let client = &mut self.client;
-        let event = read_with(&mut self.wire, |mut input| client.next(&mut input, out)).await;
-        match event {
+        let event = read_with(&mut self.wire, |mut input| {
+            let event = client.next(&mut input, out);
+            // What came behind the answer to STARTTLS came before the handshake (injection).
+            match event {
+                Ok(ClientEvent::StartTls) if !input.is_empty() => Err(INJECTED.to_owned()),
+                event => event.map_err(|e| e.to_string()),
+            }
+        });
+        match event.await {
             Err(error) => Err(error.to_string()),
             Ok(None) => Err("the connection was closed".to_owned()),
-            Ok(Some(event)) => event.map_err(|e| e.to_string()),
+            Ok(Some(event)) => event,
         }
     }
 
@@ -366,13 +449,15 @@ impl Connection {
     }
 }
 
-/// Addresses of a route, in the order they are tried.
-async fn resolve(route: &Route) -> Result<Vec<SocketAddr>, String> {
+/// Hosts of a route with their addresses, in the order they are tried.
+async fn resolve(route: &Route) -> Result<Vec<(String, SocketAddr)>, String> {
     let name = match route {
         Route::Maildir => return Err("the Maildir is no next hop".to_owned()),
         Route::Hop(address) => address.clone(),
         Route::Exchangers(domain) => format!("{domain}:25"),
     };
     let found = tokio::net::lookup_host(&name).await.map_err(|e| format!("{name}: {e}"))?;
-    Ok(found.collect())
+    let host = name.rsplit_once(':').map_or(name.as_str(), |(host, _)| host);
+    let host = host.trim_matches(['[', ']']);
+    Ok(found.map(|address| (host.to_owned(), address)).collect())
 }

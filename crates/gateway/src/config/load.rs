@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::settings::{Config, ListenerRole};
+use super::settings::{Config, HopTlsPolicy, ListenerRole};
 
 /// Environment variables that begin with this override settings: `GAUNTLET_SCAN__THREADS=4` is
 /// `threads` of `[scan]`.
@@ -315,8 +315,16 @@ fn check(config: &Config) -> Result<(), ConfigError> {
                 format!("is empty, so {address} would take mail for everybody; list your domains"),
             );
         }
-        if listener.certificate.as_os_str().is_empty() != listener.key.as_os_str().is_empty() {
-            return wrong("listener.key", "a certificate and its key belong together".into());
+        if listener.certificate.len() != listener.key.len() {
+            return wrong(
+                "listener.key",
+                "each certificate needs its key, in the same order".into(),
+            );
+        }
+        let encrypts =
+            listener.implicit_tls || listener.self_signed || !listener.certificate.is_empty();
+        if listener.role == ListenerRole::Submission && !encrypts {
+            return wrong("listener.certificate", "logins need TLS: set a certificate".into());
         }
     }
     if !config.console.address.is_empty() && socket_address(&config.console.address).is_none() {
@@ -326,6 +334,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     let t = &config.thresholds;
     if !(t.suspect <= t.spam && t.spam <= t.explicit) {
         return wrong("thresholds", "must rise: suspect, spam, explicit".into());
+    }
+    if config.sender.tls == HopTlsPolicy::Verified && config.sender.roots.as_os_str().is_empty() {
+        return wrong("sender.roots", "sender.tls = \"verified\" needs trusted roots".into());
     }
     if config.sender.retry_seconds.is_empty() {
         return wrong("sender.retry_seconds", "needs one number at least".into());

@@ -155,12 +155,14 @@ pub struct ListenerSettings {
     pub address: String,
     /// Networks in CIDR form that may use an outbound listener.
     pub networks: Vec<String>,
-    /// TLS from the first byte (RFC 8314), else STARTTLS where a certificate is set.
+    /// TLS from the first byte (RFC 8314), else STARTTLS where there is a certificate.
     pub implicit_tls: bool,
-    /// Certificate chain in PEM; empty offers no TLS.
-    pub certificate: PathBuf,
-    /// Private key in PEM.
-    pub key: PathBuf,
+    /// Certificate chains in PEM; of several, the client's wish (SNI) chooses.
+    pub certificate: Vec<PathBuf>,
+    /// Their private keys in PEM, in the same order.
+    pub key: Vec<PathBuf>,
+    /// Without a certificate: use one that the node signs itself at its first start.
+    pub self_signed: bool,
 }
 
 impl Default for ListenerSettings {
@@ -170,8 +172,9 @@ impl Default for ListenerSettings {
             address: "127.0.0.1:2525".into(),
             networks: vec!["127.0.0.0/8".into(), "::1/128".into()],
             implicit_tls: false,
-            certificate: PathBuf::new(),
-            key: PathBuf::new(),
+            certificate: Vec::new(),
+            key: Vec::new(),
+            self_signed: true,
         }
     }
 }
@@ -279,6 +282,27 @@ pub struct SenderSettings {
     pub expire_seconds: u64,
     /// Return undeliverable mail to its sender (RFC 3464).
     pub bounces: bool,
+    /// TLS towards next hops; a route can ask for more.
+    pub tls: HopTlsPolicy,
+    /// A PEM bundle of the roots that `verified` trusts; empty trusts none.
+    pub roots: PathBuf,
+}
+
+/// How a connection to a next hop is protected.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum HopTlsPolicy {
+    /// Never.
+    Off,
+    /// When it is offered and works (RFC 7435), else plain.
+    #[default]
+    Opportunistic,
+    /// Always, whoever's certificate it is; else the message waits.
+    Required,
+    /// Always, and the certificate must be valid for the host's name.
+    Verified,
 }
 
 impl Default for SenderSettings {
@@ -291,6 +315,8 @@ impl Default for SenderSettings {
             retry_seconds: vec![60, 300, 900, 1_800, 3_600, 7_200, 14_400],
             expire_seconds: 5 * 86_400,
             bounces: true,
+            tls: HopTlsPolicy::Opportunistic,
+            roots: PathBuf::new(),
         }
     }
 }

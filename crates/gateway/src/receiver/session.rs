@@ -5,9 +5,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gauntlet_mail::Envelope;
+use gauntlet_mail::{Envelope, TlsSession};
 use gauntlet_smtp::address::domain_of;
 use gauntlet_smtp::{CloseReason, Event, MailCommand, RcptCommand, Reply, Session};
+use gauntlet_store::User;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -24,6 +25,8 @@ use crate::wire::{Wire, read_with};
 const BODY_BYTES_AT_FIRST: u64 = 16 * 1024;
 /// A client that does not take our replies is given up after this.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A handshake that takes longer is given up.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs a session to its end.
 pub(super) async fn run(
@@ -66,11 +69,14 @@ struct Conversation {
     memory: MemoryShare,
     incoming: Option<Incoming>,
     messages: usize,
+    tls: Option<TlsSession>,
+    /// Who logged in.
+    login: Option<Arc<User>>,
 }
 
 impl Conversation {
     fn new(receiver: Arc<Receiver>, client: Client, stream: TcpStream) -> Self {
-        let config = Arc::new(receiver.session_config(client.role));
+        let config = Arc::new(receiver.session_config(client.role, client.tls.is_some()));
         let memory = receiver.memory.share();
         Conversation {
             receiver,
@@ -83,11 +89,16 @@ impl Conversation {
             memory,
             incoming: None,
             messages: 0,
+            tls: None,
+            login: None,
         }
     }
 
     async fn run(mut self) -> io::Result<&'static str> {
-        if self.is_early_talker().await? {
+        if self.client.tls.as_ref().is_some_and(|tls| tls.implicit) {
+            self.start_tls().await?;
+            self.session.tls_started();
+        } else if self.is_early_talker().await? {
             Reply::new(554, (5, 7, 0), "talked before its turn").write(&mut self.out);
             self.flush().await?;
             return Ok("early talker");
@@ -118,6 +129,24 @@ impl Conversation {
                 return Ok("node stops");
             }
         }
+    }
+
+    /// Makes the connection a TLS one.
+    async fn start_tls(&mut self) -> io::Result<()> {
+        let Some(tls) = self.client.tls.clone() else {
+            return Err(io::Error::other("STARTTLS without a certificate"));
+        };
+        let plain = std::mem::replace(&mut self.wire, Box::new(tokio::io::empty()));
+        let limit = HANDSHAKE_TIMEOUT.min(self.patience());
+        let accepted = tokio::time::timeout(limit, tls.accept(plain)).await;
+        let (wire, session) = match accepted {
+            Ok(accepted) => accepted?,
+            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+        };
+        self.wire = wire;
+        self.tls = Some(session);
+        self.receiver.metrics.tls_sessions.add_one();
+        Ok(())
     }
 
     /// Something came before our greeting: no mail client does that.
@@ -221,9 +250,20 @@ impl Conversation {
                 self.finish_body().await?;
                 None
             }
-            // Neither is offered by a listener without TLS; the state machine refuses both before.
-            Event::StartTls | Event::Auth { .. } => {
-                return Err(io::Error::other("a feature that is not offered"));
+            Event::StartTls => {
+                // What came behind the command came before the handshake: it may be anybody's.
+                if self.used < self.pending.len() {
+                    return Err(io::Error::other("commands injected before the handshake"));
+                }
+                self.flush().await?;
+                self.start_tls().await?;
+                self.session.tls_started();
+                None
+            }
+            Event::Auth { user, password } => {
+                let login = self.receiver.logins.verify(self.client.address, user, password).await;
+                self.login = login.clone();
+                self.session.answer_auth(login.is_some(), &mut self.out)
             }
             Event::More | Event::Close(_) => None,
         })
@@ -236,6 +276,12 @@ impl Conversation {
         }
         if self.client.role == ListenerRole::Outbound && !self.client.trusted {
             return Reply::new(554, (5, 7, 1), "relaying denied: your network is not allowed here");
+        }
+        if let Some(user) = &self.login
+            && !user.addresses.is_empty()
+            && !user.addresses.iter().any(|own| own.eq_ignore_ascii_case(&mail.from))
+        {
+            return Reply::new(553, (5, 7, 1), "not one of your addresses");
         }
         match self.receiver.intake.has_room(mail.size.unwrap_or(0)) {
             true => Reply::new(250, (2, 1, 0), "Ok"),
@@ -335,7 +381,7 @@ impl Conversation {
             mail_from: transaction.mail.from.clone(),
             rcpt_to: transaction.recipients.iter().map(|r| r.to.clone()).collect(),
             auth_user: self.session.user().map(str::to_owned),
-            tls: None,
+            tls: self.tls.clone(),
             received_at: incoming.received_ms / 1_000,
         };
         let arrival = Arrival {

@@ -1,0 +1,271 @@
+//! TLS of listeners and next hops: rustls with `ring`.
+//!
+//! A listener shows one of its certificates by the name that the client asks for (SNI). They are
+//! read again at a reload; sessions that are open keep theirs. A listener without a certificate may
+//! use one that the node signed itself at its first start: it proves nothing, but it encrypts, which
+//! is all that servers ask of each other (RFC 7435), and what logins need.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use arc_swap::ArcSwap;
+use gauntlet_mail::TlsSession;
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
+use tokio_rustls::rustls::client::{ClientConnection, WebPkiServerVerifier, verify_server_name};
+use tokio_rustls::rustls::crypto::{self, CryptoProvider, WebPkiSupportedAlgorithms, ring};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::server::{
+    ClientHello, ParsedCertificate, ResolvesServerCert, ServerConnection,
+};
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{
+    ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use crate::config::{Config, ListenerSettings};
+use crate::wire::Wire;
+
+/// Bytes of plain text that one connection may hold back for a client that does not read.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+/// Folder of the certificate that the node made itself, in the data folder.
+const OWN_FOLDER: &str = "tls";
+
+/// The certificates of a listener.
+#[derive(Debug)]
+pub struct ListenerTls {
+    config: Arc<ServerConfig>,
+    certificates: Arc<Certificates>,
+    /// TLS from the first byte.
+    pub implicit: bool,
+}
+
+#[derive(Debug)]
+struct Certificates(ArcSwap<Vec<Arc<CertifiedKey>>>);
+
+impl ResolvesServerCert for Certificates {
+    /// The first certificate for the name that is asked for, else the first of all.
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let all = self.0.load();
+        let wanted = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
+        let fits = |key: &&Arc<CertifiedKey>| {
+            let (Some(name), Ok(end)) = (&wanted, key.end_entity_cert()) else { return false };
+            ParsedCertificate::try_from(end).is_ok_and(|c| verify_server_name(&c, name).is_ok())
+        };
+        all.iter().find(fits).or(all.first()).cloned()
+    }
+}
+
+impl ListenerTls {
+    /// Reads the certificates of a listener. None if it offers no TLS.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or a key does not belong to its certificate.
+    pub fn load(config: &Config, listener: &ListenerSettings) -> anyhow::Result<Option<Self>> {
+        let all = read_all(config, listener)?;
+        if all.is_empty() {
+            return Ok(None);
+        }
+        let certificates = Arc::new(Certificates(ArcSwap::from_pointee(all)));
+        let mut server = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .context("TLS")?
+            .with_no_client_auth()
+            .with_cert_resolver(certificates.clone());
+        // Tickets are made from a key of this process: no memory is held for sessions that ended.
+        server.ticketer = ring::Ticketer::new().context("TLS tickets")?;
+        server.session_storage = Arc::new(tokio_rustls::rustls::server::NoServerSessionStorage {});
+        let (config, implicit) = (Arc::new(server), listener.implicit_tls);
+        Ok(Some(ListenerTls { config, certificates, implicit }))
+    }
+
+    /// Reads the certificates again, for connections to come.
+    ///
+    /// # Errors
+    /// As [`ListenerTls::load`]; then the old ones stay.
+    pub fn reload(&self, config: &Config, listener: &ListenerSettings) -> anyhow::Result<()> {
+        let all = read_all(config, listener)?;
+        if all.is_empty() {
+            bail!("listener {}: taking TLS away needs a restart", listener.address);
+        }
+        self.certificates.0.store(Arc::new(all));
+        Ok(())
+    }
+
+    /// Makes a client's connection a TLS one.
+    ///
+    /// # Errors
+    /// The handshake's.
+    pub async fn accept(&self, wire: Wire) -> io::Result<(Wire, TlsSession)> {
+        let acceptor = TlsAcceptor::from(self.config.clone());
+        let limited = |c: &mut ServerConnection| c.set_buffer_limit(Some(BUFFER_BYTES_MAX));
+        let stream = acceptor.accept_with(wire, limited).await?;
+        let connection = stream.get_ref().1;
+        let mut session = describe(connection);
+        session.server_name = connection.server_name().map(str::to_owned);
+        Ok((Box::new(stream), session))
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+fn describe(connection: &tokio_rustls::rustls::CommonState) -> TlsSession {
+    let version = connection.protocol_version().and_then(|v| v.as_str()).unwrap_or_default();
+    let cipher = connection.negotiated_cipher_suite().and_then(|c| c.suite().as_str());
+    TlsSession {
+        version: version.replace('_', "."),
+        cipher: cipher.unwrap_or_default().to_owned(),
+        server_name: None,
+    }
+}
+
+/// The certificates of a listener, the node's own if it has none and may use it.
+fn read_all(
+    config: &Config,
+    listener: &ListenerSettings,
+) -> anyhow::Result<Vec<Arc<CertifiedKey>>> {
+    let mut pairs: Vec<(PathBuf, PathBuf)> =
+        listener.certificate.iter().cloned().zip(listener.key.iter().cloned()).collect();
+    if pairs.is_empty() && (listener.self_signed || listener.implicit_tls) {
+        pairs.push(self_signed(config)?);
+    }
+    pairs.iter().map(|(chain, key)| read(chain, key).map(Arc::new)).collect()
+}
+
+fn read(chain: &Path, key: &Path) -> anyhow::Result<CertifiedKey> {
+    let named = |what: &str, path: &Path| format!("listener.{what} {}", path.display());
+    let certificates = CertificateDer::pem_file_iter(chain)
+        .and_then(|all| all.collect::<Result<Vec<_>, _>>())
+        .with_context(|| named("certificate", chain))?;
+    let secret = PrivateKeyDer::from_pem_file(key).with_context(|| named("key", key))?;
+    CertifiedKey::from_der(certificates, secret, &provider())
+        .with_context(|| format!("{} does not go with its key", named("certificate", chain)))
+}
+
+/// The certificate that the node made for itself; makes it if there is none.
+fn self_signed(config: &Config) -> anyhow::Result<(PathBuf, PathBuf)> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let folder = config.node.data.join(OWN_FOLDER);
+    let pair = (folder.join("self-signed.pem"), folder.join("self-signed.key"));
+    if pair.0.exists() && pair.1.exists() {
+        return Ok(pair);
+    }
+    let host = config.node.host_name();
+    let made = rcgen::generate_simple_self_signed(vec![host])
+        .context("node.name cannot stand in a certificate")?;
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let mut options = std::fs::File::options();
+    options.create(true).truncate(true).write(true).mode(0o600);
+    let write = |path: &Path, text: String| options.open(path)?.write_all(text.as_bytes());
+    // The key first: a certificate without one would be taken for a pair at the next start.
+    write(&pair.1, made.signing_key.serialize_pem())
+        .and_then(|()| write(&pair.0, made.cert.pem()))
+        .with_context(|| folder.display().to_string())?;
+    Ok(pair)
+}
+
+/// How connections to next hops are protected.
+#[derive(Debug, Clone)]
+pub struct HopTls {
+    any: Arc<ClientConfig>,
+    verified: Option<Arc<ClientConfig>>,
+}
+
+impl HopTls {
+    /// With these trusted roots, a PEM bundle; without one nothing can be verified.
+    ///
+    /// # Errors
+    /// If the bundle cannot be read or holds no certificate.
+    pub fn load(roots: &Path) -> anyhow::Result<Self> {
+        let algorithms = provider().signature_verification_algorithms;
+        let any = client(Arc::new(AnyCertificate(algorithms)))?;
+        if roots.as_os_str().is_empty() {
+            return Ok(HopTls { any, verified: None });
+        }
+        let named = || format!("sender.roots {}", roots.display());
+        let mut store = RootCertStore::empty();
+        let all = CertificateDer::pem_file_iter(roots).with_context(named)?;
+        let (added, _odd_ones_are_left_out) = store.add_parsable_certificates(all.flatten());
+        if added == 0 {
+            bail!("{}: no certificate in it", named());
+        }
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(store), provider()).build();
+        Ok(HopTls { any, verified: Some(client(verifier.with_context(named)?)?) })
+    }
+
+    /// Makes a connection to `host` a TLS one; its certificate must be valid if `verify`.
+    ///
+    /// # Errors
+    /// The handshake's, or that nothing can be verified without `sender.roots`.
+    pub async fn connect(&self, wire: Wire, host: &str, verify: bool) -> Result<Wire, String> {
+        let config = match (verify, &self.verified) {
+            (false, _) => &self.any,
+            (true, Some(verified)) => verified,
+            (true, None) => return Err("sender.roots is not set: cannot verify".to_owned()),
+        };
+        let name = ServerName::try_from(host.to_owned()).map_err(|e| format!("{host}: {e}"))?;
+        let limited = |c: &mut ClientConnection| c.set_buffer_limit(Some(BUFFER_BYTES_MAX));
+        let connecting = TlsConnector::from(config.clone()).connect_with(name, wire, limited);
+        let stream = connecting.await.map_err(|e| format!("TLS: {e}"))?;
+        Ok(Box::new(stream))
+    }
+}
+
+fn client(verifier: Arc<dyn ServerCertVerifier>) -> anyhow::Result<Arc<ClientConfig>> {
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .context("TLS")?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}
+
+/// Opportunistic TLS (RFC 7435): whose certificate it is does not matter, but that the peer holds its
+/// key does.
+#[derive(Debug)]
+struct AnyCertificate(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        crypto::verify_tls12_signature(message, cert, dss, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        crypto::verify_tls13_signature(message, cert, dss, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}

@@ -1,0 +1,113 @@
+//! TLS and logins: STARTTLS, TLS from the first byte, injection, submission, TLS to next hops.
+
+mod common;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use common::{Node, Sink, Smtp, message, program, tokens};
+
+/// Runs a script of Python with the standard library's SMTP client; false if it raised.
+fn python(node: &Node, script: &str) -> Option<bool> {
+    let python = program("python3")?;
+    let text = format!(
+        "import smtplib, ssl\nport = {}\ncontext = ssl._create_unverified_context()\n\
+         text = 'From: a@example.org\\r\\nSubject: minutes\\r\\nX-Token: py\\r\\n\\r\\nhello\\r\\n'\n{script}",
+        node.smtp.port()
+    );
+    let output = Command::new(python).arg("-c").arg(text).output().unwrap();
+    eprintln!("{}", String::from_utf8_lossy(&output.stderr));
+    Some(output.status.success())
+}
+
+#[test]
+fn python_sends_by_starttls() {
+    let node = Node::start("");
+    let sent = python(
+        &node,
+        "s = smtplib.SMTP('127.0.0.1', port)\ns.starttls(context=context)\n\
+         s.ehlo()\nassert 'starttls' not in s.esmtp_features\n\
+         s.sendmail('a@example.org', ['b@example.net'], text)\ns.quit()\n",
+    );
+    let Some(sent) = sent else { return };
+    assert!(sent);
+    node.wait_for_empty_queue();
+    let delivered = node.maildir();
+    assert_eq!(tokens(&delivered)["py"], 1);
+    assert!(String::from_utf8_lossy(&delivered[0]).contains(" with ESMTPS id "));
+}
+
+#[test]
+fn commands_behind_starttls_are_not_carried_into_tls() {
+    let node = Node::start("");
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    client.write(b"STARTTLS\r\nMAIL FROM:<evil@example.org>\r\n").unwrap();
+    assert!(client.reply().unwrap().starts_with("554"));
+    assert!(client.reply().is_err(), "the connection is closed");
+}
+
+#[test]
+fn a_login_is_needed_and_taken_over_tls_only() {
+    let mut node = Node::start_listening(
+        "role = \"submission\"\nimplicit_tls = true",
+        "[domains]\nlocal = [\"example.net\"]\n",
+    );
+    let data = node.data();
+    let user = |addresses: &[&str]| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+            .args(["user", "add", "ann", "--role", "user", "--password-stdin"])
+            .args(addresses)
+            .arg("--data")
+            .arg(&data)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(b"correct horse battery\n").unwrap();
+        assert!(child.wait().unwrap().success());
+    };
+    user(&["--address", "a@example.org"]);
+    let connect = "s = smtplib.SMTP_SSL('127.0.0.1', port, context=context)\n";
+    let send = "s.sendmail('a@example.org', ['b@example.net'], text)\n";
+    let login = "s.login('ann', 'correct horse battery')\n";
+    let Some(refused) = python(&node, &format!("{connect}{send}")) else { return };
+    assert!(!refused, "no mail without a login");
+    let wrong = format!("{connect}s.login('ann', 'wrong horse battery')\n");
+    assert_eq!(python(&node, &wrong), Some(false));
+    let forged = "s.sendmail('boss@example.org', ['b@example.net'], text)\n";
+    assert_eq!(python(&node, &format!("{connect}{login}{forged}")), Some(false));
+    assert_eq!(python(&node, &format!("{connect}{login}{send}")), Some(true));
+    node.wait_for_empty_queue();
+    let delivered = node.maildir();
+    assert_eq!(delivered.len(), 1);
+    assert!(String::from_utf8_lossy(&delivered[0]).contains(" with ESMTPSA id "));
+    node.stop();
+}
+
+#[test]
+fn the_next_hop_gets_its_mail_by_tls_when_it_offers_it() {
+    let hop = Node::start("");
+    let node = Node::start(&format!(
+        "[route]\nnext_hop = \"{}\"\n[sender]\ntls = \"required\"\n",
+        hop.smtp
+    ));
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let reply = client.send("a@example.org", &["b@example.net"], &message("t", 100)).unwrap();
+    assert!(reply.starts_with("250"), "{reply}");
+    hop.wait_until("it is delivered", || tokens(&hop.maildir()).contains_key("t"));
+    assert_eq!(hop.metric("gauntlet_tls_sessions_total"), 1);
+}
+
+#[test]
+fn required_tls_is_not_given_up() {
+    let plain = Sink::start();
+    let node = Node::start(&format!(
+        "[route]\nnext_hop = \"{}\"\n[sender]\ntls = \"required\"\nretry_seconds = [1]\n",
+        plain.address
+    ));
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let reply = client.send("a@example.org", &["b@example.net"], &message("t", 100)).unwrap();
+    assert!(reply.starts_with("250"), "{reply}");
+    node.wait_until("it was tried", || node.metric("gauntlet_deferred_total") >= 1);
+    assert_eq!(plain.taken().len(), 0);
+}
