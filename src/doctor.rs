@@ -19,7 +19,11 @@ use gauntlet_gateway::signing::{KeyRing, KeyState};
     after_help = "Checks the clock, the resolver, DNS lists (do they answer us?), our name and \
 address in the DNS and back, published DKIM keys, and whether our listeners relay for strangers.
 
-Exit codes: 0 nothing is wrong; 1 something is; 2 the configuration cannot be read."
+Exit codes: 0 nothing is wrong; 1 something is; 2 the configuration cannot be read.
+
+Examples:
+  gauntlet doctor --config gauntlet.toml
+  gauntlet doctor --dns 192.0.2.53 --json"
 )]
 pub(crate) struct Args {
     /// The configuration file; without one, defaults and environment

@@ -245,7 +245,8 @@ pub struct DomainSettings {
 pub struct RouteSettings {
     /// Next hop for mail to our domains, `host:port`; empty delivers into `maildir`.
     pub next_hop: String,
-    /// Next hop for outbound mail, `host:port`; empty asks the DNS for MX records.
+    /// Next hop for outbound mail, `host:port`; empty takes the address of the domain itself: MX records
+    /// are not read yet.
     pub smart_host: String,
     /// Maildir that takes mail when no next hop is set; relative to the data folder.
     pub maildir: PathBuf,
