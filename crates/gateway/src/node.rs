@@ -137,12 +137,7 @@ impl Node {
             maildir: Maildir::open(&maildir)
                 .with_context(|| format!("route.maildir {}", maildir.display()))?,
             key_ring: shared.key_ring.clone(),
-            sender: Arc::new(Sender::new(
-                shared.sender.clone(),
-                shared.hop_tls.clone(),
-                host.clone(),
-                runtime,
-            )),
+            sender: shared.sender_as(&host, runtime),
             routes: shared.routes.clone(),
             settings: shared.sender.clone(),
             ids: ids.clone(),
@@ -485,6 +480,12 @@ pub enum Release {
 }
 
 impl Shared {
+    /// A Sender that calls itself `host`.
+    fn sender_as(&self, host: &str, runtime: tokio::runtime::Handle) -> Arc<Sender> {
+        let (settings, tls) = (self.sender.clone(), self.hop_tls.clone());
+        Arc::new(Sender::new(settings, tls, host.to_owned(), runtime))
+    }
+
     fn new(config: &Config, resolver: &Arc<Resolver>) -> anyhow::Result<Self> {
         let history = Arc::new(History::open(&config.node.data)?);
         Ok(Shared {
