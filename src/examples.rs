@@ -90,6 +90,11 @@ mod tests {
     }
 
     #[test]
+    fn no_subcommand_has_an_option_twice() {
+        command().debug_assert();
+    }
+
+    #[test]
     fn every_example_is_of_a_subcommand() {
         let mut found = Vec::new();
         all(&command(), "", &mut found);

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use gauntlet_engine::Thresholds;
+use gauntlet_engine::{Snapshot, Thresholds};
 use gauntlet_gateway::clock;
 use gauntlet_gateway::config::Loaded;
 use gauntlet_store::replay::{Changed, Order, Report, replay};
@@ -14,7 +14,7 @@ use gauntlet_store::{Log, Quarantine};
 use indicatif::ProgressBar;
 
 use super::read_policy;
-use crate::ruleset::RulesetArgs;
+use crate::ruleset::{ReadingArgs, RulesetArgs};
 
 mod page;
 
@@ -52,8 +52,11 @@ pub(super) struct Args {
     /// Judge mail that is still kept again, instead of using its logged verdict
     #[arg(long)]
     rescan: bool,
+    /// Judge it by SpamAssassin rules from this folder or file alone (may be repeated)
+    #[arg(long, value_name = "DIR")]
+    rules: Vec<PathBuf>,
     #[command(flatten)]
-    ruleset: RulesetArgs,
+    reading: ReadingArgs,
     /// Print at most so many changes one by one
     #[arg(long, default_value_t = 50, value_name = "N")]
     most: usize,
@@ -79,8 +82,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let log = Log::open(&data.join("log"))?;
     let quarantine = Quarantine::open_beside(&data.join("quarantine"))?;
-    let rescan = args.rescan || !args.ruleset.rules.is_empty();
-    let snapshot = if rescan { Some(args.ruleset.load()?) } else { None };
+    let snapshot = args.snapshot(data)?;
     let limits = config.thresholds;
     let order = Order {
         policy: &policy,
@@ -116,6 +118,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         print(&mut out, &report, args.most)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    /// What judges mail again: the rules that are named, else our own with what the node has learned.
+    fn snapshot(&self, data: &Path) -> anyhow::Result<Option<Snapshot>> {
+        if self.rules.is_empty() && !self.rescan {
+            return Ok(None);
+        }
+        let data = self.rules.is_empty().then(|| data.to_owned());
+        let (rules, reading) = (self.rules.clone(), self.reading.clone());
+        let ruleset = RulesetArgs { rules, data, reading, ..RulesetArgs::default() };
+        ruleset.load().map(Some)
+    }
 }
 
 fn print(out: &mut impl Write, report: &Report, most: usize) -> anyhow::Result<()> {
