@@ -19,6 +19,7 @@ mod rules;
 mod ruleset;
 mod scan;
 mod serve;
+mod size;
 mod trace;
 mod train;
 mod user;
@@ -68,6 +69,8 @@ enum Command {
     User(user::Args),
     /// Measure what it costs on this machine
     Bench(bench::Args),
+    /// Say how many nodes, how much disk and which links a site needs
+    Size(size::Args),
     /// Tell the classifier what messages are
     Learn(learn::Args),
     /// Make a model for the classifier from labelled mail
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Command::Dkim(args) => dkim::run(&args),
         Command::User(args) => user::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Size(args) => size::run(&args),
         Command::Learn(args) => learn::run(&args),
         Command::Train(args) => train::run(&args),
         Command::Evaluate(args) => evaluate::run(&args),

@@ -2,4 +2,5 @@
 
 pub mod machine;
 pub mod scan;
+pub mod size;
 pub mod usage;
