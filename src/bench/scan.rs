@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gauntlet_bench::scan::{self, Report, Workload};
+use gauntlet_bench::spamd::SpamdRules;
 
 use crate::ruleset::RulesetArgs;
 
@@ -21,11 +22,21 @@ pub(crate) struct Args {
     /// Scan threads [default: the CPUs that the process may use]
     #[arg(long, value_name = "N")]
     threads: Option<std::num::NonZeroUsize>,
+    /// Measure this peer in the same run too, on the same messages and rules
+    #[arg(long, value_name = "PEER", requires = "rules")]
+    peer: Option<Peer>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     ruleset: RulesetArgs,
+}
+
+/// Programs that can be measured beside the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Peer {
+    /// SpamAssassin's spamd, a private one on loopback
+    Spamd,
 }
 
 /// Measures and prints.
@@ -36,7 +47,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let workload = Workload::load(&args.folder)?;
     let snapshot = args.ruleset.load()?;
     let threads = threads.map_or(1, usize::from);
-    let report = scan::run(&workload, &snapshot, threads, time, env!("CARGO_PKG_VERSION"))?;
+    let version = env!("CARGO_PKG_VERSION");
+    let report = match args.peer {
+        None => scan::run(&workload, &snapshot, threads, time, version)?,
+        Some(Peer::Spamd) => {
+            let rules = SpamdRules {
+                rules: args.ruleset.rules.first().cloned(),
+                site: args.ruleset.reading.site.first().cloned(),
+            };
+            scan::run_beside(&workload, &snapshot, threads, time, version, &rules)?
+        }
+    };
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string(&report)?)?;
@@ -77,5 +98,12 @@ fn table(report: &Report) -> String {
             ),
         ),
     ];
-    rows.iter().map(|(name, value)| format!("{name:20} {value}\n")).collect()
+    let peer = report.spamd.as_ref().map(|spamd| {
+        let rest = format!(
+            "CPU us a message, {} messages: {:.1} times ours ({})",
+            spamd.messages, spamd.times_the_engine, spamd.version
+        );
+        ("spamd", format!("{:.1} {rest}", spamd.cpu_us_per_message))
+    });
+    rows.iter().chain(&peer).map(|(name, value)| format!("{name:20} {value}\n")).collect()
 }

@@ -3,4 +3,5 @@
 pub mod machine;
 pub mod scan;
 pub mod size;
+pub mod spamd;
 pub mod usage;

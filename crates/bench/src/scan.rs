@@ -14,6 +14,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::machine::Manifest;
+use crate::spamd::{Spamd, SpamdReport, SpamdRules};
 use crate::usage;
 
 /// Bytes of messages held in memory at most.
@@ -51,6 +52,13 @@ impl Workload {
             bail!("there is no message in {}", folder.display());
         }
         Ok(Workload { messages, bytes, hash: hash.finalize().to_hex()[..16].to_owned() })
+    }
+}
+
+impl Workload {
+    /// The messages in order.
+    pub fn messages(&self) -> &[Vec<u8>] {
+        &self.messages
     }
 }
 
@@ -101,6 +109,9 @@ pub struct Report {
     pub ruleset: String,
     /// The machine and the program.
     pub manifest: Manifest,
+    /// What a spamd beside it cost, if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spamd: Option<SpamdReport>,
 }
 
 /// Scans the workload for the time given, after one pass that is not counted.
@@ -139,7 +150,35 @@ pub fn run(
         workload_hash: workload.hash.clone(),
         ruleset: snapshot.version.to_string(),
         manifest: Manifest::here(version),
+        spamd: None,
     })
+}
+
+/// The same, between two halves of the workload that a private spamd checks: both meet the machine in
+/// the same state. Fails if spamd cannot be started or does not answer.
+pub fn run_beside(
+    workload: &Workload,
+    snapshot: &Snapshot,
+    threads: usize,
+    time: Duration,
+    version: &str,
+    rules: &SpamdRules,
+) -> anyhow::Result<Report> {
+    let spamd = Spamd::start(rules)?;
+    let messages = workload.messages();
+    spamd.warm(messages)?;
+    let first = spamd.check_half(messages, 0)?;
+    let mut report = run(workload, snapshot, threads, time, version)?;
+    let second = spamd.check_half(messages, 1)?;
+    let count = first.0 + second.0;
+    let cpu = (first.1 + second.1) * 1e6 / count.max(1) as f64;
+    report.spamd = Some(SpamdReport {
+        version: Spamd::version(),
+        messages: count,
+        cpu_us_per_message: round(cpu),
+        times_the_engine: round(cpu / report.cpu_us_per_message),
+    });
+    Ok(report)
 }
 
 fn round(value: f64) -> f64 {
