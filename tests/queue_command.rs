@@ -54,3 +54,65 @@ fn messages_are_listed_held_retried_deleted_and_traced() {
     let (good, text) = gauntlet(&node, &["trace", "0000000000000"]);
     assert!(!good && text.contains("no message"), "{text}");
 }
+
+#[test]
+fn a_held_message_is_held_over_a_restart() {
+    let sink = Sink::start();
+    *sink.answer.lock().unwrap() = "451 4.3.0 not now".to_owned();
+    let config =
+        format!("[route]\nnext_hop = \"{}\"\n[sender]\nretry_seconds = [1]\n", sink.address);
+    let mut node = Node::start(&config);
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let reply = client.send("ann@example.org", &["bob@example.net"], &message("held", 100));
+    let id = reply.unwrap().trim().rsplit(' ').next().unwrap().to_owned();
+    drop(client);
+    node.wait_until("it waits, and is held", || {
+        gauntlet(&node, &["queue", "hold", &id]).1 == "1 messages\n"
+    });
+    *sink.answer.lock().unwrap() = "250 2.0.0 ok".to_owned();
+    for kill in [true, false] {
+        if kill {
+            node.kill();
+        } else {
+            node.stop();
+        }
+        node.run();
+        let (_, text) = gauntlet(&node, &["queue", "list"]);
+        assert!(text.contains(&id) && text.contains("held"), "{text}");
+    }
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    assert_eq!(sink.taken().len(), 0);
+    assert_eq!(gauntlet(&node, &["queue", "retry", &id]).1, "1 messages\n");
+    node.wait_for_empty_queue();
+    assert_eq!(tokens(&sink.taken())["held"], 1);
+}
+
+#[test]
+fn a_message_in_hand_at_every_crash_is_set_aside() {
+    // A next hop that takes the connection and says nothing: the message stays in hand.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let config = format!(
+        "[route]\nnext_hop = \"{address}\"\ncut_through = false\n\
+         [sender]\nretry_seconds = [1]\ncrashes_max = 3\n"
+    );
+    let mut node = Node::start(&config);
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let reply = client.send("ann@example.org", &["bob@example.net"], &message("poison", 100));
+    let id = reply.unwrap().trim().rsplit(' ').next().unwrap().to_owned();
+    for crash in 1..=3 {
+        node.wait_until("it is in hand", || node.metric("gauntlet_messages_active") == 1);
+        let (_, text) = gauntlet(&node, &["queue", "list"]);
+        assert!(!text.contains("held"), "crash {crash}: {text}");
+        node.kill();
+        node.run();
+    }
+    let (_, text) = gauntlet(&node, &["queue", "list"]);
+    assert!(text.contains(&id) && text.contains("held"), "{text}");
+    assert!(node.log().contains("set aside"));
+    drop(silent);
+    let sink = Sink::start_at(address);
+    assert_eq!(gauntlet(&node, &["queue", "retry", &id]).1, "1 messages\n");
+    node.wait_for_empty_queue();
+    assert_eq!(tokens(&sink.taken())["poison"], 1);
+}

@@ -173,3 +173,57 @@ fn a_full_spool_says_452_before_the_body_and_recovers() {
             .is_ok_and(|reply| reply.starts_with("250"))
     });
 }
+
+/// Reports that the sink got: messages from MAILER-DAEMON.
+fn reports(sink: &Sink) -> Vec<String> {
+    let taken = sink.taken();
+    let texts = taken.iter().map(|m| String::from_utf8_lossy(m).into_owned());
+    texts.filter(|m| m.contains("MAILER-DAEMON")).collect()
+}
+
+#[test]
+fn senders_of_ours_hear_of_delays_once() {
+    let sink = Sink::start();
+    sink.recipients.lock().unwrap().insert("later".into(), "450 4.2.1 busy".into());
+    let config = format!("{}delay_report_seconds = 2\n", to_hop(&sink));
+    let node = Node::start_listening("role = \"outbound\"", &config);
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let reply = client.send("ann@example.org", &["later@example.net"], &message("late", 100));
+    assert!(reply.unwrap().starts_with("250"));
+    node.wait_until("it is said", || !reports(&sink).is_empty());
+    node.wait_until("further attempts", || node.metric("gauntlet_deferred_total") >= 5);
+    sink.recipients.lock().unwrap().clear();
+    node.wait_for_empty_queue();
+    let said = reports(&sink);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("\r\nAction: delayed\r\nStatus: 4.2.1\r\n"), "{}", said[0]);
+    assert!(said[0].contains("\r\nWill-Retry-Until: "), "{}", said[0]);
+}
+
+#[test]
+fn whoever_asks_is_told_of_the_delivery() {
+    let sink = Sink::start();
+    let node = Node::start_listening("role = \"outbound\"", &to_hop(&sink));
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    client.say("MAIL FROM:<ann@example.org> RET=HDRS ENVID=e1").unwrap();
+    let asked = "RCPT TO:<bob@example.net> NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;bobby@example.net";
+    assert!(client.say(asked).unwrap().starts_with("250"));
+    assert!(client.say("RCPT TO:<joe@example.net>").unwrap().starts_with("250"));
+    client.say("DATA").unwrap();
+    client.write(&message("tell", 100)).unwrap();
+    client.write(b".\r\n").unwrap();
+    assert!(client.reply().unwrap().starts_with("250"));
+    node.wait_until("it is said", || !reports(&sink).is_empty());
+    node.wait_for_empty_queue();
+    let said = reports(&sink);
+    assert_eq!(said.len(), 1, "{said:?}");
+    // The next hop does not know DSN: that is all that can be told.
+    assert!(said[0].contains("\r\nAction: relayed\r\nStatus: 2.0.0\r\n"), "{}", said[0]);
+    assert!(
+        said[0].contains("\r\nOriginal-Recipient: rfc822;bobby@example.net\r\n"),
+        "{}",
+        said[0]
+    );
+    assert!(said[0].contains("\r\nOriginal-Envelope-Id: e1\r\n"), "{}", said[0]);
+    assert!(!said[0].contains("joe@"), "{}", said[0]);
+}

@@ -5,13 +5,31 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::ArcSwap;
+use tokio::sync::Notify;
+
 /// Counts sessions.
 #[derive(Debug)]
 pub struct Admission {
     sessions: AtomicUsize,
     clients: Mutex<HashMap<IpAddr, usize>>,
-    sessions_max: AtomicUsize,
-    per_client_max: AtomicUsize,
+    limits: ArcSwap<SessionLimits>,
+    /// Told when a session ends.
+    room: Notify,
+}
+
+/// Bounds of the sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionLimits {
+    /// Sessions at once; above, a client gets 421.
+    pub sessions_max: usize,
+    /// Sessions at once of one client address.
+    pub per_client_max: usize,
+    /// From here on only clients that are known for good mail are let in.
+    pub shed_from: usize,
+    /// Sessions for which there are descriptors; there the node accepts nobody, and clients wait in the
+    /// system's queue.
+    pub open_max: usize,
 }
 
 /// A session that was let in; dropping it makes room.
@@ -22,30 +40,46 @@ pub struct Admitted {
 }
 
 impl Admission {
-    /// Lets in at most so many sessions over all, and of one client address.
-    pub fn new(sessions_max: usize, per_client_max: usize) -> Self {
+    /// Lets in as many.
+    pub fn new(limits: SessionLimits) -> Self {
         Admission {
             sessions: AtomicUsize::new(0),
             clients: Mutex::default(),
-            sessions_max: AtomicUsize::new(sessions_max),
-            per_client_max: AtomicUsize::new(per_client_max),
+            limits: ArcSwap::from_pointee(limits),
+            room: Notify::new(),
         }
     }
 
     /// Other limits from now on.
-    pub fn set_limits(&self, sessions_max: usize, per_client_max: usize) {
-        self.sessions_max.store(sessions_max, Ordering::Relaxed);
-        self.per_client_max.store(per_client_max, Ordering::Relaxed);
+    pub fn set_limits(&self, limits: SessionLimits) {
+        self.limits.store(Arc::new(limits));
+        self.room.notify_waiters();
     }
 
-    /// Lets a client in, or says why not.
+    /// Returns once there is a descriptor for one more session.
+    pub async fn wait_for_room(&self) {
+        loop {
+            let freed = self.room.notified();
+            if self.sessions() < self.limits.load().open_max {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    /// Lets a client in, or says why not. `is_good` is asked only if the node is nearly full.
     ///
     /// # Errors
     /// The limit that is reached, as a bland text.
-    pub fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Admitted, &'static str> {
+    pub fn admit(
+        self: &Arc<Self>,
+        client: IpAddr,
+        is_good: impl FnOnce() -> bool,
+    ) -> Result<Admitted, &'static str> {
         let client = client.to_canonical();
+        let limits = **self.limits.load();
         let before = self.sessions.fetch_add(1, Ordering::Relaxed);
-        if before >= self.sessions_max.load(Ordering::Relaxed) {
+        if before >= limits.sessions_max || (before >= limits.shed_from && !is_good()) {
             self.sessions.fetch_sub(1, Ordering::Relaxed);
             return Err("too many connections");
         }
@@ -53,7 +87,7 @@ impl Admission {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let count = clients.entry(client).or_default();
         *count += 1;
-        let over = *count > self.per_client_max.load(Ordering::Relaxed);
+        let over = *count > limits.per_client_max;
         drop(clients);
         if over { Err("too many connections from your address") } else { Ok(admitted) }
     }
@@ -67,6 +101,7 @@ impl Admission {
 impl Drop for Admitted {
     fn drop(&mut self) {
         self.admission.sessions.fetch_sub(1, Ordering::Relaxed);
+        self.admission.room.notify_waiters();
         let mut clients = self.admission.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = clients.get_mut(&self.client) {
             *count -= 1;
@@ -147,17 +182,42 @@ mod tests {
 
     #[test]
     fn limits_hold_and_room_comes_back() {
-        let admission = Arc::new(Admission::new(3, 2));
+        let limits =
+            SessionLimits { sessions_max: 3, per_client_max: 2, shed_from: 3, open_max: 9 };
+        let admission = Arc::new(Admission::new(limits));
         let (a, b): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "::1".parse().unwrap());
-        let first = admission.admit(a).unwrap();
-        let _second = admission.admit(a).unwrap();
-        assert_eq!(admission.admit(a).unwrap_err(), "too many connections from your address");
-        let _third = admission.admit(b).unwrap();
-        assert_eq!(admission.admit(b).unwrap_err(), "too many connections");
+        let first = admission.admit(a, || true).unwrap();
+        let _second = admission.admit(a, || true).unwrap();
+        let refused = admission.admit(a, || true).unwrap_err();
+        assert_eq!(refused, "too many connections from your address");
+        let _third = admission.admit(b, || true).unwrap();
+        assert_eq!(admission.admit(b, || true).unwrap_err(), "too many connections");
         assert_eq!(admission.sessions(), 3);
         drop(first);
-        assert!(admission.admit(a).is_ok());
+        assert!(admission.admit(a, || true).is_ok());
         assert_eq!(admission.sessions(), 2);
+        // Nearly full: strangers are turned away, good clients are not.
+        admission.set_limits(SessionLimits { shed_from: 2, ..limits });
+        assert!(admission.admit(a, || false).is_err());
+        assert!(admission.admit(a, || true).is_ok());
+    }
+
+    #[tokio::test]
+    async fn without_descriptors_nobody_is_accepted_until_somebody_leaves() {
+        let limits =
+            SessionLimits { sessions_max: 9, per_client_max: 9, shed_from: 9, open_max: 1 };
+        let admission = Arc::new(Admission::new(limits));
+        let client: IpAddr = "192.0.2.1".parse().unwrap();
+        admission.wait_for_room().await;
+        let only = admission.admit(client, || true).unwrap();
+        let waits =
+            tokio::time::timeout(std::time::Duration::from_millis(50), admission.wait_for_room());
+        assert!(waits.await.is_err());
+        let waiting = admission.clone();
+        let woken = tokio::spawn(async move { waiting.wait_for_room().await });
+        tokio::task::yield_now().await;
+        drop(only);
+        woken.await.unwrap();
     }
 
     #[test]

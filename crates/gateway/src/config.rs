@@ -4,14 +4,17 @@
 //! Nothing is merged by surprise: a table in the file replaces single keys of the defaults, a list
 //! replaces the whole list, and an environment variable replaces one key.
 
+mod delivery;
 mod load;
+mod receiving;
 mod settings;
 
+pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings};
 pub use load::{ConfigError, Loaded, Origin, Setting};
+pub use receiving::{GreylistSettings, RateSettings};
 pub use settings::{
     Config, ConsoleSettings, DkimSettings, DnsListSettings, DnsSettings, DomainSettings,
-    FactSettings, HopTlsPolicy, LearningSettings, ListSettings, ListSubject, ListenerRole,
-    ListenerSettings, LocalListSettings, LogFormat, LogSettings, NodeSettings, PolicySettings,
-    QuarantineSettings, ReceiverSettings, RouteSettings, RuleSettings, ScanSettings,
-    SenderSettings, SpoolBackend, SpoolSettings, ThresholdSettings,
+    FactSettings, LearningSettings, ListSettings, ListSubject, ListenerRole, ListenerSettings,
+    LocalListSettings, LogFormat, LogSettings, NodeSettings, PolicySettings, QuarantineSettings,
+    ReceiverSettings, RuleSettings, ScanSettings, SpoolBackend, SpoolSettings, ThresholdSettings,
 };

@@ -1,4 +1,4 @@
-//! Delivery status notifications (RFC 3464): telling a sender that a message was given up.
+//! Delivery status notifications (RFC 3464): telling a sender what became of a message.
 
 use gauntlet_store::Delivery;
 
@@ -10,56 +10,122 @@ const HEADER_BYTES_MAX: usize = 64 * 1024;
 /// Longest diagnostic text, in bytes.
 const DIAGNOSTIC_BYTES_MAX: usize = 1_000;
 
-/// The report about these deliveries of a message, all failed, from `host` at this time.
-pub fn failure(
+/// What a report says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// The message was given up.
+    Failed,
+    /// It is late, and tried further.
+    Delayed,
+    /// It was delivered, or handed to a server that does not report (RFC 3461 section 6.2.7).
+    Delivered,
+}
+
+impl News {
+    /// The report's subject, without the message.
+    pub fn subject(self) -> &'static str {
+        match self {
+            News::Failed => "Undelivered mail",
+            News::Delayed => "Delayed mail",
+            News::Delivered => "Delivered mail",
+        }
+    }
+
+    fn opening(self) -> &'static str {
+        match self {
+            News::Failed => "Your message could not be delivered to",
+            News::Delayed => "Your message has not yet been delivered to",
+            News::Delivered => "Your message was delivered to, or passed on towards",
+        }
+    }
+
+    /// RFC 3464 section 2.3.3. `delivered` is for what this machine delivered itself.
+    fn action(self, delivery: &Delivery) -> &'static str {
+        match self {
+            News::Failed => "failed",
+            News::Delayed => "delayed",
+            News::Delivered if delivery.next_hop == "maildir" => "delivered",
+            News::Delivered => "relayed",
+        }
+    }
+}
+
+/// The message that a report is about.
+#[derive(Debug, Clone, Copy)]
+pub struct Original<'a> {
+    /// Its envelope and targets.
+    pub transit: &'a Transit,
+    /// Its body.
+    pub body: &'a [u8],
+}
+
+/// The report about these deliveries of a message, from `host` at this time. Late messages are tried
+/// until `expires_ms`.
+pub fn report(
     host: &str,
     id: &str,
-    original: &Transit,
-    body: &[u8],
-    failed: &[&Delivery],
+    original: &Original<'_>,
+    news: News,
+    about: &[Delivery],
     now_ms: i64,
+    expires_ms: i64,
 ) -> Vec<u8> {
+    let Original { transit: original, body } = *original;
     let envelope = &original.record.envelope;
     let date = clock::rfc5322(now_ms);
     let boundary = format!("=_gauntlet_{id}");
     let mut text = format!(
         "From: Mail delivery <MAILER-DAEMON@{host}>\r\nTo: <{}>\r\n\
-         Subject: Undelivered mail: {}\r\nDate: {date}\r\nMessage-ID: <{id}@{host}>\r\n\
+         Subject: {}: {}\r\nDate: {date}\r\nMessage-ID: <{id}@{host}>\r\n\
          Auto-Submitted: auto-replied\r\nMIME-Version: 1.0\r\n\
          Content-Type: multipart/report; report-type=delivery-status;\r\n\tboundary=\"{boundary}\"\r\n\r\n\
          --{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n\
-         Your message could not be delivered to\r\n\r\n",
+         {}\r\n\r\n",
         clean(&envelope.mail_from),
+        news.subject(),
         clean(&ascii(&original.record.subject)),
+        news.opening(),
     );
-    for delivery in failed {
+    for delivery in about {
         text.push_str(&format!("  <{}>\r\n", clean(&delivery.address)));
         text.push_str(&format!("     {}\r\n", clean(&delivery.reply)));
     }
+    let closing = match news {
+        News::Failed => "It will not be tried again.".to_owned(),
+        News::Delayed => {
+            format!("It is tried until {}; you need not send it again.", clock::rfc5322(expires_ms))
+        }
+        News::Delivered => "You asked for this report.".to_owned(),
+    };
     text.push_str(&format!(
-        "\r\nIt was received on {} and has the reference {}.\r\nIt will not be tried again.\r\n\r\n\
+        "\r\nIt was received on {} and has the reference {}.\r\n{}\r\n\r\n\
          --{boundary}\r\nContent-Type: message/delivery-status\r\n\r\n\
          Reporting-MTA: dns; {host}\r\nArrival-Date: {}\r\n",
         clock::rfc5322(original.record.received_ms),
         original.record.id,
+        closing,
         clock::rfc5322(original.record.received_ms),
     ));
     if let Some(envid) = &original.envid {
         text.push_str(&format!("Original-Envelope-Id: {}\r\n", clean(envid)));
     }
-    for delivery in failed {
+    for delivery in about {
         let target = original.targets.iter().find(|t| t.address == delivery.address);
         text.push_str("\r\n");
         if let Some(orcpt) = target.and_then(|t| t.orcpt.as_deref()) {
             text.push_str(&format!("Original-Recipient: {}\r\n", clean(orcpt)));
         }
         text.push_str(&format!(
-            "Final-Recipient: rfc822; {}\r\nAction: failed\r\nStatus: {}\r\nDiagnostic-Code: smtp; {}\r\n\
+            "Final-Recipient: rfc822; {}\r\nAction: {}\r\nStatus: {}\r\nDiagnostic-Code: smtp; {}\r\n\
              Last-Attempt-Date: {date}\r\n",
             clean(&delivery.address),
-            status(&delivery.reply),
+            news.action(delivery),
+            status(&delivery.reply, news),
             clean(&delivery.reply),
         ));
+        if news == News::Delayed {
+            text.push_str(&format!("Will-Retry-Until: {}\r\n", clock::rfc5322(expires_ms)));
+        }
     }
     text.push_str(&format!("\r\n--{boundary}\r\nContent-Type: text/rfc822-headers\r\n\r\n"));
     let mut report = text.into_bytes();
@@ -78,18 +144,23 @@ fn header_of(body: &[u8]) -> &[u8] {
 }
 
 /// The enhanced code in a reply (RFC 3463), else one that fits its first digit.
-fn status(reply: &str) -> String {
+fn status(reply: &str, news: News) -> String {
+    let class = match news {
+        News::Failed => "45",
+        News::Delayed => "4",
+        News::Delivered => "2",
+    };
     let is_code = |word: &&str| {
         let parts: Vec<&str> = word.split('.').collect();
         parts.len() == 3
-            && matches!(parts.first(), Some(&"4" | &"5"))
+            && parts.first().is_some_and(|first| class.contains(first))
             && parts
                 .iter()
                 .all(|p| (1..=3).contains(&p.len()) && p.bytes().all(|b| b.is_ascii_digit()))
     };
     match reply.split(' ').take(3).find(is_code) {
         Some(code) => code.to_owned(),
-        None => "5.0.0".to_owned(),
+        None => format!("{}.0.0", class.chars().last().unwrap_or('5')),
     }
 }
 
@@ -126,7 +197,8 @@ mod tests {
             ..Delivery::default()
         };
         let body = b"Subject: hello\r\nFrom: x\r\n\r\nsecret body\r\n";
-        let report = failure("gw.example", "REPORT", &transit, body, &[&failed], 0);
+        let original = Original { transit: &transit, body };
+        let report = report("gw.example", "REPORT", &original, News::Failed, &[failed], 0, 0);
         let text = String::from_utf8(report.clone()).unwrap();
         assert!(text.contains("\r\nStatus: 5.1.1\r\n"), "{text}");
         assert!(text.contains("\r\nFinal-Recipient: rfc822; nobody@example.net\r\n"));
@@ -136,6 +208,9 @@ mod tests {
         let message = Message::parse(&report);
         assert_eq!(message.parts().len(), 4);
         assert_eq!(message.defects(), Vec::new());
-        assert_eq!(status("451 later"), "5.0.0");
+        assert_eq!(status("451 later", News::Failed), "5.0.0");
+        assert_eq!(status("550 5.1.10 no", News::Failed), "5.1.10");
+        assert_eq!(status("550 5.1.1 no", News::Delayed), "4.0.0");
+        assert_eq!(status("250 2.0.0 ok", News::Delivered), "2.0.0");
     }
 }

@@ -18,6 +18,7 @@ use crate::clock::now_ms;
 use crate::config::ReceiverSettings;
 use crate::facts::Gatherer;
 use crate::facts::auth_results::stamp;
+use crate::gate::Gate;
 use crate::ids;
 use crate::metrics::Metrics;
 use crate::queue::{CutThrough, Queue};
@@ -51,6 +52,8 @@ pub struct Arrival {
 pub struct Intake {
     /// Asks the network.
     pub gatherer: Arc<ArcSwap<Gatherer>>,
+    /// Counts for policies.
+    pub gate: Arc<Gate>,
     /// Judges.
     pub scan_pool: ScanPool,
     /// Makes durable.
@@ -89,6 +92,7 @@ impl Intake {
         let work = Work {
             id: id.clone(),
             raw: body.clone(),
+            rates: self.gate.policy_rates(&envelope),
             envelope,
             facts,
             received_ms: arrival.received_ms,

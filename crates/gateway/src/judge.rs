@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::probes::Probes;
 use gauntlet_engine::{Learned, Scratch, Snapshot, scan};
 use gauntlet_mail::{Facts, Limits, Message};
-use gauntlet_policy::decide::Rates;
 use gauntlet_policy::{Policy, PolicyInput};
 use gauntlet_store::LogRecord;
 use gauntlet_store::record::Stage;
@@ -49,7 +48,7 @@ impl Judge {
     /// Judges a message: its line of the log, with the dispositions. Deterministic but for
     /// costs and times.
     pub fn judge(&self, work: &Work, scratch: &mut Scratch) -> LogRecord {
-        let Work { id, raw, envelope, facts, received_ms, began } = work;
+        let Work { id, raw, envelope, facts, rates, received_ms, began } = work;
         let mut stages = vec![Stage::now("waited", *began)];
         let message = Message::parse_with(raw, &self.limits);
         let verdict = scan(&message, envelope, facts, &self.snapshot, scratch);
@@ -64,7 +63,7 @@ impl Judge {
             facts,
             verdict: &verdict,
             thresholds: &self.snapshot.thresholds,
-            rates: &Rates::default(),
+            rates,
         });
         stages.push(Stage::now("decided", *began));
         let message_id = message.header("Message-ID").map(|h| h.decoded().into_owned());

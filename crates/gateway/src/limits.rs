@@ -19,3 +19,14 @@ pub fn raise_descriptors(wanted: u64) -> u64 {
         limit.rlim_cur
     }
 }
+
+/// How many files this process may have open; 0 if it cannot be told.
+pub fn descriptors() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a plain C struct that lives through the call.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 {
+        limit.rlim_cur
+    } else {
+        0
+    }
+}

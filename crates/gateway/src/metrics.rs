@@ -93,6 +93,10 @@ pub struct Metrics {
     pub scan_failed: Counter,
     /// Bodies refused for want of memory or disk.
     pub no_room: Counter,
+    /// Messages put off for a rate.
+    pub rate_limited: Counter,
+    /// Recipients put off by greylisting.
+    pub greylisted: Counter,
     /// Sessions closed for bare CR, LF or NUL.
     pub smuggling: Counter,
     /// Messages handed to the next hop inside the client's session.
@@ -140,6 +144,8 @@ impl Metrics {
             ("scan_overload_total", "Messages over the scan queue", &self.scan_overload),
             ("scan_failed_total", "Scans that failed", &self.scan_failed),
             ("no_room_total", "Bodies refused for want of room", &self.no_room),
+            ("rate_limited_total", "Messages put off for a rate", &self.rate_limited),
+            ("greylisted_total", "Recipients put off by greylisting", &self.greylisted),
             ("smuggling_total", "Sessions closed for bare CR, LF or NUL", &self.smuggling),
             ("cut_through_total", "Messages passed on in session", &self.cut_through),
             ("delivered_total", "Recipients delivered", &self.delivered),

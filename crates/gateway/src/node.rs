@@ -11,32 +11,38 @@ use anyhow::Context;
 use arc_swap::ArcSwap;
 use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
 use gauntlet_store::spool::{Disk, Medium, Ram};
-use gauntlet_store::{
-    GreylistRules, History, Log, LogRecord, Quarantine, Spool, SpoolOptions, Users,
-};
-use tokio::sync::watch;
+use gauntlet_store::{History, Log, LogRecord, Quarantine, Spool, SpoolOptions, Users};
+use tokio::sync::{Semaphore, watch};
 
-use crate::admission::{Admission, MemoryBudget};
+use crate::admission::{Admission, MemoryBudget, SessionLimits};
 use crate::clock::now_ms;
 use crate::config::{Config, ListenerRole, SpoolBackend};
+use crate::exchangers::Ourselves;
 use crate::facts::Gatherer;
 use crate::facts::local_lists::LocalLists;
+use crate::gate::Gate;
 use crate::hold::Holder;
 use crate::ids::{self, Ids};
 use crate::intake::Intake;
 use crate::judge::{CurrentJudge, Judge};
+use crate::limits;
 use crate::logins::Logins;
 use crate::maildir::Maildir;
 use crate::metrics::{self, Metrics};
+use crate::queue::in_hand::InHand;
 use crate::queue::{Queue, QueueParts};
+use crate::random::Random;
 use crate::receiver::{Listener, Receiver};
 use crate::resolver::Resolver;
 use crate::route::Routes;
 use crate::scan_pool::ScanPool;
-use crate::sender::Sender;
+use crate::sender::{Sender, Ways};
 use crate::signing::KeyRing;
 use crate::tls::{HopTls, ListenerTls};
 use crate::transit::Transit;
+
+/// Descriptors kept for spool, log, quarantine, console and the resolver.
+const DESCRIPTORS_RESERVED: usize = 256;
 
 /// Between two rounds of removing what is too old or too much.
 const HOUSEKEEPING_PAUSE: Duration = Duration::from_secs(300);
@@ -89,6 +95,7 @@ struct Shared {
     key_ring: Arc<ArcSwap<KeyRing>>,
     history: Arc<History>,
     hop_tls: Arc<ArcSwap<HopTls>>,
+    gate: Arc<Gate>,
 }
 
 impl std::fmt::Debug for Node {
@@ -137,17 +144,18 @@ impl Node {
             maildir: Maildir::open(&maildir)
                 .with_context(|| format!("route.maildir {}", maildir.display()))?,
             key_ring: shared.key_ring.clone(),
-            sender: shared.sender_as(&host, runtime),
+            sender: shared.sender(&config, &addresses, &resolver, runtime),
             routes: shared.routes.clone(),
             settings: shared.sender.clone(),
             ids: ids.clone(),
             metrics: metrics.clone(),
             host,
+            in_hand: in_hand(&config)?,
             null: is_null(&config),
         });
         queue.recover(&recovery.messages);
         let node = Arc::new(Node {
-            admission: Arc::new(Admission::new(r.sessions_max, r.sessions_per_client_max)),
+            admission: Arc::new(Admission::new(session_limits(&config))),
             memory: Arc::new(MemoryBudget::new(r.memory_bytes_max)),
             config: ArcSwap::from_pointee(config),
             make_judge,
@@ -182,6 +190,7 @@ impl Node {
         let scan_pool = ScanPool::start(scan.threads, scan.queue_max, wait, judge, metrics)?;
         let intake = Arc::new(Intake {
             gatherer: self.shared.gatherer.clone(),
+            gate: self.shared.gate.clone(),
             scan_pool,
             spool: self.spool.clone(),
             queue: self.queue.clone(),
@@ -196,6 +205,7 @@ impl Node {
             routes: self.shared.routes.clone(),
             admission: self.admission.clone(),
             memory: self.memory.clone(),
+            gate: self.shared.gate.clone(),
             intake,
             ids: self.ids.clone(),
             logins: self.logins.clone(),
@@ -287,9 +297,10 @@ impl Node {
         let key_ring = key_ring(&config)?;
         let hop_tls = HopTls::load(&config.sender.roots)?;
         self.reload_certificates(&config)?;
+        self.shared.gate.reload(&config)?;
         self.logins.forget();
         let r = &config.receiver;
-        self.admission.set_limits(r.sessions_max, r.sessions_per_client_max);
+        self.admission.set_limits(session_limits(&config));
         self.memory.set_limit(r.memory_bytes_max);
         self.shared.receiver.store(Arc::new(config.receiver.clone()));
         self.shared.sender.store(Arc::new(config.sender.clone()));
@@ -324,10 +335,14 @@ impl Node {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let (spool, log) = (self.spool.clone(), self.log.clone());
+        let history = self.shared.history.clone();
         let flushed = tokio::task::spawn_blocking(move || {
             // The log's queue is in order: an empty append ends when all before it are durable.
             let logged = log.append(Vec::new());
             spool.flush();
+            if let Err(error) = history.write(now_ms() / 1_000) {
+                tracing::warn!(%error, "what was remembered of senders cannot be written");
+            }
             logged
         });
         if let Ok(Err(error)) = flushed.await {
@@ -428,7 +443,8 @@ impl Node {
                 node.shared.gatherer.load().reload_lists();
                 let now_s = now_ms() / 1_000;
                 node.shared.history.write(now_s)?;
-                node.shared.history.forget_waiting(&GreylistRules::default(), now_s)
+                let rules = node.shared.gate.greylist_rules();
+                node.shared.history.forget_waiting(&rules, now_s)
             });
             if let Ok(Err(error)) = done.await {
                 tracing::warn!(%error, "what was remembered of senders cannot be written");
@@ -480,16 +496,32 @@ pub enum Release {
 }
 
 impl Shared {
-    /// A Sender that calls itself `host`.
-    fn sender_as(&self, host: &str, runtime: tokio::runtime::Handle) -> Arc<Sender> {
-        let (settings, tls) = (self.sender.clone(), self.hop_tls.clone());
-        Arc::new(Sender::new(settings, tls, host.to_owned(), runtime))
+    /// A Sender for a node that takes mail at these addresses.
+    fn sender(
+        &self,
+        config: &Config,
+        addresses: &Addresses,
+        resolver: &Arc<Resolver>,
+        runtime: tokio::runtime::Handle,
+    ) -> Arc<Sender> {
+        let inbound = addresses.iter().filter(|(role, _)| *role == ListenerRole::Inbound);
+        let listeners = inbound.map(|(_, address)| *address).collect();
+        let ways = Ways {
+            settings: self.sender.clone(),
+            tls: self.hop_tls.clone(),
+            resolver: resolver.clone(),
+            us: Arc::new(Ourselves { host: config.node.host_name(), listeners }),
+            random: Arc::new(Random::of_the_system()),
+            places: Arc::new(Semaphore::new(config.sender.connections_max)),
+        };
+        Arc::new(Sender::new(ways, runtime))
     }
 
     fn new(config: &Config, resolver: &Arc<Resolver>) -> anyhow::Result<Self> {
         let history = Arc::new(History::open(&config.node.data)?);
         Ok(Shared {
             gatherer: Arc::new(ArcSwap::from_pointee(gatherer(config, resolver, &history)?)),
+            gate: Arc::new(Gate::new(config, history.clone())?),
             history,
             key_ring: Arc::new(ArcSwap::from_pointee(key_ring(config)?)),
             hop_tls: Arc::new(ArcSwap::from_pointee(HopTls::load(&config.sender.roots)?)),
@@ -516,9 +548,42 @@ fn gatherer(
     Ok(if config.facts.history { gatherer.with_history(history.clone()) } else { gatherer })
 }
 
+/// What was in hand when the last process ended.
+fn in_hand(config: &Config) -> anyhow::Result<InHand> {
+    if config.spool.backend != SpoolBackend::Disk {
+        return Ok(InHand::nowhere());
+    }
+    let folder = config.node.data.join("queue");
+    std::fs::create_dir_all(&folder)
+        .and_then(|()| InHand::open(&folder, config.sender.crashes_max))
+        .with_context(|| folder.display().to_string())
+}
+
 /// The spool keeps nothing: for measuring.
 fn is_null(config: &Config) -> bool {
     config.spool.backend == SpoolBackend::Null
+}
+
+/// How many sessions there may be: as set, but no more than there are descriptors for beside those
+/// that spool, log, Sender and console need.
+fn session_limits(config: &Config) -> SessionLimits {
+    let r = &config.receiver;
+    let reserve = DESCRIPTORS_RESERVED.saturating_add(config.sender.connections_max);
+    let open = limits::descriptors();
+    let room = usize::try_from(open).unwrap_or(usize::MAX).saturating_sub(reserve).max(1);
+    if open > 0 && room < r.sessions_max {
+        let (sessions_max, wanted) = (room, r.sessions_max);
+        tracing::warn!(open, sessions_max, wanted, "too few open files for receiver.sessions_max");
+    }
+    let open_max = if open > 0 { room } else { usize::MAX };
+    let shed_from = r.sessions_max.min(open_max) / 100 * r.shed_percent as usize
+        + r.sessions_max.min(open_max) % 100 * r.shed_percent as usize / 100;
+    SessionLimits {
+        sessions_max: r.sessions_max,
+        per_client_max: r.sessions_per_client_max,
+        shed_from: shed_from.max(1),
+        open_max,
+    }
 }
 
 /// Binds every listener, before anything is accepted.

@@ -10,7 +10,10 @@
 //! on disk like a deferred one. Order of writing: outcomes reach the log before the spool forgets the
 //! message, so that a crash repeats work but loses no outcome.
 
+mod administration;
 mod cut_through;
+pub mod in_hand;
+mod reports;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,15 +29,16 @@ use tokio::sync::Notify;
 
 use crate::clock::now_ms;
 use crate::config::SenderSettings;
+use crate::dsn::News;
 use crate::hold::{HoldJob, Holder};
 use crate::ids::{self, Ids};
 use crate::maildir::{Maildir, MaildirJob};
 use crate::metrics::Metrics;
+use crate::queue::in_hand::{InHand, Slot};
 use crate::route::{Route, Routes};
 use crate::sender::{Parcel, Sender, Settled};
 use crate::signing::KeyRing;
 use crate::transit::{Action, Transit};
-use crate::{dsn, trace_fields};
 
 pub use cut_through::CutThrough;
 
@@ -70,6 +74,8 @@ pub struct QueueParts {
     pub metrics: Arc<Metrics>,
     /// Our name.
     pub host: String,
+    /// Remembers what is in hand, for the case of a crash.
+    pub in_hand: InHand,
     /// The spool keeps nothing: every message is dropped once it is accepted.
     pub null: bool,
 }
@@ -100,6 +106,8 @@ struct Active {
     transit: Transit,
     body: Arc<Vec<u8>>,
     since: Instant,
+    /// Its place in the list of what is in hand.
+    slot: Option<Slot>,
     progress: Mutex<Progress>,
 }
 
@@ -110,8 +118,8 @@ struct Progress {
     open: usize,
     /// Outcomes of this round for the log.
     events: Vec<Event>,
-    /// Targets that failed in this round.
-    failed: Vec<usize>,
+    /// Targets of this round that the sender may be told about.
+    news: Vec<(News, usize)>,
     logged: bool,
 }
 
@@ -143,8 +151,20 @@ impl Queue {
 
     /// Takes over messages that the spool held at the start.
     pub fn recover(&self, messages: &[(u64, i64)]) {
+        let aside = self.parts.in_hand.set_aside();
         for (id, due) in messages {
             self.parts.ids.see(*id);
+            if aside.contains(id) && *due != HELD {
+                let name = ids::to_text(*id);
+                tracing::error!(
+                    id = name,
+                    "set aside: the node ended too often with this message in hand; see `gauntlet \
+                     queue show {name}`, then retry or delete it"
+                );
+                self.parts.spool.set_due(*id, HELD);
+                self.wait_until(*id, HELD);
+                continue;
+            }
             self.wait_until(*id, *due);
         }
     }
@@ -281,7 +301,7 @@ impl Queue {
             deliveries,
             open: groups.len() + 1,
             events: Vec::new(),
-            failed: Vec::new(),
+            news: Vec::new(),
             logged: false,
         };
         let active = Arc::new(Active {
@@ -289,6 +309,7 @@ impl Queue {
             transit,
             body,
             since: Instant::now(),
+            slot: self.parts.in_hand.take(id),
             progress: Mutex::new(progress),
         });
         self.state().active.insert(id, active.clone());
@@ -302,6 +323,7 @@ impl Queue {
     /// Targets that are not final, put together by what happens to them.
     fn groups(&self, transit: &Transit) -> Vec<(Group, Vec<usize>)> {
         let routes = self.parts.routes.load();
+        let recipients_max = self.parts.settings.load().recipients_per_message_max;
         let mut groups: Vec<(Group, Vec<usize>)> = Vec::new();
         for (index, target) in transit.targets.iter().enumerate() {
             if transit.record.deliveries.get(index).is_none_or(|d| d.outcome.is_final()) {
@@ -313,9 +335,11 @@ impl Queue {
                 Action::Discard => Group::Settle(Outcome::Discarded, String::new()),
                 Action::Refuse { text } => Group::Settle(Outcome::Rejected, text.clone()),
             };
-            match groups.iter_mut().find(|(known, _)| *known == group) {
+            match groups.iter_mut().rfind(|(known, _)| *known == group) {
                 // Each file of a Maildir has one recipient.
-                Some((Group::Send(route, _), targets)) if *route != Route::Maildir => {
+                Some((Group::Send(route, _), targets))
+                    if *route != Route::Maildir && targets.len() < recipients_max =>
+                {
                     targets.push(index);
                 }
                 Some((Group::Hold(_) | Group::Settle(..), targets)) => targets.push(index),
@@ -406,12 +430,22 @@ impl Queue {
         let age = now.saturating_sub(active.transit.record.received_ms) / 1_000;
         let expired = age >= i64::try_from(settings.expire_seconds).unwrap_or(i64::MAX);
         let mut progress = active.progress();
-        for Settled { target, outcome, next_hop, reply } in all {
+        for Settled { target, outcome, next_hop, reply, tells } in all {
             let Some(delivery) = progress.deliveries.get_mut(target) else { continue };
+            let told_at = delivery.at_ms.saturating_sub(active.transit.record.received_ms) / 1_000;
             let outcome = match outcome {
                 None if expired => Outcome::Failed,
                 None => Outcome::Queued,
                 Some(outcome) => outcome,
+            };
+            let late = i64::try_from(settings.delay_report_seconds).unwrap_or(i64::MAX);
+            let news = match outcome {
+                Outcome::Failed => Some(News::Failed),
+                Outcome::Delivered if !tells => Some(News::Delivered),
+                // Said by the first attempt that comes after the time, so that nothing but the time of
+                // the attempt before need be remembered.
+                Outcome::Queued if late > 0 && told_at < late && age >= late => Some(News::Delayed),
+                _ => None,
             };
             self.tally(outcome);
             *delivery = Delivery {
@@ -426,15 +460,13 @@ impl Queue {
             if outcome == Outcome::Failed || outcome == Outcome::Queued {
                 progress.events.extend([event]);
             }
-            if outcome == Outcome::Failed {
-                progress.failed.push(target);
-            }
+            progress.news.extend(news.map(|news| (news, target)));
         }
         progress.open -= 1;
         let over = progress.open == 0;
         drop(progress);
         if over {
-            self.report_failures(active);
+            self.report(active);
         }
     }
 
@@ -450,53 +482,6 @@ impl Queue {
         }
     }
 
-    /// Sends a bounce first, if one is due, then concludes.
-    fn report_failures(self: &Arc<Self>, active: &Arc<Active>) {
-        let progress = active.progress();
-        let may = |target: &&usize| {
-            active.transit.targets.get(**target).is_some_and(|t| active.transit.may_bounce(t))
-        };
-        let failed: Vec<Delivery> = progress
-            .failed
-            .iter()
-            .filter(may)
-            .filter_map(|target| progress.deliveries.get(*target).cloned())
-            .collect();
-        drop(progress);
-        if failed.is_empty() || !self.parts.settings.load().bounces {
-            return self.conclude(active);
-        }
-        let now = now_ms();
-        let id = self.parts.ids.next(now);
-        let name = ids::to_text(id);
-        let failed: Vec<&Delivery> = failed.iter().collect();
-        let host = &self.parts.host;
-        let report = dsn::failure(host, &name, &active.transit, &active.body, &failed, now);
-        let transit = active.bounce(&name, &report, now, host);
-        let meta = serde_json::to_vec(&transit).unwrap_or_default();
-        let (queue, held, body) = (self.clone(), active.clone(), Arc::new(report));
-        let spooled = body.clone();
-        let done = move |result: Result<(), gauntlet_store::SpoolError>| match result {
-            Ok(()) => {
-                queue.parts.metrics.bounces.add_one();
-                queue.submit(id, transit, body);
-                queue.conclude(&held);
-            }
-            Err(error) => {
-                tracing::error!(%error, "a bounce could not be spooled; it is tried again");
-                let mut progress = held.progress();
-                for target in std::mem::take(&mut progress.failed) {
-                    if let Some(delivery) = progress.deliveries.get_mut(target) {
-                        delivery.outcome = Outcome::Queued;
-                    }
-                }
-                drop(progress);
-                queue.conclude(&held);
-            }
-        };
-        self.parts.spool.put(id, now, meta, spooled, Box::new(done));
-    }
-
     /// Nothing is open any more: logs the outcomes and forgets the message, or lets it wait.
     fn conclude(self: &Arc<Self>, active: &Arc<Active>) {
         let id = active.id;
@@ -505,6 +490,7 @@ impl Queue {
         let events = std::mem::take(&mut progress.events);
         drop(progress);
         self.state().active.remove(&id);
+        self.parts.in_hand.put_down(active.slot);
         self.active_bytes.fetch_sub(active.body.len() as u64, Ordering::Relaxed);
         self.parts.metrics.active.add(-1);
         let record = active.record(&deliveries);
@@ -546,85 +532,6 @@ impl Queue {
         let seconds = settings.retry_seconds.get(place).copied().unwrap_or(60);
         now_ms() + jittered_ms(seconds, id ^ u64::from(attempts))
     }
-
-    /// Delivers waiting messages now; all if `ids` is empty. Returns how many.
-    pub fn retry(&self, ids: &[u64]) -> usize {
-        self.parts.sender.try_again();
-        self.set_due(ids, now_ms())
-    }
-
-    /// Keeps messages waiting until they are retried. Returns how many.
-    pub fn hold(&self, ids: &[u64]) -> usize {
-        self.set_due(ids, HELD)
-    }
-
-    fn set_due(&self, ids: &[u64], due: i64) -> usize {
-        let all: Vec<u64> = {
-            let state = self.state();
-            let chosen = |id: &&u64| ids.is_empty() || ids.contains(id);
-            state.due.keys().filter(chosen).copied().collect()
-        };
-        for id in &all {
-            self.wait_until(*id, due);
-        }
-        all.len()
-    }
-
-    /// Takes a waiting message out of the queue: its open deliveries end as deleted.
-    ///
-    /// # Errors
-    /// If it is not waiting, or cannot be read.
-    pub fn delete(&self, id: u64, who: &str) -> Result<(), String> {
-        let name = ids::to_text(id);
-        let waiting = {
-            let mut state = self.state();
-            let due = state.due.remove(&id);
-            due.is_some_and(|due| state.waiting.remove(&(due, id)))
-        };
-        if !waiting {
-            return Err(format!("{name} is not waiting in the queue"));
-        }
-        let Some((mut transit, _)) = self.read_back(id) else {
-            return Err(format!("{name} cannot be read back"));
-        };
-        for delivery in transit.record.deliveries.iter_mut().filter(|d| !d.outcome.is_final()) {
-            delivery.outcome = Outcome::Deleted;
-            delivery.at_ms = now_ms();
-            delivery.reply = format!("deleted by {who}");
-        }
-        self.parts.log.append(vec![transit.record]).map_err(|e| e.to_string())?;
-        self.parts.spool.done(id);
-        Ok(())
-    }
-
-    /// Messages waiting or active, oldest first, at most `max`.
-    pub fn list(&self, max: usize) -> Vec<QueuedMessage> {
-        let state = self.state();
-        let waiting = state.due.iter().map(|(id, due)| (*id, Some(*due)));
-        let active = state.active.keys().map(|id| (*id, None));
-        let mut all: Vec<_> = waiting.chain(active).collect();
-        all.sort_unstable();
-        let one = |(id, due): (u64, Option<i64>)| QueuedMessage {
-            id: ids::to_text(id),
-            due_ms: due.filter(|due| *due != HELD),
-            active: due.is_none(),
-        };
-        all.into_iter().take(max).map(one).collect()
-    }
-
-    /// A message as the queue knows it.
-    pub fn show(&self, id: u64) -> Option<LogRecord> {
-        if let Some(active) = self.state().active.get(&id).cloned() {
-            let deliveries = active.progress().deliveries.clone();
-            return Some(active.record(&deliveries));
-        }
-        let stored = self.parts.spool.read(id).ok()?;
-        let mut transit: Transit = serde_json::from_slice(&stored.meta).ok()?;
-        if let Some(deliveries) = stored.state.and_then(|s| serde_json::from_slice(&s).ok()) {
-            transit.record.deliveries = deliveries;
-        }
-        Some(transit.record)
-    }
 }
 
 /// What happens to a group of targets.
@@ -636,7 +543,8 @@ enum Group {
 }
 
 fn settled(target: usize, outcome: Option<Outcome>, next_hop: &str, reply: &str) -> Settled {
-    Settled { target, outcome, next_hop: next_hop.to_owned(), reply: reply.to_owned() }
+    let (next_hop, reply, tells) = (next_hop.to_owned(), reply.to_owned(), false);
+    Settled { target, outcome, next_hop, reply, tells }
 }
 
 /// Envelope of a message for some of its targets.
@@ -738,29 +646,6 @@ impl Active {
             subject: record.subject.clone(),
             from: record.from.clone(),
         }
-    }
-
-    /// The bounce as a message of our own.
-    fn bounce(&self, name: &str, report: &[u8], now: i64, host: &str) -> Transit {
-        debug_assert!(trace_fields::count_received(report) == 0);
-        let to = self.transit.record.envelope.mail_from.clone();
-        let record = LogRecord {
-            id: name.to_owned(),
-            received_ms: now,
-            envelope: gauntlet_mail::Envelope {
-                direction: gauntlet_mail::Direction::Outbound,
-                helo: host.to_owned(),
-                rcpt_to: vec![to.clone()],
-                received_at: now / 1_000,
-                ..Default::default()
-            },
-            size: report.len() as u64,
-            from: format!("MAILER-DAEMON@{host}"),
-            subject: format!("Undelivered mail: {}", self.transit.record.id),
-            message_id: format!("{name}@{host}"),
-            ..LogRecord::default()
-        };
-        Transit::straight(record, &[to])
     }
 }
 

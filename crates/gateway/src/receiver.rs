@@ -13,7 +13,9 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
 use crate::admission::{Admission, MemoryBudget};
+use crate::clock::now_ms;
 use crate::config::{ListenerRole, ListenerSettings, ReceiverSettings};
+use crate::gate::Gate;
 use crate::ids::Ids;
 use crate::intake::Intake;
 use crate::logins::Logins;
@@ -38,6 +40,8 @@ pub struct Receiver {
     pub admission: Arc<Admission>,
     /// Memory for bodies.
     pub memory: Arc<MemoryBudget>,
+    /// Rates, greylisting.
+    pub gate: Arc<Gate>,
     /// Takes messages over.
     pub intake: Arc<Intake>,
     /// Makes ids.
@@ -128,8 +132,12 @@ impl Receiver {
     pub async fn run(self: Arc<Self>, listener: Listener) {
         let mut stopping = self.stopping.clone();
         loop {
+            let next = async {
+                self.admission.wait_for_room().await;
+                listener.socket.accept().await
+            };
             let accepted = tokio::select! {
-                accepted = listener.socket.accept() => accepted,
+                accepted = next => accepted,
                 _ = stopping.wait_for(|stop| *stop) => return,
             };
             match accepted {
@@ -149,7 +157,12 @@ impl Receiver {
         let trusted = listener.networks.iter().any(|n| n.contains(address));
         let tls = listener.tls.clone();
         let client = Client { address, role: listener.role, trusted, tls };
-        match self.admission.admit(address) {
+        let now_s = now_ms() / 1_000;
+        let admitted = match self.gate.admit_connection(address, now_s) {
+            Ok(()) => self.admission.admit(address, || self.gate.is_good(address, now_s)),
+            Err(why) => Err(why),
+        };
+        match admitted {
             Ok(admitted) => {
                 tokio::spawn(session::run(self, client, stream, admitted));
             }

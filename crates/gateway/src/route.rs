@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use gauntlet_smtp::address::domain_of;
 
-use crate::config::{Config, DomainSettings, RouteSettings};
+use crate::config::{Config, DomainSettings, HopTlsPolicy, NextHopSettings, RouteSettings};
 
 /// A place to hand a message to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -14,8 +15,52 @@ pub enum Route {
     Maildir,
     /// A next hop, `host:port`.
     Hop(String),
+    /// One of several next hops.
+    Hops(Arc<NextHop>),
     /// The mail exchangers of a domain.
-    Exchangers(String),
+    Exchangers {
+        /// The domain.
+        domain: String,
+        /// TLS there; none is that of the settings.
+        tls: Option<HopTlsPolicy>,
+    },
+}
+
+impl Route {
+    /// The next hop is ours, or one that the configuration names: not somebody of the internet.
+    pub fn is_named(&self) -> bool {
+        matches!(self, Route::Hop(_) | Route::Hops(_))
+    }
+}
+
+/// Next hops that share mail.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NextHop {
+    /// `host:port` with its weight.
+    pub hosts: Vec<(String, u32)>,
+    /// TLS there; none is that of the settings.
+    pub tls: Option<HopTlsPolicy>,
+    /// They speak LMTP.
+    pub lmtp: bool,
+}
+
+/// A `[[next_hop]]` table.
+#[derive(Debug, Clone)]
+enum Named {
+    Hosts(Arc<NextHop>),
+    Exchangers(Option<HopTlsPolicy>),
+}
+
+impl Named {
+    fn of(settings: &NextHopSettings) -> Self {
+        if settings.hosts.is_empty() {
+            return Named::Exchangers(settings.tls);
+        }
+        let weight = |i: usize| settings.weights.get(i).copied().unwrap_or(1);
+        let hosts = settings.hosts.iter().enumerate().map(|(i, host)| (host.clone(), weight(i)));
+        let (tls, lmtp) = (settings.tls, settings.lmtp);
+        Named::Hosts(Arc::new(NextHop { hosts: hosts.collect(), tls, lmtp }))
+    }
 }
 
 /// Domains and recipients that are ours, and where mail goes.
@@ -23,6 +68,8 @@ pub enum Route {
 pub struct Routes {
     settings: RouteSettings,
     domains: DomainSettings,
+    /// Patterns and where their mail goes, first match wins.
+    named: Vec<(Vec<String>, Named)>,
     /// Addresses and `@domain` entries that exist; none takes every local part.
     recipients: Option<HashSet<String>>,
 }
@@ -44,7 +91,13 @@ impl Routes {
                 text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
             Some(lines.map(str::to_lowercase).collect())
         };
-        Ok(Routes { settings: config.route.clone(), domains: config.domains.clone(), recipients })
+        let named = |hop: &NextHopSettings| (hop.r#for.clone(), Named::of(hop));
+        Ok(Routes {
+            settings: config.route.clone(),
+            domains: config.domains.clone(),
+            named: config.next_hop.iter().map(named).collect(),
+            recipients,
+        })
     }
 
     /// Messages may be handed on while their clients wait.
@@ -54,16 +107,7 @@ impl Routes {
 
     /// The domain is one of ours. An empty list takes all (loopback listeners only).
     pub fn is_local(&self, domain: &str) -> bool {
-        self.domains.local.is_empty()
-            || self.domains.local.iter().any(|ours| {
-                ours.eq_ignore_ascii_case(domain)
-                    || ours.strip_prefix("*.").is_some_and(|parent| {
-                        domain
-                            .to_lowercase()
-                            .strip_suffix(&parent.to_lowercase())
-                            .is_some_and(|head| head.ends_with('.'))
-                    })
-            })
+        self.domains.local.is_empty() || self.domains.local.iter().any(|ours| fits(ours, domain))
     }
 
     /// The recipient exists, as far as we know.
@@ -78,6 +122,18 @@ impl Routes {
     /// Where mail for this address goes.
     pub fn route(&self, address: &str) -> Route {
         let domain = domain_of(address);
+        let is_for = |pattern: &String| match pattern.contains('@') {
+            true => pattern.eq_ignore_ascii_case(address),
+            false => fits(pattern, &domain),
+        };
+        let named = self.named.iter().find(|(patterns, _)| patterns.iter().any(is_for));
+        match named {
+            Some((_, Named::Hosts(hop))) => return Route::Hops(hop.clone()),
+            Some((_, Named::Exchangers(tls))) if !domain.is_empty() => {
+                return Route::Exchangers { domain, tls: *tls };
+            }
+            _ => {}
+        }
         if self.is_local(&domain) || domain.is_empty() {
             return match self.settings.next_hop.as_str() {
                 "" => Route::Maildir,
@@ -85,15 +141,56 @@ impl Routes {
             };
         }
         match self.settings.smart_host.as_str() {
-            "" => Route::Exchangers(domain),
+            "" => Route::Exchangers { domain, tls: None },
             hop => Route::Hop(hop.to_owned()),
         }
     }
 }
 
+/// The domain is the one of the pattern, or below `*.parent`.
+fn fits(pattern: &str, domain: &str) -> bool {
+    pattern.eq_ignore_ascii_case(domain)
+        || pattern.strip_prefix("*.").is_some_and(|parent| {
+            let (domain, parent) = (domain.to_lowercase(), parent.to_lowercase());
+            domain.strip_suffix(&parent).is_some_and(|head| head.ends_with('.'))
+        })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn exchangers(domain: &str, tls: Option<HopTlsPolicy>) -> Route {
+        Route::Exchangers { domain: domain.into(), tls }
+    }
+
+    #[test]
+    fn named_routes_come_first_and_the_first_of_them_counts() {
+        let hop = |patterns: &[&str], hosts: &[&str], weights: &[u32]| NextHopSettings {
+            r#for: patterns.iter().map(|p| (*p).to_owned()).collect(),
+            hosts: hosts.iter().map(|h| (*h).to_owned()).collect(),
+            weights: weights.to_vec(),
+            ..NextHopSettings::default()
+        };
+        let required = Some(HopTlsPolicy::Required);
+        let config = Config {
+            next_hop: vec![
+                hop(&["boss@example.org"], &["b:25"], &[]),
+                hop(&["example.org", "*.example.org"], &["x:25", "y:25"], &[3, 1]),
+                NextHopSettings { tls: required, ..hop(&["bank.example"], &[], &[]) },
+            ],
+            ..Config::default()
+        };
+        let routes = Routes::load(&config).unwrap();
+        let hosts = |address: &str| match routes.route(address) {
+            Route::Hops(hop) => hop.hosts.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(hosts("Boss@example.org"), [("b:25".to_owned(), 1)]);
+        assert_eq!(hosts("a@x.Example.org"), [("x:25".to_owned(), 3), ("y:25".to_owned(), 1)]);
+        assert_eq!(routes.route("a@bank.example"), exchangers("bank.example", required));
+        assert_eq!(routes.route("a@other.example"), Route::Maildir);
+    }
 
     #[test]
     fn ours_goes_in_and_the_rest_out() {
@@ -106,7 +203,7 @@ mod tests {
         assert_eq!(routes.route("a@EXAMPLE.org"), Route::Hop("10.0.0.1:25".into()));
         assert_eq!(routes.route("postmaster"), Route::Hop("10.0.0.1:25".into()));
         assert_eq!(routes.route("a@mail.example.net"), Route::Hop("10.0.0.1:25".into()));
-        assert_eq!(routes.route("a@example.net"), Route::Exchangers("example.net".into()));
+        assert_eq!(routes.route("a@example.net"), exchangers("example.net", None));
         assert!(!routes.is_local("badexample.net"));
         config.route.smart_host = "smart:25".into();
         let routes = Routes::load(&config).unwrap();

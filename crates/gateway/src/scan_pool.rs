@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use gauntlet_engine::Scratch;
 use gauntlet_mail::{Envelope, Facts};
+use gauntlet_policy::Rates;
 use gauntlet_store::LogRecord;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -27,6 +28,8 @@ pub struct Work {
     pub envelope: Envelope,
     /// What the network said.
     pub facts: Facts,
+    /// How busy sender, client and recipients were.
+    pub rates: Rates,
     /// Unix time in milliseconds.
     pub received_ms: i64,
     /// The same on the other clock.

@@ -5,6 +5,8 @@
 //! use one that the node signed itself at its first start: it proves nothing, but it encrypts, which
 //! is all that servers ask of each other (RFC 7435), and what logins need.
 
+pub mod dane;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -172,6 +174,25 @@ fn self_signed(config: &Config) -> anyhow::Result<(PathBuf, PathBuf)> {
     Ok(pair)
 }
 
+/// What a next hop's certificate has to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Certificate {
+    /// Whatever it is.
+    Any,
+    /// Valid for the host's name, by the roots that are trusted.
+    Valid,
+    /// One that the DNS names (DANE).
+    Pinned(Vec<dane::Pin>),
+}
+
+impl Certificate {
+    /// What these TLSA records ask for: one of them must fit, if any can be used (RFC 7672 section 3.1).
+    pub fn pinned(records: &[crate::resolver::Data]) -> Self {
+        let pins: Vec<dane::Pin> = records.iter().filter_map(dane::Pin::of).collect();
+        if pins.is_empty() { Certificate::Any } else { Certificate::Pinned(pins) }
+    }
+}
+
 /// How connections to next hops are protected.
 #[derive(Debug, Clone)]
 pub struct HopTls {
@@ -202,19 +223,30 @@ impl HopTls {
         Ok(HopTls { any, verified: Some(client(verifier.with_context(named)?)?) })
     }
 
-    /// Makes a connection to `host` a TLS one; its certificate must be valid if `verify`.
+    /// Makes a connection to `host` a TLS one; its certificate must be such a one.
     ///
     /// # Errors
     /// The handshake's, or that nothing can be verified without `sender.roots`.
-    pub async fn connect(&self, wire: Wire, host: &str, verify: bool) -> Result<Wire, String> {
-        let config = match (verify, &self.verified) {
-            (false, _) => &self.any,
-            (true, Some(verified)) => verified,
-            (true, None) => return Err("sender.roots is not set: cannot verify".to_owned()),
+    pub async fn connect(
+        &self,
+        wire: Wire,
+        host: &str,
+        certificate: &Certificate,
+    ) -> Result<Wire, String> {
+        let config = match (certificate, &self.verified) {
+            (Certificate::Any, _) => self.any.clone(),
+            (Certificate::Valid, Some(verified)) => verified.clone(),
+            (Certificate::Valid, None) => {
+                return Err("sender.roots is not set: cannot verify".to_owned());
+            }
+            (Certificate::Pinned(pins), _) => {
+                client(Arc::new(dane::Pinned::new(pins.clone(), provider())))
+                    .map_err(|e| e.to_string())?
+            }
         };
         let name = ServerName::try_from(host.to_owned()).map_err(|e| format!("{host}: {e}"))?;
         let limited = |c: &mut ClientConnection| c.set_buffer_limit(Some(BUFFER_BYTES_MAX));
-        let connecting = TlsConnector::from(config.clone()).connect_with(name, wire, limited);
+        let connecting = TlsConnector::from(config).connect_with(name, wire, limited);
         let stream = connecting.await.map_err(|e| format!("TLS: {e}"))?;
         Ok(Box::new(stream))
     }

@@ -8,6 +8,8 @@ use gauntlet_smtp::{MailCommand, Notify, RcptCommand, Ret};
 use gauntlet_store::{Delivery, LogRecord, Outcome};
 use serde::{Deserialize, Serialize};
 
+use crate::dsn::News;
+
 /// What happens with a message for one address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -108,11 +110,16 @@ impl Transit {
         self.record.deliveries.iter().all(|d| d.outcome.is_final())
     }
 
-    /// The sender may be told about a failure: there is one, and nothing says that it is forged.
-    pub fn may_bounce(&self, target: &Target) -> bool {
+    /// The sender wants such news of this target, and may be told: nothing says that it is forged.
+    /// Without a wish only failures are told, and delays to those who send through us.
+    pub fn may_tell(&self, target: &Target, news: News) -> bool {
         let LogRecord { envelope, facts, verdict, .. } = &self.record;
-        let wanted = target.notify.is_none_or(|(_, failure, _)| failure);
         let ours = envelope.direction == Direction::Outbound || envelope.auth_user.is_some();
+        let wanted = match (news, target.notify) {
+            (News::Failed, wish) => wish.is_none_or(|(_, failure, _)| failure),
+            (News::Delayed, wish) => wish.map_or(ours, |(_, _, delay)| delay),
+            (News::Delivered, wish) => wish.is_some_and(|(success, _, _)| success),
+        };
         let forged = matches!(facts.spf, AuthResult::Fail | AuthResult::SoftFail);
         let harmless = verdict.class <= gauntlet_engine::Class::Bulk;
         wanted && !envelope.mail_from.is_empty() && (ours || (harmless && !forged))

@@ -179,6 +179,11 @@ impl Client {
         self.tls
     }
 
+    /// The server reports deliveries to senders that ask for it (RFC 3461).
+    pub fn knows_dsn(&self) -> bool {
+        self.capabilities.dsn
+    }
+
     /// The server said 421: no more messages here.
     pub fn is_closing(&self) -> bool {
         self.closing

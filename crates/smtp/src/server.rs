@@ -232,6 +232,11 @@ impl Session {
         }
     }
 
+    /// The sender of the message, once MAIL was accepted.
+    pub fn sender(&self) -> Option<&str> {
+        self.transaction.as_ref().map(|t| t.mail.from.as_str())
+    }
+
     /// Bytes that the client announced for the message; 0 if it did not.
     pub fn announced_bytes(&self) -> u64 {
         self.transaction.as_ref().and_then(|t| t.mail.size).unwrap_or(0)

@@ -294,6 +294,20 @@ impl Spool {
         self.shared.write_state(id, due, state);
     }
 
+    /// Notes when something is to be done next; what was noted before stays. As durable as
+    /// [`Spool::set_state`].
+    pub fn set_due(&self, id: u64, due: i64) {
+        let _one_at_a_time = self.shared.states_lock();
+        let state = {
+            let index = self.shared.index();
+            let Some(entry) = index.entries.get(&id).copied() else { return };
+            let segment = index.segments.get(&entry.place.segment);
+            entry.state.zip(segment.and_then(|s| s.states.clone()))
+        };
+        let state = state.and_then(|(place, file)| read_payload(&*file, place).ok());
+        self.shared.write_state(id, due, &state.map(|(_, state)| state).unwrap_or_default());
+    }
+
     /// Notes that a message that is durable needs nothing more. Written when it returns, not synced.
     pub fn done(&self, id: u64) {
         let _one_at_a_time = self.shared.states_lock();

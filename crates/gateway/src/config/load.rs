@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::settings::{Config, HopTlsPolicy, ListenerRole};
+use super::delivery::HopTlsPolicy;
+use super::settings::{Config, ListenerRole};
 
 /// Environment variables that begin with this override settings: `GAUNTLET_SCAN__THREADS=4` is
 /// `threads` of `[scan]`.
@@ -338,6 +339,20 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if config.sender.tls == HopTlsPolicy::Verified && config.sender.roots.as_os_str().is_empty() {
         return wrong("sender.roots", "sender.tls = \"verified\" needs trusted roots".into());
     }
+    if !(1..=100).contains(&config.receiver.shed_percent) {
+        return wrong("receiver.shed_percent", "must be 1 to 100".into());
+    }
+    for hop in &config.next_hop {
+        if hop.r#for.is_empty() {
+            return wrong("next_hop.for", "names no domain and no address".into());
+        }
+        if !hop.weights.is_empty() && hop.weights.len() != hop.hosts.len() {
+            return wrong("next_hop.weights", "needs one number for each of hosts".into());
+        }
+        if hop.tls == Some(HopTlsPolicy::Verified) && config.sender.roots.as_os_str().is_empty() {
+            return wrong("sender.roots", "next_hop.tls = \"verified\" needs trusted roots".into());
+        }
+    }
     if config.sender.retry_seconds.is_empty() {
         return wrong("sender.retry_seconds", "needs one number at least".into());
     }
@@ -348,6 +363,8 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         ("learning.refresh_seconds", config.learning.refresh_seconds as usize),
         ("spool.batch_messages_max", config.spool.batch_messages_max),
         ("sender.connections_per_hop_max", config.sender.connections_per_hop_max),
+        ("sender.connections_max", config.sender.connections_max),
+        ("sender.recipients_per_message_max", config.sender.recipients_per_message_max),
     ] {
         if value == 0 {
             return wrong(key, "must be 1 at least".into());

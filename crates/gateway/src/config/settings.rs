@@ -6,6 +6,9 @@ use gauntlet_engine::Thresholds;
 use gauntlet_mail::{Direction, Limits};
 use serde::{Deserialize, Serialize};
 
+use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
+use super::receiving::{GreylistSettings, RateSettings};
+
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -16,10 +19,16 @@ pub struct Config {
     pub listener: Vec<ListenerSettings>,
     /// What an SMTP client may do.
     pub receiver: ReceiverSettings,
+    /// How often clients may come.
+    pub rates: RateSettings,
+    /// Strangers are asked to come again.
+    pub greylist: GreylistSettings,
     /// Whose mail is ours.
     pub domains: DomainSettings,
     /// Where mail goes.
     pub route: RouteSettings,
+    /// Where mail for some addresses goes, one table a route; before `route`.
+    pub next_hop: Vec<NextHopSettings>,
     /// How it goes there.
     pub sender: SenderSettings,
     /// Messages in flight.
@@ -62,8 +71,11 @@ impl Default for Config {
             node: NodeSettings::default(),
             listener: vec![ListenerSettings::default()],
             receiver: ReceiverSettings::default(),
+            rates: RateSettings::default(),
+            greylist: GreylistSettings::default(),
             domains: DomainSettings::default(),
             route: RouteSettings::default(),
+            next_hop: Vec::new(),
             sender: SenderSettings::default(),
             spool: SpoolSettings::default(),
             dns: DnsSettings::default(),
@@ -187,6 +199,10 @@ pub struct ReceiverSettings {
     pub sessions_max: usize,
     /// Sessions at once from one client address.
     pub sessions_per_client_max: usize,
+    /// Per cent of `sessions_max` from which only clients that are known for good mail are let in.
+    pub shed_percent: u32,
+    /// Networks in CIDR form whose clients are never shed, greylisted or held to `rates`.
+    pub exempt_networks: Vec<String>,
     /// Bytes of one message.
     pub message_bytes_max: u64,
     /// Recipients of one message.
@@ -214,6 +230,8 @@ impl Default for ReceiverSettings {
         ReceiverSettings {
             sessions_max: 1_000,
             sessions_per_client_max: 200,
+            shed_percent: 80,
+            exempt_networks: vec!["127.0.0.0/8".into(), "::1/128".into()],
             message_bytes_max: 50 << 20,
             recipients_max: 1_000,
             messages_per_session_max: 1_000,
@@ -237,89 +255,6 @@ pub struct DomainSettings {
     pub local: Vec<String>,
     /// A file of addresses (or `@domain`), one a line, that exist; empty accepts every local part.
     pub recipients: PathBuf,
-}
-
-/// Where mail goes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RouteSettings {
-    /// Next hop for mail to our domains, `host:port`; empty delivers into `maildir`.
-    pub next_hop: String,
-    /// Next hop for outbound mail, `host:port`; empty takes the address of the domain itself: MX records
-    /// are not read yet.
-    pub smart_host: String,
-    /// Maildir that takes mail when no next hop is set; relative to the data folder.
-    pub maildir: PathBuf,
-    /// Hand a message on inside the client's session where that is safe (cut-through).
-    pub cut_through: bool,
-}
-
-impl Default for RouteSettings {
-    fn default() -> Self {
-        RouteSettings {
-            next_hop: String::new(),
-            smart_host: String::new(),
-            maildir: "maildir".into(),
-            cut_through: true,
-        }
-    }
-}
-
-/// How mail goes to a next hop.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SenderSettings {
-    /// Connections at once to one next hop.
-    pub connections_per_hop_max: usize,
-    /// Messages over one connection before it is closed.
-    pub messages_per_connection_max: usize,
-    /// Seconds to wait for a connection.
-    pub connect_seconds_max: u64,
-    /// Seconds to wait for a reply.
-    pub reply_seconds_max: u64,
-    /// Seconds before each further attempt; the last one repeats.
-    pub retry_seconds: Vec<u64>,
-    /// Seconds after which a message that could not be delivered is returned.
-    pub expire_seconds: u64,
-    /// Return undeliverable mail to its sender (RFC 3464).
-    pub bounces: bool,
-    /// TLS towards next hops; a route can ask for more.
-    pub tls: HopTlsPolicy,
-    /// A PEM bundle of the roots that `verified` trusts; empty trusts none.
-    pub roots: PathBuf,
-}
-
-/// How a connection to a next hop is protected.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum HopTlsPolicy {
-    /// Never.
-    Off,
-    /// When it is offered and works (RFC 7435), else plain.
-    #[default]
-    Opportunistic,
-    /// Always, whoever's certificate it is; else the message waits.
-    Required,
-    /// Always, and the certificate must be valid for the host's name.
-    Verified,
-}
-
-impl Default for SenderSettings {
-    fn default() -> Self {
-        SenderSettings {
-            connections_per_hop_max: 20,
-            messages_per_connection_max: 100,
-            connect_seconds_max: 30,
-            reply_seconds_max: 300,
-            retry_seconds: vec![60, 300, 900, 1_800, 3_600, 7_200, 14_400],
-            expire_seconds: 5 * 86_400,
-            bounces: true,
-            tls: HopTlsPolicy::Opportunistic,
-            roots: PathBuf::new(),
-        }
-    }
 }
 
 /// Where messages in flight are kept.

@@ -9,7 +9,6 @@ use gauntlet_store::record::Stage;
 
 use super::{Group, Queue, announce, outgoing};
 use crate::clock::now_ms;
-use crate::route::Route;
 use crate::sender::{Parcel, Settled};
 use crate::transit::Transit;
 
@@ -43,10 +42,14 @@ impl Queue {
         if !routes.cuts_through() || self.cutting.load(Ordering::Relaxed) >= CUTTING_MAX {
             return None;
         }
+        // Whoever asks for a report of success gets it from the queue.
+        if transit.targets.iter().any(|t| t.notify.is_some_and(|(success, ..)| success)) {
+            return None;
+        }
         let mut groups = self.groups(transit);
         let (group, targets) = groups.pop().filter(|_| groups.is_empty())?;
-        let Group::Send(route @ Route::Hop(_), changes) = group else { return None };
-        if !self.parts.sender.is_free(&route) {
+        let Group::Send(route, changes) = group else { return None };
+        if !route.is_named() || !self.parts.sender.is_free(&route) {
             return None;
         }
         let changed = self.changed(body, &changes);

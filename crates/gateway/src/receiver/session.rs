@@ -242,7 +242,7 @@ impl Conversation {
                 self.session.answer(&reply, &mut self.out)
             }
             Event::Rcpt(rcpt) => {
-                let reply = self.check_recipient(&rcpt);
+                let reply = self.check_recipient(&rcpt).await;
                 self.session.answer(&reply, &mut self.out)
             }
             Event::Data => self.begin_body(),
@@ -283,6 +283,13 @@ impl Conversation {
         {
             return Reply::new(553, (5, 7, 1), "not one of your addresses");
         }
+        if self.login.is_none()
+            && let Err(why) =
+                self.receiver.gate.admit_message(self.client.address, &mail.from, now_ms() / 1_000)
+        {
+            self.receiver.metrics.rate_limited.add_one();
+            return Reply::new(450, (4, 7, 1), why);
+        }
         match self.receiver.intake.has_room(mail.size.unwrap_or(0)) {
             true => Reply::new(250, (2, 1, 0), "Ok"),
             false => {
@@ -293,7 +300,7 @@ impl Conversation {
     }
 
     /// No open relay: without a login or a trusted network, mail is taken for our domains only.
-    fn check_recipient(&self, rcpt: &RcptCommand) -> Reply {
+    async fn check_recipient(&mut self, rcpt: &RcptCommand) -> Reply {
         let routes = self.receiver.routes.load();
         let domain = domain_of(&rcpt.to);
         let ours = domain.is_empty() || routes.is_local(&domain);
@@ -307,6 +314,16 @@ impl Conversation {
         }
         if ours && !routes.is_known(&rcpt.to) {
             return Reply::new(550, (5, 1, 1), "no such recipient");
+        }
+        if self.client.role == ListenerRole::Inbound && self.login.is_none() {
+            let (gate, client) = (&self.receiver.gate, self.client.address);
+            let sender = self.session.sender().unwrap_or_default();
+            let now_s = now_ms() / 1_000;
+            if let Some(seconds) = gate.wait_for(client, sender, &rcpt.to, now_s).await {
+                self.receiver.metrics.greylisted.add_one();
+                let text = format!("greylisted: please come again in {seconds} s");
+                return Reply::new(451, (4, 7, 1), text);
+            }
         }
         Reply::new(250, (2, 1, 5), "Ok")
     }

@@ -1,0 +1,285 @@
+//! Who may come in, how often, and who has to wait: rates, greylisting, and who is let in when the node
+//! is nearly full.
+//!
+//! Clients of `receiver.exempt_networks` and clients that logged in pass all of it. Networks are /24 of
+//! IPv4 and /64 of IPv6.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use gauntlet_mail::Envelope;
+use gauntlet_policy::Rates;
+use gauntlet_policy::condition::RateKey;
+use gauntlet_store::history::{Greylisted, network_key};
+use gauntlet_store::{GreylistRules, History};
+
+use crate::config::{Config, GreylistSettings, RateSettings};
+use crate::network::Network;
+use crate::rates::Window;
+
+/// Keys remembered in each count.
+const KEYS_MAX: usize = 100_000;
+const MINUTE: i64 = 60;
+const HOUR: i64 = 3_600;
+/// Messages, decayed, from which a network is known.
+const KNOWN_FROM: f64 = 3.0;
+/// Share of spam up to which a known network is a good one.
+const GOOD_SHARE_MAX: f64 = 0.1;
+
+/// Keeps the door. Share it as `Arc<Gate>`.
+#[derive(Debug)]
+pub struct Gate {
+    rules: ArcSwap<Rules>,
+    history: Arc<History>,
+    connections: Window,
+    messages: Window,
+    /// What policies ask for: messages of the last hour.
+    policy: Window,
+}
+
+#[derive(Debug)]
+struct Rules {
+    exempt: Vec<Network>,
+    rates: RateSettings,
+    greylist: GreylistSettings,
+}
+
+impl Rules {
+    fn of(config: &Config) -> Result<Self, String> {
+        let networks = config.receiver.exempt_networks.iter().map(|n| n.parse::<Network>());
+        let exempt = networks
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|e| format!("receiver.exempt_networks: {e}"))?;
+        Ok(Rules { exempt, rates: config.rates.clone(), greylist: config.greylist.clone() })
+    }
+}
+
+impl Gate {
+    /// A gate of these settings.
+    ///
+    /// # Errors
+    /// If a network is malformed.
+    pub fn new(config: &Config, history: Arc<History>) -> anyhow::Result<Self> {
+        Ok(Gate {
+            rules: ArcSwap::from_pointee(Rules::of(config).map_err(anyhow::Error::msg)?),
+            history,
+            connections: Window::new(MINUTE, KEYS_MAX),
+            messages: Window::new(HOUR, KEYS_MAX),
+            policy: Window::new(HOUR, KEYS_MAX),
+        })
+    }
+
+    /// Takes new settings over; counts go on.
+    ///
+    /// # Errors
+    /// As [`Gate::new`]; then the old ones stay.
+    pub fn reload(&self, config: &Config) -> anyhow::Result<()> {
+        self.rules.store(Arc::new(Rules::of(config).map_err(anyhow::Error::msg)?));
+        Ok(())
+    }
+
+    /// None of this applies to the client.
+    pub fn is_exempt(&self, client: IpAddr) -> bool {
+        self.rules.load().exempt.iter().any(|network| network.contains(client))
+    }
+
+    /// The client may open one more session, or the bland text of the 421 that it gets.
+    ///
+    /// # Errors
+    /// The rate that is too high.
+    pub fn admit_connection(&self, client: IpAddr, now_s: i64) -> Result<(), &'static str> {
+        let rules = self.rules.load();
+        if rules.exempt.iter().any(|network| network.contains(client)) {
+            return Ok(());
+        }
+        let over = |key: String, max: u32| max > 0 && self.connections.count(&key, now_s) > max;
+        if over(format!("c {client}"), rules.rates.client_connections_per_minute) {
+            return Err("too many connections a minute from your address");
+        }
+        if over(network_key(client), rules.rates.network_connections_per_minute) {
+            return Err("too many connections a minute from your network");
+        }
+        Ok(())
+    }
+
+    /// The client may send one more message from this sender, or the bland text of the 450 it gets.
+    ///
+    /// # Errors
+    /// The rate that is too high.
+    pub fn admit_message(
+        &self,
+        client: IpAddr,
+        sender: &str,
+        now_s: i64,
+    ) -> Result<(), &'static str> {
+        let rules = self.rules.load();
+        if rules.exempt.iter().any(|network| network.contains(client)) {
+            return Ok(());
+        }
+        let over = |key: String, max: u32| max > 0 && self.messages.count(&key, now_s) > max;
+        if over(format!("c {client}"), rules.rates.client_messages_per_hour) {
+            return Err("too many messages an hour from your address");
+        }
+        if over(network_key(client), rules.rates.network_messages_per_hour) {
+            return Err("too many messages an hour from your network");
+        }
+        let sender = sender.to_lowercase();
+        if !sender.is_empty() && over(format!("s {sender}"), rules.rates.sender_messages_per_hour) {
+            return Err("too many messages an hour from this sender");
+        }
+        Ok(())
+    }
+
+    /// How long this client has to wait before it may deliver from this sender to this recipient, in
+    /// seconds; none if it may now. Whoever is known for good mail never waits.
+    pub async fn wait_for(
+        self: &Arc<Self>,
+        client: IpAddr,
+        sender: &str,
+        recipient: &str,
+        now_s: i64,
+    ) -> Option<u32> {
+        let settings = self.rules.load().greylist.clone();
+        if !settings.enabled || self.is_exempt(client) {
+            return None;
+        }
+        let rules = GreylistRules {
+            wait_seconds: settings.wait_seconds,
+            window_seconds: settings.window_seconds,
+            pass_seconds: settings.pass_seconds,
+        };
+        let (gate, sender, recipient) = (self.clone(), sender.to_owned(), recipient.to_owned());
+        let asked = tokio::task::spawn_blocking(move || {
+            if gate.is_good(client, now_s) {
+                return Greylisted::Pass;
+            }
+            gate.history.greylist(&rules, client, &sender, &recipient, now_s)
+        });
+        match asked.await {
+            Ok(Greylisted::Wait { seconds }) => Some(seconds),
+            Ok(Greylisted::Pass) | Err(_) => None,
+        }
+    }
+
+    /// How greylisting works, for forgetting whoever waited in vain.
+    pub fn greylist_rules(&self) -> GreylistRules {
+        let settings = &self.rules.load().greylist;
+        GreylistRules {
+            wait_seconds: settings.wait_seconds,
+            window_seconds: settings.window_seconds,
+            pass_seconds: settings.pass_seconds,
+        }
+    }
+
+    /// The client's network is known, and for good mail; or the client is exempt.
+    pub fn is_good(&self, client: IpAddr, now_s: i64) -> bool {
+        self.is_exempt(client)
+            || self.history.known(&network_key(client), now_s).is_some_and(|known| {
+                known.volume() >= KNOWN_FROM && known.spam_share() <= GOOD_SHARE_MAX
+            })
+    }
+
+    /// Counts a message and says what policies may ask: how many there were in the hour before
+    /// `received_at` of its sender, each recipient and its client, this one included.
+    pub fn policy_rates(&self, envelope: &Envelope) -> Rates {
+        let mut rates = Rates::default();
+        let mut count = |by: RateKey, letter: char, value: String| {
+            let count = self.policy.count(&format!("{letter} {value}"), envelope.received_at);
+            rates.per_hour.insert((by, value), count);
+        };
+        if !envelope.mail_from.is_empty() {
+            count(RateKey::Sender, 's', envelope.mail_from.to_lowercase());
+        }
+        if let Some(client) = envelope.client_ip {
+            count(RateKey::Client, 'c', client.to_string());
+        }
+        let mut recipients: Vec<String> =
+            envelope.rcpt_to.iter().map(|to| to.to_lowercase()).collect();
+        recipients.sort_unstable();
+        recipients.dedup();
+        for recipient in recipients {
+            count(RateKey::Recipient, 'r', recipient);
+        }
+        rates
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate(rates: RateSettings) -> (Gate, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let history = Arc::new(History::open(folder.path()).unwrap());
+        let config = Config { rates, ..Config::default() };
+        (Gate::new(&config, history).unwrap(), folder)
+    }
+
+    #[test]
+    fn rates_by_client_network_and_sender() {
+        let rates = RateSettings {
+            client_connections_per_minute: 2,
+            network_connections_per_minute: 3,
+            client_messages_per_hour: 100,
+            network_messages_per_hour: 0,
+            sender_messages_per_hour: 2,
+        };
+        let (gate, _folder) = gate(rates);
+        let ip = |n: u8| IpAddr::from([192, 0, 2, n]);
+        assert!(gate.admit_connection(ip(1), 0).is_ok());
+        assert!(gate.admit_connection(ip(1), 0).is_ok());
+        assert!(gate.admit_connection(ip(1), 0).unwrap_err().contains("address"));
+        assert!(gate.admit_connection(ip(2), 0).is_ok());
+        assert!(gate.admit_connection(ip(3), 0).unwrap_err().contains("network"));
+        assert!(gate.admit_connection(ip(3), 300).is_ok());
+        for _ in 0..100 {
+            assert!(gate.admit_connection(IpAddr::from([127, 0, 0, 1]), 0).is_ok(), "exempt");
+        }
+        assert!(gate.admit_message(ip(1), "A@x.example", 0).is_ok());
+        assert!(gate.admit_message(ip(9), "a@x.example", 0).is_ok());
+        assert!(gate.admit_message(ip(1), "a@X.example", 0).unwrap_err().contains("sender"));
+        assert!(
+            (0..50).all(|_| gate.admit_message(ip(1), "", 0).is_ok()),
+            "bounces have no sender"
+        );
+    }
+
+    #[test]
+    fn known_senders_are_good_until_they_are_not() {
+        let (gate, _folder) = gate(RateSettings::default());
+        let client = IpAddr::from([192, 0, 2, 1]);
+        assert!(!gate.is_good(client, 0));
+        for _ in 0..5 {
+            gate.history.see(&[network_key(client)], false, 0);
+        }
+        assert!(gate.is_good(client, 0));
+        for _ in 0..5 {
+            gate.history.see(&[network_key(client)], true, 0);
+        }
+        assert!(!gate.is_good(client, 0));
+    }
+
+    #[test]
+    fn policies_see_the_hour_before_the_message() {
+        let (gate, _folder) = gate(RateSettings::default());
+        let mut envelope = Envelope {
+            client_ip: Some(IpAddr::from([192, 0, 2, 1])),
+            mail_from: "Ann@x.example".into(),
+            rcpt_to: vec!["b@y.example".into(), "B@y.example".into()],
+            received_at: 7_200,
+            ..Envelope::default()
+        };
+        for _ in 0..4 {
+            gate.policy_rates(&envelope);
+        }
+        let rates = gate.policy_rates(&envelope);
+        let of = |by: RateKey, value: &str| rates.per_hour.get(&(by, value.to_owned())).copied();
+        assert_eq!(of(RateKey::Sender, "ann@x.example"), Some(5));
+        assert_eq!(of(RateKey::Recipient, "b@y.example"), Some(5), "once a message");
+        assert_eq!(of(RateKey::Client, "192.0.2.1"), Some(5));
+        envelope.received_at += 2 * HOUR;
+        let later = gate.policy_rates(&envelope).per_hour;
+        assert!(later.values().all(|n| *n == 1), "{later:?}");
+    }
+}

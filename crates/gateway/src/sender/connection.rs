@@ -1,0 +1,303 @@
+//! One connection to a next hop: whom to call, TLS, the conversation.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use gauntlet_smtp::{Client, ClientConfig, ClientEvent, Outgoing, Reply, stuff};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{Ways, describe};
+use crate::config::HopTlsPolicy;
+use crate::exchangers::{self, Exchanger, NoWay, Pins};
+use crate::random::Random;
+use crate::route::{NextHop, Route};
+use crate::tls::Certificate;
+use crate::wire::{Wire, read_with};
+
+/// Addresses that are tried for one connection.
+const ATTEMPTS_MAX: usize = 10;
+/// Somebody on the way wrote commands into the plain part of the conversation.
+const INJECTED: &str = "the server said more than its answer to STARTTLS";
+
+/// What kept a message from being handed on.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    /// Nothing was said on the connection yet.
+    pub(super) stale: bool,
+    pub(super) text: String,
+}
+
+/// How one address is called.
+struct Attempt<'a> {
+    host: &'a str,
+    peer: SocketAddr,
+    lmtp: bool,
+    /// Use TLS when it is offered.
+    tls: bool,
+    /// Go no further without.
+    tls_required: bool,
+    certificate: Certificate,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+enum Failure {
+    /// The TLS handshake failed.
+    Handshake(String),
+    /// Anything else.
+    Other(String),
+}
+
+impl Failure {
+    fn into_text(self) -> String {
+        let (Failure::Handshake(text) | Failure::Other(text)) = self;
+        text
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Failure::Other(text)
+    }
+}
+
+/// A conversation with a next hop that is ready for messages.
+pub(super) struct Connection {
+    pub(super) wire: Wire,
+    pub(super) client: Client,
+    pub(super) peer: SocketAddr,
+    pub(super) messages: usize,
+    /// One of those over all next hops.
+    _place: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    /// Connects to the first of the route's hosts that can be reached.
+    pub(super) async fn open(route: &Route, ways: &Ways) -> Result<Self, NoWay> {
+        let hosts = hosts(route, ways).await?;
+        let mut why = format!("{}: no address", describe(route));
+        let mut attempts = 0;
+        for host in &hosts {
+            for &peer in &host.addresses {
+                attempts += 1;
+                if attempts > ATTEMPTS_MAX {
+                    break;
+                }
+                match Connection::open_at(host, peer, route, ways).await {
+                    Ok(connection) => return Ok(connection),
+                    Err(error) => why = format!("{} [{peer}]: {error}", host.host),
+                }
+            }
+        }
+        Err(NoWay::Later(why))
+    }
+
+    /// Connects to one address, with TLS as the settings and the DNS ask for it.
+    async fn open_at(
+        host: &Exchanger,
+        peer: SocketAddr,
+        route: &Route,
+        ways: &Ways,
+    ) -> Result<Self, String> {
+        let asked = match route {
+            Route::Hops(hop) => hop.tls,
+            Route::Exchangers { tls, .. } => *tls,
+            Route::Maildir | Route::Hop(_) => None,
+        };
+        let policy = asked.unwrap_or(ways.settings.load().tls);
+        let mut attempt = Attempt {
+            host: &host.host,
+            peer,
+            lmtp: matches!(route, Route::Hops(hop) if hop.lmtp),
+            tls: policy != HopTlsPolicy::Off,
+            tls_required: policy >= HopTlsPolicy::Required,
+            certificate: match policy {
+                HopTlsPolicy::Verified => Certificate::Valid,
+                _ => Certificate::Any,
+            },
+        };
+        if let Pins::Signed(records) = &host.pins {
+            // RFC 7672 section 2.2: TLS is a must even if no record can be used.
+            (attempt.tls, attempt.tls_required) = (true, true);
+            if policy != HopTlsPolicy::Verified {
+                attempt.certificate = Certificate::pinned(records);
+            }
+        }
+        match Connection::attempt(&attempt, ways).await {
+            // RFC 7435: encryption that does not work is no reason to keep the mail.
+            Err(Failure::Handshake(why)) if !attempt.tls_required => {
+                tracing::info!(%peer, why, "TLS does not work there; going on without");
+                attempt.tls = false;
+                Connection::attempt(&attempt, ways).await.map_err(Failure::into_text)
+            }
+            other => other.map_err(Failure::into_text),
+        }
+    }
+
+    async fn attempt(attempt: &Attempt<'_>, ways: &Ways) -> Result<Self, Failure> {
+        let place = ways.places.clone().acquire_owned().await;
+        let place = place.map_err(|_| "the node stops".to_owned())?;
+        let limit = Duration::from_secs(ways.settings.load().connect_seconds_max);
+        let connect = async {
+            let stream = TcpStream::connect(attempt.peer).await.map_err(|e| e.to_string())?;
+            let _latency_is_all_that_is_lost = stream.set_nodelay(true);
+            let wire: Wire = Box::new(stream);
+            let config = ClientConfig {
+                helo: ways.us.host.clone(),
+                lmtp: attempt.lmtp,
+                tls: attempt.tls,
+                tls_required: attempt.tls_required,
+                ..ClientConfig::default()
+            };
+            let client = Client::new(config, false);
+            let (peer, messages, _place) = (attempt.peer, 0, place);
+            let mut connection = Connection { wire, client, peer, messages, _place };
+            connection.greet(attempt, ways).await?;
+            Ok(connection)
+        };
+        match tokio::time::timeout(limit, connect).await {
+            Ok(connected) => connected,
+            Err(_) => Err(Failure::Other(format!("no answer within {} s", limit.as_secs()))),
+        }
+    }
+
+    async fn greet(&mut self, attempt: &Attempt<'_>, ways: &Ways) -> Result<(), Failure> {
+        let mut out = Vec::new();
+        loop {
+            match self.step(&mut out).await? {
+                ClientEvent::Ready => return Ok(()),
+                ClientEvent::More => {}
+                ClientEvent::StartTls => {
+                    let plain = std::mem::replace(&mut self.wire, Box::new(tokio::io::empty()));
+                    let tls = ways.tls.load_full();
+                    let secured = tls.connect(plain, attempt.host, &attempt.certificate).await;
+                    self.wire = secured.map_err(Failure::Handshake)?;
+                    self.client.tls_started(&mut out);
+                }
+                event => return Err(format!("unexpected: {event:?}").into()),
+            }
+        }
+    }
+
+    /// Sends `out`, reads and takes one step.
+    async fn step(&mut self, out: &mut Vec<u8>) -> Result<ClientEvent, String> {
+        if !out.is_empty() {
+            self.wire.write_all(out).await.map_err(|e| e.to_string())?;
+            out.clear();
+        }
+        let client = &mut self.client;
+        let event = read_with(&mut self.wire, |mut input| {
+            let event = client.next(&mut input, out);
+            // What came behind the answer to STARTTLS came before the handshake (injection).
+            match event {
+                Ok(ClientEvent::StartTls) if !input.is_empty() => Err(INJECTED.to_owned()),
+                event => event.map_err(|e| e.to_string()),
+            }
+        });
+        match event.await {
+            Err(error) => Err(error.to_string()),
+            Ok(None) => Err("the connection was closed".to_owned()),
+            Ok(Some(event)) => event,
+        }
+    }
+
+    /// Hands a message on: one reply for each recipient.
+    pub(super) async fn transact(
+        &mut self,
+        outgoing: &Outgoing,
+        body: &[u8],
+        limit: Duration,
+    ) -> Result<Vec<Reply>, Trouble> {
+        let mut out = Vec::new();
+        self.client.send(outgoing.clone(), &mut out);
+        let mut heard = false;
+        loop {
+            let step = tokio::time::timeout(limit, self.step(&mut out)).await;
+            let event = match step {
+                Ok(Ok(event)) => event,
+                Ok(Err(text)) => return Err(Trouble { stale: !heard, text }),
+                Err(_) => {
+                    let text = format!("no answer within {} s", limit.as_secs());
+                    return Err(Trouble { stale: false, text });
+                }
+            };
+            heard = true;
+            match event {
+                ClientEvent::More => {}
+                ClientEvent::Body => stuff(body, &mut out),
+                ClientEvent::Done(replies) => return Ok(replies),
+                ClientEvent::Ready | ClientEvent::StartTls => {
+                    let text = "the conversation is out of step".to_owned();
+                    return Err(Trouble { stale: false, text });
+                }
+            }
+        }
+    }
+}
+
+/// Hosts of a route with their addresses, in the order they are tried.
+async fn hosts(route: &Route, ways: &Ways) -> Result<Vec<Exchanger>, NoWay> {
+    let names = match route {
+        Route::Maildir => return Err(NoWay::Later("the Maildir is no next hop".to_owned())),
+        Route::Exchangers { domain, .. } => {
+            let port = ways.settings.load().exchanger_port;
+            return exchangers::find(&ways.resolver, domain, &ways.us, port, &ways.random).await;
+        }
+        Route::Hop(address) => vec![address.as_str()],
+        Route::Hops(hop) => by_weight(hop, &ways.random),
+    };
+    let mut hosts = Vec::new();
+    let mut why = String::new();
+    for name in names {
+        match tokio::net::lookup_host(name).await {
+            Ok(addresses) => {
+                let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
+                let host = host.trim_matches(['[', ']']).to_owned();
+                hosts.push(Exchanger { host, addresses: addresses.collect(), pins: Pins::None });
+            }
+            Err(error) => why = format!("{name}: {error}"),
+        }
+    }
+    if hosts.is_empty() { Err(NoWay::Later(why)) } else { Ok(hosts) }
+}
+
+/// The hosts in random order: each comes first as often as its share of the weights says; those of
+/// weight 0 come last.
+fn by_weight<'h>(hop: &'h NextHop, random: &Random) -> Vec<&'h str> {
+    let mut left: Vec<&(String, u32)> = hop.hosts.iter().collect();
+    let mut order = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let sum: u64 = left.iter().map(|(_, weight)| u64::from(*weight)).sum();
+        let mut point = random.below(sum);
+        let hit = |(_, weight): &&(String, u32)| {
+            let here = point < u64::from(*weight);
+            point = point.saturating_sub(u64::from(*weight));
+            here
+        };
+        let place = left.iter().position(hit).unwrap_or(0);
+        order.push(left.remove(place).0.as_str());
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_come_first_by_their_weights() {
+        let host = |name: &str, weight| (name.to_owned(), weight);
+        let hosts = vec![host("a", 3), host("spare", 0), host("b", 1)];
+        let hop = NextHop { hosts, tls: None, lmtp: false };
+        let random = Random::seeded(3);
+        let mut first = std::collections::BTreeMap::new();
+        for _ in 0..400 {
+            let order = by_weight(&hop, &random);
+            assert_eq!((order.len(), order[2]), (3, "spare"));
+            *first.entry(order[0].to_owned()).or_insert(0) += 1;
+        }
+        assert!((260..=340).contains(&first["a"]), "{first:?}");
+    }
+}

@@ -1,0 +1,142 @@
+//! Outbound mail goes by MX (RFC 5321 section 5.1), with a real DNS server and next hops on loopback
+//! addresses.
+
+mod common;
+#[path = "../crates/gateway/tests/zone/mod.rs"]
+mod zone;
+
+use std::net::{SocketAddr, TcpListener};
+
+use common::{Node, Sink, Smtp, message, tokens};
+use zone::Zone;
+
+/// A port that is free on all of these addresses.
+fn free_port(hosts: &[&str]) -> u16 {
+    for _ in 0..100 {
+        let first = TcpListener::bind((hosts[0], 0)).unwrap();
+        let port = first.local_addr().unwrap().port();
+        if hosts[1..].iter().all(|host| TcpListener::bind((*host, port)).is_ok()) {
+            return port;
+        }
+    }
+    panic!("no port is free on all of {hosts:?}");
+}
+
+fn at(host: &str, port: u16) -> SocketAddr {
+    format!("{host}:{port}").parse().unwrap()
+}
+
+/// A node that sends outbound mail by MX to this port.
+fn node(zone: &Zone, port: u16, more: &str) -> Node {
+    Node::start_listening(
+        "role = \"outbound\"",
+        &format!(
+            "[domains]\nlocal = [\"ours.example\"]\n[dns]\nservers = [\"{}\"]\n\
+             [sender]\nexchanger_port = {port}\nretry_seconds = [1]\n{more}",
+            zone.address()
+        ),
+    )
+}
+
+fn send(node: &Node, to: &[&str], token: &str) -> String {
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    client.send("ann@ours.example", to, &message(token, 100)).unwrap()
+}
+
+/// The last reply that the log has for a message's recipient, from `gauntlet trace`.
+fn trace(node: &Node, reply: &str) -> String {
+    let id = reply.split_whitespace().last().unwrap();
+    let out = std::process::Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["trace", id, "--data"])
+        .arg(node.data())
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+#[test]
+fn preferences_spares_and_hosts_without_mx() {
+    let hosts = ["127.0.0.11", "127.0.0.12", "127.0.0.13"];
+    let port = free_port(&hosts);
+    let Some(zone) = Zone::serve(
+        "two.example MX 20 spare.example.\ntwo.example MX 10 best.example.\n\
+         dead.example MX 10 gone.example.\ndead.example MX 20 spare.example.\n\
+         best.example A 127.0.0.11\nspare.example A 127.0.0.12\ngone.example A 127.0.0.14\n\
+         plain.example A 127.0.0.13\n\
+         several.example MX 10 many.example.\nmany.example A 127.0.0.14\nmany.example A 127.0.0.13\n",
+    ) else {
+        return;
+    };
+    let sinks: Vec<Sink> = hosts.iter().map(|host| Sink::start_at(at(host, port))).collect();
+    let node = node(&zone, port, "");
+    for (to, token) in [
+        ("bob@two.example", "best"),
+        ("bob@dead.example", "spare"),
+        ("bob@plain.example", "implicit"),
+        ("bob@[127.0.0.13]", "literal"),
+        ("bob@several.example", "second-address"),
+    ] {
+        let reply = send(&node, &[to], token);
+        assert!(reply.starts_with("250"), "{reply}");
+    }
+    node.wait_for_empty_queue();
+    let got = |n: usize| tokens(&sinks[n].taken()).into_keys().collect::<Vec<_>>();
+    assert_eq!(got(0), ["best"]);
+    assert_eq!(got(1), ["spare"]);
+    assert_eq!(got(2), ["implicit", "literal", "second-address"]);
+    assert_eq!(node.metric("gauntlet_failed_total"), 0);
+}
+
+#[test]
+fn what_the_dns_says_for_certain_is_final_and_the_rest_waits() {
+    let port = free_port(&["127.0.0.15"]);
+    let Some(zone) = Zone::serve(
+        "null.example MX 0 .\nself.example MX 5 gw.test.\nself.example MX 10 other.example.\n\
+         behind.example MX 10 other.example.\nbehind.example MX 20 gw.test.\n\
+         other.example A 127.0.0.15\nnowhere.example MX 10 nothing.example.\n",
+    ) else {
+        return;
+    };
+    let sink = Sink::start_at(at("127.0.0.15", port));
+    let node = node(&zone, port, "bounces = false\n");
+    for (to, status, why) in [
+        ("bob@null.example", "5.1.10", "null MX"),
+        ("bob@self.example", "5.4.6", "come back to us"),
+        ("bob@gone.example", "5.1.2", "no domain"),
+        ("bob@nowhere.example", "5.4.4", "none has an address"),
+    ] {
+        let reply = send(&node, &[to], "final");
+        assert!(reply.starts_with("250"), "{reply}");
+        node.wait_for_empty_queue();
+        let trace = trace(&node, &reply);
+        assert!(trace.contains(status) && trace.contains(why), "{to}: {trace}");
+    }
+    assert_eq!(node.metric("gauntlet_failed_total"), 4);
+    // A better host than ourselves gets it, and a failing DNS keeps the message.
+    send(&node, &["bob@behind.example"], "behind");
+    node.wait_for_empty_queue();
+    assert_eq!(tokens(&sink.taken())["behind"], 1);
+    let reply = send(&node, &["bob@broken.example"], "waits");
+    assert!(reply.starts_with("250"), "{reply}");
+    node.wait_until("it is put off", || node.metric("gauntlet_deferred_total") >= 1);
+    assert_eq!(node.metric("gauntlet_queue_messages"), 1);
+}
+
+#[test]
+fn named_routes_share_mail_by_weight_and_copies_are_bounded() {
+    let hosts = ["127.0.0.16", "127.0.0.17"];
+    let port = free_port(&hosts);
+    let sinks: Vec<Sink> = hosts.iter().map(|host| Sink::start_at(at(host, port))).collect();
+    let Some(zone) = Zone::serve("") else { return };
+    let more = format!(
+        "recipients_per_message_max = 2\n[[next_hop]]\nfor = [\"partner.example\"]\n\
+         hosts = [\"127.0.0.16:{port}\", \"127.0.0.17:{port}\"]\nweights = [1, 0]\n"
+    );
+    let node = node(&zone, port, &more);
+    let to: Vec<String> = (0..5).map(|n| format!("u{n}@partner.example")).collect();
+    let to: Vec<&str> = to.iter().map(String::as_str).collect();
+    assert!(send(&node, &to, "five").starts_with("250"));
+    node.wait_for_empty_queue();
+    assert_eq!(tokens(&sinks[0].taken())["five"], 3, "2 + 2 + 1 recipients");
+    assert_eq!(sinks[1].taken().len(), 0, "the spare is not needed");
+}
