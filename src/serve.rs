@@ -9,8 +9,9 @@ use anyhow::Context;
 use gauntlet_console::{ConsoleOptions, ConsoleState, NodeHandle, NodeStatus, Released};
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
 use gauntlet_gateway::config::{Config, Loaded, LogFormat, RuleSettings};
+use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::probes::Probes;
-use gauntlet_gateway::{Judge, Node, Release};
+use gauntlet_gateway::{Doors, Judge, Node, Release};
 use gauntlet_policy::{Groups, Policy};
 use gauntlet_rules::{LoadOptions, Profile, Ruleset};
 use gauntlet_store::Users;
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     start_logs(&config)?;
     crate::allocator::keep_memory_small();
     let descriptors = raise_descriptor_limit();
-    tracing::debug!(descriptors, "open files allowed");
+    tracing::info!(descriptors, "open files allowed");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("mail")
@@ -63,12 +64,13 @@ async fn serve(args: &Args, config: Config) -> anyhow::Result<()> {
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let (doors, socket) = open_doors(&config)?;
     let users = Arc::new(Users::open(&users_folder(&config)?)?);
     let password = users.first_start(now_ms())?;
-    let node = Node::start(config, Box::new(judge_of), users.clone())?;
+    let node = Node::start(config, doors, Box::new(judge_of), users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
     learning::watch(&node)?;
-    let console = Console::start(&node, users)?;
+    let console = socket.map(|socket| Console::start(&node, users, socket)).transpose()?;
     welcome(&node, console.as_ref(), password.as_deref())?;
     loop {
         tokio::select! {
@@ -81,6 +83,48 @@ async fn serve(args: &Args, config: Config) -> anyhow::Result<()> {
     node.stop().await;
     if let Some(console) = console {
         console.stop();
+    }
+    Ok(())
+}
+
+/// Binds all ports, then gives root away if the configuration says to whom.
+fn open_doors(config: &Config) -> anyhow::Result<(Doors, Option<std::net::TcpListener>)> {
+    let data = &config.node.data;
+    let account = match config.node.user.as_str() {
+        "" => None,
+        name => Some(Account::find(name)?),
+    };
+    std::fs::create_dir_all(data).with_context(|| format!("node.data {}", data.display()))?;
+    let doors = Doors::open(config)?;
+    let console = match config.console.address.as_str() {
+        "" => None,
+        address => Some(
+            std::net::TcpListener::bind(address)
+                .with_context(|| format!("console.address {address}"))?,
+        ),
+    };
+    match account {
+        Some(account) => {
+            own(&account, data).with_context(|| format!("node.data {}", data.display()))?;
+            account.enter().with_context(|| format!("node.user {:?}", config.node.user))?;
+        }
+        None if privileges::is_root() => {
+            tracing::warn!("running as root: set node.user to a user of its own");
+        }
+        None => {}
+    }
+    Ok((doors, console))
+}
+
+/// Gives the data folder, and the certificate that may just have been made, to a user.
+fn own(account: &Account, data: &std::path::Path) -> std::io::Result<()> {
+    account.own(data)?;
+    let tls = data.join("tls");
+    if tls.is_dir() {
+        account.own(&tls)?;
+        for entry in std::fs::read_dir(&tls)? {
+            account.own(&entry?.path())?;
+        }
     }
     Ok(())
 }
@@ -158,13 +202,12 @@ struct Console {
 }
 
 impl Console {
-    fn start(node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<Option<Self>> {
+    fn start(
+        node: &Arc<Node>,
+        users: Arc<Users>,
+        socket: std::net::TcpListener,
+    ) -> anyhow::Result<Self> {
         let config = node.config();
-        if config.console.address.is_empty() {
-            return Ok(None);
-        }
-        let socket = std::net::TcpListener::bind(&config.console.address)
-            .with_context(|| format!("console.address {}", config.console.address))?;
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
         let state = ConsoleState {
@@ -195,7 +238,7 @@ impl Console {
                 tracing::error!(%error, "the console ended");
             }
         })?;
-        Ok(Some(Console { address, stop, thread }))
+        Ok(Console { address, stop, thread })
     }
 
     /// Ends the console; requests under way have a second to finish.

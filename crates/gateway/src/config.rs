@@ -11,7 +11,7 @@ mod settings;
 
 pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings};
 pub use load::{ConfigError, Loaded, Origin, Setting};
-pub use receiving::{GreylistSettings, RateSettings};
+pub use receiving::{GreylistSettings, RateSettings, RecipientSettings};
 pub use settings::{
     Config, ConsoleSettings, DkimSettings, DnsListSettings, DnsSettings, DomainSettings,
     FactSettings, LearningSettings, ListSettings, ListSubject, ListenerRole, ListenerSettings,

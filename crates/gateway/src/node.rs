@@ -33,6 +33,7 @@ use crate::queue::in_hand::InHand;
 use crate::queue::{Queue, QueueParts};
 use crate::random::Random;
 use crate::receiver::{Listener, Receiver};
+use crate::recipients::Recipients;
 use crate::resolver::Resolver;
 use crate::route::Routes;
 use crate::scan_pool::ScanPool;
@@ -96,6 +97,7 @@ struct Shared {
     history: Arc<History>,
     hop_tls: Arc<ArcSwap<HopTls>>,
     gate: Arc<Gate>,
+    recipients: Arc<ArcSwap<Recipients>>,
 }
 
 impl std::fmt::Debug for Node {
@@ -104,15 +106,40 @@ impl std::fmt::Debug for Node {
     }
 }
 
-impl Node {
-    /// Starts a node: locks the data folder, recovers the spool, binds the listeners. Call it on the
-    /// runtime that is to run it.
+/// The listeners of a node, bound: the only step for which a node may need to be root.
+#[derive(Debug)]
+pub struct Doors {
+    listeners: Vec<Listener>,
+    addresses: Addresses,
+}
+
+impl Doors {
+    /// Binds every listener and reads its certificates. Nothing is accepted yet. Call it on the runtime
+    /// that is to run the node.
     ///
     /// # Errors
-    /// If the data folder is in use or cannot be used, an address cannot be bound, or rules,
-    /// policy and certificates cannot be loaded.
+    /// If an address cannot be bound or a certificate cannot be read.
+    pub fn open(config: &Config) -> anyhow::Result<Self> {
+        let mut listeners = Vec::new();
+        for settings in &config.listener {
+            let tls = ListenerTls::load(config, settings)?.map(Arc::new);
+            listeners.push(Listener::bind(settings, tls)?);
+        }
+        let address = |listener: &Listener| Ok((listener.role(), listener.address()?));
+        let addresses = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
+        Ok(Doors { listeners, addresses })
+    }
+}
+
+impl Node {
+    /// Starts a node behind these doors: locks the data folder, recovers the spool, accepts. Call it on
+    /// the runtime that is to run it.
+    ///
+    /// # Errors
+    /// If the data folder is in use or cannot be used, or rules and policy cannot be loaded.
     pub fn start(
         config: Config,
+        doors: Doors,
         make_judge: MakeJudge,
         users: Arc<Users>,
     ) -> anyhow::Result<Arc<Self>> {
@@ -127,7 +154,7 @@ impl Node {
             let (torn_bytes, damaged) = (recovery.torn_bytes, recovery.damaged);
             tracing::warn!(torn_bytes, damaged, "the spool was not closed cleanly");
         }
-        let (listeners, addresses) = bind(&config)?;
+        let Doors { listeners, addresses } = doors;
         let logins = Arc::new(Logins::new(users).context("randomness")?);
         let certificates = listeners.iter().map(Listener::tls).collect();
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
@@ -203,6 +230,8 @@ impl Node {
             host: config.node.host_name(),
             settings: self.shared.receiver.clone(),
             routes: self.shared.routes.clone(),
+            recipients: self.shared.recipients.clone(),
+            sender: self.queue.sender(),
             admission: self.admission.clone(),
             memory: self.memory.clone(),
             gate: self.shared.gate.clone(),
@@ -292,7 +321,8 @@ impl Node {
     /// If rules, policy or recipients cannot be loaded; then everything stays as it was.
     pub fn reload(&self, config: Config) -> anyhow::Result<()> {
         let judge = (self.make_judge)(&config)?;
-        let routes = Routes::load(&config)?;
+        let routes = Routes::of(&config);
+        let recipients = Recipients::load(&config)?;
         let gatherer = gatherer(&config, &self.resolver, &self.shared.history)?;
         let key_ring = key_ring(&config)?;
         let hop_tls = HopTls::load(&config.sender.roots)?;
@@ -305,6 +335,7 @@ impl Node {
         self.shared.receiver.store(Arc::new(config.receiver.clone()));
         self.shared.sender.store(Arc::new(config.sender.clone()));
         self.shared.routes.store(Arc::new(routes));
+        self.shared.recipients.store(Arc::new(recipients));
         self.shared.gatherer.store(Arc::new(gatherer));
         self.shared.key_ring.store(Arc::new(key_ring));
         self.shared.hop_tls.store(Arc::new(hop_tls));
@@ -522,12 +553,13 @@ impl Shared {
         Ok(Shared {
             gatherer: Arc::new(ArcSwap::from_pointee(gatherer(config, resolver, &history)?)),
             gate: Arc::new(Gate::new(config, history.clone())?),
+            recipients: Arc::new(ArcSwap::from_pointee(Recipients::load(config)?)),
             history,
             key_ring: Arc::new(ArcSwap::from_pointee(key_ring(config)?)),
             hop_tls: Arc::new(ArcSwap::from_pointee(HopTls::load(&config.sender.roots)?)),
             receiver: Arc::new(ArcSwap::from_pointee(config.receiver.clone())),
             sender: Arc::new(ArcSwap::from_pointee(config.sender.clone())),
-            routes: Arc::new(ArcSwap::from_pointee(Routes::load(config)?)),
+            routes: Arc::new(ArcSwap::from_pointee(Routes::of(config))),
         })
     }
 }
@@ -584,18 +616,6 @@ fn session_limits(config: &Config) -> SessionLimits {
         shed_from: shed_from.max(1),
         open_max,
     }
-}
-
-/// Binds every listener, before anything is accepted.
-fn bind(config: &Config) -> anyhow::Result<(Vec<Listener>, Addresses)> {
-    let mut listeners = Vec::new();
-    for settings in &config.listener {
-        let tls = ListenerTls::load(config, settings)?.map(Arc::new);
-        listeners.push(Listener::bind(settings, tls)?);
-    }
-    let address = |listener: &Listener| Ok((listener.role(), listener.address()?));
-    let addresses = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
-    Ok((listeners, addresses))
 }
 
 /// Locks the data folder for this process.

@@ -169,6 +169,11 @@ impl Queue {
         }
     }
 
+    /// The way to next hops.
+    pub fn sender(&self) -> Arc<Sender> {
+        self.parts.sender.clone()
+    }
+
     /// Messages waiting or active.
     pub fn count(&self) -> u64 {
         let state = self.state();

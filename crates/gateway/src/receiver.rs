@@ -1,5 +1,6 @@
 //! The Receiver: listeners, and what all sessions share.
 
+mod proxy;
 mod session;
 
 use std::io;
@@ -21,9 +22,13 @@ use crate::intake::Intake;
 use crate::logins::Logins;
 use crate::metrics::Metrics;
 use crate::network::Network;
+use crate::recipients::Recipients;
 use crate::route::Routes;
+use crate::sender::Sender;
 use crate::tls::ListenerTls;
 
+/// Bytes that a session's task may hold, beside what it allocates while it works.
+const SESSION_BYTES_MAX: usize = 4_096;
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4_096;
 
@@ -36,6 +41,10 @@ pub struct Receiver {
     pub settings: Arc<ArcSwap<ReceiverSettings>>,
     /// Domains and recipients that are ours.
     pub routes: Arc<ArcSwap<Routes>>,
+    /// Which recipients exist.
+    pub recipients: Arc<ArcSwap<Recipients>>,
+    /// The way to next hops, which may be asked.
+    pub sender: Arc<Sender>,
     /// Sessions at once.
     pub admission: Arc<Admission>,
     /// Memory for bodies.
@@ -60,6 +69,8 @@ pub struct Listener {
     socket: TcpListener,
     role: ListenerRole,
     networks: Arc<Vec<Network>>,
+    proxies: Arc<Vec<Network>>,
+    xclients: Arc<Vec<Network>>,
     tls: Option<Arc<ListenerTls>>,
 }
 
@@ -74,15 +85,14 @@ impl Listener {
             |e: io::Error| io::Error::new(e.kind(), format!("listener {}: {e}", settings.address));
         let addresses = settings.address.to_socket_addrs().map_err(named)?;
         let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
-        let networks = settings.networks.iter().map(|n| n.parse::<Network>());
-        let networks = networks.collect::<Result<Vec<_>, _>>().map_err(|e| {
-            io::Error::new(io::ErrorKind::InvalidInput, format!("listener.networks: {e}"))
-        })?;
+        let networks = read_networks("networks", &settings.networks)?;
+        let proxies = read_networks("proxy_from", &settings.proxy_from)?;
+        let xclients = read_networks("xclient_from", &settings.xclient_from)?;
         for address in addresses {
-            match bind(address) {
+            match bind(address, settings.share_port) {
                 Ok(socket) => {
-                    let networks = Arc::new(networks);
-                    return Ok(Listener { socket, role: settings.role, networks, tls });
+                    let role = settings.role;
+                    return Ok(Listener { socket, role, networks, proxies, xclients, tls });
                 }
                 Err(error) => last = error,
             }
@@ -109,9 +119,18 @@ impl Listener {
     }
 }
 
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+fn read_networks(key: &str, texts: &[String]) -> io::Result<Arc<Vec<Network>>> {
+    let networks = texts.iter().map(|n| n.parse::<Network>()).collect::<Result<Vec<_>, _>>();
+    let wrong = |e| io::Error::new(io::ErrorKind::InvalidInput, format!("listener.{key}: {e}"));
+    networks.map(Arc::new).map_err(wrong)
+}
+
+fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
+    if shared {
+        socket.set_reuseport(true)?;
+    }
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
@@ -121,10 +140,19 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 struct Client {
     address: IpAddr,
     role: ListenerRole,
-    /// It is in one of the listener's networks.
-    trusted: bool,
+    /// Networks that may use an outbound listener.
+    networks: Arc<Vec<Network>>,
+    /// It may say whom it speaks for.
+    may_xclient: bool,
     /// Certificates of the listener.
     tls: Option<Arc<ListenerTls>>,
+}
+
+impl Client {
+    /// It is in one of the listener's networks.
+    fn is_trusted(&self) -> bool {
+        self.networks.iter().any(|n| n.contains(self.address))
+    }
 }
 
 impl Receiver {
@@ -151,20 +179,45 @@ impl Receiver {
         }
     }
 
-    fn welcome(self: Arc<Self>, listener: &Listener, stream: TcpStream, peer: SocketAddr) {
+    fn welcome(self: Arc<Self>, listener: &Listener, mut stream: TcpStream, peer: SocketAddr) {
         self.metrics.connections.add_one();
         let address = peer.ip().to_canonical();
-        let trusted = listener.networks.iter().any(|n| n.contains(address));
-        let tls = listener.tls.clone();
-        let client = Client { address, role: listener.role, trusted, tls };
-        let now_s = now_ms() / 1_000;
+        let client = Client {
+            address,
+            role: listener.role,
+            networks: listener.networks.clone(),
+            may_xclient: listener.xclients.iter().any(|n| n.contains(address)),
+            tls: listener.tls.clone(),
+        };
+        if !listener.proxies.iter().any(|n| n.contains(address)) {
+            return self.admit(client, stream);
+        }
+        tokio::spawn(async move {
+            match proxy::client(&mut stream, peer).await {
+                Ok(real) => {
+                    let address = real.ip().to_canonical();
+                    self.admit(Client { address, ..client }, stream);
+                }
+                Err(error) => tracing::warn!(balancer = %address, %error, "no PROXY header"),
+            }
+        });
+    }
+
+    /// Begins the session of a client, or tells it why not.
+    fn admit(self: Arc<Self>, client: Client, stream: TcpStream) {
+        let (address, now_s) = (client.address, now_ms() / 1_000);
         let admitted = match self.gate.admit_connection(address, now_s) {
             Ok(()) => self.admission.admit(address, || self.gate.is_good(address, now_s)),
             Err(why) => Err(why),
         };
         match admitted {
             Ok(admitted) => {
-                tokio::spawn(session::run(self, client, stream, admitted));
+                let session = session::run(self, client, stream, admitted);
+                debug_assert!(
+                    size_of_val(&session) < SESSION_BYTES_MAX,
+                    "an idle session is small"
+                );
+                tokio::spawn(session);
             }
             Err(why) => {
                 self.metrics.connections_refused.add_one();
@@ -189,6 +242,7 @@ impl Receiver {
         let features = Features {
             starttls: tls,
             auth: submission,
+            scram: submission,
             auth_required: submission,
             lmtp: role == ListenerRole::Lmtp,
         };

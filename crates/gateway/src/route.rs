@@ -1,7 +1,5 @@
 //! Where a message goes: routes by domain.
 
-use std::collections::HashSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use gauntlet_smtp::address::domain_of;
@@ -70,34 +68,17 @@ pub struct Routes {
     domains: DomainSettings,
     /// Patterns and where their mail goes, first match wins.
     named: Vec<(Vec<String>, Named)>,
-    /// Addresses and `@domain` entries that exist; none takes every local part.
-    recipients: Option<HashSet<String>>,
 }
 
 impl Routes {
-    /// Reads the recipients file, if one is set.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn load(config: &Config) -> std::io::Result<Self> {
-        let path: &Path = &config.domains.recipients;
-        let recipients = if path.as_os_str().is_empty() {
-            None
-        } else {
-            let text = std::fs::read_to_string(path).map_err(|e| {
-                std::io::Error::new(e.kind(), format!("domains.recipients {}: {e}", path.display()))
-            })?;
-            let lines =
-                text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
-            Some(lines.map(str::to_lowercase).collect())
-        };
+    /// The routes of a configuration.
+    pub fn of(config: &Config) -> Self {
         let named = |hop: &NextHopSettings| (hop.r#for.clone(), Named::of(hop));
-        Ok(Routes {
+        Routes {
             settings: config.route.clone(),
             domains: config.domains.clone(),
             named: config.next_hop.iter().map(named).collect(),
-            recipients,
-        })
+        }
     }
 
     /// Messages may be handed on while their clients wait.
@@ -105,18 +86,14 @@ impl Routes {
         self.settings.cut_through
     }
 
+    /// No domain is named as ours: every recipient is taken.
+    pub fn takes_all(&self) -> bool {
+        self.domains.local.is_empty()
+    }
+
     /// The domain is one of ours. An empty list takes all (loopback listeners only).
     pub fn is_local(&self, domain: &str) -> bool {
         self.domains.local.is_empty() || self.domains.local.iter().any(|ours| fits(ours, domain))
-    }
-
-    /// The recipient exists, as far as we know.
-    pub fn is_known(&self, address: &str) -> bool {
-        let Some(known) = &self.recipients else { return true };
-        let address = address.to_lowercase();
-        address == "postmaster"
-            || known.contains(&address)
-            || known.contains(&format!("@{}", domain_of(&address)))
     }
 
     /// Where mail for this address goes.
@@ -181,7 +158,7 @@ mod tests {
             ],
             ..Config::default()
         };
-        let routes = Routes::load(&config).unwrap();
+        let routes = Routes::of(&config);
         let hosts = |address: &str| match routes.route(address) {
             Route::Hops(hop) => hop.hosts.clone(),
             other => panic!("{other:?}"),
@@ -195,18 +172,18 @@ mod tests {
     #[test]
     fn ours_goes_in_and_the_rest_out() {
         let mut config = Config::default();
-        let routes = Routes::load(&config).unwrap();
+        let routes = Routes::of(&config);
         assert_eq!(routes.route("a@anything.example"), Route::Maildir);
         config.domains.local = vec!["example.org".into(), "*.example.net".into()];
         config.route.next_hop = "10.0.0.1:25".into();
-        let routes = Routes::load(&config).unwrap();
+        let routes = Routes::of(&config);
         assert_eq!(routes.route("a@EXAMPLE.org"), Route::Hop("10.0.0.1:25".into()));
         assert_eq!(routes.route("postmaster"), Route::Hop("10.0.0.1:25".into()));
         assert_eq!(routes.route("a@mail.example.net"), Route::Hop("10.0.0.1:25".into()));
         assert_eq!(routes.route("a@example.net"), exchangers("example.net", None));
         assert!(!routes.is_local("badexample.net"));
         config.route.smart_host = "smart:25".into();
-        let routes = Routes::load(&config).unwrap();
+        let routes = Routes::of(&config);
         assert_eq!(routes.route("a@example.com"), Route::Hop("smart:25".into()));
     }
 }

@@ -40,6 +40,17 @@ pub struct Settled {
     pub tells: bool,
 }
 
+/// What a next hop said about an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Probe {
+    /// It takes mail for it.
+    Taken,
+    /// It does not; its answer, one line.
+    Refused(String),
+    /// It said neither.
+    Unclear,
+}
+
 /// Called with what became of every recipient of a parcel.
 pub type OnSettled = Box<dyn FnOnce(Vec<Settled>) + Send>;
 
@@ -161,6 +172,23 @@ impl Sender {
             drop(state);
             self.runtime.spawn(work(hop, self.ways.clone()));
         }
+    }
+
+    /// Asks a next hop whether it takes mail for this address, without sending any.
+    pub async fn probe(&self, route: &Route, address: &str) -> Probe {
+        let hop = self.hops().get(route);
+        let mut connection = match open(&hop, &self.ways).await {
+            Ok(connection) => connection,
+            Err(_) => return Probe::Unclear,
+        };
+        let limit = Duration::from_secs(self.ways.settings.load().reply_seconds_max);
+        let probe = match connection.ask(address, limit).await {
+            Ok(reply) if reply.is_positive() => Probe::Taken,
+            Ok(reply) if reply.is_permanent() => Probe::Refused(reply.one_line()),
+            Ok(_) | Err(_) => Probe::Unclear,
+        };
+        close(Some(connection)).await;
+        probe
     }
 
     /// The next hop was not unreachable a moment ago, and nothing waits for it.

@@ -145,6 +145,8 @@ pub struct Client {
     closing: bool,
     /// The last message was not settled by a reply to its body: MAIL would be nested.
     needs_reset: bool,
+    /// No message follows RCPT.
+    probing: bool,
     message: Option<Outgoing>,
     /// Commands held back for want of PIPELINING.
     held: VecDeque<(Expect, Vec<u8>)>,
@@ -163,6 +165,7 @@ impl Client {
             ready: false,
             closing: false,
             needs_reset: false,
+            probing: false,
             message: None,
             held: VecDeque::new(),
             settled: Vec::new(),
@@ -244,13 +247,13 @@ impl Client {
                 if !reply.is_positive() {
                     self.settle_all(&reply);
                 }
-                Ok(self.advance(out))
+                Ok(self.advance(out).or_else(|| self.finish_probe()))
             }
             Expect::Rcpt(index) => {
-                if !reply.is_positive() {
+                if self.probing || !reply.is_positive() {
                     self.settle(index, reply);
                 }
-                Ok(self.advance(out))
+                Ok(self.advance(out).or_else(|| self.finish_probe()))
             }
             Expect::Data => Ok(self.after_data(&reply, out)),
             Expect::Message(index) => {
@@ -337,6 +340,32 @@ impl Client {
                 break;
             }
         }
+    }
+
+    /// Asks whether the server takes mail for an address: MAIL with the null sender, RCPT, and no message.
+    /// [`ClientEvent::Done`] has its reply. The client must be ready.
+    pub fn ask(&mut self, to: &str, out: &mut Vec<u8>) {
+        debug_assert!(self.ready && self.message.is_none());
+        if std::mem::replace(&mut self.needs_reset, true) {
+            self.held.push_back((Expect::Reset, b"RSET\r\n".to_vec()));
+        }
+        self.held.push_back((Expect::Mail, b"MAIL FROM:<>\r\n".to_vec()));
+        self.held.push_back((Expect::Rcpt(0), format!("RCPT TO:<{to}>\r\n").into_bytes()));
+        self.settled = vec![None];
+        self.probing = true;
+        while let Some((expect, line)) = self.held.pop_front() {
+            self.say(expect, &line, out);
+            if !self.capabilities.pipelining {
+                break;
+            }
+        }
+    }
+
+    /// A probe is over once its address is settled and every answer has come.
+    fn finish_probe(&mut self) -> Option<ClientEvent> {
+        let done = self.probing.then(|| self.finish_if_settled()).flatten();
+        self.probing &= done.is_none();
+        done
     }
 
     fn mail_line(&self, message: &Outgoing) -> Vec<u8> {
@@ -550,6 +579,31 @@ mod tests {
         assert_eq!(client.next(&mut input, &mut out), Ok(ClientEvent::More));
         assert_eq!(out, b".\r\n");
         assert_eq!(codes(client.next(&mut &b"554 nobody\r\n"[..], &mut out)), [550]);
+    }
+
+    #[test]
+    fn a_probe_asks_and_sends_nothing() {
+        for ehlo in ["250-x\r\n250 PIPELINING\r\n", "250 x\r\n"] {
+            let mut client = ready(ehlo);
+            for answer in ["250 2.1.5 ok\r\n", "550 5.1.1 no\r\n"] {
+                let mut out = Vec::new();
+                client.ask("x@y", &mut out);
+                let mut event = Ok(ClientEvent::More);
+                while event == Ok(ClientEvent::More) {
+                    let said = String::from_utf8(std::mem::take(&mut out)).unwrap();
+                    assert!(!said.contains("DATA"), "{said}");
+                    let answers: String = said
+                        .lines()
+                        .map(|l| if l.starts_with("RCPT") { answer } else { "250 ok\r\n" })
+                        .collect();
+                    event = client.next(&mut answers.as_bytes(), &mut out);
+                }
+                assert_eq!(codes(event), [answer[..3].parse::<u16>().unwrap()]);
+            }
+            let mut out = Vec::new();
+            client.send(message(&["x@y"]), &mut out);
+            assert!(out.starts_with(b"RSET"), "what was begun is reset");
+        }
     }
 
     #[test]

@@ -103,6 +103,8 @@ pub enum Command {
         /// Initial response in base64.
         initial: Option<String>,
     },
+    /// `XCLIENT attribute=value ...`, from trusted relays.
+    Xclient(String),
 }
 
 /// Why a line is no command.
@@ -176,6 +178,8 @@ impl Command {
             "HELP" => Ok(Command::Help),
             "STARTTLS" => bare(rest, Command::StartTls),
             "AUTH" => auth(rest),
+            "XCLIENT" if rest.is_empty() => Err(CommandError::Syntax("XCLIENT attribute=value")),
+            "XCLIENT" => Ok(Command::Xclient(rest.to_owned())),
             _ => Err(CommandError::Unknown),
         }
     }

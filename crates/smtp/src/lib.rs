@@ -11,6 +11,8 @@
 //! | [`reply`] | 5321 section 4.2, 2034 and 3463 (enhanced codes) |
 //! | [`data`] | 5321 section 4.5.2 (transparency) |
 //! | [`server`] | 5321 section 4.3 (sequencing), 2033, 2920, 3030 |
+//! | [`scram`] | 5802, 7677 (SCRAM-SHA-256) |
+//! | [`proxy`] | PROXY protocol, version 2 |
 //! | [`client`] | 5321 section 4.5.4 |
 //!
 //! Parsers are total: whatever the bytes, they answer, in bounded time and memory.
@@ -19,7 +21,9 @@ pub mod address;
 pub mod client;
 pub mod command;
 pub mod data;
+pub mod proxy;
 pub mod reply;
+pub mod scram;
 pub mod server;
 
 pub use client::{

@@ -12,11 +12,15 @@
 //! out of order, malformed or ambiguous is answered without touching the transaction, and what
 //! cannot be answered safely ends the conversation.
 
+mod auth;
+mod xclient;
+
 use std::sync::Arc;
 
 use crate::command::{Command, CommandError, MailCommand, RcptCommand};
 use crate::data::{BadData, DataDecoder, DataStep};
 use crate::reply::Reply;
+use crate::scram::First;
 
 /// Bounds of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub struct Features {
     pub starttls: bool,
     /// AUTH PLAIN and LOGIN, once TLS is on.
     pub auth: bool,
+    /// AUTH SCRAM-SHA-256 as well.
+    pub scram: bool,
     /// MAIL only after AUTH.
     pub auth_required: bool,
     /// LMTP (RFC 2033): LHLO, and a reply for each recipient.
@@ -108,6 +114,15 @@ pub enum Event {
         /// Password.
         password: String,
     },
+    /// The client wants to log in by SCRAM: call [`Session::challenge`].
+    Credentials(String),
+    /// A SCRAM login was proven. Nothing is to be answered.
+    LoggedIn(String),
+    /// A SCRAM login was not proven. Nothing is to be answered.
+    LoginFailed(String),
+    /// A trusted relay speaks for this client (XCLIENT), or for one that it does not know. Nothing is to
+    /// be answered.
+    Client(Option<std::net::IpAddr>),
     /// Send `out`, make the connection a TLS one, then call [`Session::tls_started`].
     StartTls,
     /// Send `out` and close the connection.
@@ -137,6 +152,7 @@ enum Phase {
     AuthPlain,
     AuthUser,
     AuthPassword(String),
+    AuthScram(Box<auth::Scram>),
     Data(DataDecoder),
     Chunk { size: u64, left: u64, last: bool },
     Closed,
@@ -152,6 +168,7 @@ enum Owed {
     Chunk { size: u64, last: bool },
     Message,
     Auth(String),
+    Credentials(First),
     Tls,
 }
 
@@ -169,6 +186,7 @@ pub struct Session {
     extended: bool,
     tls: bool,
     user: Option<String>,
+    trusts_xclient: bool,
     errors: u16,
     commands: u16,
     transaction: Option<Box<Transaction>>,
@@ -187,6 +205,7 @@ impl Session {
             extended: false,
             tls,
             user: None,
+            trusts_xclient: false,
             errors: 0,
             commands: 0,
             transaction: None,
@@ -277,9 +296,10 @@ impl Session {
                 Phase::Data(_) => self.read_data(input, out),
                 Phase::Chunk { .. } => self.read_chunk(input, out),
                 Phase::Command => self.read_line(input, out, Session::command),
-                Phase::AuthPlain | Phase::AuthUser | Phase::AuthPassword(_) => {
-                    self.read_line(input, out, Session::auth_line)
-                }
+                Phase::AuthPlain
+                | Phase::AuthUser
+                | Phase::AuthPassword(_)
+                | Phase::AuthScram(_) => self.read_line(input, out, Session::auth_line),
             };
             if let Some(event) = event {
                 return event;
@@ -338,6 +358,7 @@ impl Session {
                 | Command::Data
                 | Command::StartTls
                 | Command::Auth { .. }
+                | Command::Xclient(_)
         );
         if must_wait && more {
             let reply = Reply::new(554, (5, 5, 0), "improper use of pipelining");
@@ -369,6 +390,7 @@ impl Session {
             }
             Command::StartTls => self.starttls(out),
             Command::Auth { mechanism, initial } => self.auth(&mechanism, initial, out),
+            Command::Xclient(arguments) => self.xclient(&arguments, out),
         }
     }
 
@@ -398,7 +420,12 @@ impl Session {
             text.push_str("\nSTARTTLS");
         }
         if features.auth && self.tls {
-            text.push_str("\nAUTH PLAIN LOGIN");
+            let scram = if features.scram { "SCRAM-SHA-256 " } else { "" };
+            text.push_str(&format!("\nAUTH {scram}PLAIN LOGIN"));
+        }
+        if self.trusts_xclient {
+            text.push('\n');
+            text.push_str(xclient::OFFER);
         }
         self.say(&Reply::plain(250, text), out)
     }
@@ -561,70 +588,6 @@ impl Session {
         Some(Event::StartTls)
     }
 
-    fn auth(
-        &mut self,
-        mechanism: &str,
-        initial: Option<String>,
-        out: &mut Vec<u8>,
-    ) -> Option<Event> {
-        let refusal = match () {
-            () if !self.config.features.auth => Some((502, (5, 5, 1), "AUTH is not offered")),
-            () if !self.tls => Some((538, (5, 7, 11), "say STARTTLS first")),
-            () if self.user.is_some() => Some((503, (5, 5, 1), "already authenticated")),
-            () if self.transaction.is_some() => Some((503, (5, 5, 1), "not within a message")),
-            () if !self.extended => Some((503, (5, 5, 1), "say EHLO first")),
-            () => None,
-        };
-        if let Some((code, enhanced, text)) = refusal {
-            return self.error(&Reply::new(code, enhanced, text), out);
-        }
-        let challenge = match mechanism {
-            "PLAIN" => {
-                self.phase = Phase::AuthPlain;
-                ""
-            }
-            "LOGIN" => {
-                self.phase = Phase::AuthUser;
-                "VXNlcm5hbWU6"
-            }
-            _ => return self.error(&Reply::new(504, (5, 5, 4), "mechanism not offered"), out),
-        };
-        match initial {
-            Some(response) => self.auth_line(response.as_bytes(), false, out),
-            None => self.say(&Reply::plain(334, challenge), out),
-        }
-    }
-
-    /// A line of an AUTH exchange, in base64.
-    fn auth_line(&mut self, line: &[u8], _more: bool, out: &mut Vec<u8>) -> Option<Event> {
-        let phase = std::mem::replace(&mut self.phase, Phase::Command);
-        if line == b"*" {
-            return self.error(&Reply::new(501, (5, 7, 0), "authentication cancelled"), out);
-        }
-        let decoded = if line == b"=" { Some(Vec::new()) } else { decode_base64(line) };
-        let text = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
-        let Some(text) = text else {
-            return self.error(&Reply::new(501, (5, 5, 2), "cannot decode the response"), out);
-        };
-        let (user, password) = match phase {
-            Phase::AuthUser => {
-                self.phase = Phase::AuthPassword(text);
-                return self.say(&Reply::plain(334, "UGFzc3dvcmQ6"), out);
-            }
-            Phase::AuthPassword(user) => (user, text),
-            // RFC 4616: authorisation identity NUL login NUL password.
-            _ => match text.split('\0').collect::<Vec<_>>().as_slice() {
-                ["", user, password] => ((*user).to_owned(), (*password).to_owned()),
-                [identity, user, password] if identity == user => {
-                    ((*user).to_owned(), (*password).to_owned())
-                }
-                _ => return self.error(&Reply::new(501, (5, 5, 2), "bad response"), out),
-            },
-        };
-        self.owed = Owed::Auth(user.clone());
-        Some(Event::Auth { user, password })
-    }
-
     /// Answers [`Event::Mail`] and [`Event::Rcpt`]: a positive reply accepts.
     pub fn answer(&mut self, reply: &Reply, out: &mut Vec<u8>) -> Option<Event> {
         let accepted = reply.is_positive();
@@ -702,17 +665,6 @@ impl Session {
         self.commands = 0;
     }
 
-    /// Answers [`Event::Auth`].
-    pub fn answer_auth(&mut self, accepted: bool, out: &mut Vec<u8>) -> Option<Event> {
-        match (std::mem::replace(&mut self.owed, Owed::Nothing), accepted) {
-            (Owed::Auth(user), true) => {
-                self.user = Some(user);
-                self.say(&Reply::new(235, (2, 7, 0), "authenticated"), out)
-            }
-            _ => self.error(&Reply::new(535, (5, 7, 8), "authentication failed"), out),
-        }
-    }
-
     /// The handshake after [`Event::StartTls`] is done. What the client said before is forgotten
     /// (RFC 3207 section 4.2).
     pub fn tls_started(&mut self) {
@@ -774,10 +726,6 @@ fn is_http(line: &[u8]) -> bool {
     const SIGNS: [&[u8]; 8] =
         [b"GET ", b"POST ", b"PUT ", b"HEAD ", b"CONNECT ", b"OPTIONS ", b"Host:", b"User-Agent:"];
     SIGNS.iter().any(|sign| line.starts_with(sign))
-}
-
-fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
-    base64_simd::STANDARD.decode_to_vec(text).ok()
 }
 
 #[cfg(test)]

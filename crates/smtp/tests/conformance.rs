@@ -7,7 +7,7 @@
 //! | `S: text` | the next reply line is `text`; a trailing `*` stands for any rest |
 //! | `M: from=F to=T,T body=B` | a message was taken (body with the same escapes) |
 //! | `X: reason` | the server closes |
-//! | `option: name` | before all else: `lmtp`, `auth`, `starttls`, `tls`, `auth_required`, `size=N`, `errors=N`, `recipients=N`, `commands=N` |
+//! | `option: name` | before all else: `lmtp`, `auth`, `starttls`, `tls`, `auth_required`, `scram`, `xclient`, `size=N`, `errors=N`, `recipients=N`, `commands=N` |
 //!
 //! The host refuses recipients `unknown@*` (550) and `later@*` (450), senders `blocked@*` (550) and
 //! accepts the password `secret`. Every file is also run with one byte at a time, where only the
@@ -21,6 +21,7 @@ struct Script {
     config: SessionConfig,
     tls: bool,
     whole: bool,
+    xclient: bool,
     steps: Vec<Step>,
 }
 
@@ -69,6 +70,7 @@ fn parse(name: &str, text: &str) -> Script {
         },
         tls: false,
         whole: false,
+        xclient: false,
         steps: Vec::new(),
     };
     let mut joined = false;
@@ -107,6 +109,8 @@ fn option(script: &mut Script, text: &str) {
         "lmtp" => features.lmtp = true,
         "auth" => features.auth = true,
         "auth_required" => features.auth_required = true,
+        "scram" => features.scram = true,
+        "xclient" => script.xclient = true,
         "starttls" => features.starttls = true,
         "tls" => script.tls = true,
         "whole" => script.whole = true,
@@ -171,6 +175,15 @@ impl Host {
                 None
             }
             Event::Auth { password, .. } => session.answer_auth(password == "secret", out),
+            Event::Credentials(user) => {
+                // The example of RFC 7677 section 3.
+                assert_eq!(user, "user");
+                let salt = b"[m\x99h\x9d\x125\x8e\xec\xa0K\x14\x126\xfa\x81";
+                let kept = gauntlet_smtp::scram::Credentials::of("pencil", salt, 4_096);
+                session.challenge(kept, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", out);
+                None
+            }
+            Event::LoggedIn(_) | Event::LoginFailed(_) | Event::Client(_) => None,
             Event::StartTls => {
                 session.tls_started();
                 None
@@ -192,6 +205,9 @@ impl Host {
 fn run(name: &str, script: &Script, by_the_byte: bool) {
     let session = Session::new(Arc::new(script.config.clone()), script.tls);
     let mut host = Host { session, out: Vec::new(), messages: Vec::new(), closed: None };
+    if script.xclient {
+        host.session.trust_xclient();
+    }
     host.session.greet(&mut host.out);
     for (number, step) in script.steps.iter().enumerate() {
         let at = format!("{name}, step {number}, by the byte: {by_the_byte}");

@@ -11,6 +11,7 @@ pub mod error;
 pub mod history;
 pub mod log;
 pub mod quarantine;
+pub mod recipients;
 pub mod record;
 pub mod replay;
 pub mod signatures;

@@ -3,7 +3,10 @@
 //! Passwords are kept as Argon2id hashes; sessions and tokens as BLAKE3 hashes, so that who reads
 //! the file cannot use them. Every change is written together with its line of the audit log.
 
+mod scram;
 mod session;
+
+pub use scram::{SCRAM_ITERATIONS, SCRAM_SALT_BYTES, ScramKeys};
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -32,7 +35,8 @@ const LOGIN_BYTES_MAX: usize = 254;
 /// Most lines of the audit log returned at once.
 const LINES_MAX: usize = 500;
 
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
 CREATE TABLE user (
     login       TEXT PRIMARY KEY COLLATE NOCASE,
     role        TEXT NOT NULL,
@@ -57,7 +61,9 @@ CREATE TABLE audit (
     item   TEXT NOT NULL,
     detail TEXT NOT NULL
 );
-"];
+",
+    "ALTER TABLE user ADD COLUMN scram TEXT NOT NULL DEFAULT '';",
+];
 
 /// What a person may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -175,12 +181,13 @@ impl Users {
     ) -> Result<(), StoreError> {
         check_login(&user.login)?;
         let hash = hash_password(password)?;
+        let scram = scram::keys_of(password)?;
         let folders = serde_json::to_string(&user.folders).unwrap_or_default();
         let addresses = serde_json::to_string(&user.addresses).unwrap_or_default();
         let added = self.change(|batch| {
             let added = batch.execute(
                 "INSERT OR IGNORE INTO user (login, role, hash, folders, addresses, must_change, \
-                 created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                 created_ms, scram) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                 params![
                     user.login,
                     user.role.name(),
@@ -188,7 +195,8 @@ impl Users {
                     folders,
                     addresses,
                     user.must_change,
-                    now_ms
+                    now_ms,
+                    scram
                 ],
             )?;
             if added == 1 {
@@ -234,10 +242,11 @@ impl Users {
         now_ms: i64,
     ) -> Result<bool, StoreError> {
         let hash = hash_password(password)?;
+        let scram = scram::keys_of(password)?;
         self.change(|batch| {
             let set = batch.execute(
-                "UPDATE user SET hash = ?2, must_change = ?3 WHERE login = ?1",
-                params![login, hash, must_change],
+                "UPDATE user SET hash = ?2, must_change = ?3, scram = ?4 WHERE login = ?1",
+                params![login, hash, must_change, scram],
             )?;
             batch.execute("DELETE FROM session WHERE login = ?1 COLLATE NOCASE", [login])?;
             if set == 1 {

@@ -1,5 +1,7 @@
 //! Settings of the way in: how often clients may come, and who has to wait.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 /// How often clients may come; 0 sets no limit. What is over gets 421 or 450 and may come again.
@@ -51,6 +53,46 @@ impl Default for GreylistSettings {
             wait_seconds: 300,
             window_seconds: 2 * 86_400,
             pass_seconds: 36 * 86_400,
+        }
+    }
+}
+
+/// Which recipients of ours exist. Without a list, a table or a probe every local part does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RecipientSettings {
+    /// Addresses, or `@domain` for all of it.
+    pub known: Vec<String>,
+    /// A file of the same, one a line.
+    pub file: PathBuf,
+    /// An SQLite file that is asked.
+    pub sqlite: PathBuf,
+    /// What it is asked: a row means yes. One parameter, the address in lower case.
+    pub query: String,
+    /// Ask the next hop about whoever is in none of these.
+    pub probe: bool,
+    /// Seconds to wait for it.
+    pub probe_wait_seconds: u64,
+    /// Seconds that a yes is kept.
+    pub probe_keep_seconds: u64,
+    /// Seconds that a no is kept.
+    pub probe_refused_seconds: u64,
+    /// Take mail when the next hop does not answer; else its sender comes again later.
+    pub accept_unclear: bool,
+}
+
+impl Default for RecipientSettings {
+    fn default() -> Self {
+        RecipientSettings {
+            known: Vec::new(),
+            file: PathBuf::new(),
+            sqlite: PathBuf::new(),
+            query: "SELECT 1 FROM recipients WHERE address = ?1".into(),
+            probe: false,
+            probe_wait_seconds: 10,
+            probe_keep_seconds: 86_400,
+            probe_refused_seconds: 3_600,
+            accept_unclear: true,
         }
     }
 }

@@ -7,7 +7,7 @@ use gauntlet_mail::{Direction, Limits};
 use serde::{Deserialize, Serialize};
 
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
-use super::receiving::{GreylistSettings, RateSettings};
+use super::receiving::{GreylistSettings, RateSettings, RecipientSettings};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +25,8 @@ pub struct Config {
     pub greylist: GreylistSettings,
     /// Whose mail is ours.
     pub domains: DomainSettings,
+    /// Which recipients of ours exist.
+    pub recipients: RecipientSettings,
     /// Where mail goes.
     pub route: RouteSettings,
     /// Where mail for some addresses goes, one table a route; before `route`.
@@ -74,6 +76,7 @@ impl Default for Config {
             rates: RateSettings::default(),
             greylist: GreylistSettings::default(),
             domains: DomainSettings::default(),
+            recipients: RecipientSettings::default(),
             route: RouteSettings::default(),
             next_hop: Vec::new(),
             sender: SenderSettings::default(),
@@ -107,11 +110,18 @@ pub struct NodeSettings {
     pub data: PathBuf,
     /// Seconds that a stop waits for sessions to end.
     pub drain_seconds_max: u64,
+    /// The user that the node becomes once its ports are bound, when it is started as root; empty stays.
+    pub user: String,
 }
 
 impl Default for NodeSettings {
     fn default() -> Self {
-        NodeSettings { name: String::new(), data: "gauntlet-data".into(), drain_seconds_max: 30 }
+        NodeSettings {
+            name: String::new(),
+            data: "gauntlet-data".into(),
+            drain_seconds_max: 30,
+            user: String::new(),
+        }
     }
 }
 
@@ -167,6 +177,13 @@ pub struct ListenerSettings {
     pub address: String,
     /// Networks in CIDR form that may use an outbound listener.
     pub networks: Vec<String>,
+    /// Other nodes of this machine may listen on the same address and port (SO_REUSEPORT): the system shares
+    /// connections out.
+    pub share_port: bool,
+    /// Balancers in CIDR form that begin every connection with a PROXY header (version 2).
+    pub proxy_from: Vec<String>,
+    /// Relays in CIDR form that may say whom they speak for (XCLIENT).
+    pub xclient_from: Vec<String>,
     /// TLS from the first byte (RFC 8314), else STARTTLS where there is a certificate.
     pub implicit_tls: bool,
     /// Certificate chains in PEM; of several, the client's wish (SNI) chooses.
@@ -183,6 +200,9 @@ impl Default for ListenerSettings {
             role: ListenerRole::Inbound,
             address: "127.0.0.1:2525".into(),
             networks: vec!["127.0.0.0/8".into(), "::1/128".into()],
+            share_port: false,
+            proxy_from: Vec::new(),
+            xclient_from: Vec::new(),
             implicit_tls: false,
             certificate: Vec::new(),
             key: Vec::new(),
@@ -203,6 +223,8 @@ pub struct ReceiverSettings {
     pub shed_percent: u32,
     /// Networks in CIDR form whose clients are never shed, greylisted or held to `rates`.
     pub exempt_networks: Vec<String>,
+    /// Milliseconds that strangers wait for our greeting: whoever talks before it is no mail server.
+    pub greeting_wait_ms: u64,
     /// Bytes of one message.
     pub message_bytes_max: u64,
     /// Recipients of one message.
@@ -232,6 +254,7 @@ impl Default for ReceiverSettings {
             sessions_per_client_max: 200,
             shed_percent: 80,
             exempt_networks: vec!["127.0.0.0/8".into(), "::1/128".into()],
+            greeting_wait_ms: 0,
             message_bytes_max: 50 << 20,
             recipients_max: 1_000,
             messages_per_session_max: 1_000,
@@ -253,8 +276,6 @@ pub struct DomainSettings {
     /// Domains we accept mail for; `*.example.org` takes the subdomains. Empty accepts every
     /// recipient, and is refused where an inbound listener is not on a loopback address.
     pub local: Vec<String>,
-    /// A file of addresses (or `@domain`), one a line, that exist; empty accepts every local part.
-    pub recipients: PathBuf,
 }
 
 /// Where messages in flight are kept.

@@ -18,6 +18,7 @@ use crate::clock::now_ms;
 use crate::config::ListenerRole;
 use crate::ids;
 use crate::intake::Arrival;
+use crate::recipients::Known;
 use crate::trace_fields::Received;
 use crate::wire::{Wire, read_with};
 
@@ -72,17 +73,23 @@ struct Conversation {
     tls: Option<TlsSession>,
     /// Who logged in.
     login: Option<Arc<User>>,
+    /// Who is about to prove a login.
+    candidate: Option<Arc<User>>,
 }
 
 impl Conversation {
     fn new(receiver: Arc<Receiver>, client: Client, stream: TcpStream) -> Self {
         let config = Arc::new(receiver.session_config(client.role, client.tls.is_some()));
         let memory = receiver.memory.share();
+        let mut session = Session::new(config, false);
+        if client.may_xclient {
+            session.trust_xclient();
+        }
         Conversation {
             receiver,
             client,
             wire: Box::new(stream),
-            session: Session::new(config, false),
+            session,
             out: Vec::new(),
             pending: Vec::new(),
             used: 0,
@@ -91,12 +98,13 @@ impl Conversation {
             messages: 0,
             tls: None,
             login: None,
+            candidate: None,
         }
     }
 
     async fn run(mut self) -> io::Result<&'static str> {
         if self.client.tls.as_ref().is_some_and(|tls| tls.implicit) {
-            self.start_tls().await?;
+            Box::pin(self.start_tls()).await?;
             self.session.tls_started();
         } else if self.is_early_talker().await? {
             Reply::new(554, (5, 7, 0), "talked before its turn").write(&mut self.out);
@@ -151,8 +159,13 @@ impl Conversation {
 
     /// Something came before our greeting: no mail client does that.
     async fn is_early_talker(&mut self) -> io::Result<bool> {
+        let wait = match self.receiver.settings.load().greeting_wait_ms {
+            0 => Duration::ZERO,
+            _ if self.receiver.gate.is_exempt(self.client.address) => Duration::ZERO,
+            ms => Duration::from_millis(ms),
+        };
         let look = read_with(&mut self.wire, <[u8]>::len);
-        match tokio::time::timeout(Duration::ZERO, look).await {
+        match tokio::time::timeout(wait, look).await {
             Ok(read) => Ok(read?.is_some_and(|bytes| bytes > 0)),
             Err(_) => Ok(false),
         }
@@ -234,7 +247,8 @@ impl Conversation {
         }
     }
 
-    /// Answers a question of the state machine.
+    /// Answers a question of the state machine. What takes long is boxed: an idle session must not hold
+    /// room for it.
     async fn react(&mut self, event: Event) -> io::Result<Option<Event>> {
         Ok(match event {
             Event::Mail(mail) => {
@@ -242,12 +256,12 @@ impl Conversation {
                 self.session.answer(&reply, &mut self.out)
             }
             Event::Rcpt(rcpt) => {
-                let reply = self.check_recipient(&rcpt).await;
+                let reply = Box::pin(self.check_recipient(&rcpt)).await;
                 self.session.answer(&reply, &mut self.out)
             }
             Event::Data => self.begin_body(),
             Event::Message => {
-                self.finish_body().await?;
+                Box::pin(self.finish_body()).await?;
                 None
             }
             Event::StartTls => {
@@ -256,17 +270,47 @@ impl Conversation {
                     return Err(io::Error::other("commands injected before the handshake"));
                 }
                 self.flush().await?;
-                self.start_tls().await?;
+                Box::pin(self.start_tls()).await?;
                 self.session.tls_started();
                 None
             }
             Event::Auth { user, password } => {
-                let login = self.receiver.logins.verify(self.client.address, user, password).await;
+                let asked = self.receiver.logins.verify(self.client.address, user, password);
+                let login = Box::pin(asked).await;
                 self.login = login.clone();
                 self.session.answer_auth(login.is_some(), &mut self.out)
             }
+            Event::Credentials(user) => {
+                let asked = self.receiver.logins.credentials(self.client.address, &user);
+                let asked = Box::pin(asked).await;
+                self.candidate = asked.user;
+                self.session.challenge(asked.credentials, &asked.nonce, &mut self.out);
+                None
+            }
+            Event::LoggedIn(_) => {
+                self.login = self.candidate.take();
+                self.receiver.logins.succeeded(self.client.address);
+                None
+            }
+            Event::LoginFailed(user) => {
+                self.candidate = None;
+                self.receiver.logins.failed(self.client.address, &user);
+                None
+            }
+            Event::Client(address) => self.speak_for(address),
             Event::More | Event::Close(_) => None,
         })
+    }
+
+    /// A trusted relay speaks for another client: who came too often is told so at once.
+    fn speak_for(&mut self, client: Option<std::net::IpAddr>) -> Option<Event> {
+        let client = client?.to_canonical();
+        self.client.address = client;
+        self.login = None;
+        let why = self.receiver.gate.admit_connection(client, now_ms() / 1_000).err()?;
+        self.out.clear();
+        Reply::new(421, (4, 3, 2), why).write(&mut self.out);
+        Some(Event::Close(CloseReason::Quit))
     }
 
     fn check_sender(&self, mail: &MailCommand) -> Reply {
@@ -274,7 +318,7 @@ impl Conversation {
         if self.messages >= settings.messages_per_session_max {
             return Reply::new(452, (4, 5, 3), "too many messages in one session");
         }
-        if self.client.role == ListenerRole::Outbound && !self.client.trusted {
+        if self.client.role == ListenerRole::Outbound && !self.client.is_trusted() {
             return Reply::new(554, (5, 7, 1), "relaying denied: your network is not allowed here");
         }
         if let Some(user) = &self.login
@@ -301,19 +345,30 @@ impl Conversation {
 
     /// No open relay: without a login or a trusted network, mail is taken for our domains only.
     async fn check_recipient(&mut self, rcpt: &RcptCommand) -> Reply {
-        let routes = self.receiver.routes.load();
+        let routes = self.receiver.routes.load_full();
         let domain = domain_of(&rcpt.to);
         let ours = domain.is_empty() || routes.is_local(&domain);
         let may_relay = match self.client.role {
             ListenerRole::Inbound | ListenerRole::Lmtp => false,
-            ListenerRole::Outbound => self.client.trusted,
+            ListenerRole::Outbound => self.client.is_trusted(),
             ListenerRole::Submission => self.session.user().is_some(),
         };
         if !ours && !may_relay {
             return Reply::new(550, (5, 7, 1), "relaying denied: not one of our domains");
         }
-        if ours && !routes.is_known(&rcpt.to) {
-            return Reply::new(550, (5, 1, 1), "no such recipient");
+        let outbound =
+            matches!(self.client.role, ListenerRole::Outbound | ListenerRole::Submission)
+                && routes.takes_all();
+        if ours && !outbound {
+            let recipients = self.receiver.recipients.load_full();
+            match recipients.check(&rcpt.to, &routes, &self.receiver.sender).await {
+                Known::Yes => {}
+                Known::No(why) => return Reply::new(550, (5, 1, 1), why),
+                Known::Unclear => {
+                    let text = "cannot tell whether there is such a recipient, try again later";
+                    return Reply::new(451, (4, 3, 0), text);
+                }
+            }
         }
         if self.client.role == ListenerRole::Inbound && self.login.is_none() {
             let (gate, client) = (&self.receiver.gate, self.client.address);

@@ -212,6 +212,24 @@ impl Connection {
     ) -> Result<Vec<Reply>, Trouble> {
         let mut out = Vec::new();
         self.client.send(outgoing.clone(), &mut out);
+        self.converse(body, out, limit).await
+    }
+
+    /// The next hop's answer to RCPT with this address; no message follows.
+    pub(super) async fn ask(&mut self, address: &str, limit: Duration) -> Result<Reply, String> {
+        let mut out = Vec::new();
+        self.client.ask(address, &mut out);
+        let replies = self.converse(&[], out, limit).await.map_err(|trouble| trouble.text)?;
+        replies.into_iter().next().ok_or_else(|| "no answer".to_owned())
+    }
+
+    /// Goes on until the message is settled: one reply for each recipient.
+    async fn converse(
+        &mut self,
+        body: &[u8],
+        mut out: Vec<u8>,
+        limit: Duration,
+    ) -> Result<Vec<Reply>, Trouble> {
         let mut heard = false;
         loop {
             let step = tokio::time::timeout(limit, self.step(&mut out)).await;

@@ -20,11 +20,15 @@ pub(crate) fn ask(input: &[u8]) {
         features: Features {
             starttls: choice & 1 != 0,
             auth: true,
+            scram: true,
             auth_required: choice & 2 != 0,
             lmtp: choice & 4 != 0,
         },
     };
     let mut session = Session::new(Arc::new(config), choice & 8 != 0);
+    if choice & 16 != 0 {
+        session.trust_xclient();
+    }
     let piece = 1 + usize::from(choice >> 4) * 7;
     for chunk in bytes.chunks(piece) {
         if !serve(&mut session, chunk, choice, bytes.len()) {
@@ -32,6 +36,9 @@ pub(crate) fn ask(input: &[u8]) {
         }
     }
     client(bytes);
+    if let Some((head, rest)) = bytes.split_first_chunk() {
+        let _ = gauntlet_smtp::proxy::client(head, rest);
+    }
     let _ = Command::parse(bytes);
     let _ = ReplyReader::default().read(&mut &bytes[..]);
     let mut wire = Vec::new();
@@ -70,6 +77,12 @@ fn serve(session: &mut Session, piece: &[u8], choice: u8, total: usize) -> bool 
                     None
                 }
                 Event::Auth { .. } => session.answer_auth(choice.is_multiple_of(2), &mut out),
+                Event::Credentials(_) => {
+                    let kept = gauntlet_smtp::scram::Credentials::of("secret", b"salt", 1);
+                    session.challenge(kept, "nonce", &mut out);
+                    None
+                }
+                Event::LoggedIn(_) | Event::LoginFailed(_) | Event::Client(_) => None,
                 Event::StartTls => {
                     session.tls_started();
                     None

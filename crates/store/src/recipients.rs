@@ -1,0 +1,84 @@
+//! Recipients in somebody's SQLite file: one question, by their own query.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::StoreError;
+
+/// How long to wait for whoever writes the file.
+const BUSY_WAIT: Duration = Duration::from_secs(2);
+
+/// A table of recipients. Share it as `Arc<Table>`.
+#[derive(Debug)]
+pub struct Table {
+    path: PathBuf,
+    query: String,
+    database: Mutex<Connection>,
+}
+
+impl Table {
+    /// Opens the file for reading. The query has one parameter, the address in lower case, and gives a
+    /// row if there is such a recipient, as `SELECT 1 FROM users WHERE mail = ?1`.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, or the query does not fit it.
+    pub fn open(path: &Path, query: &str) -> Result<Self, StoreError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let database = Connection::open_with_flags(path, flags).map_err(StoreError::db(path))?;
+        database.busy_timeout(BUSY_WAIT).map_err(StoreError::db(path))?;
+        let parameters = {
+            let statement = database.prepare(query).map_err(StoreError::db(path))?;
+            statement.parameter_count()
+        };
+        if parameters != 1 {
+            let cause = format!("{query:?} has {parameters} parameters; it needs one, ?1");
+            return Err(StoreError::Invalid { what: "query", cause });
+        }
+        let database = Mutex::new(database);
+        Ok(Table { path: path.to_owned(), query: query.to_owned(), database })
+    }
+
+    /// There is such a recipient. Blocks.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn knows(&self, address: &str) -> Result<bool, StoreError> {
+        let database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut statement =
+            database.prepare_cached(&self.query).map_err(StoreError::db(&self.path))?;
+        statement.exists([address]).map_err(StoreError::db(&self.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn their_query_decides() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users.db");
+        let theirs = Connection::open(&path).unwrap();
+        theirs
+            .execute_batch(
+                "CREATE TABLE users (mail TEXT, off INTEGER);
+                 INSERT INTO users VALUES ('bob@b.example', 0), ('old@b.example', 1);",
+            )
+            .unwrap();
+        let query = "SELECT 1 FROM users WHERE mail = ?1 AND off = 0";
+        let table = Table::open(&path, query).unwrap();
+        assert!(table.knows("bob@b.example").unwrap());
+        assert!(!table.knows("old@b.example").unwrap());
+        assert!(!table.knows("'; DROP TABLE users; --").unwrap());
+        theirs.execute_batch("INSERT INTO users VALUES ('new@b.example', 0)").unwrap();
+        assert!(table.knows("new@b.example").unwrap(), "changes count at once");
+        for (query, why) in [("SELECT 1", "0 parameters"), ("SELECT other FROM x", "no such")] {
+            let error = Table::open(&path, query).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        assert!(Table::open(&folder.path().join("none.db"), query).is_err());
+    }
+}

@@ -1,0 +1,72 @@
+//! What is kept for logins by SCRAM-SHA-256 (RFC 7677): keys that prove a password, and do not give it
+//! away at once to whoever reads the file.
+
+use std::num::NonZeroU32;
+
+use ring::{digest, hmac, pbkdf2};
+use rusqlite::OptionalExtension;
+use serde::{Deserialize, Serialize};
+
+use super::{COLUMNS, COLUMNS_COUNT, User, Users, random_bytes, user};
+use crate::error::StoreError;
+
+/// Rounds of PBKDF2: RFC 7677 asks for 4,096 at least. A guess at a stolen file costs as many.
+pub const SCRAM_ITERATIONS: u32 = 100_000;
+/// Bytes of salt.
+pub const SCRAM_SALT_BYTES: usize = 16;
+const KEY_BYTES: usize = digest::SHA256_OUTPUT_LEN;
+
+/// What proves a password (RFC 5802 section 3).
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScramKeys {
+    /// Salt.
+    pub salt: Vec<u8>,
+    /// Rounds of PBKDF2.
+    pub iterations: u32,
+    /// `H(ClientKey)`.
+    pub stored_key: [u8; KEY_BYTES],
+    /// `ServerKey`.
+    pub server_key: [u8; KEY_BYTES],
+}
+
+impl std::fmt::Debug for ScramKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScramKeys").field("iterations", &self.iterations).finish_non_exhaustive()
+    }
+}
+
+/// The keys of a new password, as the table has them.
+pub(super) fn keys_of(password: &str) -> Result<String, StoreError> {
+    let salt = random_bytes(SCRAM_SALT_BYTES)?;
+    let rounds = NonZeroU32::new(SCRAM_ITERATIONS).unwrap_or(NonZeroU32::MIN);
+    let mut salted = [0; KEY_BYTES];
+    let algorithm = pbkdf2::PBKDF2_HMAC_SHA256;
+    pbkdf2::derive(algorithm, rounds, &salt, password.as_bytes(), &mut salted);
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &salted);
+    let array = |bytes: &[u8]| bytes.try_into().unwrap_or([0; KEY_BYTES]);
+    let client_key = hmac::sign(&key, b"Client Key");
+    let keys = ScramKeys {
+        salt,
+        iterations: rounds.get(),
+        stored_key: array(digest::digest(&digest::SHA256, client_key.as_ref()).as_ref()),
+        server_key: array(hmac::sign(&key, b"Server Key").as_ref()),
+    };
+    Ok(serde_json::to_string(&keys).unwrap_or_default())
+}
+
+impl Users {
+    /// The person, and what proves their password by SCRAM. None for a login that nobody has, or whose
+    /// password was set before such keys were kept.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn scram(&self, login: &str) -> Result<Option<(User, ScramKeys)>, StoreError> {
+        let found = self.read(|c| {
+            let sql = format!("SELECT {COLUMNS}, scram FROM user WHERE login = ?1");
+            let row =
+                |row: &rusqlite::Row<'_>| Ok((user(row)?, row.get::<_, String>(COLUMNS_COUNT)?));
+            c.prepare_cached(&sql)?.query_row([login], row).optional()
+        })?;
+        Ok(found.and_then(|(user, keys)| Some((user, serde_json::from_str(&keys).ok()?))))
+    }
+}
