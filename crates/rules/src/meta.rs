@@ -1,7 +1,6 @@
 //! Meta rules: expressions over the counts of other rules.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use crate::expression::{self, Expr, Op};
 use crate::language::expand_matching;
@@ -27,17 +26,23 @@ struct Program {
     expr: Expr<u32>,
     /// Rules that the expression names, each once.
     operands: Vec<u32>,
+    /// The expression names something that is no rule.
+    unknown: bool,
+    /// Its score is 0: it does not fire, but when it is true whoever needs it waits for ever.
+    silent: bool,
+    /// It needs a silent one, perhaps over others.
+    guarded: bool,
 }
 
 impl Program {
-    fn new(rule: u32, expr: Expr<u32>) -> Self {
+    fn new(rule: u32, expr: Expr<u32>, unknown: bool, silent: bool) -> Self {
         let mut operands = Vec::new();
         expr.names(&mut |operand| {
             if !operands.contains(operand) {
                 operands.push(*operand);
             }
         });
-        Program { rule, expr, operands }
+        Program { rule, expr, operands, unknown, silent, guarded: false }
     }
 }
 
@@ -49,13 +54,16 @@ pub(crate) struct Unsolved {
 }
 
 impl Metas {
-    /// Compiles the metas among `rules`; `runs` says which rules run at all (score not 0).
+    /// Compiles the metas among `rules`. `scored` says whether a rule's score is not 0; `ran` has for
+    /// each rule whether it is tried on every message.
     ///
-    /// As in SpamAssassin a meta over a meta that does not run never fires, and metas that need each
-    /// other in a circle are left out.
+    /// As in SpamAssassin metas that need each other in a circle are left out, and a meta whose score
+    /// is 0 is evaluated if all that it needs is tried: if it is false, metas over it take it for
+    /// false; if it is true, or needs something that is not tried, they never fire.
     pub(crate) fn compile(
         rules: &[Rule],
-        runs: &dyn Fn(&Rule) -> bool,
+        scored: &dyn Fn(&Rule) -> bool,
+        ran: Vec<bool>,
         local_tests_only: bool,
     ) -> (Metas, Vec<Unsolved>) {
         let index: HashMap<&str, u32> =
@@ -66,16 +74,16 @@ impl Metas {
         let mut waiting: Vec<Program> = Vec::new();
         for (at, rule) in rules.iter().enumerate() {
             let Test::Meta { expression } = &rule.test else { continue };
-            if !runs(rule) {
-                continue;
-            }
             let text = expand_matching(expression, &rule.name, &names);
             match compile_one(&text, &index, local_tests_only) {
-                Ok(expr) => waiting.push(Program::new(at as u32, expr)),
-                Err(why) => unsolved.push(Unsolved { rule: at, why }),
+                Ok((expr, unknown)) => {
+                    waiting.push(Program::new(at as u32, expr, unknown, !scored(rule)));
+                }
+                Err(why) if scored(rule) => unsolved.push(Unsolved { rule: at, why }),
+                Err(_) => {}
             }
         }
-        let programs = in_order(rules, waiting, &mut unsolved);
+        let programs = in_order(rules, without_useless(waiting), ran, &mut unsolved);
         let mut metas = Metas {
             programs,
             waiting: vec![Vec::new(); rules.len()],
@@ -119,14 +127,24 @@ impl Metas {
         };
         fired.iter().for_each(|rule| mark(*rule, due));
         self.always.iter().for_each(|place| due[*place as usize] = true);
-        for place in 0..self.programs.len() {
+        // Metas whose value never becomes known.
+        let mut blocked: Vec<u32> = Vec::new();
+        for (place, program) in self.programs.iter().enumerate() {
+            if program.guarded
+                && !blocked.is_empty()
+                && program.operands.iter().any(|r| blocked.contains(r))
+            {
+                blocked.push(program.rule);
+                continue;
+            }
             if !due[place] {
                 continue;
             }
-            let program = &self.programs[place];
             let value = program.expr.value(&|r| counts.get(*r as usize).copied().unwrap_or(0.0));
             let value = value.unwrap_or(0.0);
-            if value != 0.0 {
+            if value != 0.0 && program.silent {
+                blocked.push(program.rule);
+            } else if value != 0.0 {
                 // SpamAssassin counts a negative value as one hit.
                 counts[program.rule as usize] = if value <= 0.0 { 1.0 } else { value };
                 fired.push(program.rule);
@@ -171,45 +189,58 @@ fn triggers(expr: &Expr<u32>, rarity: &dyn Fn(u32) -> u32) -> Option<Vec<u32>> {
     }
 }
 
+/// The expression, and whether it names something that is no rule.
 fn compile_one(
     text: &str,
     index: &HashMap<&str, u32>,
     local_tests_only: bool,
-) -> Result<Expr<u32>, String> {
+) -> Result<(Expr<u32>, bool), String> {
     let tokens = expression::tokens(text);
-    expression::parse(&tokens, &mut |name, _| {
+    let mut unknown = false;
+    let expr = expression::parse(&tokens, &mut |name, _| {
         Ok(match name {
             "local_tests_only" => Expr::Number(f64::from(u8::from(local_tests_only))),
             _ => match index.get(name) {
                 Some(rule) => Expr::Name(*rule),
                 // A name without a rule never fires.
-                None => Expr::Number(0.0),
+                None => {
+                    unknown = true;
+                    Expr::Number(0.0)
+                }
             },
         })
-    })
+    })?;
+    Ok((expr, unknown))
 }
 
-/// Sorts metas so that each comes after those it needs; the rest goes to `unsolved`.
-fn in_order(rules: &[Rule], waiting: Vec<Program>, unsolved: &mut Vec<Unsolved>) -> Vec<Program> {
-    let is_meta =
-        |r: u32| rules.get(r as usize).is_some_and(|r| matches!(r.test, Test::Meta { .. }));
-    let mut done = vec![false; rules.len()];
-    let mut place: HashMap<u32, usize> = HashMap::new();
-    for (at, program) in waiting.iter().enumerate() {
-        place.insert(program.rule, at);
+/// Leaves out metas with score 0 that no other meta needs.
+fn without_useless(mut waiting: Vec<Program>) -> Vec<Program> {
+    let place: HashMap<u32, usize> = waiting.iter().map(|p| p.rule).zip(0..).collect();
+    let mut used = vec![false; waiting.len()];
+    let mut stack: Vec<usize> = (0..waiting.len()).filter(|at| !waiting[*at].silent).collect();
+    while let Some(at) = stack.pop() {
+        if !std::mem::replace(&mut used[at], true) {
+            stack.extend(waiting[at].operands.iter().filter_map(|rule| place.get(rule)));
+        }
     }
-    let needs: Vec<Vec<u32>> = waiting
-        .iter()
-        .map(|p| {
-            let mut out = Vec::new();
-            p.expr.names(&mut |r| {
-                if is_meta(*r) {
-                    out.push(*r);
-                }
-            });
-            out
-        })
-        .collect();
+    let mut used = used.into_iter();
+    waiting.retain(|_| used.next().unwrap_or(true));
+    waiting
+}
+
+/// Sorts metas so that each comes after those it needs; the rest goes to `unsolved`. `settled` has
+/// for each rule whether its count is known before metas over unknown ones are answered with 0.
+fn in_order(
+    rules: &[Rule],
+    waiting: Vec<Program>,
+    mut settled: Vec<bool>,
+    unsolved: &mut Vec<Unsolved>,
+) -> Vec<Program> {
+    let place: HashMap<u32, usize> = waiting.iter().map(|p| p.rule).zip(0..).collect();
+    let is_meta = |rule: &&u32| place.contains_key(rule);
+    let mut done = vec![false; rules.len()];
+    let needs: Vec<Vec<u32>> =
+        waiting.iter().map(|p| p.operands.iter().filter(is_meta).copied().collect()).collect();
     let mut order: Vec<usize> = Vec::with_capacity(waiting.len());
     let mut left: Vec<usize> = (0..waiting.len()).collect();
     loop {
@@ -227,22 +258,39 @@ fn in_order(rules: &[Rule], waiting: Vec<Program>, unsolved: &mut Vec<Unsolved>)
         }
     }
     for at in &left {
-        let names: Vec<Arc<str>> = needs[*at]
-            .iter()
-            .filter(|r| !done[**r as usize])
-            .map(|r| rules[*r as usize].name.clone())
-            .collect();
-        let circle = needs[*at].iter().any(|r| place.get(r).is_some_and(|p| left.contains(p)));
-        let why = if circle {
-            format!("left out: it waits for itself or for a circle of metas ({})", names.join(", "))
-        } else {
-            format!(
-                "never fires: it needs {}, which has score 0 and does not run",
-                names.join(", ")
-            )
-        };
+        let names = names_of(rules, needs[*at].iter().filter(|r| !done[**r as usize]));
+        let why = format!("left out: it waits for itself or for a circle of metas ({names})");
         unsolved.push(Unsolved { rule: waiting[*at].rule as usize, why });
     }
+    // Those that never fire because what they need is never known.
+    let mut dead = vec![false; rules.len()];
+    let mut guarded = vec![false; rules.len()];
     let mut slots: Vec<Option<Program>> = waiting.into_iter().map(Some).collect();
-    order.into_iter().filter_map(|at| slots.get_mut(at).and_then(Option::take)).collect()
+    let mut programs = Vec::with_capacity(order.len());
+    for mut program in order.into_iter().filter_map(|at| slots.get_mut(at).and_then(Option::take)) {
+        let rule = program.rule as usize;
+        let needed = program.operands.iter().filter(|r| dead[**r as usize]);
+        let names = names_of(rules, needed);
+        settled[rule] = !program.unknown && program.operands.iter().all(|r| settled[*r as usize]);
+        dead[rule] = !names.is_empty() || (program.silent && !settled[rule]);
+        if dead[rule] {
+            if !program.silent {
+                let why =
+                    format!("never fires: it needs {names}, which has score 0 and is not run");
+                unsolved.push(Unsolved { rule, why });
+            }
+            continue;
+        }
+        program.guarded = program.operands.iter().any(|r| guarded[*r as usize]);
+        guarded[rule] = program.guarded || program.silent;
+        programs.push(program);
+    }
+    programs
+}
+
+/// Names of rules, for messages.
+fn names_of<'r>(rules: &[Rule], places: impl Iterator<Item = &'r u32>) -> String {
+    let names: Vec<&str> =
+        places.filter_map(|r| rules.get(*r as usize)).map(|r| &*r.name).collect();
+    names.join(", ")
 }

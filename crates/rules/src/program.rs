@@ -27,7 +27,12 @@ pub(crate) struct Program {
     mime: Vec<MimeRule>,
     templates: Vec<TemplateRule>,
     uri_details: Vec<UriDetailRule>,
+    /// Those that edit the body stand first.
     evals: Vec<EvalRule>,
+    /// How many edit the body.
+    editors: usize,
+    /// Their least priority.
+    editors_priority: i32,
     pub(crate) metas: Metas,
 }
 
@@ -36,6 +41,19 @@ pub(crate) struct Program {
 struct EvalRule {
     rule: u32,
     eval: Eval,
+    priority: i32,
+}
+
+impl EvalRule {
+    fn run(&self, evals: &EvalContext<'_>, tally: &mut Tally) {
+        tally.timed(self.rule, |tally| {
+            let value = self.eval.run(evals);
+            if value > 0 {
+                tally.hit(self.rule, value, Place::None);
+            }
+        });
+        evals.evidence.borrow_mut().clear();
+    }
 }
 
 /// Collects rules while they are compiled.
@@ -62,20 +80,27 @@ impl Program {
     /// Compiles the rules that run in this profile; problems say what does not.
     pub(crate) fn compile(rules: &[Rule], profile: Profile) -> (Program, Vec<Problem>) {
         let mut builder = Builder::default();
+        let mut ran = vec![false; rules.len()];
         for (place, rule) in rules.iter().enumerate().filter(|(_, r)| runs(r, profile)) {
-            if let Err(problem) = builder.add(place, rule, profile) {
-                builder.problems.push(problem);
+            match builder.add(place, rule, profile) {
+                Ok(tried) => ran[place] = tried,
+                Err(problem) => builder.problems.push(problem),
             }
         }
         builder.mime.sort_by(|a, b| a.selector().cmp(b.selector()));
         let local = profile == Profile::Local;
-        let (metas, unsolved) = Metas::compile(rules, &|r| runs(r, profile), local);
+        let (metas, unsolved) = Metas::compile(rules, &|r| runs(r, profile), ran, local);
         for found in unsolved {
             let severity =
                 if found.why.starts_with("never fires") { Severity::Note } else { Severity::Error };
             builder.problems.push(problem(&rules[found.rule], severity, found.why));
         }
+        builder.evals.sort_by_key(|rule| !rule.eval.edits_body());
+        let editors = builder.evals.iter().filter(|rule| rule.eval.edits_body());
+        let priorities: Vec<i32> = editors.map(|rule| rule.priority).collect();
         let program = Program {
+            editors: priorities.len(),
+            editors_priority: priorities.into_iter().min().unwrap_or(i32::MIN),
             headers: builder.headers.build(),
             body: TextRules::new(builder.body),
             rawbody: TextRules::new(builder.rawbody),
@@ -93,10 +118,10 @@ impl Program {
     /// Runs everything; the tally then holds each rule's count.
     pub(crate) fn run(&self, views: &Views<'_>, evals: &EvalContext<'_>, tally: &mut Tally) {
         self.headers.scan(views, tally);
-        let strings = |s: &'_ [Vec<u8>]| s.len();
-        if !self.body.is_empty() && strings(views.body()) > 0 {
-            self.body.scan(views.body().iter().map(Vec::as_slice), Place::Body, tally);
-        }
+        // Those that change the body run before the rules that see it.
+        let (editors, evals_after) = self.evals.split_at(self.editors);
+        editors.iter().for_each(|rule| rule.run(evals, tally));
+        self.scan_body(views, tally);
         if !self.rawbody.is_empty() {
             self.rawbody.scan(views.rawbody().iter().map(Vec::as_slice), Place::Rawbody, tally);
         }
@@ -107,21 +132,30 @@ impl Program {
             self.full.scan(std::iter::once(views.full()), |_| Place::Full, tally);
         }
         mime::scan(&self.mime, views, tally);
-        self.templates.iter().for_each(|rule| run_template(rule, views, tally));
-        self.uri_details.iter().for_each(|rule| rule.scan(views, tally));
-        for rule in &self.evals {
-            tally.timed(rule.rule, |tally| {
-                let value = rule.eval.run(evals);
-                if value > 0 {
-                    tally.hit(rule.rule, value, Place::None);
-                }
-            });
-            evals.evidence.borrow_mut().clear();
+        for (number, rule) in (0u32..).zip(&self.templates) {
+            run_template(rule, number, evals, tally);
         }
+        self.uri_details.iter().for_each(|rule| rule.scan(views, tally));
+        evals_after.iter().for_each(|rule| rule.run(evals, tally));
         let mut due = std::mem::take(&mut tally.due);
         self.metas.run(&mut tally.counts, &mut tally.fired, &mut due);
         tally.places.resize(tally.fired.len(), Found::NOWHERE);
         tally.due = due;
+    }
+
+    /// Tries the `body` rules. Those with a lower priority than the rules that edit the body see it
+    /// unedited.
+    fn scan_body(&self, views: &Views<'_>, tally: &mut Tally) {
+        if self.body.is_empty() {
+            return;
+        }
+        let body = views.body().iter().map(Vec::as_slice);
+        if !views.has_edited_body() {
+            return self.body.scan(body, Place::Body, tally);
+        }
+        let unedited = views.unedited_body().iter().map(Vec::as_slice);
+        self.body.scan_some(unedited, Place::Body, |m| m.priority < self.editors_priority, tally);
+        self.body.scan_some(body, Place::Body, |m| m.priority >= self.editors_priority, tally);
     }
 
     /// Where a rule's first hit stands in the message.
@@ -151,6 +185,16 @@ impl Program {
                 let range = rule.member().pattern.find(value, 0).ok()??;
                 let found = Evidence::new(View::Header, part, range.start, value.get(range)?);
                 return Some(found.named(&rule.selector().to_string()));
+            }
+            Place::Template(number) => {
+                let TemplateOn::Header(selector, _) = &self.templates.get(number as usize)?.on
+                else {
+                    return None;
+                };
+                let value = views.header(selector)?;
+                let (start, found) = at.quoted(&value)?;
+                let found = Evidence::new(View::Header, 0, start, found);
+                return Some(found.named(&selector.to_string()));
             }
             Place::None => return None,
         };
@@ -184,23 +228,27 @@ fn string_at(strings: &[Vec<u8>], at: u32) -> Option<(usize, &[u8])> {
     Some((offset, strings.get(at)?))
 }
 
-fn run_template(rule: &TemplateRule, views: &Views<'_>, tally: &mut Tally) {
+fn run_template(rule: &TemplateRule, number: u32, evals: &EvalContext<'_>, tally: &mut Tally) {
+    let views = evals.views;
     match &rule.on {
         TemplateOn::Body => {
-            rule.scan(views.body().iter().map(Vec::as_slice), Place::Body, tally);
+            rule.scan(views.body().iter().map(Vec::as_slice), Place::Body, evals, tally);
         }
         TemplateOn::Rawbody => {
-            rule.scan(views.rawbody().iter().map(Vec::as_slice), Place::Rawbody, tally);
+            rule.scan(views.rawbody().iter().map(Vec::as_slice), Place::Rawbody, evals, tally);
         }
-        TemplateOn::Full => rule.scan(std::iter::once(views.full()), |_| Place::None, tally),
+        TemplateOn::Full => {
+            rule.scan(std::iter::once(views.full()), |_| Place::Full, evals, tally);
+        }
         TemplateOn::Uri => {
-            rule.scan(views.uris().iter().map(|u| u.text.as_slice()), Place::Uri, tally);
+            rule.scan(views.uris().iter().map(|u| u.text.as_slice()), Place::Uri, evals, tally);
         }
         TemplateOn::Header(selector, if_unset) => {
             let value = views.header(selector);
+            let place = if value.is_some() { Place::Template(number) } else { Place::None };
             let unset = if_unset.as_deref().unwrap_or_default().as_bytes();
             let value = value.as_deref().unwrap_or(unset);
-            rule.scan(std::iter::once(value), |_| Place::None, tally);
+            rule.scan(std::iter::once(value), |_| place, evals, tally);
         }
     }
 }
@@ -210,7 +258,8 @@ pub(crate) fn problem(rule: &Rule, severity: Severity, message: String) -> Probl
 }
 
 impl Builder {
-    fn add(&mut self, place: usize, rule: &Rule, profile: Profile) -> Result<(), Problem> {
+    /// Adds a rule; the answer says whether it is then tried on every message.
+    fn add(&mut self, place: usize, rule: &Rule, profile: Profile) -> Result<bool, Problem> {
         match &rule.test {
             Test::Header { selector, negated, if_unset, .. } => {
                 let member = self.member(place, rule, *negated)?;
@@ -219,25 +268,25 @@ impl Builder {
                 } else {
                     let on = TemplateOn::Header(selector.clone(), if_unset.clone());
                     self.templates.push(TemplateRule::new(member, on));
+                    return Ok(false);
                 }
             }
             Test::Exists { selector } => self.headers.exists(selector, place),
-            Test::Body { .. } => self.text(place, rule, TemplateOn::Body)?,
-            Test::Rawbody { .. } => self.text(place, rule, TemplateOn::Rawbody)?,
-            Test::Full { .. } => self.text(place, rule, TemplateOn::Full)?,
-            Test::Uri { .. } => self.text(place, rule, TemplateOn::Uri)?,
+            Test::Body { .. } => return self.text(place, rule, TemplateOn::Body),
+            Test::Rawbody { .. } => return self.text(place, rule, TemplateOn::Rawbody),
+            Test::Full { .. } => return self.text(place, rule, TemplateOn::Full),
+            Test::Uri { .. } => return self.text(place, rule, TemplateOn::Uri),
             Test::MimeHeader { selector, negated, if_unset, .. } => {
                 let member = self.member(place, rule, *negated)?;
                 self.mime.push(MimeRule::new(rule, member, selector, if_unset));
             }
             Test::Eval { kind, call } => {
-                let skipped = skipped_eval(rule, *kind, profile);
-                if skipped {
-                    return Ok(());
+                if !rule.is_callable || skipped_eval(rule, *kind, profile) {
+                    return Ok(false);
                 }
                 let eval = Eval::compile(call, *kind)
                     .map_err(|e| problem(rule, Severity::Note, format!("never fires: {e}")))?;
-                self.evals.push(EvalRule { rule: place as u32, eval });
+                self.evals.push(EvalRule { rule: place as u32, eval, priority: rule.priority });
             }
             Test::UriDetail { conditions } => {
                 let compiled = UriDetailRule::new(place, conditions);
@@ -245,16 +294,16 @@ impl Builder {
                     compiled.map_err(|e| problem(rule, Severity::Error, e.to_string()))?;
                 self.uri_details.push(compiled);
             }
-            Test::Meta { .. } | Test::Empty => {}
+            Test::Meta { .. } | Test::Empty => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn text(&mut self, place: usize, rule: &Rule, on: TemplateOn) -> Result<(), Problem> {
+    fn text(&mut self, place: usize, rule: &Rule, on: TemplateOn) -> Result<bool, Problem> {
         let member = self.member(place, rule, false)?;
         if !member.pattern.templates().is_empty() {
             self.templates.push(TemplateRule::new(member, on));
-            return Ok(());
+            return Ok(false);
         }
         match on {
             TemplateOn::Body => self.body.push(member),
@@ -262,7 +311,7 @@ impl Builder {
             TemplateOn::Uri => self.uri.push(member),
             TemplateOn::Full | TemplateOn::Header(..) => self.full.push(member),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Compiles the rule's pattern, and says what is suspicious about it.

@@ -213,6 +213,8 @@ pub struct Rule {
     pub tflags: String,
     /// Lower runs first.
     pub priority: i32,
+    /// False for an eval rule whose function no loaded plugin has, or which is of another kind.
+    pub is_callable: bool,
     /// One sentence for a person.
     pub description: Arc<str>,
     /// Where the test is defined.

@@ -387,9 +387,76 @@ mod tests {
     }
 
     #[test]
-    fn a_meta_over_a_meta_with_score_0_never_fires() {
+    fn a_true_meta_with_score_0_blocks_what_needs_it() {
         let (outcome, _) = scan("meta A 1\nscore A 0\nmeta B !A\nmeta C 1\n", "Subject: x\n\n");
         assert_eq!(names(&outcome), ["C"]);
+        let rules = "header __X Subject =~ /x/\nmeta A __X\nscore A 0\nmeta B !A\nmeta C A || __Y\n\
+            header __Y Subject =~ /y/\nmeta D !B\nmeta E !__NONE\nmeta F !G\nmeta G A || __NONE\n\
+            score G 0\n";
+        let (outcome, _) = scan(rules, "Subject: y\n\n");
+        assert_eq!(names(&outcome), ["B", "C", "E", "__Y"], "A is known to be false");
+        let (outcome, _) = scan(rules, "Subject: xy\n\n");
+        assert_eq!(names(&outcome), ["E", "__X", "__Y"], "A is true, and its users wait for ever");
+    }
+
+    #[test]
+    fn marks_of_other_filters_are_no_part_of_the_message() {
+        let rules = "header A X-Spam-Status =~ /./\nheader B ALL =~ /x-spam-/i\n\
+            full C /X-Spam-Status/\nheader D ALL:raw =~ /X-Spam-Status/\n";
+        let (outcome, _) = scan(rules, "X-Spam-Status: Yes\nSubject: x\n\n");
+        assert_eq!(names(&outcome), ["C", "D"]);
+    }
+
+    #[test]
+    fn freemail_rules_take_addresses_out_of_the_body() {
+        let rules = "freemail_domains gmail.com\nutil_rb_tld com\nbody A /alice/\n\
+            header F eval:check_freemail_body()\nbody B /alice/\npriority B -1\n";
+        let raw = "Subject: x\n\nOn Monday <alice@gmail.com> said more\n";
+        let (outcome, _) = scan(rules, raw);
+        assert_eq!(names(&outcome), ["B"], "B runs before the rule that takes it out");
+        let (outcome, _) = scan(rules, "Subject: x\n\nwrite to alice@gmail.com\n");
+        assert_eq!(names(&outcome), ["A", "B", "F"]);
+    }
+
+    #[test]
+    fn anchors_without_target_and_signers_are_uris() {
+        let rules = "uri A /^$/\nuri_detail B domain =~ /^example\\.com$/ type =~ /domainkeys/\n\
+            uri_detail C cleaned =~ /example/\n";
+        let raw = "DKIM-Signature: v=1; d=mail.example.com; s=a\nContent-Type: text/html\n\n\
+            <a name=top>x</a>\n";
+        assert_eq!(names(&scan(rules, raw).0), ["A", "B"]);
+    }
+
+    #[test]
+    fn tags_are_captured_and_standard() {
+        let rules = "header __C From:addr =~ /^(?<LOCAL>\\w+)@(?<DOM_1>\\S+)/\n\
+            body A /\\b%{LOCAL}\\b/\nheader B To =~ /%{DOM_1}/\nheader N To !~ /%{DOM_1}/\n\
+            body D /%{NEVER}/\nheader E Message-Id =~ /%{AUTHORDOMAIN}/\n\
+            full F /re: %{HEADER(Subject)}/\nbody G /%{HEADER(X-None)}/\nbody H /\\%{LOCAL}/\n";
+        let raw = "From: bob@example.com\nTo: bob@example.org\nMessage-Id: <1@example.com>\n\
+            Subject: hi\n\nI am bob\nre: hi\n";
+        let (outcome, _) = scan(rules, raw);
+        assert_eq!(names(&outcome), ["A", "E", "F", "N", "__C"]);
+        let e = outcome.hits.iter().find(|h| &*h.rule == "E").unwrap();
+        assert_eq!((e.evidence[0].offset, e.evidence[0].text.as_str()), (3, "example.com"));
+    }
+
+    #[test]
+    fn empty_matches_are_counted_as_perl_counts_them() {
+        let rules = "header A Subject =~ /\\d*/\ntflags A multiple\nheader B Subject =~ /|a/\n\
+            tflags B multiple\n";
+        let (outcome, _) = scan(rules, "Subject: a1\n\n");
+        let counts: Vec<f64> = outcome.sub.iter().map(|s| s.1).collect();
+        // "", "1", "", "" and "", "a", "", "", "" of "a1\n".
+        assert_eq!(counts, [4.0, 5.0]);
+    }
+
+    #[test]
+    fn functions_of_another_kind_do_not_run() {
+        let rules = "body A eval:check_for_missing_to_header()\nheader B From:ADDR =~ /x/\n";
+        let (outcome, report) = scan(rules, "Subject: a\n\n");
+        assert!(outcome.sub.is_empty(), "{outcome:?}");
+        assert_eq!(report.problems.len(), 2, "{report:?}");
     }
 
     #[test]

@@ -122,6 +122,8 @@ fn every_engine_says_the_same() {
         let Ok(theirs) = pcre2::bytes::Regex::new(&written) else { continue };
         let ours = match Pattern::new(&written) {
             Ok(ours) => ours,
+            // Perl warns of these, and a pattern with a warning is no rule.
+            Err(error) if error.to_string().contains("repeats what matches nothing") => continue,
             Err(error) => panic!("{written:?} is valid, but: {error}"),
         };
         for _ in 0..16 {

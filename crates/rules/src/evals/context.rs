@@ -82,7 +82,7 @@ impl<'a> EvalContext<'a> {
 
     /// A header value in scalar context: all fields in one text; of addresses and other extracts only
     /// the first, without its line end. Empty if there is none.
-    pub(super) fn text(&self, name: &str) -> Cow<'_, [u8]> {
+    pub(crate) fn text(&self, name: &str) -> Cow<'_, [u8]> {
         let selector = HeaderSelector::parse(name);
         let is_single = selector.name == "EnvelopeFrom"
             || selector.modifiers.iter().any(|m| EXTRACTS.contains(&m.as_str()));
@@ -100,7 +100,7 @@ impl<'a> EvalContext<'a> {
     }
 
     /// A header value in list context: each field or extract by itself, without line ends.
-    pub(super) fn values(&self, name: &str) -> Vec<Cow<'_, [u8]>> {
+    pub(crate) fn values(&self, name: &str) -> Vec<Cow<'_, [u8]>> {
         let mut values = self.views.header_values(&HeaderSelector::parse(name));
         for value in &mut values {
             if value.ends_with(b"\n") {

@@ -124,6 +124,9 @@ fn body_addresses<'a>(cx: &'a EvalContext<'_>) -> &'a Option<Vec<Vec<u8>>> {
 }
 
 /// Every address in links and text, in lower case, without repetitions.
+///
+/// SpamAssassin takes links and quoted addresses out of the very strings that `body` rules see, and
+/// they see what is left; so do ours ([`crate::views::Views::edit_body`]).
 fn all_body_addresses(cx: &EvalContext<'_>) -> Vec<Vec<u8>> {
     static LINKED_TEXT: LazyLock<Regex> =
         LazyLock::new(|| bytes_pattern(r"(?i)<?https?://\S{0,255}(?:@|%40)\S{0,255}"));
@@ -143,25 +146,39 @@ fn all_body_addresses(cx: &EvalContext<'_>) -> Vec<Vec<u8>> {
             }
         }
     }
-    for text in cx.views.body() {
-        if memchr::memchr(b'@', text).is_none() {
+    let mut edits = Vec::new();
+    for (number, text) in cx.views.body().iter().enumerate() {
+        let has_mark = memchr::memchr(b'@', text).is_some();
+        if !has_mark && memchr::memmem::find(text, b"%40").is_none() {
             continue;
         }
-        let text: Cow<'_, [u8]> = LINKED_TEXT.replace_all(text, b" ".as_slice());
-        let text = without_quoted(cx, &text);
-        let mut from = 0;
-        while let Some((start, end)) = find_address(cx, &text, from) {
-            let address = text[start..end].to_ascii_lowercase();
-            if !all.contains(&address) {
-                all.push(address);
-            }
-            if all.len() >= BODY_ADDRESSES_MAX {
-                return all;
-            }
-            from = end;
+        let tidied: Cow<'_, [u8]> = LINKED_TEXT.replace_all(text, b" ".as_slice());
+        let tidied = without_quoted(cx, &tidied);
+        add_addresses(cx, &tidied, &mut all);
+        if tidied != *text {
+            edits.push((number, tidied));
+        }
+        if all.len() >= BODY_ADDRESSES_MAX {
+            break;
         }
     }
+    cx.views.edit_body(edits);
     all
+}
+
+/// Adds the addresses in a text, in lower case, to those that are known.
+fn add_addresses(cx: &EvalContext<'_>, text: &[u8], all: &mut Vec<Vec<u8>>) {
+    let mut from = 0;
+    while let Some((start, end)) = find_address(cx, text, from) {
+        let address = text[start..end].to_ascii_lowercase();
+        if !all.contains(&address) {
+            all.push(address);
+        }
+        if all.len() >= BODY_ADDRESSES_MAX {
+            return;
+        }
+        from = end;
+    }
 }
 
 /// The text without `<addresses>` and those that a word with a colon follows (`... wrote:`).

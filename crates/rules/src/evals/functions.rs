@@ -13,12 +13,12 @@ pub(super) fn find(name: &str) -> Option<Function> {
     FUNCTIONS.binary_search_by(|f| f.0.cmp(name)).ok().map(|i| FUNCTIONS[i].1)
 }
 
-/// Which argument of a function is a pattern, and whether it has delimiters (`/.../i`).
-pub(super) fn pattern_argument(name: &str) -> Option<(usize, bool)> {
+/// Which argument of a function is a pattern. None has delimiters: SpamAssassin takes the slashes of
+/// `/pattern/` for a part of it.
+pub(super) fn pattern_argument(name: &str) -> Option<usize> {
     match name {
-        "check_freemail_from" | "check_freemail_body" => Some((0, false)),
-        "html_text_match" | "html_text_not_match" | "check_freemail_header" => Some((1, false)),
-        "image_name_regex" => Some((0, true)),
+        "check_freemail_from" | "check_freemail_body" | "image_name_regex" => Some(0),
+        "html_text_match" | "html_text_not_match" | "check_freemail_header" => Some(1),
         _ => None,
     }
 }

@@ -6,7 +6,10 @@ use super::{Args, EvalContext};
 /// `html_test(fact)`: a fact is there and not zero.
 pub(super) fn test(cx: &EvalContext<'_>, args: &Args) -> bool {
     let name = args.word(0).unwrap_or_default();
-    cx.html().any(|html| html.number(name).is_some_and(|n| n != 0.0))
+    let is_there = |html: &crate::views::HtmlState| {
+        html.number(name).is_some_and(|n| n != 0.0) || !html.texts(name).is_empty()
+    };
+    cx.html().any(is_there)
 }
 
 /// `html_range(fact, min, [max])`: above `min` and not above `max`; `inf` is no bound.

@@ -89,39 +89,37 @@ pub enum EvalError {
 pub struct Eval {
     function: Function,
     args: Args,
+    edits_body: bool,
 }
+
+/// Functions that change what `body` rules see, if they are called from `header` rules.
+const BODY_EDITORS: [&str; 2] = ["check_freemail_replyto", "check_freemail_body"];
 
 impl Eval {
     /// Finds the function and compiles its arguments.
     pub fn compile(call: &EvalCall, kind: EvalKind) -> Result<Self, EvalError> {
         let function = functions::find(&call.function);
         let function = function.ok_or_else(|| EvalError::Unknown(call.function.clone()))?;
-        let at = functions::pattern_argument(&call.function);
-        let given = at.and_then(|(i, delimited)| Some((call.args.get(i)?, delimited)));
-        let pattern = given.map(|(text, delimited)| {
-            let text = if delimited { undelimited(text) } else { text.clone() };
-            Pattern::new(&text).map_err(|cause| EvalError::Pattern {
+        let given = functions::pattern_argument(&call.function).and_then(|i| call.args.get(i));
+        let pattern = given.map(|text| {
+            Pattern::new(text).map_err(|cause| EvalError::Pattern {
                 function: call.function.clone(),
                 cause: cause.to_string(),
             })
         });
         let args = Args { words: call.args.clone(), pattern: pattern.transpose()?, kind };
-        Ok(Eval { function, args })
+        let edits_body = kind == EvalKind::Header && BODY_EDITORS.contains(&call.function.as_str());
+        Ok(Eval { function, args, edits_body })
+    }
+
+    /// Whether it may change the body, so that it must run before `body` rules.
+    pub(crate) fn edits_body(&self) -> bool {
+        self.edits_body
     }
 
     /// The rule's value: 0 is no hit. Deterministic; never waits.
     pub fn run(&self, cx: &EvalContext<'_>) -> u32 {
         u32::from((self.function)(cx, &self.args))
-    }
-}
-
-/// `/pattern/flags` as a pattern with its flags in front.
-fn undelimited(text: &str) -> String {
-    let inner = text.strip_prefix('/').and_then(|rest| rest.rsplit_once('/'));
-    match inner {
-        Some((pattern, "")) => pattern.to_owned(),
-        Some((pattern, flags)) => format!("(?{flags}){pattern}"),
-        None => text.to_owned(),
     }
 }
 

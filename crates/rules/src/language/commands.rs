@@ -193,6 +193,11 @@ fn header_test(text: &str) -> Result<Test, String> {
         return Ok(Test::Exists { selector: HeaderSelector::parse(field) });
     }
     let (selector, negated, pattern) = selector_and_pattern(text)?;
+    if let Some((_, modifiers)) = selector.split_once(':')
+        && modifiers.bytes().any(|b| b.is_ascii_uppercase())
+    {
+        return Err(format!("{selector:?}: modifiers are written in lower case"));
+    }
     let parsed = HeaderSelector::parse(selector);
     if !parsed.name.bytes().all(is_field_byte) || parsed.name.is_empty() {
         return Err(format!("{selector:?} is no header name"));

@@ -137,7 +137,7 @@ impl Drafts {
         self.launch_services_early();
         self.lower_priorities();
         self.inherit_net();
-        self.check_evals(settings, world, problems);
+        let uncallable = self.check_evals(settings, world, problems);
         self.check_loose_ends(problems);
         let Drafts { tests, scores, tflags, descriptions, priorities, .. } = self;
         let rule = |(name, (test, at)): (String, (Test, Source))| {
@@ -150,6 +150,7 @@ impl Drafts {
                 description: descriptions.get(&name).map_or("", String::as_str).into(),
                 test,
                 at,
+                is_callable: !uncallable.contains(&name),
                 name: name.into(),
             }
         };
@@ -258,7 +259,14 @@ impl Drafts {
         names
     }
 
-    fn check_evals(&mut self, _settings: &Settings, world: &World, problems: &mut Vec<Problem>) {
+    /// Reports eval rules whose function is not there or of another kind; their names.
+    fn check_evals(
+        &mut self,
+        _settings: &Settings,
+        world: &World,
+        problems: &mut Vec<Problem>,
+    ) -> BTreeSet<String> {
+        let mut uncallable = BTreeSet::new();
         self.tests.iter().for_each(|(name, (test, at))| {
             let Test::Eval { kind, call } = test else { return };
             let message = match plugins::of_eval(&call.function) {
@@ -272,6 +280,7 @@ impl Drafts {
                 }
                 Some(_) => return,
             };
+            uncallable.insert(name.clone());
             problems.push(Problem {
                 severity: Severity::Warning,
                 at: at.clone(),
@@ -279,6 +288,7 @@ impl Drafts {
                 message,
             });
         });
+        uncallable
     }
 
     /// Scores and flags of rules that do not exist are likely slips of the pen.

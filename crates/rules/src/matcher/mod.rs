@@ -28,6 +28,8 @@ pub(crate) struct Member {
     pub(crate) nosubject: bool,
     /// Written with `!~`.
     pub(crate) negated: bool,
+    /// The rule's priority: lower ones run earlier.
+    pub(crate) priority: i32,
 }
 
 impl Member {
@@ -41,6 +43,7 @@ impl Member {
             hits_max: if multiple { most.unwrap_or(u32::MAX) } else { 1 },
             nosubject: rule.has_flag("nosubject"),
             negated,
+            priority: rule.priority,
         }
     }
 
@@ -68,24 +71,20 @@ impl Member {
     /// Counts every match, as `while (/re/g)` does, and takes the groups that set tags.
     fn apply_each(&self, text: &[u8], place: Place, tally: &mut Tally) -> Result<(), PatternError> {
         let mut from = 0;
-        let mut last_end = None;
+        let mut was_empty = false;
         while tally.count(self.rule) < f64::from(self.hits_max) {
-            let Some(found) = self.pattern.find(text, from)? else { break };
-            // After an empty match Perl tries the next place.
-            if found.is_empty() && last_end == Some(found.start) {
-                from = found.end + 1;
-                if from > text.len() {
-                    break;
-                }
-                continue;
-            }
+            let found = match was_empty {
+                false => self.pattern.find(text, from)?,
+                true => self.pattern.find_after_empty(text, from)?,
+            };
+            let Some(found) = found else { break };
             tally.hit_at(self.rule, place, &found);
             if !self.pattern.names().is_empty()
-                && let Some(groups) = self.pattern.captures(&text[found.start..])?
+                && let Some(groups) = self.pattern.captures(text, found.start)?
             {
-                tally.tags.take(self.pattern.names(), &groups, &text[found.start..]);
+                tally.tags.take(self.rule, place, self.pattern.names(), &groups, text);
             }
-            last_end = Some(found.end);
+            was_empty = found.is_empty();
             from = found.end;
         }
         Ok(())
@@ -115,6 +114,8 @@ pub(crate) enum Place {
     Header(u32),
     /// A header of a part.
     Part(u16),
+    /// The header value of this rule with tags.
+    Template(u32),
     /// No place: an eval, a negated match or a meta.
     None,
 }

@@ -1,17 +1,31 @@
 //! Tags: text that one rule captures as `(?<TAG>...)` and another uses as `%{TAG}`.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::prefilter::Prefilter;
 use super::{Member, Place, Tally};
+use crate::evals::EvalContext;
 use crate::pattern::Pattern;
+use crate::views::{Relay, reversed_ip};
 
 /// Most values kept of one tag.
 const VALUES_MAX: usize = 64;
 
 /// Values by tag.
 #[derive(Debug, Default)]
-pub(crate) struct Tags(Vec<(String, Vec<Vec<u8>>)>);
+pub(crate) struct Tags(Vec<Tag>);
+
+/// What one rule captured for a tag.
+#[derive(Debug)]
+struct Tag {
+    name: String,
+    /// The rule that captured it.
+    rule: u32,
+    /// Where the rule's turn comes: of several rules for a tag the last counts.
+    turn: u8,
+    values: Vec<Vec<u8>>,
+}
 
 impl Tags {
     pub(crate) fn clear(&mut self) {
@@ -20,29 +34,104 @@ impl Tags {
 
     /// The values of a tag.
     pub(crate) fn values(&self, tag: &str) -> &[Vec<u8>] {
-        self.0.iter().find(|(name, _)| name == tag).map_or(&[], |(_, values)| values)
+        let of_tag = self.0.iter().filter(|t| t.name == tag);
+        of_tag.max_by_key(|t| (t.turn, t.rule)).map_or(&[], |t| &t.values)
     }
 
-    /// Adds the groups that are named and not empty.
+    /// Adds the groups of a rule's match that are named and not empty.
     pub(super) fn take(
         &mut self,
+        rule: u32,
+        place: Place,
         names: &[(String, u32)],
         groups: &[Option<Range<usize>>],
         text: &[u8],
     ) {
-        for (name, index) in names {
+        for (name, index) in names.iter().filter(|(name, _)| is_tag(name)) {
             let Some(Some(range)) = groups.get(*index as usize) else { continue };
             let Some(value) = text.get(range.clone()).filter(|v| !v.is_empty()) else { continue };
-            let at = self.0.iter().position(|(n, _)| n == name).unwrap_or_else(|| {
-                self.0.push((name.clone(), Vec::new()));
+            let known = self.0.iter().position(|t| t.rule == rule && t.name == *name);
+            let at = known.unwrap_or_else(|| {
+                let (name, turn) = (name.clone(), turn(place));
+                self.0.push(Tag { name, rule, turn, values: Vec::new() });
                 self.0.len() - 1
             });
-            let values = &mut self.0[at].1;
+            let values = &mut self.0[at].values;
             if values.len() < VALUES_MAX && !values.iter().any(|v| v == value) {
                 values.push(value.to_vec());
             }
         }
     }
+}
+
+/// Whether a group of this name sets a tag: capitals, digits and single `_`.
+fn is_tag(name: &str) -> bool {
+    let is_word =
+        |w: &str| !w.is_empty() && w.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
+    name.starts_with(|c: char| c.is_ascii_uppercase()) && name.split('_').all(is_word)
+}
+
+/// SpamAssassin's order of the kinds of rules.
+fn turn(place: Place) -> u8 {
+    match place {
+        Place::Header(_) | Place::None | Place::Template(_) => 0,
+        Place::Body(_) => 1,
+        Place::Uri(_) => 2,
+        Place::Part(_) => 3,
+        Place::Rawbody(_) => 4,
+        Place::Full => 5,
+    }
+}
+
+/// The values of a tag: of those that every message has, else what a rule captured.
+fn values<'t>(tags: &'t Tags, name: &str, evals: &EvalContext<'_>) -> Cow<'t, [Vec<u8>]> {
+    match standard(name, evals) {
+        Some(values) => Cow::Owned(values),
+        None => Cow::Borrowed(tags.values(name)),
+    }
+}
+
+/// A tag that every message has (SpamAssassin's template tags, as far as they say something of the
+/// message before it is judged); none if it is no such tag. An empty value counts as none.
+fn standard(name: &str, evals: &EvalContext<'_>) -> Option<Vec<Vec<u8>>> {
+    let relays = evals.views.relays();
+    let text = |text: &[u8]| vec![text.to_vec()];
+    let of = |relay: Option<&Relay>, what: &dyn Fn(&Relay) -> Vec<u8>| {
+        vec![relay.map(what).unwrap_or_default()]
+    };
+    let (external, trusted) = (relays.external.first(), relays.trusted.last());
+    let all_reversed = |all: &[Relay]| -> Vec<Vec<u8>> {
+        all.iter().filter(|r| !r.private).map(reversed_ip).collect()
+    };
+    let hosts = |selector: &str| -> Vec<Vec<u8>> {
+        evals.values(selector).into_iter().map(Cow::into_owned).collect()
+    };
+    let mut values = match name {
+        "VERSION" => text(b"4.0.1"),
+        "BAYES" => text(b"0.5"),
+        "FIRSTTRUSTEDIP" => of(trusted, &|r| r.ip.clone()),
+        "FIRSTTRUSTEDREVIP" => of(trusted, &|r| reversed_ip(r)),
+        "LASTEXTERNALIP" => of(external, &|r| r.ip.clone()),
+        "LASTEXTERNALREVIP" => of(external, &|r| reversed_ip(r)),
+        "LASTEXTERNALRDNS" => of(external, &|r| r.rdns.clone()),
+        "LASTEXTERNALHELO" => of(external, &|r| r.helo.clone()),
+        "RELAYSTRUSTED" => text(&relays.trusted_text),
+        "RELAYSUNTRUSTED" => text(&relays.untrusted_text),
+        "RELAYSINTERNAL" => text(&relays.internal_text),
+        "RELAYSEXTERNAL" => text(&relays.external_text),
+        "RELAYSTRUSTEDREVIP" => all_reversed(&relays.trusted),
+        "RELAYSUNTRUSTEDREVIP" => all_reversed(&relays.untrusted),
+        "RELAYSINTERNALREVIP" => all_reversed(&relays.internal),
+        "RELAYSEXTERNALREVIP" => all_reversed(&relays.external),
+        "SENDERDOMAIN" => hosts("EnvelopeFrom:first:addr:host"),
+        "AUTHORDOMAIN" => hosts("From:addr:host"),
+        _ => {
+            let header = name.strip_prefix("HEADER(")?.strip_suffix(')')?;
+            vec![evals.text(header).into_owned()]
+        }
+    };
+    values.retain(|v| !v.is_empty());
+    Some(values)
 }
 
 /// Rules that use tags, by what they match.
@@ -77,10 +166,16 @@ impl TemplateRule {
         &self,
         strings: impl Iterator<Item = &'t [u8]>,
         place: impl Fn(u32) -> Place,
+        evals: &EvalContext<'_>,
         tally: &mut Tally,
     ) {
-        if self.tags.iter().any(|tag| tally.tags.values(tag).is_empty()) {
-            return;
+        let mut known: Vec<(&str, Vec<Vec<u8>>)> = Vec::with_capacity(self.tags.len());
+        for tag in &self.tags {
+            let values = values(&tally.tags, tag, evals);
+            if values.is_empty() {
+                return;
+            }
+            known.push((tag, values.into_owned()));
         }
         let mut ready: Option<Member> = None;
         for (number, text) in (0u32..).zip(strings) {
@@ -88,11 +183,11 @@ impl TemplateRule {
             if full || (self.member.nosubject && number == 0) {
                 continue;
             }
-            if !self.member.negated && !self.is_possible(text, tally) {
+            if !self.member.negated && !self.is_possible(text, &known, tally) {
                 continue;
             }
             if ready.is_none() {
-                ready = self.filled(tally);
+                ready = self.filled(&known);
             }
             let Some(member) = &ready else { return };
             if member.negated {
@@ -107,7 +202,7 @@ impl TemplateRule {
 
     /// Whether the text has what the pattern needs, and one of each tag's values: making the pattern
     /// costs more than looking for them.
-    fn is_possible(&self, text: &[u8], tally: &mut Tally) -> bool {
+    fn is_possible(&self, text: &[u8], known: &[(&str, Vec<Vec<u8>>)], tally: &mut Tally) -> bool {
         let mut candidates = std::mem::take(&mut tally.candidates);
         self.prefilter.search(text, &mut tally.buffers, &mut candidates);
         let has_strings = !candidates.is_empty();
@@ -117,19 +212,22 @@ impl TemplateRule {
         }
         let text = text.to_ascii_lowercase();
         let has = |v: &Vec<u8>| memchr::memmem::find(&text, &v.to_ascii_lowercase()).is_some();
-        self.tags.iter().all(|tag| tally.tags.values(tag).iter().any(has))
+        known.iter().all(|(_, values)| values.iter().any(has))
     }
 
     /// The member with the tags' values in its pattern.
-    fn filled(&self, tally: &Tally) -> Option<Member> {
-        let pattern: Pattern =
-            self.member.pattern.with_tags(&|tag| tally.tags.values(tag).to_vec()).ok()?;
+    fn filled(&self, known: &[(&str, Vec<Vec<u8>>)]) -> Option<Member> {
+        let values = |tag: &str| {
+            known.iter().find(|(name, _)| *name == tag).map_or(Vec::new(), |(_, v)| v.clone())
+        };
+        let pattern: Pattern = self.member.pattern.with_tags(&values).ok()?;
         Some(Member {
             rule: self.member.rule,
             pattern,
             hits_max: self.member.hits_max,
             nosubject: self.member.nosubject,
             negated: self.member.negated,
+            priority: self.member.priority,
         })
     }
 }

@@ -39,6 +39,17 @@ impl TextRules {
         place: impl Fn(u32) -> Place,
         tally: &mut Tally,
     ) {
+        self.scan_some(strings, place, |_| true, tally);
+    }
+
+    /// The same for the rules that are chosen.
+    pub(crate) fn scan_some<'t>(
+        &self,
+        strings: impl Iterator<Item = &'t [u8]>,
+        place: impl Fn(u32) -> Place,
+        chosen: impl Fn(&Member) -> bool,
+        tally: &mut Tally,
+    ) {
         for (number, text) in (0u32..).zip(strings) {
             let mut candidates = std::mem::take(&mut tally.candidates);
             self.prefilter.search(text, &mut tally.buffers, &mut candidates);
@@ -47,7 +58,7 @@ impl TextRules {
                 let full = tally.count(member.rule) >= f64::from(member.hits_max);
                 let too_short = text.len() < member.pattern.min_len();
                 let is_subject = number == 0;
-                if !(full || too_short || member.nosubject && is_subject) {
+                if !(full || too_short || member.nosubject && is_subject) && chosen(member) {
                     member.apply(text, place(number), tally);
                 }
             }

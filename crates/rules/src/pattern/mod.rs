@@ -10,7 +10,9 @@ pub(crate) mod automaton;
 mod backtrack;
 pub(crate) mod literal;
 pub(crate) mod parse;
+mod property;
 pub(crate) mod sequence;
+mod sets;
 pub(crate) mod syntax;
 
 use std::ops::Range;
@@ -40,6 +42,8 @@ pub struct Pattern {
     is_words: bool,
     automaton: OnceLock<Option<Box<regex_automata::meta::Regex>>>,
     backtracker: OnceLock<Result<Box<pcre2::bytes::Regex>, String>>,
+    /// The same for matches that are not empty at the place where the search begins.
+    after_empty: OnceLock<Option<Box<pcre2::bytes::Regex>>>,
 }
 
 /// Why a pattern could not be compiled, or a match not be finished.
@@ -70,6 +74,7 @@ impl Pattern {
             names,
             automaton: OnceLock::new(),
             backtracker: OnceLock::new(),
+            after_empty: OnceLock::new(),
         };
         if pattern.node.as_ref().is_none_or(needs_check) {
             pattern.backtracker().map_err(|e| PatternError::Syntax(e.clone()))?;
@@ -160,17 +165,20 @@ impl Pattern {
     }
 
     fn backtracker(&self) -> Result<&pcre2::bytes::Regex, &String> {
-        let build = || {
-            let body = match &self.node {
-                Some(node) => backtrack::text(node, &|_| Vec::new()),
-                None => self.text.clone(),
-            };
-            let text = format!("(*LIMIT_MATCH={MATCH_STEPS_MAX})(*LF){body}");
-            let mut builder = pcre2::bytes::RegexBuilder::new();
-            builder.jit_if_available(true);
-            builder.build(&text).map(Box::new).map_err(|e| e.to_string())
+        self.backtracker.get_or_init(|| self.compile("", "")).as_deref()
+    }
+
+    /// Compiles the pattern for PCRE2, with something before and after it.
+    fn compile(&self, before: &str, after: &str) -> Result<Box<pcre2::bytes::Regex>, String> {
+        let body = match &self.node {
+            Some(node) => backtrack::text(node, &|_| Vec::new()),
+            // Perl allows a name for several groups.
+            None => format!("(?J){}", self.text),
         };
-        self.backtracker.get_or_init(build).as_deref()
+        let text = format!("(*LIMIT_MATCH={MATCH_STEPS_MAX})(*LF){before}{body}{after}");
+        let mut builder = pcre2::bytes::RegexBuilder::new();
+        builder.jit_if_available(true);
+        builder.build(&text).map(Box::new).map_err(|e| e.to_string())
     }
 
     /// The leftmost match at or after `from`. Fails if the budget is spent.
@@ -192,6 +200,23 @@ impl Pattern {
         Ok(regex.search(&input).map(|m| m.range()))
     }
 
+    /// The leftmost match at or after `from` that is not empty at `from`: what Perl looks for after an
+    /// empty match there. Fails if the budget is spent.
+    pub(crate) fn find_after_empty(
+        &self,
+        text: &[u8],
+        from: usize,
+    ) -> Result<Option<Range<usize>>, PatternError> {
+        // `\G` is the place where the search begins.
+        let regex = self.after_empty.get_or_init(|| self.compile("(?:", ")(?!\\G)").ok());
+        match regex.as_deref().map(|regex| regex.find_at(text, from.min(text.len()))) {
+            Some(Ok(found)) => Ok(found.map(|m| m.start()..m.end())),
+            Some(Err(_)) => Err(PatternError::Budget),
+            None if from < text.len() => self.find(text, from + 1),
+            None => Ok(None),
+        }
+    }
+
     /// Whether it matches anywhere. Fails if the budget is spent.
     pub fn matches(&self, text: &[u8]) -> Result<bool, PatternError> {
         if let Ok(regex) = self.backtracker()
@@ -207,11 +232,17 @@ impl Pattern {
         self.matches(text).unwrap_or(false)
     }
 
-    /// The groups of the leftmost match, the whole match first.
-    pub fn captures(&self, text: &[u8]) -> Result<Option<Vec<Option<Range<usize>>>>, PatternError> {
+    /// The groups of the leftmost match at or after `from`, the whole match first.
+    pub fn captures(
+        &self,
+        text: &[u8],
+        from: usize,
+    ) -> Result<Option<Vec<Option<Range<usize>>>>, PatternError> {
         let Ok(regex) = self.backtracker() else { return Ok(None) };
-        let groups = regex.captures(text).map_err(|_| PatternError::Budget)?;
-        Ok(groups.map(|g| (0..g.len()).map(|i| g.get(i).map(|m| m.start()..m.end())).collect()))
+        let mut groups = regex.capture_locations();
+        let found = regex.captures_read_at(&mut groups, text, from.min(text.len()));
+        let found = found.map_err(|_| PatternError::Budget)?;
+        Ok(found.map(|_| (0..groups.len()).map(|i| groups.get(i).map(|g| g.0..g.1)).collect()))
     }
 }
 
@@ -325,7 +356,9 @@ mod tests {
         assert!(is("(?m)^b", b"a\nb"));
         assert!(is("[[:alpha:]_-]+z", b"a-_z"));
         assert!(is("a{,2}b", b"aab"));
-        assert!(is("a{x", b"a{x"));
+        assert!(is("{x", b"{x") && is("a+{x", b"aa{x") && is("(?:{)", b"{"));
+        assert!(is("\\p{Lu}\\N{U+e9}\\pL", b"A\xe9\xe9") && is("[^\\p{IsSpace}]", b"\x80"));
+        assert!(is("^\\X$", b"\r\n"));
         assert!(is("(?x) a  b # comment", b"ab"));
         assert!(is("(?>a+)b", b"aab"));
         assert!(!is("(?>a+)ab", b"aaab"));
@@ -343,6 +376,9 @@ mod tests {
     fn refused_as_perl_refuses() {
         for pattern in
             ["(a", "a)", "[a", "*a", "a**", "\\y", "[\\w-z]", "[z-a]", "(?<n", "\\2", "a\\"]
+                .into_iter()
+                .chain(["a{x", "a{3,1}", "a{2}?", "\\C", "(*UTF8)a", "[[.a.]]", "\\xg", "\\p{Foo}"])
+                .chain(["^*", "(?=a)+", "(?:a|)*", "\\Qa"])
         {
             assert!(Pattern::new(pattern).is_err(), "{pattern}");
         }
@@ -369,6 +405,6 @@ mod tests {
         let filled = pattern.with_tags(&|_| vec![b"a.b".to_vec(), b"c".to_vec()]).unwrap();
         assert!(filled.is_match(b"xa.b"));
         assert!(!filled.is_match(b"xaxb"));
-        assert!(Pattern::new("100%{x}").unwrap().templates().is_empty());
+        assert!(Pattern::new("100%\\{x}").unwrap().templates().is_empty());
     }
 }

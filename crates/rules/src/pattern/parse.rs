@@ -1,11 +1,37 @@
 //! Reading Perl's pattern syntax into a [`Node`].
 
+use super::property;
+use super::sets::class_escape;
 use super::syntax::{Anchor, ByteSet, Greed, Node};
 
 /// Deepest nesting of groups.
 const DEPTH_MAX: u32 = 200;
 /// Largest repeat count, Perl's own.
 const REPEAT_MAX: u32 = 65_534;
+/// What Perl knows after `(*`.
+const VERBS: [&[u8]; 21] = [
+    b"ACCEPT",
+    b"COMMIT",
+    b"F",
+    b"FAIL",
+    b"MARK",
+    b"PRUNE",
+    b"SKIP",
+    b"THEN",
+    b"asr",
+    b"atomic",
+    b"atomic_script_run",
+    b"negative_lookahead",
+    b"negative_lookbehind",
+    b"nla",
+    b"nlb",
+    b"pla",
+    b"plb",
+    b"positive_lookahead",
+    b"positive_lookbehind",
+    b"script_run",
+    b"sr",
+];
 /// Longest pattern, in bytes.
 pub(crate) const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
@@ -18,7 +44,7 @@ pub(crate) enum Refusal {
     Foreign,
 }
 
-fn wrong<T>(message: impl Into<String>) -> Result<T, Refusal> {
+pub(super) fn wrong<T>(message: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::Wrong(message.into()))
 }
 
@@ -31,12 +57,12 @@ pub(crate) struct Parsed {
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Flags {
-    caseless: bool,
+pub(super) struct Flags {
+    pub(super) caseless: bool,
     lines: bool,
     dot_all: bool,
     spaced: bool,
-    spaced_sets: bool,
+    pub(super) spaced_sets: bool,
     no_captures: bool,
 }
 
@@ -89,20 +115,20 @@ fn count_groups(text: &[u8]) -> u32 {
     count
 }
 
-struct Parser<'p> {
-    text: &'p [u8],
-    at: usize,
+pub(super) struct Parser<'p> {
+    pub(super) text: &'p [u8],
+    pub(super) at: usize,
     groups: u32,
     total_groups: u32,
     names: Vec<(String, u32)>,
 }
 
 impl Parser<'_> {
-    fn peek(&self) -> Option<u8> {
+    pub(super) fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
 
-    fn take(&mut self, bytes: &[u8]) -> bool {
+    pub(super) fn take(&mut self, bytes: &[u8]) -> bool {
         let found = self.text[self.at..].starts_with(bytes);
         self.at += if found { bytes.len() } else { 0 };
         found
@@ -131,14 +157,22 @@ impl Parser<'_> {
 
     fn sequence(&mut self, flags: &mut Flags, depth: u32) -> Result<Node, Refusal> {
         let mut nodes = Vec::new();
+        // Where a `{` that begins no count may stand unescaped.
+        let mut brace_at = self.at;
         loop {
             self.skip_space(flags);
             match self.peek() {
                 None | Some(b'|' | b')') => break,
+                Some(b'{') if self.at != brace_at && self.counts(self.at).is_none() => {
+                    return wrong("a { that begins no count must be written as \\{");
+                }
                 Some(_) => {}
             }
+            let is_start = self.peek() == Some(b'^');
             let Some(node) = self.atom(flags, depth)? else { continue };
+            let after_atom = self.at;
             nodes.push(self.quantified(node, flags)?);
+            brace_at = if is_start || self.at > after_atom { self.at } else { usize::MAX };
         }
         let one = if nodes.len() == 1 { nodes.pop() } else { None };
         Ok(one.unwrap_or(Node::Concat(nodes)))
@@ -234,7 +268,7 @@ impl Parser<'_> {
         Some((min, max, end + 2))
     }
 
-    fn quantified(&mut self, mut node: Node, flags: &Flags) -> Result<Node, Refusal> {
+    fn quantified(&mut self, node: Node, flags: &Flags) -> Result<Node, Refusal> {
         self.skip_space(flags);
         let (min, max, length) = match self.peek() {
             Some(b'*') => (0, None, 1),
@@ -250,6 +284,15 @@ impl Parser<'_> {
             return wrong(format!("a repeat count is over {REPEAT_MAX}"));
         }
         self.at += length;
+        if max.is_some_and(|m| m < min) {
+            return wrong("a repeat count runs from more to less");
+        }
+        if max == Some(min) && length > 1 && self.peek() == Some(b'?') {
+            return wrong("a ? after an exact count does nothing");
+        }
+        if max.is_none() && !has_width(&node) {
+            return wrong("it repeats what matches nothing");
+        }
         let greed = if self.take(b"?") {
             Greed::Lazy
         } else if self.take(b"+") {
@@ -259,10 +302,6 @@ impl Parser<'_> {
         };
         if matches!(self.peek(), Some(b'*' | b'+' | b'?')) {
             return wrong("a quantifier follows a quantifier");
-        }
-        if max.is_some_and(|m| m < min) {
-            node = Node::Set(ByteSet::default());
-            return Ok(node);
         }
         Ok(Node::Repeat { node: Box::new(node), min, max, greed })
     }
@@ -274,7 +313,7 @@ impl Parser<'_> {
     /// What follows a `(`.
     fn group(&mut self, flags: &mut Flags, depth: u32) -> Result<Option<Node>, Refusal> {
         if self.peek() == Some(b'*') {
-            return Err(Refusal::Foreign);
+            return self.verb();
         }
         if !self.take(b"?") {
             let captures = !flags.no_captures;
@@ -310,6 +349,17 @@ impl Parser<'_> {
             return self.captured(Some(name), true, flags, depth).map(Some);
         }
         self.flag_group(flags, depth)
+    }
+
+    /// `(*NAME...`: what Perl knows is left to PCRE2.
+    fn verb<T>(&mut self) -> Result<T, Refusal> {
+        let rest = self.text.get(self.at + 1..).unwrap_or_default();
+        let end = rest.iter().position(|b| !(b.is_ascii_alphabetic() || *b == b'_'));
+        let name = &rest[..end.unwrap_or(rest.len())];
+        if VERBS.contains(&name) || (name.is_empty() && rest.first() == Some(&b':')) {
+            return Err(Refusal::Foreign);
+        }
+        wrong(format!("(*{} is no verb", String::from_utf8_lossy(name)))
     }
 
     fn captured(
@@ -412,13 +462,8 @@ impl Parser<'_> {
             b'1'..=b'9' => self.backreference_or_octal(flags),
             b'R' => {
                 self.at += 1;
-                let line_end = Node::Concat(vec![
-                    Node::Set(ByteSet::of(b'\r')),
-                    Node::Set(ByteSet::of(b'\n')),
-                ]);
-                let other = ByteSet::from_bytes([b'\n', 0x0b, 0x0c, b'\r', 0x85]);
-                let both = Node::Alternate(vec![line_end, Node::Set(other)]);
-                Ok(Node::Atomic(Box::new(both)))
+                let pair = [b'\r', b'\n'].map(|b| Node::Set(ByteSet::of(b)));
+                Ok(pair_or(pair.to_vec(), ByteSet::from_bytes([b'\n', 0x0b, 0x0c, b'\r', 0x85])))
             }
             b'k' => {
                 self.at += 1;
@@ -440,12 +485,64 @@ impl Parser<'_> {
                 self.at += 1;
                 Ok(Node::Set(ByteSet::of(b'\n').negate()))
             }
-            b'p' | b'P' | b'X' | b'K' | b'G' | b'C' | b'N' => Err(Refusal::Foreign),
+            b'p' | b'P' => Ok(Node::Set(self.property(flags)?)),
+            b'N' => {
+                let byte = self.code_point()?;
+                Ok(byte.map_or(Node::Set(ByteSet::default()), |b| literal(b, flags)))
+            }
+            b'X' => {
+                self.at += 1;
+                let pair = [b'\r', b'\n'].map(|b| Node::Set(ByteSet::of(b)));
+                Ok(pair_or(pair.to_vec(), ByteSet::ALL))
+            }
+            b'K' | b'G' => Err(Refusal::Foreign),
+            b'C' => wrong("\\C is no longer Perl"),
             _ => {
                 let byte = self.byte_escape()?;
                 Ok(byte.map_or(Node::Set(ByteSet::default()), |b| literal(b, flags)))
             }
         }
+    }
+
+    /// `\p{Name}`, `\pL` and their negations: bytes stand for the characters U+0000 to U+00FF.
+    pub(super) fn property(&mut self, flags: &Flags) -> Result<ByteSet, Refusal> {
+        let negated = self.peek() == Some(b'P');
+        let rest = self.text.get(self.at + 1..).unwrap_or_default();
+        let (name, length) = match rest.strip_prefix(b"{") {
+            Some(inner) => match memchr::memchr(b'}', inner) {
+                Some(end) => (&inner[..end], end + 2),
+                None => return wrong("a { after \\p is not closed"),
+            },
+            None => (rest.get(..1).unwrap_or_default(), 1),
+        };
+        let text = String::from_utf8_lossy(name);
+        let (flipped, text) = match text.trim().strip_prefix('^') {
+            Some(text) => (true, text),
+            None => (false, text.trim()),
+        };
+        let Some(set) = property::of_name(text) else {
+            return wrong(format!("no property is called {text:?}"));
+        };
+        self.at += 1 + length;
+        let set = if flags.caseless { set.fold_case() } else { set };
+        Ok(if negated == flipped { set } else { set.negate() })
+    }
+
+    /// `\N{U+41}`: the byte, none if no byte is that character.
+    pub(super) fn code_point(&mut self) -> Result<Option<u8>, Refusal> {
+        let rest = self.text.get(self.at + 1..).unwrap_or_default();
+        let inner = rest.strip_prefix(b"{U+").and_then(|inner| {
+            let end = memchr::memchr(b'}', inner)?;
+            Some((std::str::from_utf8(&inner[..end]).ok()?, end))
+        });
+        let Some((digits, end)) = inner else {
+            return wrong("\\N{ is followed by U+ and a number");
+        };
+        let Ok(value) = u32::from_str_radix(digits, 16) else {
+            return wrong(format!("{digits:?} is no number"));
+        };
+        self.at += 1 + 3 + end + 1;
+        Ok(u8::try_from(value).ok())
     }
 
     /// `\1`, `\g1`, `\g{-1}`.
@@ -488,7 +585,7 @@ impl Parser<'_> {
     }
 
     /// Up to three octal digits; none if the value is over a byte.
-    fn octal(&mut self) -> Option<u8> {
+    pub(super) fn octal(&mut self) -> Option<u8> {
         let mut value = 0u32;
         for _ in 0..3 {
             match self.peek() {
@@ -503,7 +600,7 @@ impl Parser<'_> {
     }
 
     /// An escape that stands for one byte; none if it is a character above U+00FF, which no byte is.
-    fn byte_escape(&mut self) -> Result<Option<u8>, Refusal> {
+    pub(super) fn byte_escape(&mut self) -> Result<Option<u8>, Refusal> {
         let Some(byte) = self.peek() else { return wrong("it ends in a backslash") };
         self.at += 1;
         Ok(Some(match byte {
@@ -520,12 +617,16 @@ impl Parser<'_> {
             b'o' => return self.braced(8),
             b'x' if self.peek() == Some(b'{') => return self.braced(16),
             b'x' => {
-                let mut value = 0u8;
+                let (mut value, mut digits) = (0u8, 0);
                 for _ in 0..2 {
                     let digit = self.peek().and_then(|b| char::from(b).to_digit(16));
                     let Some(digit) = digit else { break };
                     value = value << 4 | digit as u8;
                     self.at += 1;
+                    digits += 1;
+                }
+                if digits < 2 {
+                    return wrong("\\x needs two digits");
                 }
                 value
             }
@@ -555,154 +656,27 @@ impl Parser<'_> {
             Err(_) => wrong(format!("{text:?} is no number")),
         }
     }
+}
 
-    /// What follows a `[`.
-    fn set(&mut self, flags: &Flags) -> Result<ByteSet, Refusal> {
-        let negated = self.take(b"^");
-        let mut set = ByteSet::default();
-        let mut first = true;
-        loop {
-            let Some(byte) = self.peek() else { return wrong("a [ without its ]") };
-            if byte == b']' && !first {
-                self.at += 1;
-                break;
-            }
-            first = false;
-            if flags.spaced_sets && matches!(byte, b' ' | b'\t') {
-                self.at += 1;
-                continue;
-            }
-            match self.set_item()? {
-                Item::Class(class) => {
-                    set = set.union(&class);
-                    if self.is_range() {
-                        return wrong("a range in [] begins with a class");
-                    }
-                }
-                Item::Byte(low) if self.is_range() => {
-                    self.at += 1;
-                    let Item::Byte(high) = self.set_item()? else {
-                        return wrong("a range in [] ends with a class");
-                    };
-                    if low > high {
-                        return wrong("a range in [] runs backwards");
-                    }
-                    for byte in low..=high.min(255) {
-                        set.insert(byte as u8);
-                    }
-                }
-                Item::Byte(byte) => {
-                    if let Ok(byte) = u8::try_from(byte) {
-                        set.insert(byte);
-                    }
-                }
-            }
-        }
-        if flags.caseless {
-            set = set.fold_case();
-        }
-        Ok(if negated { set.negate() } else { set })
-    }
-
-    /// Whether a `-` follows that makes a range.
-    fn is_range(&self) -> bool {
-        self.peek() == Some(b'-') && !matches!(self.text.get(self.at + 1), None | Some(b']'))
-    }
-
-    fn set_item(&mut self) -> Result<Item, Refusal> {
-        let Some(byte) = self.peek() else { return wrong("a [ without its ]") };
-        if byte == b'['
-            && let Some(class) = self.posix_class()?
-        {
-            return Ok(Item::Class(class));
-        }
-        self.at += 1;
-        if byte != b'\\' {
-            return Ok(Item::Byte(u32::from(byte)));
-        }
-        let Some(next) = self.peek() else { return wrong("it ends in a backslash") };
-        if let Some(class) = class_escape(next) {
-            self.at += 1;
-            return Ok(Item::Class(class));
-        }
-        match next {
-            b'b' => {
-                self.at += 1;
-                Ok(Item::Byte(8))
-            }
-            b'1'..=b'7' => Ok(self
-                .octal()
-                .map_or(Item::Class(ByteSet::default()), |b| Item::Byte(u32::from(b)))),
-            b'p' | b'P' | b'N' => Err(Refusal::Foreign),
-            // A character above U+00FF: larger than any byte, so that ranges up to it work.
-            _ => Ok(self.byte_escape()?.map_or(Item::Byte(256), |b| Item::Byte(u32::from(b)))),
-        }
-    }
-
-    /// `[:alpha:]` at this place.
-    fn posix_class(&mut self) -> Result<Option<ByteSet>, Refusal> {
-        let rest = &self.text[self.at..];
-        let Some(inner) = rest.strip_prefix(b"[:") else { return Ok(None) };
-        let Some(end) = memchr::memmem::find(inner, b":]") else { return Ok(None) };
-        let name = &inner[..end];
-        let (negated, name) = match name.strip_prefix(b"^") {
-            Some(name) => (true, name),
-            None => (false, name),
-        };
-        if name.is_empty() || !name.iter().all(u8::is_ascii_alphabetic) {
-            return Ok(None);
-        }
-        let is: fn(u8) -> bool = match name {
-            b"alpha" => |b| b.is_ascii_alphabetic(),
-            b"digit" => |b| b.is_ascii_digit(),
-            b"alnum" => |b| b.is_ascii_alphanumeric(),
-            b"upper" => |b| b.is_ascii_uppercase(),
-            b"lower" => |b| b.is_ascii_lowercase(),
-            b"space" => is_space,
-            b"blank" => |b| matches!(b, b' ' | b'\t'),
-            b"punct" => |b| b.is_ascii_punctuation(),
-            b"print" => |b| (32..127).contains(&b),
-            b"graph" => |b| b.is_ascii_graphic(),
-            b"cntrl" => |b| b.is_ascii_control(),
-            b"xdigit" => |b| b.is_ascii_hexdigit(),
-            b"word" => is_word,
-            b"ascii" => |b| b.is_ascii(),
-            _ => return wrong(format!("no class [:{}:]", String::from_utf8_lossy(name))),
-        };
-        self.at += 2 + end + 2;
-        let set = ByteSet::from_bytes((0..=255).filter(|b| is(*b)));
-        Ok(Some(if negated { set.negate() } else { set }))
+/// Whether a match may have bytes as far as Perl's reader sees, for its warning about repetitions of
+/// nothing: every branch must have something that may.
+fn has_width(node: &Node) -> bool {
+    match node {
+        Node::Set(_) | Node::Backreference { .. } | Node::Template(_) => true,
+        Node::Anchor(_) | Node::Around { .. } => false,
+        Node::Concat(nodes) => nodes.iter().any(has_width),
+        Node::Alternate(nodes) => nodes.iter().all(has_width),
+        Node::Repeat { node, max, .. } => *max != Some(0) && has_width(node),
+        Node::Group { node, .. } | Node::Atomic(node) => has_width(node),
     }
 }
 
-enum Item {
-    /// A character; 256 stands for all above U+00FF.
-    Byte(u32),
-    Class(ByteSet),
+/// The pair, else one of the set, and no going back.
+fn pair_or(pair: Vec<Node>, set: ByteSet) -> Node {
+    Node::Atomic(Box::new(Node::Alternate(vec![Node::Concat(pair), Node::Set(set)])))
 }
 
 fn literal(byte: u8, flags: &Flags) -> Node {
     let set = ByteSet::of(byte);
     Node::Set(if flags.caseless { set.fold_case() } else { set })
-}
-
-fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t'..=b'\r')
-}
-
-fn is_word(byte: u8) -> bool {
-    byte == b'_' || byte.is_ascii_alphanumeric()
-}
-
-/// Classes that are one letter after a backslash, the same inside and outside of sets.
-fn class_escape(byte: u8) -> Option<ByteSet> {
-    let set = match byte.to_ascii_lowercase() {
-        b'd' => ByteSet::from_bytes(b'0'..=b'9'),
-        b'w' => ByteSet::from_bytes((0..=255).filter(|b| is_word(*b))),
-        b's' => ByteSet::from_bytes((0..=255).filter(|b| is_space(*b))),
-        b'h' => ByteSet::from_bytes([b' ', b'\t', 0xa0]),
-        b'v' => ByteSet::from_bytes([b'\n', 0x0b, 0x0c, b'\r', 0x85]),
-        _ => return None,
-    };
-    Some(if byte.is_ascii_uppercase() { set.negate() } else { set })
 }

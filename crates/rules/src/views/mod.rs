@@ -35,6 +35,7 @@ pub use self::body::Rendered;
 pub use self::html::{HtmlState, HtmlUri};
 pub use self::mime::{MimeTree, Node};
 pub use self::perl::Text;
+pub(crate) use self::relays::reversed_ip;
 pub use self::relays::{Networks, Relay, Relays, TrustSettings};
 pub use self::uri::{UriDetail, Uris};
 
@@ -48,6 +49,8 @@ pub struct ViewSettings {
     body_part_chars_max: usize,
     /// Bytes of a part that `rawbody` shows; 0 is no bound.
     rawbody_part_bytes_max: usize,
+    /// The domains of DKIM fields count as URIs.
+    has_signer_uris: bool,
 }
 
 impl Default for ViewSettings {
@@ -65,6 +68,7 @@ impl ViewSettings {
             redirectors: redirectors(settings),
             body_part_chars_max: settings.number("body_part_scan_size", 50_000.0) as usize,
             rawbody_part_bytes_max: settings.number("rawbody_part_scan_size", 500_000.0) as usize,
+            has_signer_uris: settings.number("parse_dkim_uris", 1.0) != 0.0,
         }
     }
 }
@@ -111,6 +115,7 @@ pub struct Views<'m> {
     mime: OnceCell<MimeTree<'m>>,
     rendered: OnceCell<Vec<Option<Rendered>>>,
     body: OnceCell<Vec<Vec<u8>>>,
+    edited_body: OnceCell<Vec<Vec<u8>>>,
     rawbody: OnceCell<Vec<Vec<u8>>>,
     uris: OnceCell<Uris>,
     uri_forms: OnceCell<Vec<Uri>>,
@@ -134,6 +139,7 @@ impl<'m> Views<'m> {
             mime: OnceCell::new(),
             rendered: OnceCell::new(),
             body: OnceCell::new(),
+            edited_body: OnceCell::new(),
             rawbody: OnceCell::new(),
             uris: OnceCell::new(),
             uri_forms: OnceCell::new(),
@@ -184,6 +190,32 @@ impl<'m> Views<'m> {
 
     /// The strings that `body` rules match, the subject first.
     pub fn body(&self) -> &[Vec<u8>] {
+        self.edited_body.get().map_or_else(|| self.unedited_body(), Vec::as_slice)
+    }
+
+    /// Puts other strings in the place of some: what rules see that run from now on.
+    pub(crate) fn edit_body(&self, edits: Vec<(usize, Vec<u8>)>) {
+        if edits.is_empty() || self.edited_body.get().is_some() {
+            return;
+        }
+        // URIs are found in what was written.
+        self.uri_details();
+        let mut body = self.unedited_body().to_vec();
+        for (number, text) in edits {
+            if let Some(old) = body.get_mut(number) {
+                *old = text;
+            }
+        }
+        let _ = self.edited_body.set(body);
+    }
+
+    /// Whether [`Views::edit_body`] changed the body.
+    pub(crate) fn has_edited_body(&self) -> bool {
+        self.edited_body.get().is_some()
+    }
+
+    /// The body's strings before any edit.
+    pub(crate) fn unedited_body(&self) -> &[Vec<u8>] {
         self.body.get_or_init(|| {
             let tree = self.mime();
             let rendered = self.rendered();
@@ -213,7 +245,14 @@ impl<'m> Views<'m> {
     pub fn uri_details(&self) -> &Uris {
         self.uris.get_or_init(|| {
             let parts = self.rendered().iter().flatten();
-            Uris::find(self.body(), parts, self.boundaries(), &self.settings.redirectors)
+            let mut signatures = Vec::new();
+            if self.settings.has_signer_uris {
+                for name in ["DomainKey-Signature", "DKIM-Signature"] {
+                    signatures.extend(self.header_values(&HeaderSelector::parse(name)));
+                }
+            }
+            let redirectors = &self.settings.redirectors;
+            Uris::find(self.body(), parts, &signatures, self.boundaries(), redirectors)
         })
     }
 

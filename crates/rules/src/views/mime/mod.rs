@@ -252,8 +252,11 @@ impl<'m> MimeTree<'m> {
             header: head.pristine,
             full,
         };
+        let mut fields = head.fields;
+        // What another filter said is no part of the message; `full` and `ALL:raw` still show it.
+        fields.retain(|(name, _)| !perl::starts_no_case(name, b"x-spam-"));
         let head = Opened {
-            fields: head.fields,
+            fields,
             values: Piece::of(head.values),
             body: Cow::Borrowed(head.body),
             crlf: head.crlf,

@@ -118,6 +118,11 @@ pub struct Relays {
     pub external_text: Vec<u8>,
 }
 
+/// A relay's address as DNS lists are asked, e.g. `4.3.2.1`; empty if it has none.
+pub(crate) fn reversed_ip(relay: &Relay) -> Vec<u8> {
+    relay.address.map_or_else(Vec::new, |address| ip::reversed(address).into_bytes())
+}
+
 fn text_of(relays: &[Relay]) -> Vec<u8> {
     let mut out = Vec::with_capacity(relays.len() * 160);
     for relay in relays {

@@ -6,9 +6,10 @@
 mod canonical;
 mod text;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::Rendered;
+use super::{Rendered, perl};
 use crate::boundaries::Boundaries;
 use crate::pattern::Pattern;
 
@@ -42,10 +43,12 @@ pub struct Uris {
 }
 
 impl Uris {
-    /// Finds all URIs. `body` is the body view, `rendered` are the parts.
+    /// Finds all URIs. `body` is the body view, `rendered` are the parts, `signatures` the values of
+    /// DKIM fields.
     pub(super) fn find<'r>(
         body: &[Vec<u8>],
         rendered: impl Iterator<Item = &'r Rendered>,
+        signatures: &[Cow<'_, [u8]>],
         boundaries: &Boundaries,
         redirectors: &[Pattern],
     ) -> Self {
@@ -83,7 +86,38 @@ impl Uris {
                 }
             }
         }
+        signatures.iter().for_each(|value| uris.add_signers(value, boundaries));
         uris
+    }
+
+    /// Adds the domains that a DKIM field says sign (`d=`): hosts without a form that rules match.
+    fn add_signers(&mut self, value: &[u8], boundaries: &Boundaries) {
+        let mut from = 0;
+        while let Some(at) = memchr::memchr(b'd', value.get(from..).unwrap_or_default()) {
+            let at = from + at;
+            from = at + 1;
+            let is_inner =
+                at > 0 && (value[at - 1].is_ascii_alphanumeric() || value[at - 1] == b'_');
+            let rest = value[at + 1..].trim_ascii_start();
+            let Some(rest) = rest.strip_prefix(b"=").filter(|_| !is_inner) else { continue };
+            let end = memchr::memchr(b';', rest).unwrap_or(rest.len());
+            let domain: Vec<u8> =
+                rest[..end].iter().copied().filter(|b| !perl::is_space(*b)).collect();
+            if domain.is_empty() {
+                continue;
+            }
+            from = value.len() - rest.len() + end;
+            let uri = [b"domainkeys:".as_slice(), &domain].concat();
+            let Some((host, _)) = canonical::host_of(&uri, boundaries) else { continue };
+            if self.details.len() >= URIS_MAX {
+                return;
+            }
+            let detail = self.details.entry(uri).or_default();
+            if detail.hosts.is_empty() {
+                detail.hosts.push(host);
+                detail.elements.extend(["domainkeys", "noclean", "nocanon"].map(Box::from));
+            }
+        }
     }
 
     fn add(
@@ -125,8 +159,6 @@ impl Uris {
         let mut forms: Vec<&Vec<u8>> = self.details.values().flat_map(|d| &d.forms).collect();
         forms.sort_unstable();
         forms.dedup();
-        // Perl takes an empty form and `0` for none.
-        forms.retain(|f| !f.is_empty());
         forms.into_iter().map(|f| super::Uri { text: f.clone() }).collect()
     }
 }
