@@ -42,8 +42,11 @@ use crate::transit::{Action, Transit};
 
 pub use cut_through::CutThrough;
 
-/// Bytes of bodies of active messages; beyond, messages wait on disk for their turn.
+/// Bytes of active messages; beyond, messages wait on disk for their turn.
 const ACTIVE_BYTES_MAX: u64 = 64 << 20;
+/// What an active message holds beside its body: envelope, facts and verdict take 12 KB on average
+/// of real mail, which is more than most bodies.
+const ACTIVE_RECORD_BYTES: u64 = 16 << 10;
 /// A message whose outcome could not be logged or spooled is tried again after this.
 const TROUBLE_RETRY_MS: i64 = 10_000;
 /// An active message that has not been concluded for so long is logged as queued.
@@ -198,7 +201,7 @@ impl Queue {
         if self.parts.null {
             return;
         }
-        let bytes = body.len() as u64;
+        let bytes = weight(&body);
         if self.active_bytes.load(Ordering::Relaxed) + bytes > ACTIVE_BYTES_MAX
             && !self.state().active.is_empty()
         {
@@ -298,7 +301,7 @@ impl Queue {
     }
 
     fn activate(self: &Arc<Self>, id: u64, transit: Transit, body: Arc<Vec<u8>>) {
-        self.active_bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
+        self.active_bytes.fetch_add(weight(&body), Ordering::Relaxed);
         self.parts.metrics.active.add(1);
         let deliveries = transit.record.deliveries.clone();
         let groups = self.groups(&transit);
@@ -496,7 +499,7 @@ impl Queue {
         drop(progress);
         self.state().active.remove(&id);
         self.parts.in_hand.put_down(active.slot);
-        self.active_bytes.fetch_sub(active.body.len() as u64, Ordering::Relaxed);
+        self.active_bytes.fetch_sub(weight(&active.body), Ordering::Relaxed);
         self.parts.metrics.active.add(-1);
         let record = active.record(&deliveries);
         if deliveries.iter().all(|d| d.outcome.is_final()) {
@@ -545,6 +548,11 @@ enum Group {
     Send(Route, Vec<Change>),
     Hold(String),
     Settle(Outcome, String),
+}
+
+/// What an active message counts against [`ACTIVE_BYTES_MAX`].
+fn weight(body: &[u8]) -> u64 {
+    (body.len() as u64).saturating_add(ACTIVE_RECORD_BYTES)
 }
 
 fn settled(target: usize, outcome: Option<Outcome>, next_hop: &str, reply: &str) -> Settled {

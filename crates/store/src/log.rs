@@ -59,7 +59,7 @@ impl Default for LogOptions {
         LogOptions {
             batch_records_max: 1024,
             batch_wait: Duration::from_millis(5),
-            queue_appends_max: 4096,
+            queue_appends_max: 1024,
         }
     }
 }
