@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use super::mime::{Field, Node};
+use super::mime::{FIELDS_MAX, Field, Node};
 use super::perl::{self, is_space};
 use super::relays::ip;
 use super::{Views, address, header_text};
@@ -221,7 +221,7 @@ pub(super) fn fields_text(node: &Node<'_>, raw: bool) -> Vec<Vec<u8>> {
 fn raw_fields<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
     let mut rest = views.mime().pristine_header();
     let mut out = Vec::new();
-    while !rest.is_empty() {
+    while !rest.is_empty() && out.len() < FIELDS_MAX {
         let mut end = 1;
         let found = loop {
             let Some(next) = rest.get(end..).and_then(|t| memchr::memchr(b'\n', t)) else {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::super::encoding;
 use super::super::perl::{self, is_space};
-use super::{NAME_MAX, VALUE_MAX, begins_with_field};
+use super::{FIELDS_MAX, NAME_MAX, VALUE_MAX, begins_with_field};
 
 /// A header block with the body that follows.
 pub(super) struct Head<'r> {
@@ -136,6 +136,10 @@ fn with_crlf(header: &[u8], crlf: bool) -> Cow<'_, [u8]> {
 impl Head<'_> {
     /// Adds the field in `range`; without a colon it is none.
     fn add_field(&mut self, message: &[u8], range: Range<usize>) {
+        if self.fields.len() >= FIELDS_MAX {
+            self.truncated = true;
+            return;
+        }
         let text = &message[range.clone()];
         let Some(colon) = memchr::memchr(b':', text) else { return };
         let name = &text[..colon];

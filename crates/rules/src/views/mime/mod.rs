@@ -26,6 +26,9 @@ const LINE_MAX: usize = 2048;
 /// Bytes of a field's name and of its value.
 const NAME_MAX: usize = 256;
 const VALUE_MAX: usize = 8192;
+/// Fields of one part; SpamAssassin has no such limit. Rules look through them again and again, and a
+/// header of a million fields cost three seconds.
+pub(super) const FIELDS_MAX: usize = 2_000;
 /// Parts of one multipart.
 const PARTS_MAX: usize = 1000;
 /// Nodes of the whole tree; SpamAssassin has no such limit.
