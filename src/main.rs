@@ -2,6 +2,7 @@
 //! crates and prints.
 
 mod allocator;
+mod backup;
 mod bench;
 mod completions;
 mod config;
@@ -65,6 +66,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Make, list and rotate the keys that sign outbound mail
     Dkim(dkim::Args),
+    /// Copy a node's data folder while the node runs
+    Backup(backup::Args),
     /// Add, list and remove the people who may use the console
     User(user::Args),
     /// Measure what it costs on this machine
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Command::Facts(args) => facts::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Dkim(args) => dkim::run(&args),
+        Command::Backup(args) => backup::run(&args),
         Command::User(args) => user::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Size(args) => size::run(&args),

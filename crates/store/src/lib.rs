@@ -4,6 +4,7 @@
 //! store owns one folder or file, carries a schema version, migrates forward when it is opened and
 //! refuses a newer one (see [`database`]).
 
+pub mod backup;
 pub mod content;
 pub mod corrections;
 pub mod database;

@@ -1,0 +1,191 @@
+//! A copy of a node's data folder, made while the node runs.
+//!
+//! Databases are copied by SQLite itself (`VACUUM INTO`: one consistent state, readers and writers go
+//! on), everything else file by file. Databases come first: a held message's body is never changed
+//! and only removed after its row said so, so that every row of the copy that needs a body has one.
+//! What is in flight (the spool) is left out: from a copy it would be delivered twice.
+//!
+//! The last file written is [`MANIFEST`]; a folder without it is no backup.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::error::StoreError;
+
+/// Says that a backup is complete, and what is in it.
+pub const MANIFEST: &str = "backup.json";
+/// Names that are of the running node only, wherever they are.
+const NEVER: [&str; 3] = ["lock", "control.sock", "incoming"];
+/// Folders nested deeper than this are none of ours.
+const DEPTH_MAX: usize = 16;
+
+/// What a backup holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backup {
+    /// Version of the program that made it.
+    pub version: String,
+    /// Unix time in milliseconds at which it was begun; everything that was durable then is in it.
+    pub begun_ms: i64,
+    /// Databases copied.
+    pub databases: u64,
+    /// Other files copied.
+    pub files: u64,
+    /// Bytes of all together.
+    pub bytes: u64,
+}
+
+/// Copies the data folder into `target`, which must be empty or not there yet. `skip` are folders in
+/// it that are left out.
+///
+/// # Errors
+/// If something cannot be read or written; then `target` is no backup and may be removed.
+pub fn back_up(
+    data: &Path,
+    target: &Path,
+    skip: &[PathBuf],
+    begun_ms: i64,
+) -> Result<Backup, StoreError> {
+    if fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_some()) {
+        let cause = format!("{} is not empty; name a new folder", target.display());
+        return Err(StoreError::Invalid { what: "the backup's folder", cause });
+    }
+    make_folder(target)?;
+    let mut found = Found::default();
+    let inside = [target.to_owned()];
+    find(data, &[skip, &inside].concat(), 0, &mut found)?;
+    let mut backup =
+        Backup { version: env!("CARGO_PKG_VERSION").to_owned(), begun_ms, ..Backup::default() };
+    let place = |path: &Path| target.join(path.strip_prefix(data).unwrap_or(path));
+    for folder in &found.folders {
+        make_folder(&place(folder))?;
+    }
+    for path in &found.databases {
+        backup.bytes += copy_database(path, &place(path))?;
+        backup.databases += 1;
+    }
+    for path in &found.files {
+        // A file that was removed meanwhile was not wanted any more.
+        if let Some(bytes) = copy_file(path, &place(path))? {
+            backup.bytes += bytes;
+            backup.files += 1;
+        }
+    }
+    let manifest = target.join(MANIFEST);
+    let mut file = File::create(&manifest).map_err(StoreError::io(&manifest, "create"))?;
+    let text = serde_json::to_string_pretty(&backup).unwrap_or_default();
+    file.write_all(text.as_bytes()).map_err(StoreError::io(&manifest, "write"))?;
+    file.sync_all().map_err(StoreError::io(&manifest, "sync"))?;
+    Ok(backup)
+}
+
+/// What is below the data folder.
+#[derive(Debug, Default)]
+struct Found {
+    folders: Vec<PathBuf>,
+    databases: Vec<PathBuf>,
+    files: Vec<PathBuf>,
+}
+
+/// Finds what is to be copied, in order of names. Links are not followed.
+fn find(
+    folder: &Path,
+    skip: &[PathBuf],
+    depth: usize,
+    found: &mut Found,
+) -> Result<(), StoreError> {
+    let entries = fs::read_dir(folder).map_err(StoreError::io(folder, "list"))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        let beside_database = name.ends_with(".db-wal") || name.ends_with(".db-shm");
+        if NEVER.contains(&name) || beside_database || skip.contains(&path) {
+            continue;
+        }
+        let Ok(kind) = path.symlink_metadata() else { continue };
+        if kind.is_dir() && depth < DEPTH_MAX {
+            found.folders.push(path.clone());
+            find(&path, skip, depth + 1, found)?;
+        } else if kind.is_file() && name.ends_with(".db") {
+            found.databases.push(path);
+        } else if kind.is_file() && name != MANIFEST {
+            found.files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// A folder that only its owner may look into: there are password hashes and private keys in it.
+fn make_folder(path: &Path) -> Result<(), StoreError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(StoreError::io(path, "create"))
+}
+
+fn copy_database(from: &Path, to: &Path) -> Result<u64, StoreError> {
+    let db = StoreError::db(from);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(from, flags).map_err(&db)?;
+    connection.busy_timeout(std::time::Duration::from_secs(10)).map_err(&db)?;
+    let place = to.to_str().ok_or_else(|| StoreError::Invalid {
+        what: "the backup's folder",
+        cause: format!("{} is no UTF-8, which SQLite needs", to.display()),
+    })?;
+    connection.execute("VACUUM INTO ?1", [place]).map_err(&db)?;
+    fs::set_permissions(to, fs::Permissions::from_mode(0o600))
+        .map_err(StoreError::io(to, "restrict"))?;
+    synced(to)
+}
+
+fn copy_file(from: &Path, to: &Path) -> Result<Option<u64>, StoreError> {
+    match fs::copy(from, to) {
+        Ok(_) => synced(to).map(Some),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !from.exists() => Ok(None),
+        Err(error) => Err(StoreError::io(from, "copy")(error)),
+    }
+}
+
+/// Makes the file durable and returns its size.
+fn synced(path: &Path) -> Result<u64, StoreError> {
+    let file = File::open(path).map_err(StoreError::io(path, "open"))?;
+    file.sync_all().map_err(StoreError::io(path, "sync"))?;
+    Ok(file.metadata().map_err(StoreError::io(path, "look at"))?.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_holds_what_the_original_held_and_nothing_in_flight() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, target) = (folder.path().join("data"), folder.path().join("data/backup"));
+        for below in ["spool", "quarantine/bodies/incoming", "dkim"] {
+            fs::create_dir_all(data.join(below)).unwrap();
+        }
+        fs::write(data.join("spool/1.seg"), "in flight").unwrap();
+        fs::write(data.join("lock"), "").unwrap();
+        fs::write(data.join("dkim/key.pem"), "key").unwrap();
+        fs::write(data.join("quarantine/bodies/incoming/x"), "half").unwrap();
+        let live =
+            crate::database::open_write(&data.join("a.db"), &["CREATE TABLE t (x);"]).unwrap();
+        live.execute("INSERT INTO t VALUES (7)", []).unwrap();
+        let made = back_up(&data, &target, &[data.join("spool")], 5).unwrap();
+        assert_eq!((made.databases, made.files, made.begun_ms), (1, 1, 5));
+        assert!(!target.join("spool").exists() && !target.join("lock").exists());
+        assert!(!target.join("quarantine/bodies/incoming").exists());
+        assert_eq!(fs::read(target.join("dkim/key.pem")).unwrap(), b"key");
+        let copy =
+            crate::database::open_read(&target.join("a.db"), &["CREATE TABLE t (x);"]).unwrap();
+        assert_eq!(copy.query_row("SELECT x FROM t", [], |r| r.get::<_, i64>(0)).unwrap(), 7);
+        let read: Backup =
+            serde_json::from_slice(&fs::read(target.join(MANIFEST)).unwrap()).unwrap();
+        assert_eq!(read, made);
+        let again = back_up(&data, &target, &[], 6).unwrap_err();
+        assert!(again.to_string().contains("not empty"), "{again}");
+    }
+}

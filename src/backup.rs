@@ -1,0 +1,58 @@
+//! `gauntlet backup`: copy a node's data folder while the node runs.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use gauntlet_gateway::clock::now_ms;
+use gauntlet_gateway::config::Loaded;
+use gauntlet_store::backup::back_up;
+
+const AFTER_HELP: &str = "\
+In it: message log, quarantine with its bodies, people, what was learned, lists, keys. Not in it: the
+spool (from a copy, mail in flight would be delivered twice), the Maildir, and the configuration file.
+A backup is complete when it holds `backup.json`. To go back to it, stop the node and put a copy of it
+in the data folder's place, or start a node with --data.
+
+Examples:
+  gauntlet backup /var/backups/gauntlet-monday
+  gauntlet backup --config gauntlet.toml /mnt/disk/today";
+
+/// Arguments of `gauntlet backup`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Folder to make; it must be empty or not there yet
+    target: PathBuf,
+    /// The configuration file, for the data folder; without one, defaults and environment
+    #[arg(short, long, env = "GAUNTLET_CONFIG")]
+    config: Option<PathBuf>,
+    /// The node's data folder, if it is not the configuration's
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// Runs `gauntlet backup`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut config = Loaded::load(args.config.as_deref(), crate::config::environment())?.config;
+    if let Some(data) = &args.data {
+        config.node.data.clone_from(data);
+    }
+    let node = &config.node;
+    anyhow::ensure!(
+        node.data.is_dir(),
+        "node.data {}: there is no such folder; name it with --data",
+        node.data.display()
+    );
+    let skip = [node.inside(&config.spool.path), node.inside(&config.route.maildir)];
+    let made = back_up(&node.data, &args.target, &skip, now_ms())
+        .with_context(|| format!("no backup was made of {}", node.data.display()))?;
+    let megabytes = made.bytes as f64 / 1e6;
+    let (target, databases, files) = (args.target.display(), made.databases, made.files);
+    writeln!(
+        std::io::stdout(),
+        "{target}: {databases} databases and {files} files, {megabytes:.1} MB"
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
