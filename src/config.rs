@@ -41,8 +41,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// The process's variables. Those that are no UTF-8 are none of ours (and `std::env::vars` would panic).
+pub(crate) fn environment() -> impl Iterator<Item = (String, String)> {
+    let text = |s: std::ffi::OsString| s.into_string().ok();
+    std::env::vars_os().filter_map(move |(name, value)| Some((text(name)?, text(value)?)))
+}
+
 fn check(file: &Path) -> anyhow::Result<ExitCode> {
-    let loaded = Loaded::load(Some(file), std::env::vars())?;
+    let loaded = Loaded::load(Some(file), environment())?;
     let set = loaded.settings().iter().filter(|s| s.origin.to_string() != "default").count();
     let path = &loaded.config.policy.path;
     if !path.as_os_str().is_empty() {
@@ -59,7 +65,7 @@ fn check(file: &Path) -> anyhow::Result<ExitCode> {
 }
 
 fn show(file: Option<&Path>, json: bool) -> anyhow::Result<ExitCode> {
-    let settings = Loaded::load(file, std::env::vars())?.settings();
+    let settings = Loaded::load(file, environment())?.settings();
     let mut out = std::io::stdout().lock();
     if json {
         for s in settings {

@@ -95,7 +95,7 @@ const RSA_BITS: usize = 2_048;
 
 /// Runs `gauntlet dkim`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut config = Loaded::load(args.config.as_deref(), std::env::vars())?.config;
+    let mut config = Loaded::load(args.config.as_deref(), crate::config::environment())?.config;
     if let Some(data) = &args.data {
         config.node.data.clone_from(data);
     }

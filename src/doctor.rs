@@ -72,7 +72,7 @@ impl Findings {
 
 /// Runs `gauntlet doctor`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut config = Loaded::load(args.config.as_deref(), std::env::vars())?.config;
+    let mut config = Loaded::load(args.config.as_deref(), crate::config::environment())?.config;
     if let Some(server) = &args.dns {
         config.dns.servers = vec![server.clone()];
     }

@@ -40,6 +40,9 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("rules", &["gauntlet rules check /usr/share/spamassassin", "gauntlet rules test rules"]),
     ("rules check", &["gauntlet rules check /usr/share/spamassassin --site /etc/spamassassin"]),
     ("rules diff", &["gauntlet rules diff old.cf new.cf ~/Maildir"]),
+    ("dkim new", &["gauntlet dkim new --config gauntlet.toml example.org"]),
+    ("dkim list", &["gauntlet dkim list --config gauntlet.toml"]),
+    ("dkim rotate", &["gauntlet dkim rotate --config gauntlet.toml example.org"]),
     ("user", &["gauntlet user add ann", "gauntlet user list"]),
     ("user add", &["gauntlet user add ann                   prints a one-time password"]),
     ("user list", &["gauntlet user list"]),
@@ -102,6 +105,20 @@ mod tests {
         for (path, _) in EXAMPLES {
             assert!(found.iter().any(|known| known == path), "there is no `gauntlet {path}`");
         }
+    }
+
+    #[test]
+    fn every_subcommand_has_an_example() {
+        let mut found = Vec::new();
+        all(&command(), "", &mut found);
+        let shown = |path: &String| {
+            let sub = path.split(' ').fold(command(), |command, name| {
+                command.find_subcommand(name).expect("it was listed").clone()
+            });
+            sub.get_after_help().is_some_and(|help| help.to_string().contains("Example"))
+        };
+        found.retain(|path| !shown(path));
+        assert!(found.is_empty(), "no examples in the help of: {found:?}");
     }
 
     #[test]

@@ -53,7 +53,7 @@ const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
 /// Runs `gauntlet facts`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut config = Loaded::load(args.config.as_deref(), std::env::vars())?.config;
+    let mut config = Loaded::load(args.config.as_deref(), crate::config::environment())?.config;
     config.facts.enabled = true;
     if !args.dns.is_empty() {
         config.dns.servers.clone_from(&args.dns);

@@ -25,7 +25,9 @@ impl NodeArgs {
     pub(crate) fn ask(&self, request: &Request) -> anyhow::Result<Answer> {
         let data = match &self.data {
             Some(data) => data.clone(),
-            None => Loaded::load(self.config.as_deref(), std::env::vars())?.config.node.data,
+            None => {
+                Loaded::load(self.config.as_deref(), crate::config::environment())?.config.node.data
+            }
         };
         let answer = control::ask(&data, request).with_context(|| {
             format!("{}: no node answers; is `gauntlet serve` running there?", data.display())

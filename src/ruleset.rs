@@ -96,6 +96,9 @@ impl RulesetArgs {
         if self.rules.is_empty() {
             let snapshot = Snapshot::default_rules();
             return Ok(match &self.data {
+                Some(data) if !data.is_dir() => {
+                    anyhow::bail!("--data {}: there is no such folder", data.display())
+                }
                 Some(data) => snapshot.with_learned(learning::load(data, DAYS_DEFAULT)?),
                 None => snapshot,
             });

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
+use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use gauntlet_engine::{Class, Scratch, Snapshot, scan};
 use gauntlet_mail::{Facts, Message};
@@ -29,6 +30,9 @@ use crate::ruleset::RulesetArgs;
 
 /// Messages between walking and printing, for each scan thread.
 const WINDOW_PER_THREAD: usize = 32;
+
+/// Most scan threads that may be asked for.
+const THREADS_MAX: i64 = 1024;
 
 const EXIT_UNREADABLE: u8 = 1;
 const EXIT_FAIL_ON: u8 = 3;
@@ -81,8 +85,8 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["explain", "costs", "fail_on"])]
     views: bool,
     /// Scan threads [default: the CPUs that the process may use]
-    #[arg(long, value_name = "N")]
-    threads: Option<std::num::NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=THREADS_MAX))]
+    threads: Option<u16>,
     /// Judge as if received at this Unix time [default: now]
     #[arg(long, value_name = "EPOCH", allow_negative_numbers = true)]
     now: Option<i64>,
@@ -102,8 +106,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return views::run(args).map(|()| ExitCode::SUCCESS);
     }
     let snapshot = args.ruleset.load()?;
-    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok());
-    let threads = threads.map_or(1, usize::from);
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.map_or_else(all, usize::from);
     let scanner = Scanner {
         snapshot: &snapshot,
         style: Style::new(args.json, args.costs, args.explain, args.ruleset.subtests),
@@ -134,7 +138,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // Ends the other threads if printing ended early.
         drop((done_out, token_in));
         let walked = walker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        printed.map_err(anyhow::Error::from).and(walked)
+        printed.context("standard output").and(walked)
     });
     progress.finish();
     walked?;

@@ -1,7 +1,7 @@
 //! `gauntlet serve`: run a node.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ const DESCRIPTORS_WANTED: u64 = 1 << 20;
 
 impl Args {
     fn load(&self) -> anyhow::Result<Config> {
-        let mut config = Loaded::load(self.config.as_deref(), std::env::vars())?.config;
+        let mut config = Loaded::load(self.config.as_deref(), crate::config::environment())?.config;
         if let Some(data) = &self.data {
             config.node.data.clone_from(data);
         }
@@ -66,12 +66,18 @@ async fn serve(args: &Args, config: Config) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (doors, socket) = open_doors(&config)?;
     let users = Arc::new(Users::open(&users_folder(&config)?)?);
-    let password = users.first_start(now_ms())?;
     let node = Node::start(config, doors, Box::new(judge_of), users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
     learning::watch(&node)?;
-    let console = socket.map(|socket| Console::start(&node, users, socket)).transpose()?;
-    welcome(&node, console.as_ref(), password.as_deref())?;
+    let console = socket.map(|socket| Console::start(&node, users.clone(), socket)).transpose()?;
+    // Last, because it is shown once: a start that fails must not use it up.
+    let password = users.first_start(now_ms())?;
+    if let Err(error) = welcome(&node, console.as_ref(), password.as_deref()) {
+        // Nobody reads us; the mail does not mind.
+        let mend = "`gauntlet user passwd admin` makes a new one-time password";
+        tracing::warn!(%error, mend, "standard output takes nothing");
+    }
+    tracing::info!(ruleset = node.ruleset(), "ready");
     loop {
         tokio::select! {
             _ = hang_up.recv() => reload(args, &node),
@@ -94,12 +100,13 @@ fn open_doors(config: &Config) -> anyhow::Result<(Doors, Option<std::net::TcpLis
         "" => None,
         name => Some(Account::find(name)?),
     };
-    std::fs::create_dir_all(data).with_context(|| format!("node.data {}", data.display()))?;
+    std::fs::create_dir_all(data).with_context(|| unusable(data))?;
     let doors = Doors::open(config)?;
     let console = match config.console.address.as_str() {
         "" => None,
         address => Some(
             std::net::TcpListener::bind(address)
+                .map_err(|e| anyhow::anyhow!("{e}{}", gauntlet_gateway::receiver::mend_of(&e)))
                 .with_context(|| format!("console.address {address}"))?,
         ),
     };
@@ -131,8 +138,15 @@ fn own(account: &Account, data: &std::path::Path) -> std::io::Result<()> {
 
 fn users_folder(config: &Config) -> anyhow::Result<PathBuf> {
     let folder = config.node.data.join("console");
-    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    std::fs::create_dir_all(&folder).with_context(|| unusable(&config.node.data))?;
     Ok(folder)
+}
+
+fn unusable(data: &Path) -> String {
+    format!(
+        "node.data {} cannot be used; name another folder there, or with --data",
+        data.display()
+    )
 }
 
 fn reload(args: &Args, node: &Node) {
@@ -301,7 +315,7 @@ fn places(node: &Node) -> Vec<(String, String)> {
 }
 
 /// Says where everything is: to a person on standard output, and to the log.
-fn welcome(node: &Node, console: Option<&Console>, password: Option<&str>) -> anyhow::Result<()> {
+fn welcome(node: &Node, console: Option<&Console>, password: Option<&str>) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "gauntlet {} is ready", env!("CARGO_PKG_VERSION"))?;
     for (what, place) in places(node) {
@@ -314,9 +328,7 @@ fn welcome(node: &Node, console: Option<&Console>, password: Option<&str>) -> an
         writeln!(out, "  {:<14} login admin, one-time password {password}", "first start")?;
     }
     writeln!(out, "  {:<14} Ctrl-C; what has begun is finished first", "to stop")?;
-    out.flush()?;
-    tracing::info!(ruleset = node.ruleset(), "ready");
-    Ok(())
+    out.flush()
 }
 
 /// Structured logs on standard error: text on a terminal, JSON otherwise.

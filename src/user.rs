@@ -102,7 +102,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn open(args: &Args) -> anyhow::Result<Users> {
     let data = match &args.data {
         Some(data) => data.clone(),
-        None => Loaded::load(args.config.as_deref(), std::env::vars())?.config.node.data,
+        None => {
+            Loaded::load(args.config.as_deref(), crate::config::environment())?.config.node.data
+        }
     };
     if !data.is_dir() {
         let shown = data.display();

@@ -99,5 +99,5 @@ fn a_second_node_does_not_touch_the_data_of_the_first() {
         .unwrap();
     assert!(!second.status.success());
     let text = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(text.contains("another node uses this data folder"), "{text}");
+    assert!(text.contains("another node uses this folder"), "{text}");
 }

@@ -70,7 +70,7 @@ pub(super) struct Args {
 
 /// Runs `gauntlet policy replay`.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let loaded = Loaded::load(args.config.as_deref(), std::env::vars())?;
+    let loaded = Loaded::load(args.config.as_deref(), crate::config::environment())?;
     let config = loaded.config;
     let policy = read_policy(Some(&args.policy))?;
     let named = Some(&config.policy.path).filter(|p| !p.as_os_str().is_empty());

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Context;
 use flate2::read::MultiGzDecoder;
 
-/// Folders nested deeper than this are reported instead of read (links may make circles).
+/// Folders nested deeper than this are reported instead of read.
 const FOLDER_DEPTH_MAX: usize = 64;
 /// Bytes at the head of a file that say what it is: the `ustar` mark of a tar ends at 262.
 const HEAD_BYTES: usize = 512;
@@ -41,6 +41,20 @@ pub(crate) enum Content {
     Failed(String),
 }
 
+/// A folder, whatever path leads to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Folder {
+    device: u64,
+    inode: u64,
+}
+
+impl Folder {
+    fn of(metadata: &std::fs::Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        Folder { device: metadata.dev(), inode: metadata.ino() }
+    }
+}
+
 /// Takes the inputs one by one; `Break` ends the walk.
 pub(crate) type Emit<'e> = dyn FnMut(Input) -> ControlFlow<()> + 'e;
 
@@ -60,7 +74,7 @@ impl Source {
             let stdin = io::stdin().lock();
             return self.stream("-", counted(stdin, &self.taken), emit);
         }
-        self.entry(path, &path.to_string_lossy(), 0, emit)
+        self.entry(path, &path.to_string_lossy(), &[], emit)
     }
 
     /// Emits the paths of a list, one a line, blank lines skipped. A file in a list is one message,
@@ -85,7 +99,7 @@ impl Source {
             let name = String::from_utf8_lossy(&line).into_owned();
             let path = path_from_bytes(&line);
             let flow = if path.is_dir() {
-                self.entry(&path, &name, 0, emit)
+                self.entry(&path, &name, &[], emit)
             } else {
                 emit(Input { name, content: Content::File(path) })
             };
@@ -96,13 +110,24 @@ impl Source {
         Ok(())
     }
 
-    fn entry(&self, path: &Path, name: &str, depth: usize, emit: &mut Emit<'_>) -> ControlFlow<()> {
+    /// Emits what is at the path; `above` are the folders it is in.
+    fn entry(
+        &self,
+        path: &Path,
+        name: &str,
+        above: &[Folder],
+        emit: &mut Emit<'_>,
+    ) -> ControlFlow<()> {
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) => return failed(name, &error, emit),
         };
         if metadata.is_dir() {
-            return self.folder(path, name, depth, emit);
+            let folder = Folder::of(&metadata);
+            if above.contains(&folder) {
+                return failed(name, &"a link to a folder that it is in; not followed", emit);
+            }
+            return self.folder(path, name, &[above, &[folder]].concat(), emit);
         }
         let file = match File::open(path) {
             Ok(file) => file,
@@ -127,10 +152,10 @@ impl Source {
         &self,
         path: &Path,
         name: &str,
-        depth: usize,
+        chain: &[Folder],
         emit: &mut Emit<'_>,
     ) -> ControlFlow<()> {
-        if depth >= FOLDER_DEPTH_MAX {
+        if chain.len() > FOLDER_DEPTH_MAX {
             let why = format!("folders nested deeper than {FOLDER_DEPTH_MAX}");
             return failed(name, &why, emit);
         }
@@ -141,7 +166,7 @@ impl Source {
         for entry in entries {
             let below = path.join(&entry);
             let below_name = format!("{}/{}", name.trim_end_matches('/'), entry.to_string_lossy());
-            self.entry(&below, &below_name, depth + 1, emit)?;
+            self.entry(&below, &below_name, chain, emit)?;
         }
         ControlFlow::Continue(())
     }
@@ -224,7 +249,9 @@ impl Source {
 
 /// Bytes below the paths, for the progress bar; what cannot be read counts nothing.
 pub(crate) fn size_of(path: &Path, depth: usize) -> u64 {
-    match std::fs::metadata(path) {
+    // Links below are not followed: several that lead back would be walked without end.
+    let found = if depth == 0 { std::fs::metadata(path) } else { path.symlink_metadata() };
+    match found {
         Ok(metadata) if metadata.is_dir() && depth < FOLDER_DEPTH_MAX => list_folder(path)
             .unwrap_or_default()
             .iter()

@@ -11,7 +11,7 @@ use anyhow::Context;
 use arc_swap::ArcSwap;
 use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
 use gauntlet_store::spool::{Disk, Medium, Ram};
-use gauntlet_store::{History, Log, LogRecord, Quarantine, Spool, SpoolOptions, Users};
+use gauntlet_store::{Event, History, Log, LogRecord, Quarantine, Spool, SpoolOptions, Users};
 use tokio::sync::{Semaphore, watch};
 
 use crate::admission::{Admission, MemoryBudget, SessionLimits};
@@ -396,6 +396,16 @@ impl Node {
             Begin::Started(release) => {
                 let recipients = release.recipients.clone();
                 self.spool_release(&release)?;
+                let item = &release.held.item;
+                let released = Event {
+                    id: item.message.clone(),
+                    received_ms: item.received_ms,
+                    at_ms: now,
+                    kind: "released".to_owned(),
+                    recipient: recipients.join(", "),
+                    detail: format!("by {}", order.who),
+                };
+                self.log.append_then(Vec::new(), vec![released], Box::new(|_| {}));
                 Ok(Release::Done(recipients))
             }
         }
@@ -626,7 +636,11 @@ fn lock(data: &std::path::Path) -> anyhow::Result<File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => {
-            anyhow::bail!("{}: another node uses this data folder", data.display())
+            anyhow::bail!(
+                "node.data {}: another node uses this folder; stop it, or name another folder \
+                 there or with --data",
+                data.display()
+            )
         }
         Err(std::fs::TryLockError::Error(error)) => Err(error).context(path.display().to_string()),
     }

@@ -81,8 +81,10 @@ impl Listener {
     /// If the address cannot be bound or a network is malformed; the message names the setting.
     pub fn bind(settings: &ListenerSettings, tls: Option<Arc<ListenerTls>>) -> io::Result<Self> {
         use std::net::ToSocketAddrs;
-        let named =
-            |e: io::Error| io::Error::new(e.kind(), format!("listener {}: {e}", settings.address));
+        let named = |e: io::Error| {
+            let mend = mend_of(&e);
+            io::Error::new(e.kind(), format!("listener.address {}: {e}{mend}", settings.address))
+        };
         let addresses = settings.address.to_socket_addrs().map_err(named)?;
         let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
         let networks = read_networks("networks", &settings.networks)?;
@@ -123,6 +125,18 @@ fn read_networks(key: &str, texts: &[String]) -> io::Result<Arc<Vec<Network>>> {
     let networks = texts.iter().map(|n| n.parse::<Network>()).collect::<Result<Vec<_>, _>>();
     let wrong = |e| io::Error::new(io::ErrorKind::InvalidInput, format!("listener.{key}: {e}"));
     networks.map(Arc::new).map_err(wrong)
+}
+
+/// What to do about an address that cannot be listened on; empty where the error says it.
+pub fn mend_of(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; stop what listens there, or choose another port",
+        io::ErrorKind::AddrNotAvailable => "; no interface of this machine has this address",
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need CAP_NET_BIND_SERVICE (systemd: AmbientCapabilities), or choose another"
+        }
+        _ => "",
+    }
 }
 
 fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {

@@ -91,8 +91,7 @@ pub(crate) fn release(app: &App, visit: &Visit) -> Result<Response, Fault> {
 /// `POST /api/v1/quarantine/{id}/delete`. 409 if it was released or deleted before.
 pub(crate) fn delete(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let held = held_mail::find(app, visit, visit.param("id"))?;
-    let quarantine = &app.state.quarantine;
-    match quarantine.delete(&held.item.id, visit.who(), visit.now_ms)? {
+    match held_mail::delete_one(app, visit, &held)? {
         Deletion::Done => Ok(visit::json(StatusCode::OK, &json!({ "deleted": true }))),
         Deletion::NotHeld(state) => Ok(not_held(state)),
         Deletion::Unknown => Err(Fault::NotFound("There is no such message any more.")),

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_engine::Class;
+use gauntlet_store::Event;
 use gauntlet_store::quarantine::{Deletion, FolderSummary, Held, HeldQuery, ReleaseOrder, State};
 use gauntlet_store::users::{Role, User};
 use maud::{Markup, html};
@@ -265,13 +266,28 @@ pub(crate) fn release_one(app: &App, visit: &Visit, held: &Held) -> Result<Relea
 fn delete(app: &App, visit: &Visit, items: &[Held]) -> Result<Response, Fault> {
     let mut done = 0;
     for held in items {
-        let id = &held.item.id;
-        if app.state.quarantine.delete(id, visit.who(), visit.now_ms)? == Deletion::Done {
-            done += 1;
-        }
+        done += u64::from(delete_one(app, visit, held)? == Deletion::Done);
     }
     let notice = if done > 0 { format!("deleted-{done}") } else { format!("past-{}", items.len()) };
     Ok(visit::redirect(&format!("/quarantine?notice={notice}")))
+}
+
+/// Deletes a held message; the message's life in the log tells it.
+pub(crate) fn delete_one(app: &App, visit: &Visit, held: &Held) -> Result<Deletion, Fault> {
+    let item = &held.item;
+    let deletion = app.state.quarantine.delete(&item.id, visit.who(), visit.now_ms)?;
+    if deletion == Deletion::Done {
+        let deleted = Event {
+            id: item.message.clone(),
+            received_ms: item.received_ms,
+            at_ms: visit.now_ms,
+            kind: "deleted".to_owned(),
+            recipient: item.recipients.join(", "),
+            detail: format!("by {}", visit.who()),
+        };
+        app.state.log.append_then(Vec::new(), vec![deleted], Box::new(|_| {}));
+    }
+    Ok(deletion)
 }
 
 /// Asks before deleting: nothing brings a deleted message back.

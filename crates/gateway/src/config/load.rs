@@ -22,7 +22,7 @@ const OTHER_VARIABLES: [&str; 3] = ["GAUNTLET_CORPUS", "GAUNTLET_BLESS", "GAUNTL
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("{path}: {cause}")]
+    #[error("cannot read the configuration {path}: {cause}")]
     Read {
         /// Which file.
         path: String,

@@ -1,0 +1,166 @@
+//! What goes wrong around the program: full disks, closed pipes, ports in use, circles of links. Each
+//! error names what is wrong and what mends it, and nothing is lost.
+
+mod common;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::{Node, Smtp, message};
+
+fn gauntlet() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+    command.env_remove("GAUNTLET_CONFIG").stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// It ended with this code and said all of this on standard error.
+fn says(output: &Output, code: i32, all: &[&str]) {
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{error}");
+    for part in all {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
+}
+
+#[test]
+fn links_that_lead_back_are_reported_and_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::write(path.join("one.eml"), message("one", 100)).unwrap();
+    for name in ["a", "b"] {
+        symlink(path, path.join(name)).unwrap();
+    }
+    symlink("nowhere", path.join("dangling")).unwrap();
+    let output = gauntlet().args(["scan", "--json"]).arg(path).output().unwrap();
+    says(&output, 1, &[]);
+    let lines = text(&output.stdout);
+    let judged = lines.lines().filter(|l| l.contains("\"class\"")).count();
+    assert_eq!(judged, 1, "{lines}");
+    assert_eq!(lines.matches("not followed").count(), 2, "{lines}");
+}
+
+#[test]
+fn output_that_cannot_be_written_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = folder.path().join("one.eml");
+    fs::write(&one, message("one", 100)).unwrap();
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = gauntlet().args(["scan", "--json"]).arg(&one).stdout(full).output().unwrap();
+    says(&output, 2, &["standard output", "No space left"]);
+}
+
+#[test]
+fn odd_numbers_and_folders_are_refused_with_their_bounds() {
+    let output = gauntlet().args(["scan", "--threads", "0", "-"]).output().unwrap();
+    says(&output, 2, &["--threads", "1..=1024"]);
+    let output = gauntlet().args(["scan", "--data", "/nowhere", "-"]).output().unwrap();
+    says(&output, 2, &["--data /nowhere", "no such folder"]);
+}
+
+#[test]
+fn an_environment_that_is_no_text_is_none_of_ours() {
+    let odd = OsStr::from_bytes(b"\xff\xfe");
+    let output = gauntlet().args(["config", "show"]).env("ODD", odd).output().unwrap();
+    says(&output, 0, &[]);
+}
+
+/// `gauntlet serve` with this configuration, which cannot work.
+fn serve(folder: &Path, config: &str) -> Output {
+    let path = folder.join("gauntlet.toml");
+    fs::write(&path, config).unwrap();
+    gauntlet().args(["serve", "--config"]).arg(&path).output().unwrap()
+}
+
+#[test]
+fn a_start_that_fails_says_why_and_keeps_the_one_time_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap();
+    let data = folder.path().join("data");
+    let config = |smtp: &str, console: &str| {
+        format!(
+            "[node]\ndata = {data:?}\n[[listener]]\naddress = \"{smtp}\"\n\
+             [console]\naddress = \"{console}\"\n"
+        )
+    };
+    let in_use = format!("{taken}: Address already in use");
+    let output = serve(folder.path(), &config(&taken.to_string(), "127.0.0.1:0"));
+    says(&output, 2, &["listener.address", &in_use, "choose another port"]);
+    let output = serve(folder.path(), &config("127.0.0.1:0", &taken.to_string()));
+    says(&output, 2, &["console.address", &in_use, "choose another port"]);
+    // The node that starts at last shows the password: no failed start has used it up.
+    let users = gauntlet_store::Users::open(&data.join("console")).unwrap();
+    assert!(users.first_start(1).unwrap().is_some());
+}
+
+#[test]
+fn a_data_folder_that_is_a_file_is_named_with_its_setting() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    fs::write(&data, "x").unwrap();
+    let output = serve(folder.path(), &format!("[node]\ndata = {data:?}\n"));
+    says(&output, 2, &["node.data", "--data", "Not a directory"]);
+    let output = gauntlet().args(["serve", "--config", "/nowhere.toml"]).output().unwrap();
+    says(&output, 2, &["cannot read the configuration /nowhere.toml"]);
+}
+
+#[test]
+fn a_configuration_that_is_broken_changes_nothing_in_a_running_node() {
+    let mut node = Node::start("");
+    let good = node.config.clone();
+    for broken in ["[scan\n", "[scan]\nthreds = 1\n", "[policy]\npath = \"/nowhere\"\n"] {
+        node.config = format!("{good}{broken}");
+        node.write_config();
+        let before = node.log().matches("not reloaded").count();
+        node.signal("-HUP");
+        node.wait_until("it says so", || node.log().matches("not reloaded").count() > before);
+        let mut client = Smtp::connect(node.smtp).unwrap();
+        let reply = client.send("a@example.org", &["b@example.net"], &message("m", 100)).unwrap();
+        assert!(reply.starts_with("250"), "{reply}");
+    }
+    node.config = good;
+    node.write_config();
+    node.signal("-HUP");
+    node.wait_until("it is reloaded", || node.log().contains("configuration reloaded"));
+    node.stop();
+}
+
+#[test]
+fn a_node_whose_standard_output_is_full_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!(
+        "[node]\ndata = {:?}\n[[listener]]\naddress = \"127.0.0.1:0\"\n\
+         [console]\naddress = \"127.0.0.1:0\"\n",
+        folder.path().join("data")
+    );
+    let path = folder.path().join("gauntlet.toml");
+    fs::write(&path, config).unwrap();
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let log = folder.path().join("log");
+    let mut child = gauntlet()
+        .args(["serve", "--config"])
+        .arg(&path)
+        .stdout(full)
+        .stderr(fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let start = std::time::Instant::now();
+    let log = || fs::read_to_string(&log).unwrap();
+    while !log().contains("\"ready\"") {
+        assert!(start.elapsed() < common::PATIENCE && child.try_wait().unwrap().is_none());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(log().contains("gauntlet user passwd admin"), "{}", log());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
