@@ -1,6 +1,8 @@
 //! `gauntlet bench`: what it costs, measured here. One file a measurement.
 
 mod scan;
+mod send;
+mod sink;
 
 use std::process::ExitCode;
 
@@ -15,11 +17,17 @@ pub(crate) struct Args {
 enum What {
     /// Scan messages from memory: messages/s, CPU time and latency of the engine alone
     Scan(scan::Args),
+    /// Load a server over SMTP, LMTP, milter, spamd or rspamd's protocol, honestly
+    Send(Box<send::Args>),
+    /// Take messages and forget them: the server behind or instead of the one that is measured
+    Sink(sink::Args),
 }
 
 /// Runs the measurement.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Scan(args) => scan::run(args),
+        What::Send(args) => send::run(args),
+        What::Sink(args) => sink::run(args),
     }
 }

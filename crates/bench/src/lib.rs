@@ -1,7 +1,11 @@
 //! Measuring: what the engine and a node cost, and load to measure them with.
 
+pub mod load;
 pub mod machine;
+pub mod plot;
+pub mod process;
 pub mod scan;
+pub mod sink;
 pub mod size;
 pub mod spamd;
 pub mod usage;

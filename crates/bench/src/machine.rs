@@ -11,8 +11,14 @@ pub struct Manifest {
     pub cpus: usize,
     /// Operating system and architecture.
     pub system: String,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// What decides the clock rate of the first CPU (`scaling_governor`).
+    pub governor: String,
     /// Version of this program.
     pub version: String,
+    /// First 64 bits of a hash over the program's file: names this very build.
+    pub build: String,
     /// Built with optimisation.
     pub optimised: bool,
 }
@@ -21,13 +27,30 @@ impl Manifest {
     /// Of this machine, for a program of this version.
     pub fn here(version: &str) -> Self {
         Manifest {
-            cpu_model: cpu_model().unwrap_or_else(|| "unknown".to_owned()),
+            cpu_model: cpu_model().unwrap_or_else(|| UNKNOWN.to_owned()),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            kernel: read("/proc/sys/kernel/osrelease"),
+            governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             version: version.to_owned(),
+            build: build().unwrap_or_else(|| UNKNOWN.to_owned()),
             optimised: !cfg!(debug_assertions),
         }
     }
+}
+
+/// What this system does not tell.
+const UNKNOWN: &str = "unknown";
+
+fn read(path: &str) -> String {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    if text.trim().is_empty() { UNKNOWN.to_owned() } else { text.trim().to_owned() }
+}
+
+fn build() -> Option<String> {
+    let mut hash = blake3::Hasher::new();
+    hash.update_reader(std::fs::File::open(std::env::current_exe().ok()?).ok()?).ok()?;
+    Some(hash.finalize().to_hex()[..16].to_owned())
 }
 
 fn cpu_model() -> Option<String> {

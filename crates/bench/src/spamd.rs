@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use serde::Serialize;
 
+use crate::process::{Used, family};
+
 /// Longest wait for spamd to read its rules, and for one message.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 /// Messages that it checks before anything is counted: the first ones make it compile its rules.
@@ -133,17 +135,8 @@ impl Spamd {
     }
 
     fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        let mut ticks = 0.0;
-        let family = family(self.child.id());
-        for process in &family {
-            let path = format!("/proc/{process}/stat");
-            let text = std::fs::read_to_string(&path).with_context(|| format!("no {path}"))?;
-            // The name may hold spaces; what follows its parenthesis begins with field 3 (proc(5)).
-            let fields = text.rsplit_once(')').map_or("", |t| t.1).split_ascii_whitespace();
-            // utime, stime, and those of children that ended: fields 14 to 17.
-            ticks += fields.skip(11).take(4).filter_map(|f| f.parse::<f64>().ok()).sum::<f64>();
-        }
-        Ok(ticks / ticks_per_second())
+        let used = Used::of(self.child.id()).context("spamd ended, or there is no /proc")?;
+        Ok(used.cpu_seconds)
     }
 }
 
@@ -160,23 +153,4 @@ impl Drop for Spamd {
         // It is dead or cannot be killed; there is nobody to tell.
         let _ = self.child.wait();
     }
-}
-
-/// A process and its children, parents first.
-fn family(process: u32) -> Vec<u32> {
-    let mut all = vec![process];
-    let mut at = 0;
-    while let Some(process) = all.get(at).copied() {
-        let path = format!("/proc/{process}/task/{process}/children");
-        let children = std::fs::read_to_string(path).unwrap_or_default();
-        all.extend(children.split_ascii_whitespace().filter_map(|c| c.parse::<u32>().ok()));
-        at += 1;
-    }
-    all
-}
-
-fn ticks_per_second() -> f64 {
-    // SAFETY: sysconf takes a number and returns one.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    if ticks > 0 { ticks as f64 } else { 100.0 }
 }
