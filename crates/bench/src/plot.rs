@@ -108,7 +108,7 @@ fn number(value: f64) -> String {
         v if v >= 1e9 => format!("{:.1}G", value / 1e9),
         v if v >= 1e6 => format!("{:.1}M", value / 1e6),
         v if v >= 1e4 => format!("{:.0}k", value / 1e3),
-        v if v >= 10.0 || v == 0.0 => format!("{value:.0}"),
+        v if v >= 10.0 || value.fract() == 0.0 => format!("{value:.0}"),
         v if v >= 0.1 => format!("{value:.1}"),
         _ => format!("{value:.3}"),
     };
