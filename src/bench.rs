@@ -1,5 +1,6 @@
 //! `gauntlet bench`: what it costs, measured here. One file a measurement.
 
+mod gateway;
 mod scan;
 mod send;
 mod sink;
@@ -17,6 +18,8 @@ pub(crate) struct Args {
 enum What {
     /// Scan messages from memory: messages/s, CPU time and latency of the engine alone
     Scan(scan::Args),
+    /// Send through a gateway and receive from it: a closed loop with so many messages in flight
+    Gateway(Box<gateway::Args>),
     /// Load a server over SMTP, LMTP, milter, spamd or rspamd's protocol, honestly
     Send(Box<send::Args>),
     /// Take messages and forget them: the server behind or instead of the one that is measured
@@ -27,6 +30,7 @@ enum What {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Scan(args) => scan::run(args),
+        What::Gateway(args) => gateway::run(args),
         What::Send(args) => send::run(args),
         What::Sink(args) => sink::run(args),
     }

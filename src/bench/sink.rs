@@ -61,6 +61,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         delay: Duration::from_millis(args.delay_ms),
         stall,
         defer_every: args.defer_every,
+        ..Behaviour::default()
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(args.threads.max(1))

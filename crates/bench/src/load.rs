@@ -9,6 +9,8 @@
 //!
 //! Figures are worth something only if the client was not the limit: see [`health`].
 
+pub mod bucket;
+pub mod circuit;
 pub mod corpus;
 pub mod health;
 mod http;

@@ -13,15 +13,32 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 
 use crate::load::Protocol;
+use crate::load::bucket::Bucket;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 /// Longest command line or head kept.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
+/// What a sink for SMTP or LMTP was given.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Delivery {
+    /// Recipients as RCPT named them, without angle brackets.
+    pub recipients: Vec<String>,
+    /// The first bytes of the message, up to 64 KiB.
+    pub head: Vec<u8>,
+}
+
+/// Hears of each delivery before it is answered.
+pub type Hook = Arc<dyn Fn(Delivery) + Send + Sync>;
+
 /// How a sink behaves.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct Behaviour {
+    /// Hears of deliveries by SMTP and LMTP.
+    pub hook: Option<Hook>,
+    /// Bytes are read as fast as this link is.
+    pub link: Option<Arc<Bucket>>,
     /// Wait before each answer to a message.
     pub delay: Duration,
     /// All answers stop once, so long after the first message: when, and for how long.
@@ -103,9 +120,26 @@ impl Shared {
         self.behaviour.defer_every == 0 || !number.is_multiple_of(self.behaviour.defer_every)
     }
 
-    fn read(&self, bytes: usize) {
+    async fn read(&self, bytes: usize) {
         self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(link) = &self.behaviour.link {
+            link.take(bytes).await;
+        }
     }
+
+    /// Keeps the head of a message for the hook.
+    fn keep(&self, delivery: &mut Delivery, bytes: &[u8]) {
+        if self.behaviour.hook.is_some() {
+            let room = LINE_BYTES_MAX.saturating_sub(delivery.head.len());
+            delivery.head.extend_from_slice(bytes.get(..room.min(bytes.len())).unwrap_or_default());
+        }
+    }
+}
+
+/// The address of `RCPT TO:<address>`.
+fn address(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    text.split(['<', '>']).nth(1).unwrap_or_default().to_owned()
 }
 
 /// Finds the end of a message after DATA, in pieces of any size.
@@ -148,17 +182,21 @@ async fn mail(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
     let lmtp = shared.protocol == Protocol::Lmtp;
     stream.write_all(b"220 sink.gauntlet.example ESMTP\r\n").await?;
     let (mut buffer, mut line, mut out) = (vec![0; READ_BYTES], Vec::new(), Vec::new());
-    let (mut body, mut recipients): (Option<End>, usize) = (None, 0);
+    let (mut body, mut delivery): (Option<End>, Delivery) = (None, Delivery::default());
     loop {
         let count = stream.read(&mut buffer).await?;
         if count == 0 {
             return Ok(());
         }
-        shared.read(count);
+        shared.read(count).await;
         let mut input = &buffer[..count];
         while !input.is_empty() {
             if let Some(end) = &mut body {
-                let Some(used) = end.find(input) else { break };
+                let Some(used) = end.find(input) else {
+                    shared.keep(&mut delivery, input);
+                    break;
+                };
+                shared.keep(&mut delivery, &input[..used]);
                 input = &input[used..];
                 body = None;
                 let reply: &[u8] = if shared.take().await {
@@ -166,9 +204,12 @@ async fn mail(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
                 } else {
                     b"451 4.3.0 not now\r\n"
                 };
-                let replies = if lmtp { recipients } else { 1 };
+                let replies = if lmtp { delivery.recipients.len() } else { 1 };
                 (0..replies).for_each(|_| out.extend_from_slice(reply));
-                recipients = 0;
+                let delivery = std::mem::take(&mut delivery);
+                if let Some(hook) = shared.behaviour.hook.as_ref().filter(|_| reply[0] == b'2') {
+                    hook(delivery);
+                }
                 continue;
             }
             let Some(end) = memchr::memchr(b'\n', input) else {
@@ -181,29 +222,33 @@ async fn mail(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
             line.extend_from_slice(&input[..end]);
             input = &input[end + 1..];
             let verb: Vec<u8> = line.iter().take(4).map(u8::to_ascii_uppercase).collect();
-            line.clear();
             match verb.as_slice() {
-                b"EHLO" | b"LHLO" => out.extend_from_slice(
-                    b"250-sink.gauntlet.example\r\n250-PIPELINING\r\n250-8BITMIME\r\n\
-                      250-SMTPUTF8\r\n250-DSN\r\n250 SIZE 0\r\n",
-                ),
-                b"DATA" => {
-                    body = Some(End::at_start());
-                    out.extend_from_slice(b"354 go\r\n");
-                }
-                b"RCPT" => {
-                    recipients += 1;
-                    out.extend_from_slice(b"250 2.1.5 ok\r\n");
-                }
-                b"QUIT" => {
-                    out.extend_from_slice(b"221 2.0.0 bye\r\n");
-                    return stream.write_all(&out).await;
-                }
-                _ => out.extend_from_slice(b"250 2.0.0 ok\r\n"),
+                b"RCPT" => delivery.recipients.push(address(&line)),
+                b"RSET" => delivery = Delivery::default(),
+                b"DATA" => body = Some(End::at_start()),
+                _ => {}
+            }
+            line.clear();
+            out.extend_from_slice(reply(&verb));
+            if verb == b"QUIT" {
+                return stream.write_all(&out).await;
             }
         }
         stream.write_all(&out).await?;
         out.clear();
+    }
+}
+
+/// What a sink says to a command.
+fn reply(verb: &[u8]) -> &'static [u8] {
+    match verb {
+        b"EHLO" | b"LHLO" => {
+            b"250-sink.gauntlet.example\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n\
+              250-DSN\r\n250 SIZE 0\r\n"
+        }
+        b"DATA" => b"354 go\r\n",
+        b"QUIT" => b"221 2.0.0 bye\r\n",
+        _ => b"250 2.0.0 ok\r\n",
     }
 }
 
@@ -224,7 +269,7 @@ async fn head(
         if count == 0 || input.len() > LINE_BYTES_MAX {
             return Ok(None);
         }
-        shared.read(count);
+        shared.read(count).await;
         input.extend_from_slice(&buffer[..count]);
     }
 }
@@ -238,7 +283,7 @@ async fn skip(stream: &mut TcpStream, mut bytes: usize, shared: &Shared) -> io::
         if count == 0 {
             return Ok(false);
         }
-        shared.read(count);
+        shared.read(count).await;
         bytes -= count;
     }
     Ok(true)
@@ -287,7 +332,7 @@ async fn milter(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
         if count == 0 {
             return Ok(());
         }
-        shared.read(count);
+        shared.read(count).await;
         input.extend_from_slice(&buffer[..count]);
         let mut at = 0;
         while let Some(length) = input.get(at..).and_then(<[u8]>::first_chunk::<4>) {

@@ -68,29 +68,28 @@ impl Conversation {
         from: &str,
         to: &str,
     ) -> Result<Outcome, Failure> {
-        let recipient = OutgoingRecipient { to: to.to_owned(), ..OutgoingRecipient::default() };
-        let outgoing = Outgoing {
-            from: from.to_owned(),
-            recipients: vec![recipient],
-            size: message.size,
-            eight_bit: message.eight_bit,
-            ..Outgoing::default()
-        };
-        self.client.send(outgoing, &mut self.out);
+        let outgoing = outgoing(from, &[to.to_owned()], message.size, message.eight_bit);
+        let codes = self.send(outgoing, &[&message.wire]).await?;
+        outcome(codes.first().copied().unwrap_or(0))
+    }
+
+    /// Sends a message whose stuffed body comes in pieces; a reply code for each recipient.
+    pub(crate) async fn send(
+        &mut self,
+        message: Outgoing,
+        body: &[&[u8]],
+    ) -> Result<Vec<u16>, Failure> {
+        self.client.send(message, &mut self.out);
         self.link.write(&self.out).await?;
         self.out.clear();
         loop {
             match self.event().await? {
-                ClientEvent::Body => self.link.write(&message.wire).await?,
-                ClientEvent::Done(replies) => {
-                    let code = replies.first().map_or(0, |r| r.code);
-                    return match code / 100 {
-                        2 => Ok(Outcome::Passed),
-                        4 => Ok(Outcome::Deferred),
-                        5 => Ok(Outcome::Refused),
-                        _ => Err(Failure::Protocol(format!("the message was answered {code}"))),
-                    };
+                ClientEvent::Body => {
+                    for piece in body {
+                        self.link.write(piece).await?;
+                    }
                 }
+                ClientEvent::Done(replies) => return Ok(replies.iter().map(|r| r.code).collect()),
                 other => return Err(Failure::Protocol(format!("unexpected: {other:?}"))),
             }
         }
@@ -102,5 +101,27 @@ impl Conversation {
         self.link.write(&self.out).await?;
         while self.link.read().await? {}
         Ok(())
+    }
+}
+
+/// The envelope of a message of so many bytes.
+pub(crate) fn outgoing(from: &str, to: &[String], size: u64, eight_bit: bool) -> Outgoing {
+    let recipient = |to: &String| OutgoingRecipient { to: to.clone(), ..Default::default() };
+    Outgoing {
+        from: from.to_owned(),
+        recipients: to.iter().map(recipient).collect(),
+        size,
+        eight_bit,
+        ..Outgoing::default()
+    }
+}
+
+/// What a reply code says of a message.
+pub(crate) fn outcome(code: u16) -> Result<Outcome, Failure> {
+    match code / 100 {
+        2 => Ok(Outcome::Passed),
+        4 => Ok(Outcome::Deferred),
+        5 => Ok(Outcome::Refused),
+        _ => Err(Failure::Protocol(format!("the message was answered {code}"))),
     }
 }

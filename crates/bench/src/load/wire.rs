@@ -2,12 +2,14 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::bucket::{self, Bucket};
 use super::corpus::Item;
 use super::{http, milter, smtp, spamd};
 
@@ -143,7 +145,7 @@ impl Connection {
         timeout: Duration,
     ) -> Result<Self, Failure> {
         let open = async {
-            let stream = Link::open(target).await?;
+            let stream = Link::open(target, None).await?;
             Ok::<_, Failure>(match protocol {
                 Protocol::Smtp => {
                     Self::Smtp(Box::new(smtp::Conversation::open(stream, false).await?))
@@ -207,20 +209,31 @@ const READ_BYTES: usize = 8 << 10;
 /// A socket, and what was read of an answer.
 pub(crate) struct Link {
     stream: TcpStream,
+    /// Bytes/s that may be written, shared by all connections.
+    bucket: Option<Arc<Bucket>>,
     /// Read and not yet used.
     pub(crate) input: Vec<u8>,
 }
 
 impl Link {
-    async fn open(target: SocketAddr) -> Result<Self, Failure> {
+    /// Connects.
+    pub(crate) async fn open(
+        target: SocketAddr,
+        bucket: Option<Arc<Bucket>>,
+    ) -> Result<Self, Failure> {
         let stream = TcpStream::connect(target).await?;
         stream.set_nodelay(true)?;
-        Ok(Link { stream, input: Vec::new() })
+        Ok(Link { stream, bucket, input: Vec::new() })
     }
 
-    /// Writes all of it.
+    /// Writes all of it, as fast as the link is.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        Ok(self.stream.write_all(bytes).await?)
+        let Some(bucket) = &self.bucket else { return Ok(self.stream.write_all(bytes).await?) };
+        for piece in bytes.chunks(bucket::PIECE_BYTES) {
+            bucket.take(piece.len()).await;
+            self.stream.write_all(piece).await?;
+        }
+        Ok(())
     }
 
     /// Says that no more will be written.
