@@ -432,7 +432,7 @@ mod tests {
         let rules = "header __C From:addr =~ /^(?<LOCAL>\\w+)@(?<DOM_1>\\S+)/\n\
             body A /\\b%{LOCAL}\\b/\nheader B To =~ /%{DOM_1}/\nheader N To !~ /%{DOM_1}/\n\
             body D /%{NEVER}/\nheader E Message-Id =~ /%{AUTHORDOMAIN}/\n\
-            full F /re: %{HEADER(Subject)}/\nbody G /%{HEADER(X-None)}/\nbody H /\\%{LOCAL}/\n";
+            full F /RE: %{HEADER(Subject)}/i\nbody I /%{LOCAL}@?%{AUTHORDOMAIN}/\nbody G /%{HEADER(X-None)}/\nbody H /\\%{LOCAL}/\n";
         let raw = "From: bob@example.com\nTo: bob@example.org\nMessage-Id: <1@example.com>\n\
             Subject: hi\n\nI am bob\nre: hi\n";
         let (outcome, _) = scan(rules, raw);

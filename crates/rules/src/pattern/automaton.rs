@@ -71,7 +71,7 @@ impl Converter {
             Node::Atomic(_)
             | Node::Around { .. }
             | Node::Backreference { .. }
-            | Node::Template(_) => {
+            | Node::Template { .. } => {
                 return None;
             }
         })

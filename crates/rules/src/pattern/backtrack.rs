@@ -66,8 +66,8 @@ fn write(node: &Node, tags: &dyn Fn(&str) -> Vec<Vec<u8>>, out: &mut String) {
                 false => write!(out, "\\g{{{index}}}"),
             };
         }
-        Node::Template(tag) => {
-            out.push_str("(?:");
+        Node::Template { tag, caseless } => {
+            out.push_str(if *caseless { "(?i:" } else { "(?:" });
             for (i, value) in tags(tag).iter().enumerate() {
                 if i > 0 {
                     out.push('|');

@@ -108,7 +108,7 @@ fn analyse(node: &Node) -> Known {
         Node::Anchor(_) | Node::Around { .. } => {
             Known { exact: Some(vec![Vec::new()]), best: None }
         }
-        Node::Backreference { .. } | Node::Template(_) => Known::default(),
+        Node::Backreference { .. } | Node::Template { .. } => Known::default(),
         Node::Group { node, .. } | Node::Atomic(node) => analyse(node),
         Node::Alternate(nodes) => alternate(nodes),
         Node::Concat(nodes) => concat(nodes.iter().map(analyse)),

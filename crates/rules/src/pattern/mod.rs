@@ -62,7 +62,10 @@ impl Pattern {
     /// written `\xHH`.
     pub fn new(pattern: &str) -> Result<Self, PatternError> {
         let (node, names, text) = match parse::parse(pattern) {
-            Ok(parsed) => (Some(parsed.node), parsed.names, String::new()),
+            Ok(mut parsed) => {
+                parsed.node.keep_last_template();
+                (Some(parsed.node), parsed.names, String::new())
+            }
             Err(Refusal::Wrong(message)) => return Err(PatternError::Syntax(message)),
             Err(Refusal::Foreign) => (None, Vec::new(), pattern.to_owned()),
         };
@@ -102,7 +105,7 @@ impl Pattern {
         let mut out = Vec::new();
         if let Some(node) = &self.node {
             node.walk(&mut |n| {
-                if let Node::Template(tag) = n {
+                if let Node::Template { tag, .. } = n {
                     out.push(tag.clone());
                 }
             });

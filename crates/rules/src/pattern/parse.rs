@@ -216,7 +216,7 @@ impl Parser<'_> {
                 return wrong("a quantifier follows nothing");
             }
             b'%' => match self.template() {
-                Some(tag) => Node::Template(tag),
+                Some(tag) => Node::Template { tag, caseless: flags.caseless },
                 None => literal(byte, flags),
             },
             _ => literal(byte, flags),
@@ -662,7 +662,7 @@ impl Parser<'_> {
 /// nothing: every branch must have something that may.
 fn has_width(node: &Node) -> bool {
     match node {
-        Node::Set(_) | Node::Backreference { .. } | Node::Template(_) => true,
+        Node::Set(_) | Node::Backreference { .. } | Node::Template { .. } => true,
         Node::Anchor(_) | Node::Around { .. } => false,
         Node::Concat(nodes) => nodes.iter().any(has_width),
         Node::Alternate(nodes) => nodes.iter().all(has_width),

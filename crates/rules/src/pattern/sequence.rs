@@ -180,7 +180,7 @@ fn beside(node: &Node, set: ByteSet, word: Option<bool>, side: Side) -> ByteSet 
             set.intersection(&not.negate().union(&newline))
         }
         Node::Around { .. } => set,
-        Node::Backreference { .. } | Node::Template(_) => ByteSet::ALL,
+        Node::Backreference { .. } | Node::Template { .. } => ByteSet::ALL,
         Node::Concat(nodes) if side == Side::Before => {
             nodes.iter().fold(set, |set, node| beside(node, set, word, side))
         }
@@ -208,7 +208,7 @@ fn bytes_of(node: &Node) -> ByteSet {
         }
         Node::Repeat { max: Some(0), .. } => ByteSet::default(),
         Node::Repeat { node, .. } | Node::Group { node, .. } | Node::Atomic(node) => bytes_of(node),
-        Node::Backreference { .. } | Node::Template(_) => ByteSet::ALL,
+        Node::Backreference { .. } | Node::Template { .. } => ByteSet::ALL,
     }
 }
 
@@ -256,7 +256,7 @@ impl Flat {
             Node::Group { node, .. } | Node::Atomic(node) => self.add(node),
             // These have no bytes of their own.
             Node::Anchor(_) | Node::Around { .. } => {}
-            Node::Backreference { .. } | Node::Template(_) => self.absorb(&ByteSet::ALL),
+            Node::Backreference { .. } | Node::Template { .. } => self.absorb(&ByteSet::ALL),
         }
     }
 

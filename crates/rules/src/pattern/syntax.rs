@@ -176,7 +176,10 @@ pub(crate) enum Node {
         caseless: bool,
     },
     /// `%{TAG}`: the tag's values, known when a message is scanned.
-    Template(String),
+    Template {
+        tag: String,
+        caseless: bool,
+    },
 }
 
 impl Node {
@@ -185,7 +188,7 @@ impl Node {
         match self {
             Node::Set(_) => 1,
             Node::Anchor(_) | Node::Around { .. } | Node::Backreference { .. } => 0,
-            Node::Template(_) => 1,
+            Node::Template { .. } => 1,
             Node::Concat(nodes) => nodes.iter().map(Node::min_len).sum(),
             Node::Alternate(nodes) => nodes.iter().map(Node::min_len).min().unwrap_or(0),
             Node::Repeat { node, min, .. } => node.min_len().saturating_mul(*min as usize),
@@ -198,7 +201,7 @@ impl Node {
         match self {
             Node::Set(_) => Some(1),
             Node::Anchor(_) | Node::Around { .. } => Some(0),
-            Node::Backreference { .. } | Node::Template(_) => None,
+            Node::Backreference { .. } | Node::Template { .. } => None,
             Node::Concat(nodes) => {
                 nodes.iter().try_fold(0usize, |sum, node| Some(sum.saturating_add(node.max_len()?)))
             }
@@ -209,6 +212,34 @@ impl Node {
                 Some(node.max_len()?.saturating_mul((*max)? as usize))
             }
             Node::Group { node, .. } | Node::Atomic(node) => node.max_len(),
+        }
+    }
+
+    /// Leaves the last of several tags only: SpamAssassin fills no other, and takes `%{TAG}` as it
+    /// stands, which no text has.
+    pub(crate) fn keep_last_template(&mut self) {
+        let mut last = None;
+        self.walk(&mut |node| {
+            if let Node::Template { tag, .. } = node {
+                last = Some(tag.clone());
+            }
+        });
+        if let Some(last) = last {
+            self.drop_templates(&last);
+        }
+    }
+
+    fn drop_templates(&mut self, kept: &str) {
+        match self {
+            Node::Template { tag, .. } if tag != kept => *self = Node::Set(ByteSet::default()),
+            Node::Concat(nodes) | Node::Alternate(nodes) => {
+                nodes.iter_mut().for_each(|n| n.drop_templates(kept));
+            }
+            Node::Repeat { node, .. }
+            | Node::Group { node, .. }
+            | Node::Atomic(node)
+            | Node::Around { node, .. } => node.drop_templates(kept),
+            _ => {}
         }
     }
 

@@ -204,10 +204,14 @@ fn entry<'t>(text: &'t [u8], steps: &mut usize) -> Option<Entry<'t>> {
         let alone = Some(&text[start..start + length]);
         return Some(Entry { alone, comment, end, ..Entry::default() });
     }
-    ends.iter().rev().find_map(|&end_of_phrase| {
-        let (comment, end) = tail(text, end_of_phrase)?;
-        let phrase = Some(&text[start..end_of_phrase]);
-        Some(Entry { phrase, comment, end, ..Entry::default() })
+    // Nothing before a comma: the last white space is the phrase.
+    let blank = start.checked_sub(1).map(|start| (start, phrase_ends(text, start)));
+    [Some((start, ends)), blank].into_iter().flatten().find_map(|(start, ends)| {
+        ends.iter().rev().find_map(|&end_of_phrase| {
+            let (comment, end) = tail(text, end_of_phrase)?;
+            let phrase = Some(&text[start..end_of_phrase]);
+            Some(Entry { phrase, comment, end, ..Entry::default() })
+        })
     })
 }
 
@@ -357,6 +361,14 @@ mod tests {
         assert_eq!(read("a@b.com, C <c@d.com>; e@f.com").len(), 3);
         assert_eq!(one("undisclosed: a@b.com"), pair("-", "a@b.com"));
         assert_eq!(one("\"a@b.com\" <a@b.com>"), pair("a@b.com ", "a@b.com"));
+    }
+
+    #[test]
+    fn nothing_before_a_comma() {
+        let entries = read(" , a@b.com,  ; c@d.com");
+        let addresses: Vec<&str> = entries.iter().map(|e| e.1.as_str()).collect();
+        assert_eq!(addresses, ["-", "a@b.com", "-", "c@d.com"]);
+        assert_eq!(entries[0].0, " ");
     }
 
     #[test]
