@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use gauntlet_engine::signatures::known::DAYS_DEFAULT;
-use gauntlet_engine::{Snapshot, own_rules};
+use gauntlet_engine::{Snapshot, Thresholds, own_rules};
 use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset};
 
 use crate::learning;
@@ -24,6 +24,9 @@ pub(crate) struct RulesetArgs {
     /// Say how often every rule fired, sub-rules included
     #[arg(long, requires = "rules")]
     pub(crate) subtests: bool,
+    /// End a scan as soon as the rules that are left cannot change the class
+    #[arg(long, requires = "rules", conflicts_with = "subtests")]
+    pub(crate) early_stop: bool,
 }
 
 /// Options that say how rule files are read.
@@ -103,7 +106,13 @@ impl RulesetArgs {
                 None => snapshot,
             });
         }
-        let (ruleset, _) = self.reading.load(&self.rules, self.subtests, false)?;
+        let (mut ruleset, _) = self.reading.load(&self.rules, self.subtests, false)?;
+        if self.early_stop {
+            let required = ruleset.required_score();
+            let thresholds =
+                Thresholds { suspect: required, spam: required, ..Thresholds::default() };
+            ruleset = Snapshot::stopping_early(ruleset, &thresholds);
+        }
         Ok(Snapshot::of_rules(Arc::new(ruleset)))
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use gauntlet_console::{ConsoleOptions, ConsoleState, NodeHandle, NodeStatus, Released};
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
 use gauntlet_gateway::config::{Config, Loaded, LogFormat, RuleSettings};
@@ -173,11 +173,21 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         block: config.lists.block.clone(),
         ..Settings::default()
     };
-    let RuleSettings { paths, own, strict, network } = &config.rules;
+    let RuleSettings { paths, own, strict, network, early_stop } = &config.rules;
     let profile = if *network { Profile::Full } else { Profile::Local };
     let options = LoadOptions { strict: *strict, profile, ..LoadOptions::default() };
-    let snapshot = if !own && !paths.is_empty() {
-        let (ruleset, report) = Ruleset::load(paths, &options)?;
+    let alone = !own && !paths.is_empty();
+    if *early_stop && !alone {
+        bail!(
+            "rules.early_stop needs rules.own = false and rules.paths: beside filters and classifier \
+             any rule may change the class"
+        );
+    }
+    let snapshot = if alone {
+        let (mut ruleset, report) = Ruleset::load(paths, &options)?;
+        if *early_stop {
+            ruleset = Snapshot::stopping_early(ruleset, &thresholds);
+        }
         tracing::info!(?report, "rules loaded");
         let mut snapshot = Snapshot::of_rules(Arc::new(ruleset));
         snapshot.thresholds = thresholds;

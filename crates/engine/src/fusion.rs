@@ -109,7 +109,8 @@ fn by_threshold(value: f64, [suspect, spam, explicit]: &[f64; 3]) -> (Class, boo
 }
 
 impl Thresholds {
-    fn points(&self) -> [f64; 3] {
+    /// Points from which an item is suspect, spam and explicit spam.
+    pub(crate) fn points(&self) -> [f64; 3] {
         [self.suspect, self.spam, self.explicit]
     }
 

@@ -222,6 +222,21 @@ impl Snapshot {
         snapshot
     }
 
+    /// The rules, ending a scan as soon as those that are left cannot change the class or make it
+    /// explicit; for snapshots that judge by these rules alone. Rules that lean to a class by a flag
+    /// (`phishing`, `bulk`) are all tried: with any of them nothing ends early.
+    pub fn stopping_early(
+        ruleset: gauntlet_rules::Ruleset,
+        thresholds: &Thresholds,
+    ) -> gauntlet_rules::Ruleset {
+        let leans =
+            |rule: &gauntlet_rules::Rule| rule.has_flag("phishing") || rule.has_flag("bulk");
+        if ruleset.rules().iter().any(leans) {
+            return ruleset;
+        }
+        ruleset.stop_early_at(&thresholds.points())
+    }
+
     /// Makes a snapshot of these settings.
     pub fn build(settings: &Settings) -> Result<Self, Error> {
         let mut book = RuleBook::new(settings.scores.clone());

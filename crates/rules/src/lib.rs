@@ -22,6 +22,7 @@ mod program;
 pub mod rule;
 pub mod ruleset;
 pub mod settings;
+mod stages;
 pub mod views;
 
 pub use evals::{Eval, EvalContext, EvalTables};

@@ -115,6 +115,30 @@ impl Metas {
         program.map_or(&[], |program| &program.operands)
     }
 
+    /// Every meta with the rules, no metas, of which one must fire before it can be true; none if it
+    /// may be true without any.
+    pub(crate) fn leaves(&self) -> Vec<(u32, Option<Vec<u32>>)> {
+        let mut known: HashMap<u32, Option<Vec<u32>>> = HashMap::new();
+        let mut out = Vec::with_capacity(self.programs.len());
+        for program in &self.programs {
+            let all = triggers(&program.expr, &|_| 1).and_then(|triggers| {
+                let mut leaves = Vec::new();
+                for trigger in triggers {
+                    match known.get(&trigger) {
+                        Some(of_meta) => leaves.extend(of_meta.as_ref()?),
+                        None => leaves.push(trigger),
+                    }
+                }
+                leaves.sort_unstable();
+                leaves.dedup();
+                Some(leaves)
+            });
+            known.insert(program.rule, all.clone());
+            out.push((program.rule, all));
+        }
+        out
+    }
+
     /// Evaluates the metas that the fired rules can have changed. `counts` has each rule's count;
     /// `fired` lists rules with a count, and gets the metas that fire.
     pub(crate) fn run(&self, counts: &mut [f64], fired: &mut Vec<u32>, due: &mut Vec<bool>) {

@@ -14,6 +14,7 @@ use crate::meta::Metas;
 use crate::pattern::{self, Pattern};
 use crate::rule::{EvalKind, Rule, Test};
 use crate::ruleset::Profile;
+use crate::stages::{self, Bounds, Done, Stage};
 use crate::views::Views;
 
 /// All rules that run.
@@ -34,6 +35,8 @@ pub(crate) struct Program {
     /// Their least priority.
     editors_priority: i32,
     pub(crate) metas: Metas,
+    /// In which order they are tried.
+    order: Vec<Stage>,
 }
 
 /// An eval rule.
@@ -99,6 +102,7 @@ impl Program {
         let editors = builder.evals.iter().filter(|rule| rule.eval.edits_body());
         let priorities: Vec<i32> = editors.map(|rule| rule.priority).collect();
         let program = Program {
+            order: stages::order(rules, &metas, profile),
             editors: priorities.len(),
             editors_priority: priorities.into_iter().min().unwrap_or(i32::MIN),
             headers: builder.headers.build(),
@@ -115,32 +119,74 @@ impl Program {
         (program, builder.problems)
     }
 
-    /// Runs everything; the tally then holds each rule's count.
-    pub(crate) fn run(&self, views: &Views<'_>, evals: &EvalContext<'_>, tally: &mut Tally) {
-        self.headers.scan(views, tally);
-        // Those that change the body run before the rules that see it.
-        let (editors, evals_after) = self.evals.split_at(self.editors);
-        editors.iter().for_each(|rule| rule.run(evals, tally));
-        self.scan_body(views, tally);
-        if !self.rawbody.is_empty() {
-            self.rawbody.scan(views.rawbody().iter().map(Vec::as_slice), Place::Rawbody, tally);
+    /// Tries the rules in another order. For tests that it does not matter.
+    pub(crate) fn shuffle(&mut self, seed: u64) {
+        stages::shuffle(&mut self.order, seed);
+    }
+
+    /// Runs everything; the tally then holds each rule's count. With bounds it ends as soon as the
+    /// rules that are left cannot change the class; the answer says whether it did.
+    pub(crate) fn run(
+        &self,
+        views: &Views<'_>,
+        evals: &EvalContext<'_>,
+        bounds: Option<&Bounds>,
+        tally: &mut Tally,
+    ) -> bool {
+        let mut done = Done::default();
+        let mut may_edit = true;
+        for stage in &self.order {
+            // Those that change the body run before the rules that see it.
+            if matches!(stage, Stage::Body | Stage::Evals) && std::mem::take(&mut may_edit) {
+                let editors = self.evals.iter().take(self.editors);
+                editors.for_each(|rule| rule.run(evals, tally));
+            }
+            self.run_stage(*stage, views, evals, tally);
+            done.add(*stage);
+            if *stage != Stage::Metas && bounds.is_some_and(|b| b.decided(done, tally)) {
+                return true;
+            }
         }
-        if !self.uri.is_empty() {
-            self.uri.scan(views.uris().iter().map(|u| u.text.as_slice()), Place::Uri, tally);
+        false
+    }
+
+    fn run_stage(
+        &self,
+        stage: Stage,
+        views: &Views<'_>,
+        evals: &EvalContext<'_>,
+        tally: &mut Tally,
+    ) {
+        match stage {
+            Stage::Headers => self.headers.scan(views, tally),
+            Stage::Body => self.scan_body(views, tally),
+            Stage::Rawbody if self.rawbody.is_empty() => {}
+            Stage::Rawbody => {
+                self.rawbody.scan(views.rawbody().iter().map(Vec::as_slice), Place::Rawbody, tally);
+            }
+            Stage::Uri if self.uri.is_empty() => {}
+            Stage::Uri => {
+                self.uri.scan(views.uris().iter().map(|u| u.text.as_slice()), Place::Uri, tally);
+            }
+            Stage::Full if self.full.is_empty() => {}
+            Stage::Full => self.full.scan(std::iter::once(views.full()), |_| Place::Full, tally),
+            Stage::Mime => mime::scan(&self.mime, views, tally),
+            Stage::UriDetails => self.uri_details.iter().for_each(|rule| rule.scan(views, tally)),
+            Stage::Evals => {
+                self.evals.iter().skip(self.editors).for_each(|rule| rule.run(evals, tally));
+            }
+            Stage::Templates => {
+                for (number, rule) in (0u32..).zip(&self.templates) {
+                    run_template(rule, number, evals, tally);
+                }
+            }
+            Stage::Metas => {
+                let mut due = std::mem::take(&mut tally.due);
+                self.metas.run(&mut tally.counts, &mut tally.fired, &mut due);
+                tally.places.resize(tally.fired.len(), Found::NOWHERE);
+                tally.due = due;
+            }
         }
-        if !self.full.is_empty() {
-            self.full.scan(std::iter::once(views.full()), |_| Place::Full, tally);
-        }
-        mime::scan(&self.mime, views, tally);
-        for (number, rule) in (0u32..).zip(&self.templates) {
-            run_template(rule, number, evals, tally);
-        }
-        self.uri_details.iter().for_each(|rule| rule.scan(views, tally));
-        evals_after.iter().for_each(|rule| rule.run(evals, tally));
-        let mut due = std::mem::take(&mut tally.due);
-        self.metas.run(&mut tally.counts, &mut tally.fired, &mut due);
-        tally.places.resize(tally.fired.len(), Found::NOWHERE);
-        tally.due = due;
     }
 
     /// Tries the `body` rules. Those with a lower priority than the rules that edit the body see it

@@ -13,6 +13,7 @@ use crate::matcher::{Found, Tally};
 use crate::program::Program;
 use crate::rule::{Rule, Test};
 use crate::settings::Settings;
+use crate::stages::Bounds;
 use crate::views::{ViewSettings, Views};
 
 /// Which rules run and which score set counts.
@@ -120,6 +121,9 @@ pub struct Outcome {
     pub score: f64,
     /// Rules that ran out of their budget.
     pub defects: Vec<Defect>,
+    /// The scan ended early ([`Ruleset::stop_early_at`]): hits and score are those found until then,
+    /// on the same side of every threshold as all of them would be.
+    pub stopped_early: bool,
 }
 
 impl Profile {
@@ -151,6 +155,7 @@ pub struct Ruleset {
     subtests: bool,
     program: Program,
     version: Arc<str>,
+    bounds: Option<Bounds>,
 }
 
 impl Ruleset {
@@ -199,6 +204,7 @@ impl Ruleset {
             subtests: options.subtests,
             version: version(&config.sources, options).into(),
             program,
+            bounds: None,
         };
         Ok((ruleset, report))
     }
@@ -268,8 +274,25 @@ impl Ruleset {
         let evals = EvalContext::new(&views, &self.eval_tables, now, self.profile);
         let tally = &mut scratch.tally;
         tally.begin(self.rules.len());
-        self.program.run(&views, &evals, tally);
-        self.outcome(&views, tally)
+        let stopped_early = self.program.run(&views, &evals, self.bounds.as_ref(), tally);
+        Outcome { stopped_early, ..self.outcome(&views, tally) }
+    }
+
+    /// Ends a scan as soon as no rule that is left can move the score across one of these
+    /// thresholds. Whoever compares the score with nothing else judges as after a whole scan.
+    #[must_use]
+    pub fn stop_early_at(mut self, thresholds: &[f64]) -> Self {
+        let metas = &self.program.metas;
+        self.bounds = Some(Bounds::new(&self.rules, metas, self.profile, thresholds));
+        self.version = format!("{}-early", self.version).into();
+        self
+    }
+
+    /// Tries the rules in another order, which changes nothing that is found. For tests of that.
+    #[must_use]
+    pub fn in_other_order(mut self, seed: u64) -> Self {
+        self.program.shuffle(seed);
+        self
     }
 
     fn outcome(&self, views: &Views<'_>, tally: &Tally) -> Outcome {

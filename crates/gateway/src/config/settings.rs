@@ -556,11 +556,20 @@ pub struct RuleSettings {
     pub strict: bool,
     /// Run rules of the files that need the network; they read the facts.
     pub network: bool,
+    /// End a scan as soon as the rules that are left cannot change the class; only where the files
+    /// judge alone.
+    pub early_stop: bool,
 }
 
 impl Default for RuleSettings {
     fn default() -> Self {
-        RuleSettings { paths: Vec::new(), own: true, strict: false, network: false }
+        RuleSettings {
+            paths: Vec::new(),
+            own: true,
+            strict: false,
+            network: false,
+            early_stop: false,
+        }
     }
 }
 

@@ -27,6 +27,10 @@ pub const MATCH_STEPS_MAX: u32 = 5_000_000;
 const AUTOMATON_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Lazy DFA states kept of one pattern for each thread, in bytes.
 const DFA_CACHE_BYTES: usize = 4 * 1024 * 1024;
+/// Stack of machine code for the few matches that need more than 32 KB, in bytes.
+const JIT_STACK_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// PCRE2's error when that stack is full.
+const JIT_STACK_FULL: i32 = -46;
 
 /// A pattern; engines are made when first needed.
 #[derive(Debug)]
@@ -44,6 +48,8 @@ pub struct Pattern {
     backtracker: OnceLock<Result<Box<pcre2::bytes::Regex>, String>>,
     /// The same for matches that are not empty at the place where the search begins.
     after_empty: OnceLock<Option<Box<pcre2::bytes::Regex>>>,
+    /// The same with a large stack, for texts on which the small one is full.
+    roomy: OnceLock<Option<Box<pcre2::bytes::Regex>>>,
 }
 
 /// Why a pattern could not be compiled, or a match not be finished.
@@ -78,6 +84,7 @@ impl Pattern {
             automaton: OnceLock::new(),
             backtracker: OnceLock::new(),
             after_empty: OnceLock::new(),
+            roomy: OnceLock::new(),
         };
         if pattern.node.as_ref().is_none_or(needs_check) {
             pattern.backtracker().map_err(|e| PatternError::Syntax(e.clone()))?;
@@ -168,11 +175,34 @@ impl Pattern {
     }
 
     fn backtracker(&self) -> Result<&pcre2::bytes::Regex, &String> {
-        self.backtracker.get_or_init(|| self.compile("", "")).as_deref()
+        self.backtracker.get_or_init(|| self.compile("", "", false)).as_deref()
+    }
+
+    /// What PCRE2 finds; with a large stack if the small one does not do.
+    fn backtrack(
+        &self,
+        text: &[u8],
+        from: usize,
+    ) -> Option<Result<Option<Range<usize>>, PatternError>> {
+        let range = |found: Option<pcre2::bytes::Match<'_>>| found.map(|m| m.start()..m.end());
+        match self.backtracker().ok()?.find_at(text, from) {
+            Ok(found) => Some(Ok(range(found))),
+            Err(error) if error.code() == JIT_STACK_FULL => {
+                let regex = self.roomy.get_or_init(|| self.compile("", "", true).ok());
+                let found = regex.as_deref()?.find_at(text, from);
+                Some(found.map(range).map_err(|_| PatternError::Budget))
+            }
+            Err(_) => Some(Err(PatternError::Budget)),
+        }
     }
 
     /// Compiles the pattern for PCRE2, with something before and after it.
-    fn compile(&self, before: &str, after: &str) -> Result<Box<pcre2::bytes::Regex>, String> {
+    fn compile(
+        &self,
+        before: &str,
+        after: &str,
+        roomy: bool,
+    ) -> Result<Box<pcre2::bytes::Regex>, String> {
         let body = match &self.node {
             Some(node) => backtrack::text(node, &|_| Vec::new()),
             // Perl allows a name for several groups.
@@ -181,6 +211,9 @@ impl Pattern {
         let text = format!("(*LIMIT_MATCH={MATCH_STEPS_MAX})(*LF){before}{body}{after}");
         let mut builder = pcre2::bytes::RegexBuilder::new();
         builder.jit_if_available(true);
+        if roomy {
+            builder.max_jit_stack_size(Some(JIT_STACK_BYTES_MAX));
+        }
         builder.build(&text).map(Box::new).map_err(|e| e.to_string())
     }
 
@@ -193,10 +226,8 @@ impl Pattern {
             let input = regex_automata::Input::new(text).range(from..);
             return Ok(regex.search(&input).map(|m| m.range()));
         }
-        if let Ok(regex) = self.backtracker()
-            && let Ok(found) = regex.find_at(text, from)
-        {
-            return Ok(found.map(|m| m.start()..m.end()));
+        if let Some(Ok(found)) = self.backtrack(text, from) {
+            return Ok(found);
         }
         let regex = self.automaton().ok_or(PatternError::Budget)?;
         let input = regex_automata::Input::new(text).range(from..);
@@ -211,7 +242,7 @@ impl Pattern {
         from: usize,
     ) -> Result<Option<Range<usize>>, PatternError> {
         // `\G` is the place where the search begins.
-        let regex = self.after_empty.get_or_init(|| self.compile("(?:", ")(?!\\G)").ok());
+        let regex = self.after_empty.get_or_init(|| self.compile("(?:", ")(?!\\G)", false).ok());
         match regex.as_deref().map(|regex| regex.find_at(text, from.min(text.len()))) {
             Some(Ok(found)) => Ok(found.map(|m| m.start()..m.end())),
             Some(Err(_)) => Err(PatternError::Budget),
@@ -222,10 +253,8 @@ impl Pattern {
 
     /// Whether it matches anywhere. Fails if the budget is spent.
     pub fn matches(&self, text: &[u8]) -> Result<bool, PatternError> {
-        if let Ok(regex) = self.backtracker()
-            && let Ok(found) = regex.is_match(text)
-        {
-            return Ok(found);
+        if let Some(Ok(found)) = self.backtrack(text, 0) {
+            return Ok(found.is_some());
         }
         Ok(self.automaton().ok_or(PatternError::Budget)?.is_match(text))
     }

@@ -1,0 +1,218 @@
+//! In which order the kinds of rules are tried, and when a scan may end before the last.
+//!
+//! What rules find does not depend on the order, so they are tried where points per microsecond are
+//! most. With [`Bounds`] a scan ends as soon as no rule that is left can move the score across a
+//! threshold: the class is then what it would have been.
+
+use crate::matcher::Tally;
+use crate::meta::Metas;
+use crate::rule::{Rule, Test};
+use crate::ruleset::Profile;
+
+/// Points within which a score may be rounded.
+const ROUNDING: f64 = 1e-3;
+
+/// A step of a scan: rules that look at the same view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Headers,
+    Body,
+    Rawbody,
+    Uri,
+    Full,
+    Mime,
+    UriDetails,
+    Evals,
+    /// Rules with tags, which others capture.
+    Templates,
+    Metas,
+}
+
+impl Stage {
+    /// Those that need no other stage.
+    const FREE: [Stage; 8] = [
+        Stage::Headers,
+        Stage::Body,
+        Stage::Rawbody,
+        Stage::Uri,
+        Stage::Full,
+        Stage::Mime,
+        Stage::UriDetails,
+        Stage::Evals,
+    ];
+
+    /// The stage in which a rule is tried, or a later one.
+    fn of(rule: &Rule) -> Stage {
+        if rule.test.pattern().is_some_and(|pattern| pattern.contains("%{")) {
+            return Stage::Templates;
+        }
+        match &rule.test {
+            Test::Header { .. } | Test::Exists { .. } | Test::Empty => Stage::Headers,
+            Test::Body { .. } => Stage::Body,
+            Test::Rawbody { .. } => Stage::Rawbody,
+            Test::Uri { .. } => Stage::Uri,
+            Test::Full { .. } => Stage::Full,
+            Test::MimeHeader { .. } => Stage::Mime,
+            Test::UriDetail { .. } => Stage::UriDetails,
+            Test::Eval { .. } => Stage::Evals,
+            Test::Meta { .. } => Stage::Metas,
+        }
+    }
+
+    /// Roughly what the stage costs a message with SpamAssassin's own rules, in microseconds.
+    fn cost_us(self) -> f64 {
+        match self {
+            Stage::Headers => 120.0,
+            Stage::Body => 500.0,
+            Stage::Rawbody => 80.0,
+            Stage::Uri => 90.0,
+            Stage::Full | Stage::UriDetails => 30.0,
+            Stage::Mime => 20.0,
+            Stage::Evals => 200.0,
+            Stage::Templates | Stage::Metas => 10.0,
+        }
+    }
+
+    fn bit(self) -> u16 {
+        1 << (self as u16)
+    }
+}
+
+/// The stages that were run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Done(u16);
+
+impl Done {
+    pub(crate) fn add(&mut self, stage: Stage) {
+        self.0 |= stage.bit();
+    }
+
+    fn has(self, stage: Stage) -> bool {
+        self.0 & stage.bit() != 0
+    }
+}
+
+/// The points of a rule, 0 if its hits are not added up.
+fn points(rule: &Rule, profile: Profile) -> f64 {
+    if rule.is_sub() { 0.0 } else { rule.scores[profile.score_set()] }
+}
+
+/// Most times that a rule's points are added.
+fn times_max(rule: &Rule) -> f64 {
+    if matches!(rule.test, Test::Meta { .. } | Test::Eval { .. }) || !rule.has_flag("multiple") {
+        return 1.0;
+    }
+    rule.flag_value("maxhits").and_then(|v| v.parse().ok()).unwrap_or(f64::INFINITY)
+}
+
+/// The order in which the stages decide most per microsecond.
+pub(crate) fn order(rules: &[Rule], metas: &Metas, profile: Profile) -> Vec<Stage> {
+    let mut weights = [0.0; Stage::FREE.len()];
+    let mut add = |rule: &Rule, points: f64| {
+        if let Some(at) = Stage::FREE.iter().position(|stage| *stage == Stage::of(rule)) {
+            weights[at] += points.abs();
+        }
+    };
+    rules.iter().for_each(|rule| add(rule, points(rule, profile)));
+    for (meta, leaves) in metas.leaves() {
+        let share = rules.get(meta as usize).map_or(0.0, |rule| points(rule, profile));
+        let leaves = leaves.unwrap_or_default();
+        for leaf in leaves.iter().filter_map(|leaf| rules.get(*leaf as usize)) {
+            add(leaf, share / leaves.len() as f64);
+        }
+    }
+    let worth = |stage: &Stage| {
+        let at = Stage::FREE.iter().position(|free| free == stage).unwrap_or_default();
+        weights[at] / stage.cost_us()
+    };
+    let mut order = Stage::FREE.to_vec();
+    order.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
+    order.extend([Stage::Templates, Stage::Metas]);
+    order
+}
+
+/// Another order, for tests that it does not matter.
+pub(crate) fn shuffle(order: &mut [Stage], seed: u64) {
+    let free = order.len().min(Stage::FREE.len());
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for at in (1..free).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        order.swap(at, (state % (at as u64 + 1)) as usize);
+    }
+}
+
+/// What the rules that are left can still do to the score.
+#[derive(Debug)]
+pub(crate) struct Bounds {
+    /// Scores at which the class changes.
+    thresholds: Vec<f64>,
+    /// By rule: its stage, its points, and whether they are added for every hit.
+    rules: Vec<(Stage, f64, bool)>,
+    /// Least and most that the rules of a stage add, metas apart.
+    stages: Vec<(Stage, f64, f64)>,
+    /// Metas with points, and rules of which one must have fired.
+    metas: Vec<(f64, Option<Vec<u32>>)>,
+}
+
+impl Bounds {
+    pub(crate) fn new(
+        rules: &[Rule],
+        metas: &Metas,
+        profile: Profile,
+        thresholds: &[f64],
+    ) -> Bounds {
+        let mut stages: Vec<(Stage, f64, f64)> =
+            Stage::FREE.iter().chain([&Stage::Templates]).map(|s| (*s, 0.0, 0.0)).collect();
+        for rule in rules {
+            let points = points(rule, profile);
+            if let Some(stage) = stages.iter_mut().find(|s| s.0 == Stage::of(rule))
+                && points != 0.0
+            {
+                let most = points * times_max(rule);
+                stage.1 += most.min(0.0);
+                stage.2 += most.max(0.0);
+            }
+        }
+        let of_meta = |(meta, leaves): (u32, Option<Vec<u32>>)| {
+            let points = rules.get(meta as usize).map_or(0.0, |rule| points(rule, profile));
+            (points != 0.0).then_some((points, leaves))
+        };
+        let by_rule = |rule: &Rule| {
+            let by_hit = !matches!(rule.test, Test::Meta { .. } | Test::Eval { .. });
+            (Stage::of(rule), points(rule, profile), by_hit)
+        };
+        Bounds {
+            thresholds: thresholds.to_vec(),
+            rules: rules.iter().map(by_rule).collect(),
+            stages,
+            metas: metas.leaves().into_iter().filter_map(of_meta).collect(),
+        }
+    }
+
+    /// Whether no rule that is left can change the class.
+    pub(crate) fn decided(&self, done: Done, tally: &Tally) -> bool {
+        let score = tally.fired.iter().filter_map(|rule| {
+            let (_, points, by_hit) = self.rules.get(*rule as usize)?;
+            Some(points * if *by_hit { tally.count(*rule) } else { 1.0 })
+        });
+        let score: f64 = score.sum();
+        let (mut least, mut most) = (score - ROUNDING, score + ROUNDING);
+        for (_, low, high) in self.stages.iter().filter(|s| !done.has(s.0)) {
+            least += low;
+            most += high;
+        }
+        let is_possible = |leaf: &u32| {
+            let stage = self.rules.get(*leaf as usize).map_or(Stage::Metas, |rule| rule.0);
+            !done.has(stage) || tally.count(*leaf) > 0.0
+        };
+        for (points, leaves) in &self.metas {
+            if leaves.as_ref().is_none_or(|leaves| leaves.iter().any(is_possible)) {
+                least += points.min(0.0);
+                most += points.max(0.0);
+            }
+        }
+        self.thresholds.iter().all(|at| (least >= *at) == (most >= *at))
+    }
+}
