@@ -12,6 +12,7 @@ use gauntlet_gateway::config::Loaded;
 use gauntlet_gateway::facts::Gatherer;
 use gauntlet_gateway::resolver::Resolver;
 use gauntlet_mail::{Envelope, Facts, Message};
+use gauntlet_rules::{LoadOptions, Profile, Ruleset};
 
 /// Arguments of `gauntlet facts`.
 #[derive(Debug, clap::Args)]
@@ -24,6 +25,7 @@ look-up with effect, kind, name, outcome, answers and millis.
 Examples:
   gauntlet facts message.eml
   gauntlet facts --client 192.0.2.1 --helo mail.example.org --mail-from a@example.org message.eml
+  gauntlet facts --rules /usr/share/spamassassin --site /etc/spamassassin message.eml
   gauntlet facts --dns 127.0.0.1:5353 --json - < message.eml")]
 pub(crate) struct Args {
     /// The message, or `-` for standard input
@@ -43,6 +45,12 @@ pub(crate) struct Args {
     /// The configuration file; without one, defaults and environment
     #[arg(short, long, env = "GAUNTLET_CONFIG")]
     config: Option<PathBuf>,
+    /// Ask what these SpamAssassin rules ask too: a folder or file (may be repeated)
+    #[arg(long, value_name = "DIR")]
+    rules: Vec<PathBuf>,
+    /// Folder with .pre files (plugins) and further .cf files, as /etc/spamassassin (may be repeated)
+    #[arg(long, value_name = "DIR", requires = "rules")]
+    site: Vec<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -73,12 +81,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(sender) = &args.mail_from {
         sender.trim_matches(['<', '>']).clone_into(&mut envelope.mail_from);
     }
+    let ruleset = ruleset(args)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let start = Instant::now();
     let facts = runtime.block_on(async {
         let resolver = Arc::new(Resolver::new(&config.dns)?);
         let host = config.node.host_name();
-        let gatherer = Gatherer::new(resolver, &config.facts, &config.dns_list, &host)?;
+        let gatherer = Gatherer::new(resolver, &config.facts, &config.dns_list, &host)?
+            .with_rules(ruleset.as_ref());
         anyhow::Ok(gatherer.gather(&envelope, &raw).await)
     })?;
     let millis = start.elapsed().as_millis();
@@ -91,6 +101,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         writeln!(out, "\n{} look-ups in {millis} ms", facts.lookups.len())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The rules whose questions are asked too.
+fn ruleset(args: &Args) -> anyhow::Result<Option<Arc<Ruleset>>> {
+    if args.rules.is_empty() {
+        return Ok(None);
+    }
+    let options =
+        LoadOptions { site: args.site.clone(), profile: Profile::Full, ..LoadOptions::default() };
+    let (ruleset, _) = Ruleset::load(&args.rules, &options)?;
+    Ok(Some(Arc::new(ruleset)))
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
@@ -108,7 +129,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Signatures are over CRLF line ends; files mostly have LF. An mbox line is not part of a message.
-fn with_crlf(raw: &[u8]) -> Vec<u8> {
+pub(crate) fn with_crlf(raw: &[u8]) -> Vec<u8> {
     let start = match raw.starts_with(b"From ") {
         true => raw.iter().position(|b| *b == b'\n').map_or(0, |at| at + 1),
         false => 0,
@@ -170,6 +191,13 @@ fn table(facts: &Facts, envelope: &Envelope) -> String {
         let about =
             format!("{} on {}: {}", listing.subject, listing.zone, listing.answers.join(" "));
         line("listed", &format!("{:+}", listing.points), &about);
+    }
+    for answer in &facts.rule_answers {
+        let about = match answer.answers.as_slice() {
+            [] => "there is nothing".to_owned(),
+            answers => answers.join(" "),
+        };
+        line("rule asks", &answer.question, &about);
     }
     for note in &facts.notes {
         line("note", "", note);

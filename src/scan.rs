@@ -5,6 +5,7 @@
 //! grow with the input.
 
 pub(crate) mod envelope;
+mod network;
 mod progress;
 mod report;
 pub(crate) mod source;
@@ -20,7 +21,7 @@ use std::time::{Instant, SystemTime};
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use gauntlet_engine::{Class, Scratch, Snapshot, scan};
-use gauntlet_mail::{Facts, Message};
+use gauntlet_mail::Message;
 
 pub(crate) use self::envelope::of_file as envelope_of_file;
 use self::progress::{Progress, Summary};
@@ -51,6 +52,10 @@ With --rules the message is judged by SpamAssassin rules alone: the score is wha
 without Bayes gives. --subtests without --json prints lines {\"file\",\"hits\":{rule:score},\"score\",
 \"sub\":{rule:count}}.
 
+Without --network nobody is asked, and rules that need the network do not fire. With it, each message
+costs a node's look-ups; rules ask theirs with --profile full. --keep-facts writes a JSON line a message:
+{\"file\",\"envelope\",\"facts\"}; --facts judges by them again, whatever the DNS says today.
+
 Exit codes: 0 all read and judged; 1 an input could not be read; 2 wrong usage, or nothing could be
 done; 3 a message was of the class given with --fail-on, or of a more severe one.
 
@@ -60,6 +65,8 @@ Examples:
   gauntlet scan --json ~/Maildir backup.tar.gz > verdicts.jsonl
   gauntlet scan --json --files-from list.txt
   gauntlet scan --rules /usr/share/spamassassin --site /etc/spamassassin message.eml
+  gauntlet scan --network --keep-facts facts.jsonl --json mail/
+  gauntlet scan --facts facts.jsonl --json mail/
   gauntlet scan --fail-on phishing - < message.eml";
 
 /// Arguments of `gauntlet scan`.
@@ -97,6 +104,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
     max_bytes: u64,
     #[command(flatten)]
+    network: network::NetworkArgs,
+    #[command(flatten)]
     ruleset: RulesetArgs,
 }
 
@@ -112,6 +121,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         snapshot: &snapshot,
         style: Style::new(args.json, args.costs, args.explain, args.ruleset.subtests),
         received_at: args.now.unwrap_or_else(clock),
+        network: args.network.open(&snapshot)?,
         message_bytes_max: args.max_bytes,
     };
     let progress = Progress::new(&args.paths);
@@ -220,6 +230,7 @@ struct Scanner<'a> {
     snapshot: &'a Snapshot,
     style: Style,
     received_at: i64,
+    network: network::Source,
     message_bytes_max: u64,
 }
 
@@ -248,7 +259,11 @@ impl Scanner<'_> {
         let start = Instant::now();
         let message = Message::parse(raw);
         let envelope = envelope::of_file(&message, self.received_at);
-        let verdict = scan(&message, &envelope, &Facts::default(), self.snapshot, scratch);
+        let (envelope, facts) = match self.network.about(name, envelope, raw) {
+            Ok(known) => known,
+            Err(why) => return self.style.unreadable(name, &why),
+        };
+        let verdict = scan(&message, &envelope, &facts, self.snapshot, scratch);
         let cost_us = start.elapsed().as_secs_f64() * 1e6;
         self.style.judged(name, &message, &verdict, cost_us)
     }

@@ -152,6 +152,9 @@ pub struct Snapshot {
     pub hits_max: usize,
     /// The filters, in the order they run.
     pub filters: Vec<Arc<dyn Filter>>,
+    /// Rules in SpamAssassin's language among the filters: what they ask of the network is asked before
+    /// the scan.
+    pub ruleset: Option<Arc<gauntlet_rules::Ruleset>>,
     /// What the site has learned.
     pub learned: Learned,
     /// The version without what was learned.
@@ -183,6 +186,7 @@ impl Snapshot {
             on_failure: FailAction::default(),
             hits_max: HITS_MAX,
             filters: Vec::new(),
+            ruleset: None,
             learned: Learned::default(),
             version_of_rules: "empty".into(),
             filter_names: Vec::new(),
@@ -211,8 +215,9 @@ impl Snapshot {
     pub fn of_rules(ruleset: Arc<gauntlet_rules::Ruleset>) -> Self {
         let required = ruleset.required_score();
         let version = format!("{}+{}", env!("CARGO_PKG_VERSION"), ruleset.version());
-        let filter = filters::rules::Rules::new(ruleset);
+        let filter = filters::rules::Rules::new(ruleset.clone());
         let mut snapshot = Self::empty().with_filters(vec![Box::new(filter)]);
+        snapshot.ruleset = Some(ruleset);
         snapshot.version = version.into();
         snapshot.version_of_rules = snapshot.version.clone();
         snapshot.thresholds.suspect = required;
@@ -241,8 +246,9 @@ impl Snapshot {
     pub fn build(settings: &Settings) -> Result<Self, Error> {
         let mut book = RuleBook::new(settings.scores.clone());
         let mut filters = filters::all(&mut book, settings)?;
-        if let Some(ruleset) = settings.rules.clone().or_else(own_rules::shipped) {
-            filters.push(Box::new(filters::rules::Rules::new(ruleset)));
+        let ruleset = settings.rules.clone().or_else(own_rules::shipped);
+        if let Some(ruleset) = &ruleset {
+            filters.push(Box::new(filters::rules::Rules::new(ruleset.clone())));
         }
         if let Some(unknown) = book.unknown().first() {
             return Err(Error::UnknownRule((*unknown).to_owned()));
@@ -258,6 +264,7 @@ impl Snapshot {
         let version = version(&book, settings, &filters);
         let mut snapshot = Self::empty().with_filters(filters);
         snapshot.version_of_rules = version;
+        snapshot.ruleset = ruleset;
         snapshot.thresholds = settings.thresholds;
         snapshot.on_failure = settings.on_failure;
         snapshot.book = book;

@@ -4,7 +4,7 @@
 //! envelope, message ─▶ Inquiry (bounded, recorded) ─┬─▶ reverse name ──────────────┐
 //!                                                   ├─▶ SPF ──┐                    ├─▶ Facts
 //!                                                   ├─▶ DKIM, ARC ─┴─▶ DMARC, BIMI ─┤
-//!                                                   └─ then ─▶ DNS lists ───────────┘
+//!                                                   └─ then ─▶ DNS lists, rules ────┘
 //! ```
 //!
 //! Everything runs at once and ends with the message's time (`facts.wait_ms_max`). What was not
@@ -18,6 +18,7 @@ pub mod lists;
 pub mod local_lists;
 pub mod memory;
 pub mod reverse;
+pub mod rules;
 pub mod spf;
 pub mod tags;
 
@@ -39,6 +40,7 @@ use self::local_lists::LocalLists;
 use crate::config::{DnsListSettings, FactSettings};
 use crate::network::Network;
 use crate::resolver::Resolver;
+use gauntlet_rules::Ruleset;
 use gauntlet_store::History;
 
 /// Gathers facts. Share it as `Arc<Gatherer>`.
@@ -49,6 +51,7 @@ pub struct Gatherer {
     dns_lists: DnsLists,
     local_lists: LocalLists,
     history: Option<Arc<History>>,
+    rules: Option<rules::Asker>,
     settings: FactSettings,
     /// Clients that are ours: nothing is asked about them.
     ours: Vec<Network>,
@@ -77,6 +80,7 @@ impl Gatherer {
             dns_lists: DnsLists::new(dns_lists)?,
             local_lists: LocalLists::default(),
             history: None,
+            rules: None,
             settings: settings.clone(),
             ours,
             host: host.to_owned(),
@@ -94,6 +98,13 @@ impl Gatherer {
     #[must_use]
     pub fn with_history(mut self, history: Arc<History>) -> Self {
         self.history = Some(history);
+        self
+    }
+
+    /// The same for rules that ask the network themselves.
+    #[must_use]
+    pub fn with_rules(mut self, ruleset: Option<&Arc<Ruleset>>) -> Self {
+        self.rules = ruleset.filter(|r| r.asks()).map(|r| rules::Asker::new(r.clone()));
         self
     }
 
@@ -130,8 +141,15 @@ impl Gatherer {
             .await;
         let (mut facts, from) = authenticated;
         let about = Subjects { client, envelope, from: from.as_deref(), dkim: &facts.dkim, raw };
-        facts.listings = self.dns_lists.ask(&inquiry, &about).await;
-        facts.listings.extend(self.local_lists.ask(&about));
+        let (mut listings, rule_answers) = both(self.dns_lists.ask(&inquiry, &about), async {
+            match &self.rules {
+                Some(rules) => rules.ask(&inquiry, &self.dns_lists, raw, envelope, &facts).await,
+                None => Vec::new(),
+            }
+        })
+        .await;
+        listings.extend(self.local_lists.ask(&about));
+        (facts.listings, facts.rule_answers) = (listings, rule_answers);
         if let (Some(history), Some(client)) = (&self.history, client) {
             memory::recall(history, client, envelope, &mut facts);
         }

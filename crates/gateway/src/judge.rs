@@ -90,12 +90,12 @@ impl Judge {
     }
 }
 
-/// What the log keeps of the facts: all but look-ups that were answered from the cache and that no
+/// What the log keeps of the facts: all but look-ups that were answered from the cache, which no
 /// verdict reads. They are on the line of the message that asked the network first; without them, a
 /// line stays small.
 pub fn kept(facts: &Facts) -> Facts {
     let mut facts = facts.clone();
-    facts.lookups.retain(|l| !l.cached || matches!(l.effect.as_str(), "sender" | "rule"));
+    facts.lookups.retain(|l| !l.cached);
     for lookup in &mut facts.lookups {
         lookup.answers.truncate(ANSWERS_MAX);
         for answer in &mut lookup.answers {

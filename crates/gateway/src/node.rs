@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
+use gauntlet_rules::Ruleset;
 use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
 use gauntlet_store::spool::{Disk, Medium, Ram};
 use gauntlet_store::{Event, History, Log, LogRecord, Quarantine, Spool, SpoolOptions, Users};
@@ -161,7 +162,7 @@ impl Node {
         let r = &config.receiver;
         let maildir = config.node.inside(&config.route.maildir);
         let resolver = Arc::new(Resolver::new(&config.dns)?);
-        let shared = Shared::new(&config, &resolver)?;
+        let shared = Shared::new(&config, &resolver, judge.load().snapshot.ruleset.as_ref())?;
         let host = config.node.host_name();
         let runtime = tokio::runtime::Handle::current();
         let queue = Queue::new(QueueParts {
@@ -323,7 +324,8 @@ impl Node {
         let judge = (self.make_judge)(&config)?;
         let routes = Routes::of(&config);
         let recipients = Recipients::load(&config)?;
-        let gatherer = gatherer(&config, &self.resolver, &self.shared.history)?;
+        let ruleset = judge.snapshot.ruleset.as_ref();
+        let gatherer = gatherer(&config, &self.resolver, &self.shared.history, ruleset)?;
         let key_ring = key_ring(&config)?;
         let hop_tls = HopTls::load(&config.sender.roots)?;
         self.reload_certificates(&config)?;
@@ -558,10 +560,15 @@ impl Shared {
         Arc::new(Sender::new(ways, runtime))
     }
 
-    fn new(config: &Config, resolver: &Arc<Resolver>) -> anyhow::Result<Self> {
+    fn new(
+        config: &Config,
+        resolver: &Arc<Resolver>,
+        ruleset: Option<&Arc<Ruleset>>,
+    ) -> anyhow::Result<Self> {
         let history = Arc::new(History::open(&config.node.data)?);
+        let gatherer = gatherer(config, resolver, &history, ruleset)?;
         Ok(Shared {
-            gatherer: Arc::new(ArcSwap::from_pointee(gatherer(config, resolver, &history)?)),
+            gatherer: Arc::new(ArcSwap::from_pointee(gatherer)),
             gate: Arc::new(Gate::new(config, history.clone())?),
             recipients: Arc::new(ArcSwap::from_pointee(Recipients::load(config)?)),
             history,
@@ -582,11 +589,12 @@ fn gatherer(
     config: &Config,
     resolver: &Arc<Resolver>,
     history: &Arc<History>,
+    ruleset: Option<&Arc<Ruleset>>,
 ) -> anyhow::Result<Gatherer> {
     let host = config.node.host_name();
     let lists = LocalLists::open(&config.local_list, &config.node.data.join("lists"))?;
     let gatherer = Gatherer::new(resolver.clone(), &config.facts, &config.dns_list, &host)?;
-    let gatherer = gatherer.with_local_lists(lists);
+    let gatherer = gatherer.with_local_lists(lists).with_rules(ruleset);
     Ok(if config.facts.history { gatherer.with_history(history.clone()) } else { gatherer })
 }
 

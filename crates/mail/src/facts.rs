@@ -78,6 +78,15 @@ pub struct Listing {
     pub points: f64,
 }
 
+/// What the DNS answered to a question that a rule asks by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleAnswer {
+    /// The question as the rules write it, e.g. `A 2.0.0.127.zen.example`.
+    pub question: String,
+    /// Its answers as text, sorted; empty says that there is nothing.
+    pub answers: Vec<String>,
+}
+
 /// One look-up: what was asked, what came, how long it took.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lookup {
@@ -141,6 +150,9 @@ pub struct Facts {
     pub reverse_confirmed: Option<bool>,
     /// Lists that answered with a listing.
     pub listings: Vec<Listing>,
+    /// Answers to what rules ask by themselves, by question: those that say something.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rule_answers: Vec<RuleAnswer>,
     /// Look-ups made, for the record; the engine does not read them.
     pub lookups: Vec<Lookup>,
     /// What was odd: limits reached, malformed records, why a result is an error.

@@ -2,7 +2,7 @@
 
 use gauntlet_mail::{Evidence, View};
 
-use crate::evals::{Eval, EvalContext};
+use crate::evals::{Eval, EvalContext, unknown_tags};
 use crate::language::{Problem, Severity};
 use crate::matcher::headers::{HeaderRules, HeaderRulesBuilder};
 use crate::matcher::mime::{self, MimeRule};
@@ -339,6 +339,19 @@ impl Builder {
                 let compiled =
                     compiled.map_err(|e| problem(rule, Severity::Error, e.to_string()))?;
                 self.uri_details.push(compiled);
+            }
+            Test::AskDns { query, filter, .. } => {
+                let unknown = unknown_tags(query);
+                if !unknown.is_empty() {
+                    let message = format!("never fires: no value for {}", unknown.join(", "));
+                    return Err(problem(rule, Severity::Note, message));
+                }
+                if profile != Profile::Full {
+                    return Ok(false);
+                }
+                let eval = Eval::of_template(&rule.name, filter.as_deref());
+                let eval = eval.map_err(|e| problem(rule, Severity::Error, e.to_string()))?;
+                self.evals.push(EvalRule { rule: place as u32, eval, priority: rule.priority });
             }
             Test::Meta { .. } | Test::Empty => return Ok(false),
         }

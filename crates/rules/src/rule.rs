@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::questions::RecordType;
+
 /// File and line of a definition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Source {
@@ -139,7 +141,16 @@ pub enum Test {
         /// The call.
         call: EvalCall,
     },
-    /// A name without a test that is run here: `reuse`, `askdns`.
+    /// `askdns NAME _TAG_.zone [types] [filter]`: answered by the DNS.
+    AskDns {
+        /// The name that is asked for, with tags.
+        query: String,
+        /// Types of records.
+        kinds: Vec<RecordType>,
+        /// What an answer must be: `/pattern/`, or as a subtest of `check_rbl`.
+        filter: Option<String>,
+    },
+    /// A name without a test that is run here: `reuse`.
     Empty,
 }
 
@@ -180,7 +191,7 @@ impl Test {
             Test::MimeHeader { .. } => "mimeheader",
             Test::UriDetail { .. } | Test::Eval { .. } => "eval",
             Test::Meta { .. } => "meta",
-            Test::Empty => "empty",
+            Test::AskDns { .. } | Test::Empty => "empty",
         }
     }
 }

@@ -10,7 +10,8 @@ use gauntlet_mail::{Defect, Envelope, Evidence, Facts, Hit, Message, View};
 use crate::evals::{EvalContext, EvalTables};
 use crate::language::{self, Config, Problem, Severity, SourceHash};
 use crate::matcher::{Found, Tally};
-use crate::program::Program;
+use crate::program::{Program, runs};
+use crate::questions::Question;
 use crate::rule::{Rule, Test};
 use crate::settings::Settings;
 use crate::stages::Bounds;
@@ -191,13 +192,14 @@ impl Ruleset {
             let count = report.problems.iter().filter(bad).count();
             return Err(LoadError::Strict { count, first: Box::new(first.clone()) });
         }
-        let calls = config.rules.iter().filter_map(|rule| match &rule.test {
-            Test::Eval { call, .. } => Some(call),
-            _ => None,
-        });
+        let mut eval_tables = EvalTables::from_settings(&config.settings);
+        if options.profile == Profile::Full {
+            let running = config.rules.iter().filter(|r| runs(r, options.profile));
+            eval_tables = eval_tables.with_questions(&config.settings, running);
+        }
         let ruleset = Ruleset {
             view_settings: ViewSettings::from_settings(&config.settings),
-            eval_tables: EvalTables::from_settings(&config.settings).with_calls(calls),
+            eval_tables,
             rules: config.rules,
             settings: config.settings,
             profile: options.profile,
@@ -259,6 +261,34 @@ impl Ruleset {
     pub fn backtracking_patterns(&self) -> (usize, usize) {
         let all: Vec<bool> = self.program.patterns().map(|(_, p)| p.needs_backtracking()).collect();
         (all.iter().filter(|b| **b).count(), all.len())
+    }
+
+    /// Whether rules ask the DNS anything: in [`Profile::Full`] only.
+    pub fn asks(&self) -> bool {
+        self.eval_tables.asks()
+    }
+
+    /// The registered domain of a host name, by the boundaries that the rule files know.
+    pub fn registered_domain(&self, host: &str) -> String {
+        let domain = self.eval_tables.boundaries.trim(host.as_bytes());
+        String::from_utf8_lossy(&domain).into_owned()
+    }
+
+    /// What the rules ask of the DNS about a message. Signatures in `facts` must be judged already:
+    /// rules ask about domains that signed.
+    pub fn questions(
+        &self,
+        message: &Message<'_>,
+        envelope: &Envelope,
+        facts: &Facts,
+    ) -> Vec<Question> {
+        if !self.asks() {
+            return Vec::new();
+        }
+        let views = Views::new(message, envelope, facts, &self.view_settings);
+        let now = envelope.received_at;
+        let evals = EvalContext::new(&views, &self.eval_tables, now, self.profile);
+        self.eval_tables.questions(&evals)
     }
 
     /// Judges a message; `now` is Unix time in seconds. Deterministic.

@@ -54,7 +54,7 @@ impl Stage {
             Test::Full { .. } => Stage::Full,
             Test::MimeHeader { .. } => Stage::Mime,
             Test::UriDetail { .. } => Stage::UriDetails,
-            Test::Eval { .. } => Stage::Evals,
+            Test::Eval { .. } | Test::AskDns { .. } => Stage::Evals,
             Test::Meta { .. } => Stage::Metas,
         }
     }

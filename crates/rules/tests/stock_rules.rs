@@ -39,7 +39,7 @@ fn type_number(test: &Test) -> i64 {
         Test::Rawbody { .. } => 14,
         Test::Uri { .. } => 16,
         Test::Meta { .. } => 18,
-        Test::Empty => 20,
+        Test::AskDns { .. } | Test::Empty => 20,
         Test::MimeHeader { .. } | Test::UriDetail { .. } => 11,
         Test::Eval { kind, .. } => match kind {
             EvalKind::Header => 9,

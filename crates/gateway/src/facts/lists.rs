@@ -153,7 +153,7 @@ impl DnsLists {
     }
 
     /// Reports a list that does not answer us, once.
-    fn refused(&self, zone: &str, code: Ipv4Addr) {
+    pub(super) fn refused(&self, zone: &str, code: Ipv4Addr) {
         let mut refusing = self.refusing.lock().unwrap_or_else(PoisonError::into_inner);
         if refusing.insert(zone.to_owned()) {
             tracing::warn!(

@@ -29,6 +29,9 @@ impl Zone {
     /// Serves these records (as zone files write them, names relative to the root); questions for
     /// `broken.example`, `_dns_error.org`, `_dns_error.test.org` and below fail (SERVFAIL). None, with a note,
     /// if there is no server on this machine; in CI that is a failure.
+    ///
+    /// After a line `$ZONE name` come the records of a zone of that name, with names relative to the
+    /// root too.
     pub(crate) fn serve(records: &str) -> Option<Self> {
         Self::start(records, "")
     }
@@ -63,6 +66,14 @@ impl Zone {
              - domain: _dns_error.org\n    file: {at}/none.zone\n  \
              - domain: _dns_error.test.org\n    file: {at}/none.zone\n"
         );
+        let (records, below) = records.split_once("$ZONE ").unwrap_or((records, ""));
+        let mut conf = conf;
+        if let Some((name, below)) = below.split_once('\n') {
+            conf.push_str(&format!("  - domain: {name}\n    file: {at}/below.zone\n"));
+            let below =
+                format!("$ORIGIN .\n$TTL 300\n{name} SOA ns. root. 1 3600 600 86400 60\n{below}");
+            std::fs::write(folder.path().join("below.zone"), below).expect("the zone");
+        }
         std::fs::write(folder.path().join("root.zone"), format!("{HEAD}{records}"))
             .expect("the zone");
         std::fs::write(folder.path().join("knot.conf"), conf).expect("the configuration");

@@ -2,7 +2,6 @@
 
 use gauntlet_mail::facts::{AuthResult, DkimSignature, DmarcPolicy, Facts};
 
-use super::lists::all_from;
 use super::{Args, EvalContext};
 use crate::ruleset::Profile;
 
@@ -109,7 +108,10 @@ fn spf_listed(cx: &EvalContext<'_>, list: &str, addresses: &str) -> bool {
             || cx.tables.addresses(addresses).is_some_and(|list| list.contains(&sender)))
 }
 
-fn valid_signatures<'a>(cx: &EvalContext<'a>) -> impl Iterator<Item = &'a DkimSignature> {
+/// The signatures that verify.
+pub(super) fn valid_signatures<'a>(
+    cx: &EvalContext<'a>,
+) -> impl Iterator<Item = &'a DkimSignature> {
     let all = facts(cx).map_or(&[][..], |f| &f.dkim);
     all.iter().filter(|s| s.result == AuthResult::Pass)
 }
@@ -258,22 +260,4 @@ pub(super) fn bayes(cx: &EvalContext<'_>, args: &Args) -> bool {
     let Some(probability) = cx.spam_probability else { return false };
     let min = args.number(0);
     (min == 0.0 || probability > min) && args.bound(1).is_none_or(|max| probability <= max)
-}
-
-/// `check_dns_sender()`: the envelope sender's domain has neither mail servers nor addresses.
-pub(super) fn sender_without_dns(cx: &EvalContext<'_>, _: &Args) -> bool {
-    let Some(facts) = facts(cx) else { return false };
-    let domains: Vec<String> = all_from(cx)
-        .iter()
-        .filter_map(|a| memchr::memrchr(b'@', a).map(|at| &a[at + 1..]))
-        .map(|d| String::from_utf8_lossy(d).to_ascii_lowercase())
-        .collect();
-    let missing = |domain: &String, kind: &str| {
-        let asked = |l: &&gauntlet_mail::facts::Lookup| {
-            l.kind.eq_ignore_ascii_case(kind)
-                && l.name.trim_end_matches('.').eq_ignore_ascii_case(domain)
-        };
-        facts.lookups.iter().find(asked).is_some_and(|l| l.outcome == "no such name")
-    };
-    domains.iter().any(|d| missing(d, "MX") && missing(d, "A"))
 }

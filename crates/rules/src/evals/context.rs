@@ -6,6 +6,7 @@ use std::cell::{OnceCell, RefCell};
 use gauntlet_mail::{Evidence, Facts};
 
 use super::EvalTables;
+use super::asking::{LinkHost, link_hosts};
 use super::body::Difference;
 use super::forgery::Hotmail;
 use super::header::Recipients;
@@ -51,6 +52,7 @@ pub(super) struct Memo {
     pub(super) difference: OnceCell<Difference>,
     pub(super) hotmail: OnceCell<Hotmail>,
     pub(super) images: OnceCell<Images>,
+    pub(super) links: OnceCell<Vec<LinkHost>>,
     pub(super) mime: OnceCell<MimeFacts>,
     pub(super) received_removed: OnceCell<bool>,
     pub(super) recipients: OnceCell<Recipients>,
@@ -144,6 +146,11 @@ impl<'a> EvalContext<'a> {
         let details = self.views.uri_details().details.iter();
         let links = details.filter(|(_, d)| !d.is_parsed && d.elements.iter().any(|e| &**e == "a"));
         links.map(|(uri, _)| uri.as_slice())
+    }
+
+    /// Hosts of links that lists are asked about.
+    pub(super) fn links(&self) -> &[LinkHost] {
+        self.memo.links.get_or_init(|| link_hosts(self, &self.tables.network.links))
     }
 
     pub(super) fn boundaries(&self) -> &'a Boundaries {

@@ -67,7 +67,7 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("check_dmarc_pass", auth::dmarc_pass),
     ("check_dmarc_quarantine", auth::dmarc_quarantine),
     ("check_dmarc_reject", auth::dmarc_reject),
-    ("check_dns_sender", auth::sender_without_dns),
+    ("check_dns_sender", dns::sender_without_dns),
     ("check_equal_from_domains", header::different_from_domains),
     ("check_for_ascii_text_illegal", mime::ascii_illegal),
     ("check_for_def_dkim_welcomelist_from", auth::dkim_default_welcome),

@@ -12,6 +12,7 @@
 use crate::pattern::Pattern;
 use crate::rule::{EvalCall, EvalKind};
 
+mod asking;
 mod auth;
 mod body;
 mod bounce;
@@ -31,6 +32,7 @@ mod lists;
 mod locale;
 mod mime;
 mod net;
+mod network;
 mod relay;
 mod tables;
 mod text;
@@ -38,6 +40,7 @@ mod uri;
 
 pub use self::context::EvalContext;
 use self::functions::Function;
+pub(crate) use self::network::unknown_tags;
 pub use self::tables::EvalTables;
 
 /// The arguments of a call, and what kind of rule makes it.
@@ -115,6 +118,25 @@ impl Eval {
     /// Whether it may change the body, so that it must run before `body` rules.
     pub(crate) fn edits_body(&self) -> bool {
         self.edits_body
+    }
+
+    /// The test of an `askdns` rule.
+    ///
+    /// # Errors
+    /// If its filter is a pattern that does not compile.
+    pub(crate) fn of_template(rule: &str, filter: Option<&str>) -> Result<Self, EvalError> {
+        let delimited = filter.filter(|f| f.starts_with('/') || f.starts_with("m"));
+        let bad = |cause| EvalError::Pattern { function: "askdns".to_owned(), cause };
+        let pattern = delimited.map(|text| {
+            let text = crate::language::undelimited(text).map_err(bad)?;
+            Pattern::new(&text).map_err(|cause| bad(cause.to_string()))
+        });
+        let args = Args {
+            words: vec![rule.to_owned()],
+            pattern: pattern.transpose()?,
+            kind: EvalKind::Rbl,
+        };
+        Ok(Eval { function: dns::template_answered, args, edits_body: false })
     }
 
     /// The rule's value: 0 is no hit. Deterministic; never waits.

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::network::NetworkTables;
 use crate::boundaries::Boundaries;
-use crate::rule::EvalCall;
 use crate::settings::{SettingLine, Settings};
 
 /// Settings and lists that functions look things up in, read once when rules are loaded.
@@ -18,10 +18,7 @@ pub struct EvalTables {
     subjects: BTreeMap<&'static str, Vec<Glob>>,
     /// Wanted locales; none if all are wanted.
     locales: Option<Vec<String>>,
-    /// Zone that the rules of a set ask.
-    zones: BTreeMap<String, String>,
-    /// Zone and subtest of a URI look-up's name.
-    uri_queries: BTreeMap<String, (String, Option<String>)>,
+    pub(super) network: NetworkTables,
 }
 
 /// Lists of addresses that have a setting of their own; `enlist_addrlist` makes more.
@@ -74,31 +71,9 @@ impl EvalTables {
             subjects: ["welcomelist_subject", "blocklist_subject"]
                 .map(|name| (name, subject_list(settings, name)))
                 .into(),
-            zones: BTreeMap::new(),
-            uri_queries: uri_queries(settings),
+            network: NetworkTables::default(),
             locales: if locales.iter().any(|l| l == "all") { None } else { Some(locales) },
         }
-    }
-
-    /// The same, knowing which zone the calls of `check_rbl` and its kin ask for each set.
-    #[must_use]
-    pub fn with_calls<'c>(mut self, calls: impl Iterator<Item = &'c EvalCall>) -> Self {
-        for call in
-            calls.filter(|c| c.function.starts_with("check_rbl") && c.function != "check_rbl_sub")
-        {
-            if let [set, zone, ..] = call.args.as_slice() {
-                self.zones.insert(set.clone(), zone.clone());
-            }
-        }
-        self
-    }
-
-    pub(super) fn zone(&self, set: &str) -> Option<&str> {
-        self.zones.get(set).map(String::as_str)
-    }
-
-    pub(super) fn uri_query(&self, name: &str) -> Option<&(String, Option<String>)> {
-        self.uri_queries.get(name)
     }
 
     /// A list of addresses, if any line names it.
@@ -324,27 +299,6 @@ fn host_lists(settings: &Settings) -> BTreeMap<String, HashMap<Box<[u8]>, bool>>
         }
     }
     lists
-}
-
-/// `urirhssub NAME zone type subtest` and its kin.
-fn uri_queries(settings: &Settings) -> BTreeMap<String, (String, Option<String>)> {
-    let commands = [
-        "urirhsbl",
-        "urirhssub",
-        "uridnsbl",
-        "uridnssub",
-        "urinsrhsbl",
-        "urinsrhssub",
-        "urifullnsrhsbl",
-        "urifullnsrhssub",
-    ];
-    let lines = commands.iter().flat_map(|c| settings.all(c));
-    let queries = lines.filter_map(|line| {
-        let mut words = line.value.split_ascii_whitespace();
-        let (name, zone) = (words.next()?, words.next()?);
-        Some((name.to_owned(), (zone.to_owned(), words.nth(1).map(str::to_owned))))
-    });
-    queries.collect()
 }
 
 fn subject_list(settings: &Settings, name: &str) -> Vec<Glob> {

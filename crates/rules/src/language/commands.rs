@@ -4,6 +4,7 @@ use super::condition::modern_package;
 use super::draft::{Drafts, is_rule_name};
 use super::report::Severity;
 use super::{Reader, delimiters, files, plugins, split_word};
+use crate::questions::RecordType;
 use crate::rule::{EvalCall, EvalKind, HeaderSelector, Source, Test, UriCondition};
 
 /// Longest rule name.
@@ -111,10 +112,7 @@ impl Reader {
             return Err(format!("{key} needs a rule name and a test"));
         }
         match key {
-            "askdns" => {
-                self.settings.add(key, &files::to_text(value), at.clone());
-                self.drafts.define(name, Test::Empty, at)
-            }
+            "askdns" => self.drafts.define(name, ask_dns_test(&files::to_text(text))?, at),
             "mimeheader" => self.drafts.define(name, mime_header_test(text)?, at),
             _ => {
                 let conditions = uri_conditions(text)?;
@@ -224,6 +222,23 @@ fn mime_header_test(text: &str) -> Result<Test, String> {
     let (pattern, if_unset) = without_if_unset(pattern);
     let if_unset = files::to_text(if_unset.unwrap_or_default());
     Ok(Test::MimeHeader { selector, pattern: delimiters::strip(pattern)?, negated, if_unset })
+}
+
+/// `query [types] [filter]`: types are separated by commas, `A` if there are none.
+fn ask_dns_test(text: &str) -> Result<Test, String> {
+    let (query, rest) = split_word(text);
+    let (first, tail) = split_word(rest);
+    let is_types = first.bytes().all(|b| b.is_ascii_alphanumeric() || b == b',')
+        && first.starts_with(|c: char| c.is_ascii_alphabetic())
+        && first.split(',').any(|t| RecordType::named(t).is_some() || t.len() <= 10);
+    let (types, filter) = if is_types { (first, tail) } else { ("A", rest) };
+    let kinds: Option<Vec<RecordType>> = types.split(',').map(RecordType::named).collect();
+    let kinds = kinds.ok_or_else(|| {
+        format!("askdns asks for A, AAAA, MX, NS, PTR and TXT records, not for {types}")
+    })?;
+    let filter = filter.trim();
+    let filter = (!filter.is_empty()).then(|| filter.to_owned());
+    Ok(Test::AskDns { query: query.to_owned(), kinds, filter })
 }
 
 /// `Selector =~ /re/` or `Selector !~ /re/`.

@@ -1,0 +1,214 @@
+//! Rules in SpamAssassin's language that ask the DNS: asked for real, and judged again by what was
+//! kept, with the DNS gone.
+
+mod common;
+#[path = "../crates/gateway/tests/zone/mod.rs"]
+mod zone;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{Node, Smtp};
+use zone::{Zone, txt};
+
+const PLUGINS: &str = "loadplugin Mail::SpamAssassin::Plugin::URIDNSBL\n\
+    loadplugin Mail::SpamAssassin::Plugin::DNSEval\n\
+    loadplugin Mail::SpamAssassin::Plugin::AskDNS\n";
+
+/// Each rule of the first half hits the mail below, none of the second.
+const RULES: &str = r"
+util_rb_tld example
+uridnsbl_skip_domain skipped.example
+header __BL eval:check_rbl('bl', 'bl.example.')
+header HIT_SUB eval:check_rbl_sub('bl', '127.0.0.2')
+header HIT_MASK eval:check_rbl_sub('bl', '4')
+header HIT_LAST eval:check_rbl('one-lastexternal', 'last.example')
+header HIT_TEXT eval:check_rbl_txt('text', 'text.example.', 'spam source')
+header HIT_FROM eval:check_rbl_from_host('from', 'rhs.example.')
+header HIT_DOMAIN eval:check_rbl_from_domain('domain', 'dom.example.')
+header HIT_ENVELOPE eval:check_rbl_envfrom('envelope', 'env.example.')
+urirhssub HIT_RHS uri.example. A 2
+body HIT_RHS eval:check_uridnsbl('HIT_RHS')
+urirhsbl HIT_HOST host.example. A
+body HIT_HOST eval:check_uridnsbl('HIT_HOST')
+tflags HIT_HOST net notrim
+uridnssub HIT_SERVER sbl.example. A 127.0.0.2
+body HIT_SERVER eval:check_uridnsbl('HIT_SERVER')
+uridnssub HIT_ADDRESS sbl.example. A 127.0.0.3
+body HIT_ADDRESS eval:check_uridnsbl('HIT_ADDRESS')
+tflags HIT_ADDRESS net a
+urinsrhssub HIT_SERVER_NAME nsl.example. A 127.0.0.9
+body HIT_SERVER_NAME eval:check_uridnsbl('HIT_SERVER_NAME')
+askdns HIT_ASK _AUTHORDOMAIN_.fresh.example. A /^127\.2\.0\.2$/
+askdns HIT_ASK_TXT _SENDERDOMAIN_ TXT /^v=spf1 \+all$/
+askdns HIT_ASK_REVIP _LASTEXTERNALREVIP_.asn.example TXT
+header HIT_BLOCKED eval:check_rbl_sub('refusing', '127.255.255.254')
+header HIT_NO_DNS eval:check_dns_sender()
+
+header MISS_REFUSING eval:check_rbl('refusing', 'refuses.example.')
+header MISS_REFUSING_MASK eval:check_rbl_sub('refusing', '2')
+header MISS_SUB eval:check_rbl_sub('bl', '127.0.0.9')
+header MISS_TRUSTED eval:check_rbl('x-untrusted', 'bl.example.')
+urirhssub MISS_RHS uri.example. A 4
+body MISS_RHS eval:check_uridnsbl('MISS_RHS')
+askdns MISS_ASK _AUTHORDOMAIN_.fresh.example. A /^127\.2\.0\.14$/
+askdns MISS_UNSIGNED _DKIMDOMAIN_.fresh.example. A
+header MISS_NOWHERE eval:check_rbl('nowhere', 'nowhere.example.')
+header MISS_BROKEN eval:check_rbl('broken', 'x.broken.example.')
+";
+
+const MAIL: &str = "Received: from mail.bad.example (mail.bad.example [203.0.113.7])\n\
+    \tby gw.test (Postfix) with ESMTP id 1; Sat, 21 Nov 2026 10:00:00 +0000\n\
+    Return-Path: <a@all.example>\n\
+    From: Ann <ann@news.from.example>\nTo: bob@home.example\nSubject: hi\n\n\
+    http://www.shop.example/x http://a.skipped.example/ http://198.51.100.9/y\n";
+
+fn records() -> String {
+    let list = "7.113.0.203.bl.example A 127.0.0.2\n7.113.0.203.bl.example A 127.0.0.4\n\
+        7.113.0.203.last.example A 127.0.0.1\n7.113.0.203.refuses.example A 127.255.255.254\n\
+        news.from.example.rhs.example A 127.0.0.2\nfrom.example.dom.example A 127.0.0.2\n\
+        all.example.env.example A 127.0.0.2\n\
+        shop.example.uri.example A 127.0.0.2\nwww.shop.example.host.example A 127.0.0.2\n\
+        skipped.example.uri.example A 127.0.0.4\n\
+        ns.bad.example A 198.51.100.1\n\
+        1.100.51.198.sbl.example A 127.0.0.2\n2.100.51.198.sbl.example A 127.0.0.3\n\
+        bad.example.nsl.example A 127.0.0.9\n\
+        news.from.example.fresh.example A 127.2.0.2\nfresh.example A 127.2.0.14\n";
+    [
+        list.to_owned(),
+        txt("7.113.0.203.text.example", "a known spam source"),
+        txt("7.113.0.203.asn.example", "64496"),
+        txt("all.example", "v=spf1 +all"),
+        "$ZONE shop.example\nshop.example NS ns.bad.example.\nwww.shop.example A 198.51.100.2\n"
+            .to_owned(),
+    ]
+    .concat()
+}
+
+/// A folder with the rules, their plugins and the mail.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("rules/init.pre", PLUGINS);
+    write("rules/net.cf", RULES);
+    write("mail.eml", MAIL);
+    write("c.toml", "[facts]\nour_networks = []\nwait_ms_max = 20000\nquestions_max = 500\n");
+    folder
+}
+
+fn scan(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+    command.current_dir(folder).env_remove("GAUNTLET_CONFIG");
+    command.args(["scan", "--rules", "rules", "--site", "rules", "--profile", "full", "--json"]);
+    let output = command.args(["--now", "1795255200"]).args(args).arg("mail.eml").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// The JSON line without what it cost.
+fn verdict(output: &Output) -> String {
+    let mut json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    json.as_object_mut().unwrap().remove("cost_us");
+    json.to_string()
+}
+
+fn hits(verdict: &str) -> Vec<String> {
+    let json: serde_json::Value = serde_json::from_str(verdict).unwrap();
+    let name = |hit: &serde_json::Value| hit["rule"].as_str().unwrap().to_owned();
+    json["hits"].as_array().unwrap().iter().map(name).collect()
+}
+
+fn expected() -> Vec<String> {
+    let mut names: Vec<String> = RULES
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1))
+        .filter(|name| name.starts_with("HIT_"))
+        .map(str::to_owned)
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[test]
+fn asked_then_judged_again_without_dns() {
+    let Some(zone) = Zone::serve(&records()) else { return };
+    let folder = folder();
+    let server = zone.address().to_string();
+    let live = scan(
+        folder.path(),
+        &["--network", "--config", "c.toml", "--dns", &server, "--keep-facts", "facts.jsonl"],
+    );
+    let live = verdict(&live);
+    let kept = std::fs::read_to_string(folder.path().join("facts.jsonl")).unwrap();
+    assert_eq!(hits(&live), expected(), "{kept}");
+    assert!(kept.contains("it refuses to answer us (127.255.255.254)"), "{kept}");
+    assert!(!kept.contains("skipped.example"), "{kept}");
+    drop(zone);
+    let again = scan(folder.path(), &["--facts", "facts.jsonl"]);
+    assert_eq!(verdict(&again), live);
+    // Nobody is asked unless it is wanted; the local profile has none of these rules.
+    assert_eq!(hits(&verdict(&scan(folder.path(), &[]))), [""; 0]);
+}
+
+#[test]
+fn facts_shows_what_rules_ask() {
+    let Some(zone) = Zone::serve(&records()) else { return };
+    let folder = folder();
+    let output = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .current_dir(folder.path())
+        .env_remove("GAUNTLET_CONFIG")
+        .args(["facts", "--dns", &zone.address().to_string(), "--config", "c.toml"])
+        .args(["--rules", "rules", "--site", "rules", "mail.eml"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    for line in [
+        "A 7.113.0.203.bl.example 127.0.0.2 127.0.0.4",
+        "A servers(shop.example).sbl.example 127.0.0.2",
+        "A addresses(www.shop.example).sbl.example 127.0.0.3",
+        "A news.from.example there is nothing",
+    ] {
+        assert!(said.contains(line), "{line}:\n{said}");
+    }
+}
+
+/// All of the log's records, after the node has stopped.
+fn records_of(node: &Node) -> Vec<gauntlet_store::LogRecord> {
+    let log = gauntlet_store::Log::open(&node.data().join("log")).unwrap();
+    let logged = log.search(&gauntlet_store::Query::default()).unwrap().messages;
+    logged.iter().map(|m| log.get(&m.id).unwrap().unwrap().record).collect()
+}
+
+#[test]
+fn a_node_asks_for_its_rules() {
+    let Some(zone) = Zone::serve(&records()) else { return };
+    let folder = folder();
+    let rules: [PathBuf; 2] = ["rules/init.pre", "rules/net.cf"].map(|f| folder.path().join(f));
+    let config = format!(
+        "[dns]\nservers = [\"{}\"]\n[facts]\nour_networks = []\nwait_ms_max = 20000\n\
+         questions_max = 500\n[rules]\nown = false\nnetwork = true\npaths = {rules:?}\n",
+        zone.address()
+    );
+    let mut node = Node::start(&config);
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    for _ in 0..2 {
+        let reply = client.send("a@all.example", &["bob@home.example"], MAIL.as_bytes()).unwrap();
+        assert!(reply.starts_with("250") || reply.starts_with("550"), "{reply}");
+    }
+    node.wait_for_empty_queue();
+    node.stop();
+    let records = records_of(&node);
+    assert_eq!(records.len(), 2);
+    for record in &records {
+        let hits: Vec<&str> = record.verdict.hits.iter().map(|h| &*h.rule).collect();
+        assert_eq!(hits, expected(), "{:?}", record.facts.rule_answers);
+    }
+    assert_eq!(records[0].facts.rule_answers, records[1].facts.rule_answers);
+    let log = node.log();
+    assert_eq!(log.matches("a DNS list refuses to answer us").count(), 1, "{log}");
+}
