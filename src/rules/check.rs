@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use gauntlet_rules::{LoadReport, Ruleset, Severity};
+use gauntlet_rules::{LoadReport, Problem, Ruleset, Severity};
 use serde::Serialize;
 
 use crate::ruleset::ReadingArgs;
@@ -59,8 +59,15 @@ struct Shown<'a> {
 /// Reads the files and prints the summary.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
-    let (ruleset, report) = args.reading.load_or_own(&args.paths, true)?;
+    let (ruleset, mut report) = args.reading.load_or_own(&args.paths, true)?;
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
+    let not_run = ruleset.not_run().into_iter().map(|(rule, cause)| Problem {
+        severity: Severity::Error,
+        at: rule.at.clone(),
+        rule: Some(rule.name.clone()),
+        message: format!("no engine runs the pattern: {cause}; write it shorter"),
+    });
+    report.problems.extend(not_run);
     let least = if args.notes { Severity::Note } else { Severity::Warning };
     let count = |s| report.problems.iter().filter(|p| p.severity == s).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));

@@ -62,6 +62,8 @@ struct Line {
 /// Judges all messages and prints the rules.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (ruleset, _) = args.reading.load_or_own(&args.rules, true)?;
+    // Engines are made when first needed, which would count as the rule's cost.
+    ruleset.not_run();
     let labels = args.labels.as_deref().map(Labels::read).transpose()?;
     let mut scratch = RulesScratch::with_costs();
     let mut lines: Vec<Line> = ruleset.rules().iter().map(|_| Line::default()).collect();

@@ -77,6 +77,10 @@ impl Metas {
             let text = expand_matching(expression, &rule.name, &names);
             match compile_one(&text, &index, local_tests_only) {
                 Ok((expr, unknown)) => {
+                    if scored(rule) && unknown && is_never(&expr) {
+                        let why = "never fires: it needs rules that do not exist".to_owned();
+                        unsolved.push(Unsolved { rule: at, why });
+                    }
                     waiting.push(Program::new(at as u32, expr, unknown, !scored(rule)));
                 }
                 Err(why) if scored(rule) => unsolved.push(Unsolved { rule: at, why }),
@@ -235,6 +239,16 @@ fn compile_one(
         })
     })?;
     Ok((expr, unknown))
+}
+
+/// Whether the expression is false whatever fires: it names no rule, or of all that it needs.
+fn is_never(expr: &Expr<u32>) -> bool {
+    match expr {
+        Expr::Number(number) => *number == 0.0,
+        Expr::Binary(Op::And, left, right) => is_never(left) || is_never(right),
+        Expr::Binary(Op::Or, left, right) => is_never(left) && is_never(right),
+        _ => false,
+    }
 }
 
 /// Leaves out metas with score 0 that no other meta needs.

@@ -257,6 +257,13 @@ impl Ruleset {
         found.into_iter().filter_map(|(v, r)| Some((v, self.rules.get(r as usize)?))).collect()
     }
 
+    /// Rules whose pattern no engine runs, for it is too large and needs backtracking; with the cause.
+    pub fn not_run(&self) -> Vec<(&Rule, String)> {
+        let patterns = self.program.patterns();
+        let causes = patterns.filter_map(|(rule, pattern)| Some((rule, pattern.why_not_run()?)));
+        causes.filter_map(|(r, why)| Some((self.rules.get(r as usize)?, why))).collect()
+    }
+
     /// How many patterns need backtracking, of how many.
     pub fn backtracking_patterns(&self) -> (usize, usize) {
         let all: Vec<bool> = self.program.patterns().map(|(_, p)| p.needs_backtracking()).collect();
@@ -450,6 +457,18 @@ mod tests {
         assert_eq!(names(&outcome), ["B", "C", "E", "__Y"], "A is known to be false");
         let (outcome, _) = scan(rules, "Subject: xy\n\n");
         assert_eq!(names(&outcome), ["E", "__X", "__Y"], "A is true, and its users wait for ever");
+    }
+
+    #[test]
+    fn what_cannot_run_or_fire_is_said() {
+        let huge = format!("body A /(?=x)(?:{}){{400}}/\n", "abcdefgh|".repeat(60) + "z");
+        let rules = format!("{huge}body B /y/\nmeta C __NONE && B\nmeta D __NONE || B\n");
+        let (ruleset, report) =
+            Ruleset::from_bytes(rules.as_bytes(), &LoadOptions::default()).expect("not strict");
+        let not_run: Vec<&str> = ruleset.not_run().iter().map(|(rule, _)| &*rule.name).collect();
+        assert_eq!(not_run, ["A"]);
+        let notes: Vec<_> = report.problems.iter().filter_map(|p| p.rule.as_deref()).collect();
+        assert_eq!(notes, ["C"], "{report:?}");
     }
 
     #[test]

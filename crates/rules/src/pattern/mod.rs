@@ -152,6 +152,12 @@ impl Pattern {
         Ok(())
     }
 
+    /// Why no engine runs the pattern; none if one does. Makes the engines.
+    pub fn why_not_run(&self) -> Option<String> {
+        let cause = self.backtracker().err()?;
+        self.automaton().is_none().then(|| cause.clone())
+    }
+
     /// Whether a backtracking engine is needed.
     pub fn needs_backtracking(&self) -> bool {
         self.automaton().is_none()
