@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use gauntlet_mail::address::ascii_domain;
 
+use crate::mta_sts::Policy;
 use crate::random::Random;
 use crate::resolver::{Answer, Data, Kind, Outcome, Resolver};
 
@@ -30,6 +31,33 @@ pub struct Exchanger {
     pub addresses: Vec<SocketAddr>,
     /// What the DNS says, signed, about its certificates.
     pub pins: Pins,
+    /// Its domain asks for a certificate that is valid for its name (MTA-STS).
+    pub verified: bool,
+}
+
+impl Exchanger {
+    /// A host with these addresses, about which nothing more is known.
+    pub fn named(host: String, addresses: Vec<SocketAddr>) -> Self {
+        Exchanger { host, addresses, pins: Pins::None, verified: false }
+    }
+}
+
+/// Leaves the hosts that a policy allows (MTA-STS, RFC 8461 section 4.1), and asks for valid certificates
+/// there. Hosts whose certificates the DNS names are none of its business.
+///
+/// # Errors
+/// If none is left: the message waits, for the policy may be new.
+pub fn follow(policy: &Policy, hosts: Vec<Exchanger>) -> Result<Vec<Exchanger>, NoWay> {
+    let allowed = |host: &Exchanger| host.pins != Pins::None || policy.names(&host.host);
+    let left: Vec<Exchanger> = hosts
+        .into_iter()
+        .filter(allowed)
+        .map(|host| Exchanger { verified: host.pins == Pins::None, ..host })
+        .collect();
+    match left.is_empty() {
+        true => Err(NoWay::Later("none of the hosts is in the domain's MTA-STS policy".to_owned())),
+        false => Ok(left),
+    }
 }
 
 /// Certificates that the DNS names for a host (DANE, RFC 7672 section 2).
@@ -103,15 +131,11 @@ pub async fn find(
     random: &Random,
 ) -> Result<Vec<Exchanger>, NoWay> {
     if let Some(address) = literal(domain) {
-        let (address, pins) = (SocketAddr::new(address, port), Pins::None);
+        let address = SocketAddr::new(address, port);
         if us.listens_at(address) {
             return Err(loops(domain));
         }
-        return Ok(vec![Exchanger {
-            host: address.ip().to_string(),
-            addresses: vec![address],
-            pins,
-        }]);
+        return Ok(vec![Exchanger::named(address.ip().to_string(), vec![address])]);
     }
     let Some(name) = ascii_domain(domain).filter(|name| !name.is_empty()) else {
         return Err(NoWay::Never(format!("5.1.2 {domain} is no domain")));
@@ -222,7 +246,7 @@ async fn look_up(
     }
     let secure = signed && (v4.secure || v6.secure);
     let pins = if secure { pins(resolver, host, port).await? } else { Pins::None };
-    Ok(Exchanger { host: host.to_owned(), addresses, pins })
+    Ok(Exchanger { pins, ..Exchanger::named(host.to_owned(), addresses) })
 }
 
 /// RFC 7672 section 2.1: signed records bind, their signed absence does not, and where neither is

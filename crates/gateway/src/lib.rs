@@ -21,6 +21,7 @@ pub mod limits;
 pub mod logins;
 pub mod maildir;
 pub mod metrics;
+pub mod mta_sts;
 pub mod network;
 pub mod node;
 pub mod privileges;

@@ -30,6 +30,7 @@ use crate::limits;
 use crate::logins::Logins;
 use crate::maildir::Maildir;
 use crate::metrics::{self, Metrics};
+use crate::mta_sts::MtaSts;
 use crate::queue::in_hand::InHand;
 use crate::queue::{Queue, QueueParts};
 use crate::random::Random;
@@ -553,6 +554,12 @@ impl Shared {
             settings: self.sender.clone(),
             tls: self.hop_tls.clone(),
             resolver: resolver.clone(),
+            sts: Arc::new(MtaSts::open(
+                resolver.clone(),
+                self.hop_tls.clone(),
+                config.sender.mta_sts_port,
+                &config.node.data.join("mta-sts.json"),
+            )),
             us: Arc::new(Ourselves { host: config.node.host_name(), listeners }),
             random: Arc::new(Random::of_the_system()),
             places: Arc::new(Semaphore::new(config.sender.connections_max)),

@@ -14,6 +14,7 @@ mod administration;
 mod cut_through;
 pub mod in_hand;
 mod reports;
+pub mod schedule;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +36,7 @@ use crate::ids::{self, Ids};
 use crate::maildir::{Maildir, MaildirJob};
 use crate::metrics::Metrics;
 use crate::queue::in_hand::{InHand, Slot};
+use crate::queue::schedule::Schedule;
 use crate::route::{Route, Routes};
 use crate::sender::{Parcel, Sender, Settled};
 use crate::signing::KeyRing;
@@ -49,6 +51,8 @@ const ACTIVE_BYTES_MAX: u64 = 64 << 20;
 const ACTIVE_RECORD_BYTES: u64 = 16 << 10;
 /// A message whose outcome could not be logged or spooled is tried again after this.
 const TROUBLE_RETRY_MS: i64 = 10_000;
+/// Between two messages that were in hand at a crash.
+const SUSPECT_PAUSE_MS: i64 = 20;
 /// An active message that has not been concluded for so long is logged as queued.
 const LOG_AFTER: Duration = Duration::from_secs(1);
 
@@ -154,10 +158,12 @@ impl Queue {
 
     /// Takes over messages that the spool held at the start.
     pub fn recover(&self, messages: &[(u64, i64)]) {
-        let aside = self.parts.in_hand.set_aside();
+        let (aside, suspects) = (self.parts.in_hand.set_aside(), self.parts.in_hand.suspects());
+        let mut alone_from = now_ms();
         for (id, due) in messages {
             self.parts.ids.see(*id);
-            if aside.contains(id) && *due != HELD {
+            let mut due = *due;
+            if aside.contains(id) && due != HELD {
                 let name = ids::to_text(*id);
                 tracing::error!(
                     id = name,
@@ -165,10 +171,13 @@ impl Queue {
                      queue show {name}`, then retry or delete it"
                 );
                 self.parts.spool.set_due(*id, HELD);
-                self.wait_until(*id, HELD);
-                continue;
+                due = HELD;
+            } else if suspects.contains(id) {
+                // One after the other: whoever ends the process again is known by that.
+                due = due.max(alone_from);
+                alone_from += SUSPECT_PAUSE_MS;
             }
-            self.wait_until(*id, *due);
+            self.wait_until(*id, due);
         }
     }
 
@@ -435,26 +444,13 @@ impl Queue {
     fn settle(self: &Arc<Self>, active: &Arc<Active>, all: Vec<Settled>) {
         let settings = self.parts.settings.load();
         let now = now_ms();
-        let age = now.saturating_sub(active.transit.record.received_ms) / 1_000;
-        let expired = age >= i64::try_from(settings.expire_seconds).unwrap_or(i64::MAX);
+        let schedule = Schedule::of(&settings);
+        let received = active.transit.record.received_ms;
         let mut progress = active.progress();
         for Settled { target, outcome, next_hop, reply, tells } in all {
             let Some(delivery) = progress.deliveries.get_mut(target) else { continue };
-            let told_at = delivery.at_ms.saturating_sub(active.transit.record.received_ms) / 1_000;
-            let outcome = match outcome {
-                None if expired => Outcome::Failed,
-                None => Outcome::Queued,
-                Some(outcome) => outcome,
-            };
-            let late = i64::try_from(settings.delay_report_seconds).unwrap_or(i64::MAX);
-            let news = match outcome {
-                Outcome::Failed => Some(News::Failed),
-                Outcome::Delivered if !tells => Some(News::Delivered),
-                // Said by the first attempt that comes after the time, so that nothing but the time of
-                // the attempt before need be remembered.
-                Outcome::Queued if late > 0 && told_at < late && age >= late => Some(News::Delayed),
-                _ => None,
-            };
+            let outcome = schedule.outcome(outcome, received, now);
+            let news = schedule.news(outcome, tells, received, delivery.at_ms, now);
             self.tally(outcome);
             *delivery = Delivery {
                 address: delivery.address.clone(),
@@ -519,7 +515,10 @@ impl Queue {
             };
             return self.parts.log.append_then(vec![record], events, Box::new(done));
         }
-        let due = self.next_attempt(id, &deliveries);
+        let waiting = deliveries.iter().filter(|d| !d.outcome.is_final());
+        let attempts = waiting.map(|d| d.attempts).min().unwrap_or(1);
+        let settings = self.parts.settings.load();
+        let due = Schedule::of(&settings).next_attempt(id, attempts, now_ms());
         self.remember(id, &deliveries, due);
         self.parts.log.append_then(vec![record], events, Box::new(|_| {}));
     }
@@ -528,17 +527,6 @@ impl Queue {
         let state = serde_json::to_vec(deliveries).unwrap_or_default();
         self.parts.spool.set_state(id, due, &state);
         self.wait_until(id, due);
-    }
-
-    /// When the next attempt is due: the schedule, within a tenth more or less so that a backlog
-    /// spreads.
-    fn next_attempt(&self, id: u64, deliveries: &[Delivery]) -> i64 {
-        let settings = self.parts.settings.load();
-        let waiting = deliveries.iter().filter(|d| !d.outcome.is_final());
-        let attempts = waiting.map(|d| d.attempts).min().unwrap_or(1);
-        let place = (attempts as usize).saturating_sub(1).min(settings.retry_seconds.len() - 1);
-        let seconds = settings.retry_seconds.get(place).copied().unwrap_or(60);
-        now_ms() + jittered_ms(seconds, id ^ u64::from(attempts))
     }
 }
 
@@ -579,14 +567,6 @@ fn outgoing(transit: &Transit, targets: &[usize], bytes: usize) -> Outgoing {
         ret: ret_full.map(|full| if full { Ret::Full } else { Ret::Headers }),
         envid: envid.clone(),
     }
-}
-
-/// `seconds` in milliseconds, up to a tenth more or less, by the bits of `seed`.
-fn jittered_ms(seconds: u64, seed: u64) -> i64 {
-    let mixed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-    let ms = seconds.saturating_mul(1_000);
-    let jitter = ms / 5 * (mixed % 1_001) / 1_000;
-    i64::try_from(ms - ms / 10 + jitter).unwrap_or(i64::MAX / 4)
 }
 
 /// One line a final disposition.
@@ -659,18 +639,5 @@ impl Active {
             subject: record.subject.clone(),
             from: record.from.clone(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn jitter_stays_within_a_tenth_and_spreads() {
-        let all: Vec<i64> = (0..1_000).map(|seed| jittered_ms(60, seed)).collect();
-        assert!(all.iter().all(|ms| (54_000..=66_000).contains(ms)));
-        let distinct: BTreeSet<&i64> = all.iter().collect();
-        assert!(distinct.len() > 300, "{}", distinct.len());
     }
 }

@@ -20,6 +20,7 @@ use tokio::sync::{Notify, Semaphore};
 use self::connection::{Connection, Trouble};
 use crate::config::SenderSettings;
 use crate::exchangers::{NoWay, Ourselves};
+use crate::mta_sts::MtaSts;
 use crate::random::Random;
 use crate::resolver::Resolver;
 use crate::route::Route;
@@ -120,6 +121,8 @@ pub struct Ways {
     pub tls: Arc<ArcSwap<HopTls>>,
     /// The way to the DNS.
     pub resolver: Arc<Resolver>,
+    /// MTA-STS policies.
+    pub sts: Arc<MtaSts>,
     /// Who we are.
     pub us: Arc<Ourselves>,
     /// Choices among equals.

@@ -223,6 +223,11 @@ impl HopTls {
         Ok(HopTls { any, verified: Some(client(verifier.with_context(named)?)?) })
     }
 
+    /// Certificates can be verified: there are roots.
+    pub fn can_verify(&self) -> bool {
+        self.verified.is_some()
+    }
+
     /// Makes a connection to `host` a TLS one; its certificate must be such a one.
     ///
     /// # Errors

@@ -78,6 +78,10 @@ pub struct SenderSettings {
     pub crashes_max: u32,
     /// TLS towards next hops; a route can ask for more.
     pub tls: HopTlsPolicy,
+    /// Follow the MTA-STS policies of domains (RFC 8461), where `roots` are set and DANE does not decide.
+    pub mta_sts: bool,
+    /// Port at which policies are fetched.
+    pub mta_sts_port: u16,
     /// A PEM bundle of the roots that `verified` trusts; empty trusts none.
     pub roots: PathBuf,
 }
@@ -115,6 +119,8 @@ impl Default for SenderSettings {
             delay_report_seconds: 4 * 3_600,
             crashes_max: 5,
             tls: HopTlsPolicy::Opportunistic,
+            mta_sts: true,
+            mta_sts_port: 443,
             roots: PathBuf::new(),
         }
     }

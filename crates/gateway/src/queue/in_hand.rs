@@ -1,9 +1,11 @@
 //! Messages in hand when a process dies, so that one that kills it again and again is set aside.
 //!
 //! The ids of active messages stand in a file of fixed slots that is mapped into memory: writing one
-//! costs nothing, and what is written outlives the process, whatever ended it. At the next start every
-//! message found there has one crash more; so many, and it is held for a person to look at. A message
-//! that is concluded begins anew.
+//! costs nothing, and what is written outlives the process, whatever ended it. At the next start the
+//! messages found there are suspects: they are tried again one after the other, so that a guilty one is
+//! in hand with few others. A message that is in hand with few others at a crash has one crash more; so
+//! many, and it is held for a person to look at. A message that is concluded begins anew. A process
+//! that is killed under load finds many in hand, which says nothing about any of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -17,6 +19,8 @@ use memmap2::MmapRaw;
 /// Messages in hand that are remembered at once; further ones are not.
 const SLOTS: usize = 65_536;
 const SLOT_BYTES: usize = size_of::<u64>();
+/// With more messages in hand a crash is nobody's.
+const FEW: usize = 4;
 
 /// Place of a message in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +31,7 @@ pub struct Slot(usize);
 pub struct InHand {
     map: Option<MmapRaw>,
     free: Mutex<Vec<usize>>,
+    suspects: BTreeSet<u64>,
     set_aside: BTreeSet<u64>,
 }
 
@@ -43,19 +48,27 @@ impl InHand {
         file.set_len((SLOTS * SLOT_BYTES) as u64)?;
         let map = MmapRaw::map_raw(&file)?;
         let free = Mutex::new((0..SLOTS).rev().collect());
-        let mut list = InHand { map: Some(map), free, set_aside: BTreeSet::new() };
+        let (suspects, set_aside) = (BTreeSet::new(), BTreeSet::new());
+        let mut list = InHand { map: Some(map), free, suspects, set_aside };
         let mut left = BTreeSet::new();
         for slot in 0..SLOTS {
             let id = list.slot(slot).map_or(0, |s| s.swap(0, Ordering::Relaxed));
             left.extend((id != 0).then_some(id));
         }
         list.set_aside = count(&folder.join("crashes.json"), &left, crashes_max)?;
+        list.suspects = left;
         Ok(list)
     }
 
     /// Remembers nothing: for spools that do not outlive the process.
     pub fn nowhere() -> Self {
-        InHand { map: None, free: Mutex::default(), set_aside: BTreeSet::new() }
+        let (suspects, set_aside) = (BTreeSet::new(), BTreeSet::new());
+        InHand { map: None, free: Mutex::default(), suspects, set_aside }
+    }
+
+    /// Messages that were in hand when the last process died.
+    pub fn suspects(&self) -> &BTreeSet<u64> {
+        &self.suspects
     }
 
     /// Messages that were in hand in too many crashes.
@@ -96,12 +109,13 @@ fn count(path: &PathBuf, left: &BTreeSet<u64>, crashes_max: u32) -> io::Result<B
         Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
         Err(error) => return Err(error),
     };
-    let one_more = |id: &u64| (*id, known.get(id).copied().unwrap_or(0).saturating_add(1));
+    let more = u32::from(left.len() <= FEW);
+    let one_more = |id: &u64| (*id, known.get(id).copied().unwrap_or(0).saturating_add(more));
     let mut counts: BTreeMap<u64, u32> = left.iter().map(one_more).collect();
     let enough = |n: u32| crashes_max > 0 && n >= crashes_max;
     let aside = counts.iter().filter(|(_, n)| enough(**n)).map(|(id, _)| *id).collect();
     // Once it is held it is a person's turn: a retry begins anew.
-    counts.retain(|_, n| !enough(*n));
+    counts.retain(|_, n| *n > 0 && !enough(*n));
     if !(known.is_empty() && counts.is_empty()) {
         std::fs::write(path, serde_json::to_vec(&counts)?)?;
     }
@@ -141,6 +155,18 @@ mod tests {
             let list = InHand::open(folder.path(), 2).unwrap();
             let slot = list.take(42);
             list.put_down(slot);
+        }
+    }
+
+    #[test]
+    fn a_crash_with_many_in_hand_is_nobodys() {
+        let folder = tempfile::tempdir().unwrap();
+        for crash in 0..10 {
+            let list = InHand::open(folder.path(), 2).unwrap();
+            assert!(list.set_aside().is_empty());
+            assert_eq!(list.suspects().len(), if crash == 0 { 0 } else { 20 });
+            let taken = (1..=20).filter(|id| list.take(*id).is_some()).count();
+            assert_eq!(taken, 20);
         }
     }
 

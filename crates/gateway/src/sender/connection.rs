@@ -11,6 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{Ways, describe};
 use crate::config::HopTlsPolicy;
 use crate::exchangers::{self, Exchanger, NoWay, Pins};
+use crate::mta_sts::Mode;
 use crate::random::Random;
 use crate::route::{NextHop, Route};
 use crate::tls::Certificate;
@@ -118,6 +119,10 @@ impl Connection {
                 _ => Certificate::Any,
             },
         };
+        if host.verified {
+            (attempt.tls, attempt.tls_required) = (true, true);
+            attempt.certificate = Certificate::Valid;
+        }
         if let Pins::Signed(records) = &host.pins {
             // RFC 7672 section 2.2: TLS is a must even if no record can be used.
             (attempt.tls, attempt.tls_required) = (true, true);
@@ -261,7 +266,9 @@ async fn hosts(route: &Route, ways: &Ways) -> Result<Vec<Exchanger>, NoWay> {
         Route::Maildir => return Err(NoWay::Later("the Maildir is no next hop".to_owned())),
         Route::Exchangers { domain, .. } => {
             let port = ways.settings.load().exchanger_port;
-            return exchangers::find(&ways.resolver, domain, &ways.us, port, &ways.random).await;
+            let found =
+                exchangers::find(&ways.resolver, domain, &ways.us, port, &ways.random).await?;
+            return follow_policy(domain, found, ways).await;
         }
         Route::Hop(address) => vec![address.as_str()],
         Route::Hops(hop) => by_weight(hop, &ways.random),
@@ -273,12 +280,28 @@ async fn hosts(route: &Route, ways: &Ways) -> Result<Vec<Exchanger>, NoWay> {
             Ok(addresses) => {
                 let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
                 let host = host.trim_matches(['[', ']']).to_owned();
-                hosts.push(Exchanger { host, addresses: addresses.collect(), pins: Pins::None });
+                hosts.push(Exchanger::named(host, addresses.collect()));
             }
             Err(error) => why = format!("{name}: {error}"),
         }
     }
     if hosts.is_empty() { Err(NoWay::Later(why)) } else { Ok(hosts) }
+}
+
+/// What the domain's MTA-STS policy leaves of these hosts.
+async fn follow_policy(
+    domain: &str,
+    found: Vec<Exchanger>,
+    ways: &Ways,
+) -> Result<Vec<Exchanger>, NoWay> {
+    let wanted = ways.settings.load().mta_sts && ways.tls.load().can_verify();
+    if !wanted || found.iter().all(|host| host.pins != Pins::None) {
+        return Ok(found);
+    }
+    match ways.sts.policy(domain).await {
+        Some(policy) if policy.mode == Mode::Enforce => exchangers::follow(&policy, found),
+        _ => Ok(found),
+    }
 }
 
 /// The hosts in random order: each comes first as often as its share of the weights says; those of

@@ -1,0 +1,290 @@
+//! TLS towards mail exchangers: DANE (RFC 7672) and MTA-STS (RFC 8461), with a real, signed DNS zone, a
+//! TLS server and an HTTPS server on loopback addresses.
+
+mod zone;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use gauntlet_gateway::config::{DnsSettings, SenderSettings};
+use gauntlet_gateway::exchangers::Ourselves;
+use gauntlet_gateway::mta_sts::MtaSts;
+use gauntlet_gateway::random::Random;
+use gauntlet_gateway::resolver::Resolver;
+use gauntlet_gateway::route::Route;
+use gauntlet_gateway::sender::{Parcel, Sender, Settled, Ways};
+use gauntlet_gateway::tls::HopTls;
+use gauntlet_smtp::{Outgoing, OutgoingRecipient};
+use gauntlet_store::Outcome;
+use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use ring::digest::{SHA256, digest};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use zone::Zone;
+
+/// Names, each with a certificate below one authority.
+struct Certificates {
+    folder: tempfile::TempDir,
+    authority: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Certificates {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("roots.pem"), authority.pem()).unwrap();
+        Certificates { folder, authority }
+    }
+
+    fn roots(&self) -> PathBuf {
+        self.folder.path().join("roots.pem")
+    }
+
+    /// A server's side of TLS for this name, and its certificate.
+    fn server(&self, name: &str) -> (TlsAcceptor, Vec<u8>) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.authority).unwrap();
+        let der = certificate.der().clone();
+        let secret = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![der.clone(), self.authority.der().clone()], secret)
+            .unwrap();
+        (TlsAcceptor::from(Arc::new(config)), der.to_vec())
+    }
+}
+
+/// What a server took: how each message came.
+type Taken = Arc<Mutex<Vec<&'static str>>>;
+
+/// Speaks SMTP; false at the end, true when the client wants TLS.
+async fn smtp<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    greet: bool,
+    how: &'static str,
+    taken: &Taken,
+) -> std::io::Result<bool> {
+    let mut stream = BufReader::new(stream);
+    if greet {
+        stream.get_mut().write_all(b"220 mx ESMTP\r\n").await?;
+    }
+    let mut line = String::new();
+    let mut body = false;
+    loop {
+        line.clear();
+        if stream.read_line(&mut line).await? == 0 {
+            return Ok(false);
+        }
+        let reply: &[u8] = match line.get(..4).unwrap_or_default() {
+            _ if line == ".\r\n" => {
+                body = false;
+                taken.lock().unwrap().push(how);
+                b"250 ok\r\n"
+            }
+            _ if body => continue,
+            "EHLO" if how == "plain" => b"250-mx\r\n250 STARTTLS\r\n",
+            "EHLO" => b"250 mx\r\n",
+            "STAR" => {
+                stream.get_mut().write_all(b"220 go\r\n").await?;
+                return Ok(true);
+            }
+            "DATA" => {
+                body = true;
+                b"354 go\r\n"
+            }
+            "QUIT" => return Ok(false),
+            _ => b"250 ok\r\n",
+        };
+        stream.get_mut().write_all(reply).await?;
+    }
+}
+
+/// A mail exchanger that offers STARTTLS with this certificate.
+async fn exchanger(address: &str, acceptor: TlsAcceptor) -> (SocketAddr, Taken) {
+    let listener = TcpListener::bind(address).await.unwrap();
+    let place = listener.local_addr().unwrap();
+    let taken = Taken::default();
+    let shared = taken.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let (acceptor, taken) = (acceptor.clone(), shared.clone());
+            tokio::spawn(async move {
+                if smtp(&mut stream, true, "plain", &taken).await.unwrap_or(false)
+                    && let Ok(mut secured) = acceptor.accept(stream).await
+                {
+                    let _ended = smtp(&mut secured, false, "tls", &taken).await;
+                }
+            });
+        }
+    });
+    (place, taken)
+}
+
+/// An HTTPS server with this policy.
+async fn policy_server(address: &str, acceptor: TlsAcceptor, policy: Arc<Mutex<String>>) -> u16 {
+    let listener = TcpListener::bind(address).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (acceptor, policy) = (acceptor.clone(), policy.clone());
+            tokio::spawn(async move {
+                let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                let mut request = vec![0; 4_096];
+                let _what_it_asks = stream.read(&mut request).await;
+                let body = policy.lock().unwrap().clone();
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{body}",
+                    body.len()
+                );
+                let _it_may_have_gone = stream.write_all(answer.as_bytes()).await;
+                let _closed = stream.shutdown().await;
+            });
+        }
+    });
+    port
+}
+
+/// A Sender that asks this zone.
+fn sender(zone: &Zone, dnssec: bool, roots: &std::path::Path, port: u16, sts_port: u16) -> Sender {
+    let dns = DnsSettings {
+        servers: vec![zone.address().to_string()],
+        dnssec,
+        trust_anchor: if dnssec { zone.trust_anchor() } else { PathBuf::new() },
+        ..DnsSettings::default()
+    };
+    let resolver = Arc::new(Resolver::new(&dns).unwrap());
+    let tls = Arc::new(ArcSwap::from_pointee(HopTls::load(roots).unwrap()));
+    let settings = SenderSettings {
+        exchanger_port: port,
+        connect_seconds_max: 10,
+        roots: roots.to_owned(),
+        ..SenderSettings::default()
+    };
+    let cache = roots.with_file_name("mta-sts.json");
+    let ways = Ways {
+        settings: Arc::new(ArcSwap::from_pointee(settings)),
+        tls: tls.clone(),
+        sts: Arc::new(MtaSts::open(resolver.clone(), tls, sts_port, &cache)),
+        resolver,
+        us: Arc::new(Ourselves { host: "gw.test".into(), listeners: Vec::new() }),
+        random: Arc::new(Random::seeded(1)),
+        places: Arc::new(Semaphore::new(10)),
+    };
+    Sender::new(ways, tokio::runtime::Handle::current())
+}
+
+/// Sends a message to a domain's exchangers: what became of it.
+async fn send(sender: &Sender, domain: &str) -> Settled {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let recipient = OutgoingRecipient { to: format!("bob@{domain}"), ..Default::default() };
+    let outgoing = Outgoing {
+        from: "ann@example.org".into(),
+        recipients: vec![recipient],
+        size: 7,
+        ..Outgoing::default()
+    };
+    let done = Box::new(move |mut all: Vec<Settled>| tell.send(all.remove(0)).unwrap());
+    let parcel =
+        Parcel { outgoing, targets: vec![0], body: Arc::new(b"a: b\r\n\r\n".to_vec()), done };
+    sender.send(&Route::Exchangers { domain: domain.into(), tls: None }, parcel);
+    tokio::time::timeout(Duration::from_secs(60), told).await.expect("in time").unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signed_records_decide_which_certificate_is_taken() {
+    let certificates = Certificates::new();
+    let (good, der) = certificates.server("mx.example");
+    let (place, taken) = exchanger("127.0.0.31:0", good).await;
+    let port = place.port();
+    let hash = |bytes: &[u8]| {
+        let hash = digest(&SHA256, bytes);
+        hash.as_ref().iter().map(|b| format!("{b:02x}")).collect::<String>()
+    };
+    let authority = hash(certificates.authority.der());
+    let mut records = String::new();
+    for (name, tlsa) in [
+        ("right", format!("3 0 1 {}", hash(&der))),
+        ("wrong", format!("3 0 1 {}", hash(b"another"))),
+        ("above", format!("2 0 1 {authority}")),
+        ("unusable", format!("1 0 1 {}", hash(b"another"))),
+    ] {
+        let host = if name == "above" { "mx".to_owned() } else { format!("mx-{name}") };
+        records.push_str(&format!(
+            "{name}.example MX 10 {host}.example.\n{host}.example A 127.0.0.31\n\
+             _{port}._tcp.{host}.example TLSA {tlsa}\n"
+        ));
+    }
+    records.push_str("none.example MX 10 mx-none.example.\nmx-none.example A 127.0.0.31\n");
+    let (Some(signed), Some(plain)) = (Zone::serve_signed(&records), Zone::serve(&records)) else {
+        return;
+    };
+    let with = |zone: &Zone, dnssec| sender(zone, dnssec, &certificates.roots(), port, 1);
+    let strict = with(&signed, true);
+    for domain in ["right.example", "above.example", "unusable.example", "none.example"] {
+        let settled = send(&strict, domain).await;
+        assert_eq!(settled.outcome, Some(Outcome::Delivered), "{domain}: {settled:?}");
+        assert_eq!(taken.lock().unwrap().pop(), Some("tls"), "{domain}");
+    }
+    let settled = send(&strict, "wrong.example").await;
+    assert_eq!(settled.outcome, None, "it waits: {settled:?}");
+    assert!(settled.reply.contains("TLS"), "{settled:?}");
+    assert!(taken.lock().unwrap().is_empty(), "and never goes in plain text");
+    // Without signatures the same records say nothing.
+    let lax = with(&plain, false);
+    assert_eq!(send(&lax, "wrong.example").await.outcome, Some(Outcome::Delivered));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn policies_of_domains_are_followed_and_kept() {
+    let certificates = Certificates::new();
+    let (good, _) = certificates.server("mx.sts.example");
+    let (bad, _) = certificates.server("other.example");
+    let (place, taken) = exchanger("127.0.0.32:0", good).await;
+    let port = place.port();
+    let (_, strange) = exchanger(&format!("127.0.0.33:{port}"), bad).await;
+    let policy = Arc::new(Mutex::new(
+        "version: STSv1\nmode: enforce\nmx: mx.sts.example\nmx: mx2.sts.example\nmax_age: 86400\n"
+            .to_owned(),
+    ));
+    let (https, _) = certificates.server("mta-sts.sts.example");
+    let sts_port = policy_server("127.0.0.32:0", https, policy.clone()).await;
+    let common = "mta-sts.sts.example A 127.0.0.32\nmx.sts.example A 127.0.0.32\n\
+                  mx2.sts.example A 127.0.0.33\nevil.example A 127.0.0.33\n";
+    let serve = |records: &str| Zone::serve(&format!("{common}{records}"));
+    let id = "_mta-sts.sts.example TXT \"v=STSv1; id=1\"\n";
+    let Some(zone) = serve(&format!("{id}sts.example MX 10 mx.sts.example.\n")) else { return };
+    let new = |zone: &Zone| sender(zone, false, &certificates.roots(), port, sts_port);
+    let settled = send(&new(&zone), "sts.example").await;
+    assert_eq!(settled.outcome, Some(Outcome::Delivered), "{settled:?}");
+    assert_eq!(taken.lock().unwrap().pop(), Some("tls"));
+    // A host that the policy names, with another's certificate.
+    let zone = serve(&format!("{id}sts.example MX 10 mx2.sts.example.\n")).unwrap();
+    let settled = send(&new(&zone), "sts.example").await;
+    assert!(settled.outcome.is_none() && settled.reply.contains("TLS"), "{settled:?}");
+    // Somebody forges the MX records, and takes the TXT record away: the policy is known from before.
+    let zone = serve("sts.example MX 10 evil.example.\n").unwrap();
+    let settled = send(&new(&zone), "sts.example").await;
+    assert!(settled.outcome.is_none() && settled.reply.contains("MTA-STS"), "{settled:?}");
+    assert!(strange.lock().unwrap().is_empty());
+    // A new policy, of a mode that only wants reports.
+    *policy.lock().unwrap() =
+        "version: STSv1\nmode: testing\nmx: mx.sts.example\nmax_age: 86400\n".to_owned();
+    let id = "_mta-sts.sts.example TXT \"v=STSv1; id=2\"\n";
+    let zone = serve(&format!("{id}sts.example MX 10 evil.example.\n")).unwrap();
+    let settled = send(&new(&zone), "sts.example").await;
+    assert_eq!(settled.outcome, Some(Outcome::Delivered), "{settled:?}");
+    assert_eq!(strange.lock().unwrap().pop(), Some("tls"));
+}

@@ -1,0 +1,50 @@
+//! Any bytes as the parts of a report to a sender: it is a well-formed message with one header, nothing that
+//! an address, a reply or a subject holds becomes a line of its own, and it quotes no body.
+
+use gauntlet_gateway::dsn::{News, Original, report};
+use gauntlet_gateway::transit::Transit;
+use gauntlet_mail::{Envelope, Message};
+use gauntlet_store::{Delivery, LogRecord, Outcome};
+
+/// Builds reports of all kinds from the pieces of the input, cut at each `|`.
+pub(crate) fn ask(input: &[u8]) {
+    let mut pieces = input.split(|b| *b == b'|').map(|p| String::from_utf8_lossy(p).into_owned());
+    let mut next = || pieces.next().unwrap_or_default();
+    let (sender, subject, envid, to, reply, orcpt) =
+        (next(), next(), next(), next(), next(), next());
+    let body = [next().as_bytes(), b"\r\n\r\nSECRET-BODY\r\n"].concat();
+    let record = LogRecord {
+        id: "ID".into(),
+        subject,
+        envelope: Envelope { mail_from: sender, ..Envelope::default() },
+        ..LogRecord::default()
+    };
+    let mut transit = Transit::straight(record, std::slice::from_ref(&to));
+    transit.envid = Some(envid);
+    for target in &mut transit.targets {
+        target.orcpt = Some(orcpt.clone());
+    }
+    let about = [Delivery { address: to, outcome: Outcome::Failed, reply, ..Delivery::default() }];
+    for news in [News::Failed, News::Delayed, News::Delivered] {
+        let original = Original { transit: &transit, body: &body };
+        let made = report("gw.test", "REPORT", &original, news, &about, 0, 1);
+        let head_end = memchr(&made, b"\r\n\r\n");
+        let head = &made[..head_end];
+        let fields = head.split(|b| *b == b'\n').filter(|line| !line.starts_with(b"\t")).count();
+        assert_eq!(fields, 8, "{}", String::from_utf8_lossy(head));
+        let bare =
+            made.iter().enumerate().any(|(i, b)| *b == b'\n' && (i == 0 || made[i - 1] != b'\r'));
+        let quoted_is_bare =
+            body.iter().enumerate().any(|(i, b)| *b == b'\n' && (i == 0 || body[i - 1] != b'\r'));
+        assert!(!bare || quoted_is_bare, "{}", String::from_utf8_lossy(&made));
+        let header = memchr(&body, b"\r\n\r\n");
+        if !body[..header].windows(11).any(|w| w == b"SECRET-BODY") {
+            assert!(!made.windows(11).any(|w| w == b"SECRET-BODY"), "bodies are not quoted");
+        }
+        let _parses = Message::parse(&made).parts().len();
+    }
+}
+
+fn memchr(bytes: &[u8], needle: &[u8]) -> usize {
+    bytes.windows(needle.len()).position(|w| w == needle).unwrap_or(bytes.len())
+}
