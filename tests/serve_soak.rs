@@ -35,6 +35,21 @@ fn resident_kb(pid: u32) -> u64 {
     line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
+/// Refusals for now, of the message or of one recipient, for a moment each.
+fn misbehave(sink: &Sink, state: &mut u64) {
+    let reply = match random(state) % 4 {
+        0 => "451 4.3.0 not now",
+        1 => "421 4.3.2 going down",
+        _ => "250 2.0.0 ok",
+    };
+    *sink.answer.lock().unwrap() = reply.to_owned();
+    let mut recipients = sink.recipients.lock().unwrap();
+    recipients.clear();
+    if random(state).is_multiple_of(3) {
+        recipients.insert("joe".into(), "450 4.2.1 mailbox busy".into());
+    }
+}
+
 #[test]
 fn every_message_is_accounted_for_while_the_next_hop_fails_at_random() {
     let seed = u64::from(std::process::id());
@@ -71,19 +86,7 @@ fn every_message_is_accounted_for_while_the_next_hop_fails_at_random() {
     let mut state = 0x9E37_79B9_7F4A_7C15 ^ seed;
     let (start, mut early, mut most) = (Instant::now(), 0, 0);
     while start.elapsed() < Duration::from_secs(seconds()) {
-        // Refusals for now, of the message or of one recipient, for a moment each.
-        let reply = match random(&mut state) % 4 {
-            0 => "451 4.3.0 not now",
-            1 => "421 4.3.2 going down",
-            _ => "250 2.0.0 ok",
-        };
-        *sink.answer.lock().unwrap() = reply.to_owned();
-        let mut recipients = sink.recipients.lock().unwrap();
-        recipients.clear();
-        if random(&mut state).is_multiple_of(3) {
-            recipients.insert("joe".into(), "450 4.2.1 mailbox busy".into());
-        }
-        drop(recipients);
+        misbehave(&sink, &mut state);
         std::thread::sleep(Duration::from_millis(50 + random(&mut state) % 400));
         let now = resident_kb(node.pid());
         if start.elapsed().as_secs() < seconds() / 3 {

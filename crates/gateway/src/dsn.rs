@@ -39,6 +39,19 @@ impl News {
         }
     }
 
+    fn closing(self, expires_ms: i64) -> String {
+        match self {
+            News::Failed => "It will not be tried again.".to_owned(),
+            News::Delayed => {
+                format!(
+                    "It is tried until {}; you need not send it again.",
+                    clock::rfc5322(expires_ms)
+                )
+            }
+            News::Delivered => "You asked for this report.".to_owned(),
+        }
+    }
+
     /// RFC 3464 section 2.3.3. `delivered` is for what this machine delivered itself.
     fn action(self, delivery: &Delivery) -> &'static str {
         match self {
@@ -90,13 +103,7 @@ pub fn report(
         text.push_str(&format!("  <{}>\r\n", clean(&delivery.address)));
         text.push_str(&format!("     {}\r\n", clean(&delivery.reply)));
     }
-    let closing = match news {
-        News::Failed => "It will not be tried again.".to_owned(),
-        News::Delayed => {
-            format!("It is tried until {}; you need not send it again.", clock::rfc5322(expires_ms))
-        }
-        News::Delivered => "You asked for this report.".to_owned(),
-    };
+    let closing = news.closing(expires_ms);
     text.push_str(&format!(
         "\r\nIt was received on {} and has the reference {}.\r\n{}\r\n\r\n\
          --{boundary}\r\nContent-Type: message/delivery-status\r\n\r\n\

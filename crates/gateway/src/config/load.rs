@@ -298,6 +298,25 @@ fn read_value(text: &str, default: &Value) -> Result<Value, String> {
     })
 }
 
+/// Refuses next hops that cannot work.
+fn check_next_hops(config: &Config) -> Result<(), ConfigError> {
+    let wrong = |key: &str, message: String| {
+        Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
+    };
+    for hop in &config.next_hop {
+        if hop.r#for.is_empty() {
+            return wrong("next_hop.for", "names no domain and no address".into());
+        }
+        if !hop.weights.is_empty() && hop.weights.len() != hop.hosts.len() {
+            return wrong("next_hop.weights", "needs one number for each of hosts".into());
+        }
+        if hop.tls == Some(HopTlsPolicy::Verified) && config.sender.roots.as_os_str().is_empty() {
+            return wrong("sender.roots", "next_hop.tls = \"verified\" needs trusted roots".into());
+        }
+    }
+    Ok(())
+}
+
 /// Refuses values that read but cannot work.
 fn check(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| {
@@ -342,17 +361,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if !(1..=100).contains(&config.receiver.shed_percent) {
         return wrong("receiver.shed_percent", "must be 1 to 100".into());
     }
-    for hop in &config.next_hop {
-        if hop.r#for.is_empty() {
-            return wrong("next_hop.for", "names no domain and no address".into());
-        }
-        if !hop.weights.is_empty() && hop.weights.len() != hop.hosts.len() {
-            return wrong("next_hop.weights", "needs one number for each of hosts".into());
-        }
-        if hop.tls == Some(HopTlsPolicy::Verified) && config.sender.roots.as_os_str().is_empty() {
-            return wrong("sender.roots", "next_hop.tls = \"verified\" needs trusted roots".into());
-        }
-    }
+    check_next_hops(config)?;
     if config.sender.retry_seconds.is_empty() {
         return wrong("sender.retry_seconds", "needs one number at least".into());
     }
