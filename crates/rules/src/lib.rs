@@ -12,6 +12,8 @@
 //! that the tests compare with.
 
 pub mod boundaries;
+mod bounds;
+mod demand;
 pub mod evals;
 mod expression;
 pub mod language;

@@ -9,32 +9,36 @@ use crate::rule::{Rule, Test};
 /// All metas of a ruleset, in an order in which each comes after what it needs.
 #[derive(Debug, Default)]
 pub(crate) struct Metas {
-    programs: Vec<Program>,
+    pub(crate) programs: Vec<Meta>,
     /// For each rule, the metas (places in `programs`) that wait for it: without any of the rules that
     /// it waits for a meta is not true.
     waiting: Vec<Vec<u32>>,
     /// For each rule its place in `programs`, if it is a meta that runs.
     place_of: Vec<Option<u32>>,
     /// Places in `programs` of metas that are true when nothing fires.
-    always: Vec<u32>,
+    pub(crate) always: Vec<u32>,
 }
 
 /// One meta.
 #[derive(Debug)]
-struct Program {
-    rule: u32,
-    expr: Expr<u32>,
+pub(crate) struct Meta {
+    pub(crate) rule: u32,
+    pub(crate) expr: Expr<u32>,
     /// Rules that the expression names, each once.
-    operands: Vec<u32>,
+    pub(crate) operands: Vec<u32>,
+    /// It is a sub-rule: its answer may wait until another meta needs it.
+    pub(crate) can_wait: bool,
+    /// All that it names is answered before it is.
+    pub(crate) at_once: bool,
     /// The expression names something that is no rule.
     unknown: bool,
     /// Its score is 0: it does not fire, but when it is true whoever needs it waits for ever.
-    silent: bool,
+    pub(crate) silent: bool,
     /// It needs a silent one, perhaps over others.
-    guarded: bool,
+    pub(crate) guarded: bool,
 }
 
-impl Program {
+impl Meta {
     fn new(rule: u32, expr: Expr<u32>, unknown: bool, silent: bool) -> Self {
         let mut operands = Vec::new();
         expr.names(&mut |operand| {
@@ -42,7 +46,16 @@ impl Program {
                 operands.push(*operand);
             }
         });
-        Program { rule, expr, operands, unknown, silent, guarded: false }
+        Meta {
+            rule,
+            at_once: expr.divides(),
+            expr,
+            operands,
+            can_wait: false,
+            unknown,
+            silent,
+            guarded: false,
+        }
     }
 }
 
@@ -71,7 +84,7 @@ impl Metas {
         let mut names: Vec<&str> = rules.iter().map(|r| &*r.name).collect();
         names.sort_unstable();
         let mut unsolved = Vec::new();
-        let mut waiting: Vec<Program> = Vec::new();
+        let mut waiting: Vec<Meta> = Vec::new();
         for (at, rule) in rules.iter().enumerate() {
             let Test::Meta { expression } = &rule.test else { continue };
             let text = expand_matching(expression, &rule.name, &names);
@@ -81,7 +94,7 @@ impl Metas {
                         let why = "never fires: it needs rules that do not exist".to_owned();
                         unsolved.push(Unsolved { rule: at, why });
                     }
-                    waiting.push(Program::new(at as u32, expr, unknown, !scored(rule)));
+                    waiting.push(Meta::new(at as u32, expr, unknown, !scored(rule)));
                 }
                 Err(why) if scored(rule) => unsolved.push(Unsolved { rule: at, why }),
                 Err(_) => {}
@@ -143,44 +156,16 @@ impl Metas {
         out
     }
 
-    /// Evaluates the metas that the fired rules can have changed. `counts` has each rule's count;
-    /// `fired` lists rules with a count, and gets the metas that fire.
-    pub(crate) fn run(&self, counts: &mut [f64], fired: &mut Vec<u32>, due: &mut Vec<bool>) {
-        due.clear();
-        due.resize(self.programs.len(), false);
-        let mark = |rule: u32, due: &mut [bool]| {
-            for place in self.waiting.get(rule as usize).into_iter().flatten() {
-                due[*place as usize] = true;
-            }
-        };
-        fired.iter().for_each(|rule| mark(*rule, due));
-        self.always.iter().for_each(|place| due[*place as usize] = true);
-        // Metas whose value never becomes known.
-        let mut blocked: Vec<u32> = Vec::new();
-        for (place, program) in self.programs.iter().enumerate() {
-            if program.guarded
-                && !blocked.is_empty()
-                && program.operands.iter().any(|r| blocked.contains(r))
-            {
-                blocked.push(program.rule);
-                continue;
-            }
-            if !due[place] {
-                continue;
-            }
-            let value = program.expr.value(&|r| counts.get(*r as usize).copied().unwrap_or(0.0));
-            let value = value.unwrap_or(0.0);
-            if value != 0.0 && program.silent {
-                blocked.push(program.rule);
-            } else if value != 0.0 {
-                // SpamAssassin counts a negative value as one hit.
-                counts[program.rule as usize] = if value <= 0.0 { 1.0 } else { value };
-                fired.push(program.rule);
-                mark(program.rule, due);
-            }
+    /// Marks the metas (by place) that a rule which fired or was put off can make true.
+    pub(crate) fn mark_due(&self, rule: u32, due: &mut [bool]) {
+        for place in self.waiting.get(rule as usize).into_iter().flatten() {
+            due[*place as usize] = true;
         }
     }
 }
+
+/// Most metas that wait for each other in a row: answering one goes this deep.
+const WAIT_DEPTH_MAX: u32 = 64;
 
 /// How often rules of this kind fire, roughly: header rules fire on most messages.
 fn commonness(test: &Test) -> u32 {
@@ -252,7 +237,7 @@ fn is_never(expr: &Expr<u32>) -> bool {
 }
 
 /// Leaves out metas with score 0 that no other meta needs.
-fn without_useless(mut waiting: Vec<Program>) -> Vec<Program> {
+fn without_useless(mut waiting: Vec<Meta>) -> Vec<Meta> {
     let place: HashMap<u32, usize> = waiting.iter().map(|p| p.rule).zip(0..).collect();
     let mut used = vec![false; waiting.len()];
     let mut stack: Vec<usize> = (0..waiting.len()).filter(|at| !waiting[*at].silent).collect();
@@ -270,10 +255,10 @@ fn without_useless(mut waiting: Vec<Program>) -> Vec<Program> {
 /// for each rule whether its count is known before metas over unknown ones are answered with 0.
 fn in_order(
     rules: &[Rule],
-    waiting: Vec<Program>,
+    waiting: Vec<Meta>,
     mut settled: Vec<bool>,
     unsolved: &mut Vec<Unsolved>,
-) -> Vec<Program> {
+) -> Vec<Meta> {
     let place: HashMap<u32, usize> = waiting.iter().map(|p| p.rule).zip(0..).collect();
     let is_meta = |rule: &&u32| place.contains_key(rule);
     let mut done = vec![false; rules.len()];
@@ -303,7 +288,9 @@ fn in_order(
     // Those that never fire because what they need is never known.
     let mut dead = vec![false; rules.len()];
     let mut guarded = vec![false; rules.len()];
-    let mut slots: Vec<Option<Program>> = waiting.into_iter().map(Some).collect();
+    // How many metas that wait stand one on another.
+    let mut depth = vec![0u32; rules.len()];
+    let mut slots: Vec<Option<Meta>> = waiting.into_iter().map(Some).collect();
     let mut programs = Vec::with_capacity(order.len());
     for mut program in order.into_iter().filter_map(|at| slots.get_mut(at).and_then(Option::take)) {
         let rule = program.rule as usize;
@@ -321,6 +308,13 @@ fn in_order(
         }
         program.guarded = program.operands.iter().any(|r| guarded[*r as usize]);
         guarded[rule] = program.guarded || program.silent;
+        let deepest = program.operands.iter().filter_map(|r| depth.get(*r as usize)).max();
+        let below = deepest.copied().unwrap_or(0);
+        program.at_once |= guarded[rule] || below >= WAIT_DEPTH_MAX;
+        program.can_wait = !program.at_once && rules.get(rule).is_some_and(Rule::is_sub);
+        if program.can_wait {
+            depth[rule] = below + 1;
+        }
         programs.push(program);
     }
     programs

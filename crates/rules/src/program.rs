@@ -2,10 +2,12 @@
 
 use gauntlet_mail::{Evidence, View};
 
+use crate::demand::Demand;
 use crate::evals::{Eval, EvalContext, unknown_tags};
 use crate::language::{Problem, Severity};
 use crate::matcher::headers::{HeaderRules, HeaderRulesBuilder};
 use crate::matcher::mime::{self, MimeRule};
+use crate::matcher::pending::{Candidate, Work};
 use crate::matcher::tags::{TemplateOn, TemplateRule};
 use crate::matcher::texts::TextRules;
 use crate::matcher::uri_detail::UriDetailRule;
@@ -17,10 +19,25 @@ use crate::ruleset::Profile;
 use crate::stages::{self, Bounds, Done, Stage};
 use crate::views::Views;
 
+/// What is known of a rule before it is tried.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Prospect {
+    /// Most hits that count.
+    pub(crate) hits_max: f64,
+    /// Roughly what trying its pattern costs: the pattern's length.
+    pub(crate) cost: usize,
+}
+
+impl Default for Prospect {
+    fn default() -> Self {
+        Prospect { hits_max: f64::from(u32::MAX), cost: 0 }
+    }
+}
+
 /// All rules that run.
 #[derive(Debug)]
 pub(crate) struct Program {
-    headers: HeaderRules,
+    pub(crate) headers: HeaderRules,
     body: TextRules,
     rawbody: TextRules,
     uri: TextRules,
@@ -37,6 +54,8 @@ pub(crate) struct Program {
     pub(crate) metas: Metas,
     /// In which order they are tried.
     order: Vec<Stage>,
+    /// What is known of each rule before it is tried.
+    prospects: Vec<Prospect>,
 }
 
 /// An eval rule.
@@ -45,6 +64,8 @@ struct EvalRule {
     rule: u32,
     eval: Eval,
     priority: i32,
+    /// Its answer may wait until a meta needs it.
+    can_wait: bool,
 }
 
 impl EvalRule {
@@ -101,7 +122,7 @@ impl Program {
         builder.evals.sort_by_key(|rule| !rule.eval.edits_body());
         let editors = builder.evals.iter().filter(|rule| rule.eval.edits_body());
         let priorities: Vec<i32> = editors.map(|rule| rule.priority).collect();
-        let program = Program {
+        let mut program = Program {
             order: stages::order(rules, &metas, profile),
             editors: priorities.len(),
             editors_priority: priorities.into_iter().min().unwrap_or(i32::MIN),
@@ -115,7 +136,9 @@ impl Program {
             uri_details: builder.uri_details,
             evals: builder.evals,
             metas,
+            prospects: Vec::new(),
         };
+        program.prospects = program.find_prospects(rules);
         (program, builder.problems)
     }
 
@@ -171,22 +194,109 @@ impl Program {
             Stage::Full if self.full.is_empty() => {}
             Stage::Full => self.full.scan(std::iter::once(views.full()), |_| Place::Full, tally),
             Stage::Mime => mime::scan(&self.mime, views, tally),
-            Stage::UriDetails => self.uri_details.iter().for_each(|rule| rule.scan(views, tally)),
-            Stage::Evals => {
-                self.evals.iter().skip(self.editors).for_each(|rule| rule.run(evals, tally));
-            }
-            Stage::Templates => {
-                for (number, rule) in (0u32..).zip(&self.templates) {
-                    run_template(rule, number, evals, tally);
-                }
-            }
-            Stage::Metas => {
-                let mut due = std::mem::take(&mut tally.due);
-                self.metas.run(&mut tally.counts, &mut tally.fired, &mut due);
-                tally.places.resize(tally.fired.len(), Found::NOWHERE);
-                tally.due = due;
+            Stage::UriDetails => self.run_uri_details(views, tally),
+            Stage::Evals => self.run_evals(evals, tally),
+            Stage::Templates => self.run_templates(evals, tally),
+            Stage::Metas => Demand::new(self, views, evals, tally).run(),
+        }
+    }
+
+    fn run_uri_details(&self, views: &Views<'_>, tally: &mut Tally) {
+        for (at, rule) in (0u32..).zip(&self.uri_details) {
+            if tally.pending.is_on && rule.can_wait {
+                tally.pending.put_off(rule.rule, Work::UriDetail(at));
+            } else {
+                rule.scan(views, tally);
             }
         }
+    }
+
+    fn run_evals(&self, evals: &EvalContext<'_>, tally: &mut Tally) {
+        for (at, rule) in (0u32..).zip(&self.evals).skip(self.editors) {
+            if tally.pending.is_on && rule.can_wait {
+                tally.pending.put_off(rule.rule, Work::Eval(at));
+            } else {
+                rule.run(evals, tally);
+            }
+        }
+    }
+
+    fn run_templates(&self, evals: &EvalContext<'_>, tally: &mut Tally) {
+        for (at, rule) in (0u32..).zip(&self.templates) {
+            if !(tally.pending.is_on && rule.member.can_wait) {
+                self.run_template(at, evals, tally);
+            } else if rule.has_values(evals, tally) {
+                tally.pending.put_off(rule.member.rule, Work::Template(at));
+            }
+        }
+    }
+
+    /// Runs an eval that was put off.
+    pub(crate) fn run_eval(&self, at: u32, evals: &EvalContext<'_>, tally: &mut Tally) {
+        if let Some(rule) = self.evals.get(at as usize) {
+            rule.run(evals, tally);
+        }
+    }
+
+    /// Runs a rule with tags.
+    pub(crate) fn run_template(&self, at: u32, evals: &EvalContext<'_>, tally: &mut Tally) {
+        if let Some(rule) = self.templates.get(at as usize) {
+            run_template(rule, at, evals, tally);
+        }
+    }
+
+    /// Runs a rule on the details of URIs that was put off.
+    pub(crate) fn run_uri_detail(&self, at: u32, views: &Views<'_>, tally: &mut Tally) {
+        if let Some(rule) = self.uri_details.get(at as usize) {
+            rule.scan(views, tally);
+        }
+    }
+
+    /// Tries a rule on a text of a view that was put off.
+    pub(crate) fn try_text(&self, candidate: Candidate, views: &Views<'_>, tally: &mut Tally) {
+        let Some((rules, text)) = self.text_of(candidate, views, tally) else { return };
+        if let Some(member) = rules.members().get(candidate.member as usize) {
+            member.try_text(text, candidate.place, tally);
+        }
+    }
+
+    fn text_of<'v>(
+        &self,
+        candidate: Candidate,
+        views: &'v Views<'_>,
+        tally: &Tally,
+    ) -> Option<(&TextRules, &'v [u8])> {
+        let string = |strings: &'v [Vec<u8>], at: u32| strings.get(at as usize).map(Vec::as_slice);
+        Some(match candidate.place {
+            // The body may have been edited since.
+            Place::Body(at) if tally.is_body_edited => (&self.body, string(views.body(), at)?),
+            Place::Body(at) => (&self.body, string(views.unedited_body(), at)?),
+            Place::Rawbody(at) => (&self.rawbody, string(views.rawbody(), at)?),
+            Place::Uri(at) => (&self.uri, &*views.uris().get(at as usize)?.text),
+            Place::Full => (&self.full, views.full()),
+            Place::Header(_) | Place::Part(_) | Place::Template(_) | Place::None => {
+                return None;
+            }
+        })
+    }
+
+    /// What is known of a rule before it is tried.
+    pub(crate) fn prospect(&self, rule: u32) -> Prospect {
+        self.prospects.get(rule as usize).copied().unwrap_or_default()
+    }
+
+    fn find_prospects(&self, rules: &[Rule]) -> Vec<Prospect> {
+        let cost = |rule: &Rule| rule.test.pattern().map_or(0, str::len);
+        let prospect = |rule| Prospect { cost: cost(rule), ..Prospect::default() };
+        let mut prospects: Vec<Prospect> = rules.iter().map(prospect).collect();
+        let texts = [&self.body, &self.rawbody, &self.uri, &self.full];
+        let members = texts.into_iter().flat_map(|t| t.members().iter());
+        for member in members.chain(self.headers.members()) {
+            if let Some(prospect) = prospects.get_mut(member.rule as usize) {
+                prospect.hits_max = f64::from(member.hits_max);
+            }
+        }
+        prospects
     }
 
     /// Tries the `body` rules. Those with a lower priority than the rules that edit the body see it
@@ -196,12 +306,16 @@ impl Program {
             return;
         }
         let body = views.body().iter().map(Vec::as_slice);
-        if !views.has_edited_body() {
+        tally.is_body_edited = views.has_edited_body();
+        if !tally.is_body_edited {
             return self.body.scan(body, Place::Body, tally);
         }
+        // Rules of two kinds see different strings: none of them waits.
+        let is_on = std::mem::replace(&mut tally.pending.is_on, false);
         let unedited = views.unedited_body().iter().map(Vec::as_slice);
         self.body.scan_some(unedited, Place::Body, |m| m.priority < self.editors_priority, tally);
         self.body.scan_some(body, Place::Body, |m| m.priority >= self.editors_priority, tally);
+        tally.pending.is_on = is_on;
     }
 
     /// Where a rule's first hit stands in the message.
@@ -332,10 +446,12 @@ impl Builder {
                 }
                 let eval = Eval::compile(call, *kind)
                     .map_err(|e| problem(rule, Severity::Note, format!("never fires: {e}")))?;
-                self.evals.push(EvalRule { rule: place as u32, eval, priority: rule.priority });
+                let can_wait = rule.is_sub() && !eval.edits_body();
+                let (place, priority) = (place as u32, rule.priority);
+                self.evals.push(EvalRule { rule: place, eval, priority, can_wait });
             }
             Test::UriDetail { conditions } => {
-                let compiled = UriDetailRule::new(place, conditions);
+                let compiled = UriDetailRule::new(place, rule, conditions);
                 let compiled =
                     compiled.map_err(|e| problem(rule, Severity::Error, e.to_string()))?;
                 self.uri_details.push(compiled);

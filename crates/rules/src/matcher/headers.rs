@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::pending::Candidate;
 use super::prefilter::Prefilter;
 use super::{Member, Place, Tally};
 use crate::rule::HeaderSelector;
@@ -129,6 +130,15 @@ impl HeaderRules {
         self.groups.get(group as usize).map(|g| &g.selector)
     }
 
+    /// Tries a rule that was put off on the value that it waited with.
+    pub(crate) fn try_candidate(&self, candidate: Candidate, value: &[u8], tally: &mut Tally) {
+        let Place::Header(group) = candidate.place else { return };
+        let group = self.groups.get(group as usize);
+        if let Some(found) = group.and_then(|g| g.members.get(candidate.member as usize)) {
+            found.member.try_value(value, true, candidate.place, tally);
+        }
+    }
+
     /// Every pattern with its rule.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
         self.groups.iter().flat_map(|g| g.members.iter().map(|m| &m.member))
@@ -139,7 +149,9 @@ impl Group {
     fn scan(&self, value: &[u8], place: Place, tally: &mut Tally) {
         self.exists.iter().for_each(|rule| tally.hit(*rule, 1, place));
         let Some(prefilter) = &self.prefilter else {
-            self.members.iter().for_each(|m| m.member.try_value(value, true, place, tally));
+            for (number, m) in (0u32..).zip(&self.members) {
+                m.member.try_or_put_off(value, true, (place, number), tally);
+            }
             return;
         };
         let mut candidates = std::mem::take(&mut tally.candidates);
@@ -147,7 +159,7 @@ impl Group {
         let mut next = candidates.iter().peekable();
         for (number, member) in (0u32..).zip(&self.members) {
             let candidate = next.next_if(|c| **c == number).is_some();
-            member.member.try_value(value, candidate, place, tally);
+            member.member.try_or_put_off(value, candidate, (place, number), tally);
         }
         tally.candidates = candidates;
     }
@@ -163,6 +175,15 @@ impl Group {
 }
 
 impl Member {
+    /// Tries the pattern on a header value, or puts that off.
+    fn try_or_put_off(&self, value: &[u8], candidate: bool, at: (Place, u32), tally: &mut Tally) {
+        if candidate && self.can_wait && tally.pending.is_on {
+            tally.pending.put_off_text(self.rule, at.0, at.1);
+        } else {
+            self.try_value(value, candidate, at.0, tally);
+        }
+    }
+
     /// Tries the pattern on a header value; without `candidate` it cannot match.
     fn try_value(&self, value: &[u8], candidate: bool, place: Place, tally: &mut Tally) {
         if self.negated {

@@ -2,6 +2,7 @@
 
 pub(crate) mod headers;
 pub(crate) mod mime;
+pub(crate) mod pending;
 mod prefilter;
 mod rows;
 mod strings;
@@ -13,6 +14,7 @@ use gauntlet_mail::{Defect, DefectKind};
 
 use crate::pattern::{Pattern, PatternError};
 use crate::rule::Rule;
+use pending::Pending;
 pub(crate) use prefilter::Buffers;
 use tags::Tags;
 
@@ -30,6 +32,8 @@ pub(crate) struct Member {
     pub(crate) negated: bool,
     /// The rule's priority: lower ones run earlier.
     pub(crate) priority: i32,
+    /// Its answer may wait until a meta needs it: it is a sub-rule that sets no tags.
+    pub(crate) can_wait: bool,
 }
 
 impl Member {
@@ -39,11 +43,19 @@ impl Member {
         let most = rule.flag_value("maxhits").and_then(|v| v.parse().ok());
         Member {
             rule: place as u32,
+            can_wait: rule.is_sub() && pattern.names().is_empty(),
             pattern,
             hits_max: if multiple { most.unwrap_or(u32::MAX) } else { 1 },
             nosubject: rule.has_flag("nosubject"),
             negated,
             priority: rule.priority,
+        }
+    }
+
+    /// Adds this member's matches in `text`, which may come after others, to the tally.
+    pub(crate) fn try_text(&self, text: &[u8], place: Place, tally: &mut Tally) {
+        if tally.count(self.rule) < f64::from(self.hits_max) {
+            self.apply(text, place, tally);
         }
     }
 
@@ -153,6 +165,10 @@ pub(crate) struct Tally {
     pub(crate) buffers: Buffers,
     pub(crate) candidates: Vec<u32>,
     pub(crate) due: Vec<bool>,
+    /// What was put off.
+    pub(crate) pending: Pending,
+    /// Whether the body had been edited when its rules looked at it.
+    pub(crate) is_body_edited: bool,
     /// For each rule, tries and nanoseconds; none unless costs are wanted.
     pub(crate) costs: Option<Vec<(u64, u64)>>,
     /// Names for defects.
@@ -160,8 +176,9 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Begins a message over `rules` rules.
-    pub(crate) fn begin(&mut self, rules: usize) {
+    /// Begins a message over `rules` rules; with `put_off`, sub-rules wait until a meta needs them.
+    pub(crate) fn begin(&mut self, rules: usize, put_off: bool) {
+        self.pending.begin(rules, put_off);
         self.counts.clear();
         self.counts.resize(rules, 0.0);
         self.fired.clear();
@@ -194,6 +211,16 @@ impl Tally {
             self.places.push(found);
         }
         *count += f64::from(times);
+    }
+
+    /// Sets the value of a meta that fires.
+    pub(crate) fn set(&mut self, rule: u32, value: f64) {
+        if let Some(count) = self.counts.get_mut(rule as usize) {
+            // SpamAssassin counts a negative value as one hit.
+            *count = if value <= 0.0 { 1.0 } else { value };
+            self.fired.push(rule);
+            self.places.push(Found::NOWHERE);
+        }
     }
 
     /// Runs `work` for a rule, and keeps its cost if that is wanted.

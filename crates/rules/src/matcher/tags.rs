@@ -161,6 +161,11 @@ impl TemplateRule {
         TemplateRule { tags: member.pattern.templates(), prefilter, member, on }
     }
 
+    /// Whether every tag that the rule uses has a value: without them it cannot fire.
+    pub(crate) fn has_values(&self, evals: &EvalContext<'_>, tally: &Tally) -> bool {
+        self.tags.iter().all(|tag| !values(&tally.tags, tag, evals).is_empty())
+    }
+
     /// Tries the rule on strings. It does not run while one of its tags has no value.
     pub(crate) fn scan<'t>(
         &self,
@@ -228,6 +233,7 @@ impl TemplateRule {
             nosubject: self.member.nosubject,
             negated: self.member.negated,
             priority: self.member.priority,
+            can_wait: self.member.can_wait,
         })
     }
 }

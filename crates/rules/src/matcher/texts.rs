@@ -54,12 +54,17 @@ impl TextRules {
             let mut candidates = std::mem::take(&mut tally.candidates);
             self.prefilter.search(text, &mut tally.buffers, &mut candidates);
             for member in &candidates {
-                let Some(member) = self.members.get(*member as usize) else { continue };
+                let at = *member;
+                let Some(member) = self.members.get(at as usize) else { continue };
                 let full = tally.count(member.rule) >= f64::from(member.hits_max);
                 let too_short = text.len() < member.pattern.min_len();
                 let is_subject = number == 0;
                 if !(full || too_short || member.nosubject && is_subject) && chosen(member) {
-                    member.apply(text, place(number), tally);
+                    if member.can_wait && tally.pending.is_on {
+                        tally.pending.put_off_text(member.rule, place(number), at);
+                    } else {
+                        member.apply(text, place(number), tally);
+                    }
                 }
             }
             tally.candidates = candidates;

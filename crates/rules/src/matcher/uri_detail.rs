@@ -2,13 +2,15 @@
 
 use super::{Place, Tally};
 use crate::pattern::{Pattern, PatternError};
-use crate::rule::UriCondition;
+use crate::rule::{Rule, UriCondition};
 use crate::views::{UriDetail, Views};
 
 /// One `uri_detail` rule.
 #[derive(Debug)]
 pub(crate) struct UriDetailRule {
-    rule: u32,
+    pub(crate) rule: u32,
+    /// Its answer may wait until a meta needs it.
+    pub(crate) can_wait: bool,
     conditions: Vec<Condition>,
 }
 
@@ -21,13 +23,17 @@ struct Condition {
 
 impl UriDetailRule {
     /// Compiles the conditions; fails if a pattern is not valid.
-    pub(crate) fn new(rule: usize, conditions: &[UriCondition]) -> Result<Self, PatternError> {
+    pub(crate) fn new(
+        place: usize,
+        rule: &Rule,
+        conditions: &[UriCondition],
+    ) -> Result<Self, PatternError> {
         let compile = |c: &UriCondition| {
             let pattern = Pattern::new(&c.pattern)?;
             Ok(Condition { key: c.key.clone(), negated: c.negated, pattern })
         };
         let conditions: Result<Vec<_>, _> = conditions.iter().map(compile).collect();
-        Ok(UriDetailRule { rule: rule as u32, conditions: conditions? })
+        Ok(UriDetailRule { rule: place as u32, can_wait: rule.is_sub(), conditions: conditions? })
     }
 
     /// Tries the rule on every URI.

@@ -1,0 +1,213 @@
+//! What is certain of an expression while some of the counts in it are not known yet.
+
+use crate::expression::{Expr, Op};
+
+/// A number of which only bounds are known, and perhaps whether it is true (not 0).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Bounds {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) truth: Option<bool>,
+}
+
+/// Further from 0 than any count.
+const FAR: f64 = 1e18;
+
+impl Bounds {
+    /// Nothing is known.
+    pub(crate) const UNKNOWN: Bounds = Bounds { low: -FAR, high: FAR, truth: None };
+    /// Yes or no.
+    const EITHER: Bounds = Bounds { low: 0.0, high: 1.0, truth: None };
+
+    /// This number.
+    pub(crate) fn exactly(value: f64) -> Self {
+        Bounds { low: value, high: value, truth: Some(value != 0.0) }
+    }
+
+    /// A number from `low` to `high`.
+    pub(crate) fn between(low: f64, high: f64) -> Self {
+        if low.is_nan() || high.is_nan() {
+            return Bounds::UNKNOWN;
+        }
+        let truth = if low > 0.0 || high < 0.0 {
+            Some(true)
+        } else {
+            (low == 0.0 && high == 0.0).then_some(false)
+        };
+        Bounds { low, high, truth }
+    }
+
+    fn truth_of(known: Option<bool>) -> Self {
+        known.map_or(Bounds::EITHER, |yes| Bounds::exactly(f64::from(u8::from(yes))))
+    }
+
+    /// The number, if it is certain.
+    pub(crate) fn exact(self) -> Option<f64> {
+        (self.low == self.high).then_some(self.low)
+    }
+}
+
+impl<N> Expr<N> {
+    /// What is certain of the value, with `known` giving that of a name. Wherever the names end up
+    /// within their bounds, the value is within these (but for divisions: see [`Expr::divides`]).
+    pub(crate) fn bounds(&self, known: &dyn Fn(&N) -> Bounds) -> Bounds {
+        match self {
+            Expr::Number(number) => Bounds::exactly(*number),
+            Expr::Name(name) => known(name),
+            Expr::Not(inner) => Bounds::truth_of(inner.bounds(known).truth.map(|yes| !yes)),
+            Expr::Negate(inner) => {
+                let inner = inner.bounds(known);
+                Bounds { low: -inner.high, high: -inner.low, truth: inner.truth }
+            }
+            Expr::Choose(condition, yes, no) => match condition.bounds(known).truth {
+                Some(true) => yes.bounds(known),
+                Some(false) => no.bounds(known),
+                None => {
+                    let (yes, no) = (yes.bounds(known), no.bounds(known));
+                    let truth = if yes.truth == no.truth { yes.truth } else { None };
+                    Bounds { low: yes.low.min(no.low), high: yes.high.max(no.high), truth }
+                }
+            },
+            Expr::Binary(op, left, right) => {
+                let left = left.bounds(known);
+                match (op, left.truth) {
+                    (Op::And, Some(false)) | (Op::Or, Some(true)) => left,
+                    _ => binary(*op, left, right.bounds(known)),
+                }
+            }
+        }
+    }
+
+    /// Whether something is divided, so that the value may not exist.
+    pub(crate) fn divides(&self) -> bool {
+        match self {
+            Expr::Number(_) | Expr::Name(_) => false,
+            Expr::Not(inner) | Expr::Negate(inner) => inner.divides(),
+            Expr::Choose(condition, yes, no) => {
+                condition.divides() || yes.divides() || no.divides()
+            }
+            Expr::Binary(op, left, right) => *op == Op::Divide || left.divides() || right.divides(),
+        }
+    }
+}
+
+fn binary(op: Op, a: Bounds, b: Bounds) -> Bounds {
+    let less = |a: Bounds, b: Bounds| {
+        if a.high < b.low { Some(true) } else { (a.low >= b.high).then_some(false) }
+    };
+    let equal = if let (Some(a), Some(b)) = (a.exact(), b.exact()) {
+        Some(a == b)
+    } else {
+        (a.high < b.low || b.high < a.low).then_some(false)
+    };
+    match op {
+        Op::And if a.truth == Some(true) => b,
+        Op::And => Bounds {
+            low: b.low.min(0.0),
+            high: b.high.max(0.0),
+            truth: if b.truth == Some(false) { Some(false) } else { None },
+        },
+        Op::Or if a.truth == Some(false) => b,
+        Op::Or => Bounds {
+            low: a.low.min(b.low),
+            high: a.high.max(b.high),
+            truth: if b.truth == Some(true) { Some(true) } else { None },
+        },
+        Op::Xor => match (a.exact(), b.exact()) {
+            (Some(a), Some(b)) => Bounds::exactly(((a as u64) ^ (b as u64)) as f64),
+            _ => Bounds::UNKNOWN,
+        },
+        Op::Equal => Bounds::truth_of(equal),
+        Op::NotEqual => Bounds::truth_of(equal.map(|yes| !yes)),
+        Op::Less => Bounds::truth_of(less(a, b)),
+        Op::MoreEqual => Bounds::truth_of(less(a, b).map(|yes| !yes)),
+        Op::More => Bounds::truth_of(less(b, a)),
+        Op::LessEqual => Bounds::truth_of(less(b, a).map(|yes| !yes)),
+        Op::Add => Bounds::between(a.low + b.low, a.high + b.high),
+        Op::Subtract => Bounds::between(a.low - b.high, a.high - b.low),
+        Op::Multiply => {
+            let corners = [a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high];
+            let low = corners.iter().copied().fold(f64::INFINITY, f64::min);
+            let high = corners.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            if corners.iter().any(|c| c.is_nan()) {
+                Bounds::UNKNOWN
+            } else {
+                Bounds::between(low, high)
+            }
+        }
+        Op::Divide => match (a.exact(), b.exact()) {
+            (Some(a), Some(b)) if b != 0.0 => Bounds::exactly(a / b),
+            _ => Bounds::UNKNOWN,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expression::{parse, tokens};
+
+    fn expr(text: &str) -> Expr<String> {
+        parse(&tokens(text), &mut |name, _| Ok(Expr::Name(name.to_owned()))).expect("valid")
+    }
+
+    /// A is 3, B is 0, P is not known and from 0 to 1.
+    fn bounds(text: &str) -> Bounds {
+        expr(text).bounds(&|name| match name.as_str() {
+            "A" => Bounds::exactly(3.0),
+            "P" => Bounds::between(0.0, 1.0),
+            _ => Bounds::exactly(0.0),
+        })
+    }
+
+    #[test]
+    fn what_is_certain() {
+        assert_eq!(bounds("B && P").exact(), Some(0.0));
+        assert_eq!(bounds("P && B").exact(), Some(0.0));
+        assert_eq!(bounds("A || P").exact(), Some(3.0));
+        assert_eq!(bounds("P || A").truth, Some(true));
+        assert_eq!(bounds("P || A").exact(), None);
+        assert_eq!(bounds("P + A >= 3").exact(), Some(1.0));
+        assert_eq!(bounds("P + A > 3").truth, None);
+        assert_eq!(bounds("P + B > 1").exact(), Some(0.0));
+        assert_eq!(bounds("!P && A").truth, None);
+        assert_eq!(bounds("!(P || A)").exact(), Some(0.0));
+        assert_eq!(bounds("P ? A : 3").truth, Some(true));
+        assert_eq!(bounds("P == 2").exact(), Some(0.0));
+        assert!(expr("A && (B / C > 2)").divides());
+    }
+
+    #[test]
+    fn every_value_is_within_the_bounds() {
+        let leaves = ["A", "P", "B", "2", "1"];
+        let operators = ["&&", "||", "+", "-", "*", ">", ">=", "<", "<=", "==", "!=", "^"];
+        for first in operators {
+            for second in operators {
+                for at in 0..leaves.len().pow(3) {
+                    let leaf = |n: usize| leaves[at / leaves.len().pow(n as u32) % leaves.len()];
+                    let (a, b, c) = (leaf(0), leaf(1), leaf(2));
+                    for text in [
+                        format!("({a} {first} {b}) {second} {c}"),
+                        format!("{a} {first} !{b} {second} {c}"),
+                    ] {
+                        let bounds = bounds(&text);
+                        for p in [0.0, 1.0] {
+                            let value = expr(&text).value(&|name| match name.as_str() {
+                                "A" => 3.0,
+                                "P" => p,
+                                _ => 0.0,
+                            });
+                            let value = value.expect("nothing is divided");
+                            assert!(
+                                bounds.low <= value && value <= bounds.high,
+                                "{text}: {bounds:?}"
+                            );
+                            let truth = bounds.truth.unwrap_or(value != 0.0);
+                            assert_eq!(truth, value != 0.0, "{text}: {bounds:?}, {value}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
