@@ -78,7 +78,7 @@ impl<N> Expr<N> {
         }
     }
 
-    /// Whether something is divided, so that the value may not exist.
+    /// Whether something is divided by what may be 0, so that the value may not exist.
     pub(crate) fn divides(&self) -> bool {
         match self {
             Expr::Number(_) | Expr::Name(_) => false,
@@ -86,7 +86,11 @@ impl<N> Expr<N> {
             Expr::Choose(condition, yes, no) => {
                 condition.divides() || yes.divides() || no.divides()
             }
-            Expr::Binary(op, left, right) => *op == Op::Divide || left.divides() || right.divides(),
+            Expr::Binary(Op::Divide, left, right) => {
+                let is_safe = matches!(**right, Expr::Number(number) if number != 0.0);
+                !is_safe || left.divides()
+            }
+            Expr::Binary(_, left, right) => left.divides() || right.divides(),
         }
     }
 }
@@ -137,6 +141,7 @@ fn binary(op: Op, a: Bounds, b: Bounds) -> Bounds {
         }
         Op::Divide => match (a.exact(), b.exact()) {
             (Some(a), Some(b)) if b != 0.0 => Bounds::exactly(a / b),
+            (None, Some(b)) if b > 0.0 => Bounds::between(a.low / b, a.high / b),
             _ => Bounds::UNKNOWN,
         },
     }
@@ -175,6 +180,8 @@ mod tests {
         assert_eq!(bounds("P ? A : 3").truth, Some(true));
         assert_eq!(bounds("P == 2").exact(), Some(0.0));
         assert!(expr("A && (B / C > 2)").divides());
+        assert!(!expr("A && (B / 10 > 2)").divides());
+        assert_eq!(bounds("(P * 14) / 7 > 2").exact(), Some(0.0));
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Program {
             body: TextRules::new(builder.body),
             rawbody: TextRules::new(builder.rawbody),
             uri: TextRules::new(builder.uri),
-            full: TextRules::new(builder.full),
+            full: TextRules::on_one_text(builder.full),
             mime: builder.mime,
             templates: builder.templates,
             uri_details: builder.uri_details,
@@ -192,7 +192,7 @@ impl Program {
                 self.uri.scan(views.uris().iter().map(|u| u.text.as_slice()), Place::Uri, tally);
             }
             Stage::Full if self.full.is_empty() => {}
-            Stage::Full => self.full.scan(std::iter::once(views.full()), |_| Place::Full, tally),
+            Stage::Full => self.full.scan_one(views.full(), Place::Full, tally),
             Stage::Mime => mime::scan(&self.mime, views, tally),
             Stage::UriDetails => self.run_uri_details(views, tally),
             Stage::Evals => self.run_evals(evals, tally),

@@ -24,6 +24,13 @@ const STRINGS_SURE_COUNT: usize = 64;
 /// A row that is found at more than this share of bytes is not worth looking for.
 const ROW_CHANCE_MAX: f64 = 0.03;
 
+/// Fewest repetitions that are counted: fewer are often there by chance.
+const TIMES_MIN: u32 = 3;
+/// More are not counted.
+const TIMES_MAX: u32 = 100;
+/// Strings of something repeated are not counted if they begin at more than this share of bytes.
+const COUNTED_CHANCE_MAX: f64 = 0.02;
+
 /// Most threads that prepare patterns.
 const THREADS_MAX: usize = 8;
 /// Fewer patterns are not worth a thread.
@@ -47,6 +54,8 @@ pub(crate) struct Prefilter {
     always: Vec<u32>,
     /// What of each pattern must be found, as flags.
     needs: Vec<u8>,
+    /// How often strings of each pattern must be found.
+    least: Vec<u16>,
 }
 
 /// A pattern, and the sets of each of which it needs a byte.
@@ -61,6 +70,8 @@ enum Way {
     Strings(Vec<Vec<u8>>),
     Row(Row),
     Both(Vec<Vec<u8>>, Row),
+    /// So many of the strings, and perhaps the row.
+    Counted(Vec<Vec<u8>>, u16, Option<Row>),
     Gated(Vec<ByteSet>),
     Always,
 }
@@ -75,6 +86,9 @@ fn way(node: Option<&Node>) -> Way {
         return Way::Strings(strings.strings.clone());
     }
     let row = sequence::rarest_row(node).filter(|row| row.chance <= ROW_CHANCE_MAX);
+    if let Some((strings, times)) = literal::repeated(node, TIMES_MIN, COUNTED_CHANCE_MAX) {
+        return Way::Counted(strings.strings, times.min(TIMES_MAX) as u16, row);
+    }
     match (strings, row) {
         (Some(strings), Some(row)) => return Way::Both(strings.strings, row),
         (Some(strings), None) => return Way::Strings(strings.strings),
@@ -106,11 +120,19 @@ impl Prefilter {
         let patterns: Vec<&Pattern> = patterns.collect();
         let (mut strings, mut rows) = (BTreeMap::new(), Vec::new());
         let mut needs = Vec::with_capacity(patterns.len());
+        let mut least = vec![1; patterns.len()];
         let (mut gated, mut always) = (Vec::new(), Vec::new());
         for (way, number) in ways(&patterns).into_iter().zip(0u32..) {
             let (need, found, row) = match way {
                 Way::Strings(found) => (STRING, found, None),
                 Way::Both(found, row) => (STRING | ROW, found, Some(row)),
+                Way::Counted(found, times, row) => {
+                    if let Some(least) = least.get_mut(number as usize) {
+                        *least = times;
+                    }
+                    let need = if row.is_some() { STRING | ROW } else { STRING };
+                    (need, found, row)
+                }
                 Way::Row(row) => (ROW, Vec::new(), Some(row)),
                 Way::Gated(sets) => {
                     gated.push(Gated { pattern: number, sets });
@@ -136,7 +158,7 @@ impl Prefilter {
                 always.push(number);
             }
         }
-        Prefilter { strings, rows: Rows::new(rows), gated, always, needs }
+        Prefilter { strings, rows: Rows::new(rows), gated, always, needs, least }
     }
 
     /// Puts into `found` the patterns that may match `text`, each once, in order.
@@ -144,7 +166,13 @@ impl Prefilter {
         found.clear();
         self.always.iter().for_each(|pattern| buffers.mark(*pattern, BYTES, found));
         let mut lower = std::mem::take(&mut buffers.lower);
-        self.strings.search(text, &mut lower, |pattern| buffers.mark(pattern, STRING, found));
+        self.strings.search(text, &mut lower, |pattern| {
+            let least = self.least.get(pattern as usize).copied().unwrap_or(1);
+            if least <= 1 || buffers.count(pattern) >= least {
+                buffers.mark(pattern, STRING, found);
+            }
+        });
+        buffers.forget_counts();
         buffers.lower = lower;
         self.rows.search(text, |pattern| buffers.mark(pattern, ROW, found));
         if !self.gated.is_empty() {
@@ -173,6 +201,9 @@ impl Prefilter {
 pub(crate) struct Buffers {
     /// Flags by pattern.
     seen: Vec<u8>,
+    /// How often strings were found, by pattern; and the patterns with a count.
+    counts: Vec<u16>,
+    counted: Vec<u32>,
     lower: Vec<u8>,
 }
 
@@ -187,6 +218,25 @@ impl Buffers {
             found.push(pattern);
         }
         self.seen[at] |= flag;
+    }
+
+    /// Counts a string of a pattern: how many there are now.
+    fn count(&mut self, pattern: u32) -> u16 {
+        let at = pattern as usize;
+        if self.counts.len() <= at {
+            self.counts.resize(at + 1, 0);
+        }
+        if self.counts[at] == 0 {
+            self.counted.push(pattern);
+        }
+        self.counts[at] = self.counts[at].saturating_add(1);
+        self.counts[at]
+    }
+
+    fn forget_counts(&mut self) {
+        for pattern in self.counted.drain(..) {
+            self.counts[pattern as usize] = 0;
+        }
     }
 
     /// The flags of a pattern, which are forgotten.

@@ -7,7 +7,7 @@
 use crate::pattern::sequence::{PLACES_MAX, Row};
 
 /// Words that are stepped together: the compiler makes vector instructions of them.
-const LANES: usize = 4;
+const LANES: usize = 8;
 type Words = [u64; LANES];
 
 /// Rows of many patterns.
@@ -54,19 +54,41 @@ impl Chunk {
 
     /// All places that were reached anywhere in the text.
     fn reached(&self, text: &[u8]) -> Words {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has AVX2, the only thing that the function needs beyond safe code.
+            return unsafe { self.reached_with_avx2(text) };
+        }
+        self.reached_step_by_step(text)
+    }
+
+    /// The same, compiled for wider vectors.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn reached_with_avx2(&self, text: &[u8]) -> Words {
+        self.reached_step_by_step(text)
+    }
+
+    #[inline(always)]
+    fn reached_step_by_step(&self, text: &[u8]) -> Words {
         let (mut state, mut reached) = ([0; LANES], [0; LANES]);
-        let mut step = |byte: u8| {
-            let (enter, stay) = &self.steps[usize::from(byte)];
-            for i in 0..LANES {
-                let next = (state[i] << 1 | self.first[i]) & enter[i] | state[i] & stay[i];
-                state[i] = next;
-                reached[i] |= next;
-            }
-        };
-        step(b'\n');
-        text.iter().for_each(|byte| step(*byte));
-        step(b'\n');
+        self.step(b'\n', &mut state, &mut reached);
+        // A loop, because a closure would not be compiled for the wider vectors.
+        for byte in text {
+            self.step(*byte, &mut state, &mut reached);
+        }
+        self.step(b'\n', &mut state, &mut reached);
         reached
+    }
+
+    #[inline(always)]
+    fn step(&self, byte: u8, state: &mut Words, reached: &mut Words) {
+        let (enter, stay) = &self.steps[usize::from(byte)];
+        for i in 0..LANES {
+            let next = (state[i] << 1 | self.first[i]) & enter[i] | state[i] & stay[i];
+            state[i] = next;
+            reached[i] |= next;
+        }
     }
 }
 

@@ -8,13 +8,50 @@ use super::{Member, Place, Tally};
 pub(crate) struct TextRules {
     members: Vec<Member>,
     prefilter: Prefilter,
+    /// The members that wait without a look at the text, and a prefilter for the others (whose
+    /// numbers stand beside it).
+    unseen: Option<(Vec<u32>, Prefilter, Vec<u32>)>,
 }
 
 impl TextRules {
     /// Rules that see the same strings.
     pub(crate) fn new(members: Vec<Member>) -> Self {
         let prefilter = Prefilter::new(members.iter().map(|m| &m.pattern));
-        TextRules { members, prefilter }
+        TextRules { members, prefilter, unseen: None }
+    }
+
+    /// The same for one large text: members that can wait are put off without a look at it.
+    pub(crate) fn on_one_text(members: Vec<Member>) -> Self {
+        let (waiting, others): (Vec<u32>, Vec<u32>) = (0u32..members.len() as u32)
+            .partition(|at| members.get(*at as usize).is_some_and(|m| m.can_wait));
+        let patterns = others.iter().filter_map(|at| members.get(*at as usize));
+        let prefilter = Prefilter::new(patterns.map(|m| &m.pattern));
+        TextRules { unseen: Some((waiting, prefilter, others)), ..TextRules::new(members) }
+    }
+
+    /// Tries the rules on one text.
+    pub(crate) fn scan_one(&self, text: &[u8], place: Place, tally: &mut Tally) {
+        let Some((waiting, prefilter, others)) = &self.unseen else {
+            return self.scan(std::iter::once(text), |_| place, tally);
+        };
+        if !tally.pending.is_on {
+            return self.scan(std::iter::once(text), |_| place, tally);
+        }
+        for at in waiting {
+            if let Some(member) = self.members.get(*at as usize).filter(|m| !m.nosubject) {
+                tally.pending.put_off_text(member.rule, place, *at);
+            }
+        }
+        let mut candidates = std::mem::take(&mut tally.candidates);
+        prefilter.search(text, &mut tally.buffers, &mut candidates);
+        for found in &candidates {
+            let at = others.get(*found as usize).map_or(0, |at| *at as usize);
+            let fits = |m: &&Member| !m.nosubject && m.pattern.min_len() <= text.len();
+            if let Some(member) = self.members.get(at).filter(fits) {
+                member.apply(text, place, tally);
+            }
+        }
+        tally.candidates = candidates;
     }
 
     /// Whether there is no rule.

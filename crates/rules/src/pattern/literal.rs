@@ -31,6 +31,23 @@ pub(crate) fn required(node: &Node, chance_max: f64) -> Option<Candidate> {
     Some(Candidate { strings: minimize(best.strings), chance: best.chance })
 }
 
+/// Strings of which so many occurrences, at different places, are in every match: those of what the
+/// pattern repeats. None if nothing that begins at less than `chance_max` of the bytes is repeated
+/// `times_min` times.
+pub(crate) fn repeated(node: &Node, times_min: u32, chance_max: f64) -> Option<(Candidate, u32)> {
+    match node {
+        Node::Group { node, .. } | Node::Atomic(node) => repeated(node, times_min, chance_max),
+        Node::Concat(nodes) => {
+            let found = nodes.iter().filter_map(|n| repeated(n, times_min, chance_max));
+            found.max_by_key(|(_, times)| *times)
+        }
+        Node::Repeat { node, min, .. } if *min >= times_min => {
+            Some((required(node, chance_max)?, *min))
+        }
+        _ => None,
+    }
+}
+
 /// What is known of a node.
 #[derive(Debug, Default)]
 struct Known {
@@ -268,6 +285,16 @@ mod tests {
         assert_eq!(strings("(?:wizard){2,}"), some(&["wizardwizard"]));
         assert_eq!(strings("x*"), None);
         assert_eq!(strings("(?:xyzzy)?"), None);
+    }
+
+    #[test]
+    fn strings_of_what_is_repeated() {
+        let found = |pattern: &str| repeated(&parse(pattern).expect("valid").node, 3, 1e-2);
+        let (strings, times) = found("x?(?:(?:name|address|phone)\\s?:[^:]{0,9}){4,}").unwrap();
+        assert_eq!(times, 4);
+        assert!(strings.strings.iter().any(|s| s.starts_with(b"phone")), "{strings:?}");
+        assert!(found("(?:name|address){2}").is_none());
+        assert!(found("(?:.){5}").is_none());
     }
 
     #[test]

@@ -75,7 +75,8 @@ pub(super) fn forms(uri: &[u8], boundaries: &Boundaries, redirectors: &[Pattern]
         if clean.len() <= 1 || is_relative {
             continue;
         }
-        if starts_no_case(&clean, b"mailto:") || pattern!(r"(?s)\A[^:]*@").is_match(&clean) {
+        let is_address = memchr::memchr2(b':', b'@', &clean).is_some_and(|at| clean[at] == b'@');
+        if starts_no_case(&clean, b"mailto:") || is_address {
             addresses(&clean, &mut made);
             continue;
         }
@@ -119,19 +120,62 @@ fn plain_form(uri: &[u8]) -> Vec<u8> {
     if has_escape(&uri) {
         uri = unescape(&uri);
     }
-    if !pattern!(r"(?i)\A[-_a-z0-9]+:").is_match(&uri) {
+    let is_scheme = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    let letters = uri.iter().take_while(is_scheme).count();
+    if letters == 0 || uri.get(letters) != Some(&b':') {
         let scheme: &[u8] = if uri.starts_with(b"ftp.") { b"ftp://" } else { b"http://" };
         uri.splice(..0, scheme.iter().copied());
     }
-    if let Some(found) = pattern!(r"(?i)\A(https?://[^/?#]+)[?#]").captures(&uri)
-        && let Some(host) = found.get(1).map(|m| m.end())
-    {
-        uri.insert(host, b'/');
+    if let Some(start) = web_scheme(&uri) {
+        let end = start + run_until(&uri[start..], b"/?#");
+        if end > start && matches!(uri.get(end), Some(b'?' | b'#')) {
+            uri.insert(end, b'/');
+        }
     }
     if memchr::memmem::find(&uri, b"&#").is_some() {
         uri = without_entities(&uri);
     }
     uri
+}
+
+/// The length of `http://` or `https://`, in any case, at the start.
+fn web_scheme(uri: &[u8]) -> Option<usize> {
+    let schemes: [&[u8]; 2] = [b"http://", b"https://"];
+    schemes.iter().find(|scheme| starts_no_case(uri, scheme)).map(|scheme| scheme.len())
+}
+
+/// Bytes before the first of these.
+fn run_until(text: &[u8], stops: &[u8]) -> usize {
+    text.iter().position(|b| stops.contains(b)).unwrap_or(text.len())
+}
+
+/// A web URI in pieces.
+#[derive(Debug, PartialEq)]
+struct Shape<'u> {
+    scheme: &'u [u8],
+    has_user: bool,
+    host: &'u [u8],
+    /// From the port on.
+    rest: &'u [u8],
+    /// Digits of the port; empty if there are none.
+    port: &'u [u8],
+}
+
+/// As `(?i)\A(https?://)([^@/?#]*@)?([^/?#:]+)((?::(\d*))?.*)\z` matches.
+fn shape(uri: &[u8]) -> Option<Shape<'_>> {
+    let (scheme, after) = uri.split_at(web_scheme(uri)?);
+    let user = run_until(after, b"@/?#");
+    let user = if after.get(user) == Some(&b'@') { user + 1 } else { 0 };
+    // Without a host after it, what looks like a user is the host.
+    let user = if run_until(&after[user..], b"/?#:") == 0 { 0 } else { user };
+    let after = &after[user..];
+    let (host, rest) = after.split_at(run_until(after, b"/?#:"));
+    if host.is_empty() || memchr::memchr(b'\n', rest).is_some() {
+        return None;
+    }
+    let port = rest.strip_prefix(b":").unwrap_or_default();
+    let port = &port[..port.iter().take_while(|b| b.is_ascii_digit()).count()];
+    Some(Shape { scheme, has_user: user > 0, host, rest, port })
 }
 
 /// Numeric entities of printable characters, and of dots in other scripts, decoded.
@@ -156,10 +200,8 @@ fn hosts(
     given: &mut Vec<Vec<u8>>,
     made: &mut Vec<Vec<u8>>,
 ) {
-    let shape = pattern!(r"(?i)\A(https?://)([^@/?#]*@)?([^/?#:]+)((?::(\d*))?.*)\z");
-    let Some(found) = shape.captures(uri) else { return };
-    let (scheme, mut host, rest) = (&found[1], found[3].to_vec(), &found[4]);
-    let port = found.get(5).map_or(&[][..], |m| m.as_bytes());
+    let Some(Shape { scheme, has_user, host, rest, port }) = shape(uri) else { return };
+    let mut host = host.to_vec();
     let is_http = scheme == b"http://";
     let form = |host: &[u8], rest: &[u8]| [scheme, host, rest].concat();
     let default_port: &[u8] = if is_http { b":80" } else { b":443" };
@@ -196,7 +238,7 @@ fn hosts(
     let single = name.strip_prefix(b"www.").unwrap_or(&name);
     if is_http
         && is_default
-        && found.get(2).is_none()
+        && !has_user
         && name != b"localhost"
         && !single.is_empty()
         && !single.contains(&b'.')
@@ -218,12 +260,16 @@ fn target(whole: &[u8], rest: &[u8], redirectors: &[Pattern]) -> Option<Vec<u8>>
             return Some(found.to_vec());
         }
     }
+    memchr::memchr(b':', rest)?;
     let inner = pattern!(r"(?i)https?:/{0,2}[^&#]+").find(rest)?;
     Some(inner.as_bytes()).filter(has_dot).map(<[u8]>::to_vec)
 }
 
 /// The address that a host of hexadecimal, octal or decimal numbers stands for.
 fn numeric_host(host: &[u8]) -> Option<Vec<u8>> {
+    if !host.first().is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
     let parts: Vec<&[u8]> = host.split(|&b| b == b'.').collect();
     if let [_, _, _, _] = parts.as_slice() {
         let is_number = |p: &&[u8]| pattern!(r"(?i)\A(?:0x[0-9a-f]+|\d+)\z").is_match(p);
@@ -325,6 +371,33 @@ mod tests {
             forms.iter().map(|f| String::from_utf8_lossy(f).into_owned()).collect();
         forms.sort();
         forms.join(" ")
+    }
+
+    #[test]
+    fn shapes_are_those_of_the_pattern() {
+        let pattern = pattern!(r"(?i)\A(https?://)([^@/?#]*@)?([^/?#:]+)((?::(\d*))?.*)\z");
+        let pieces =
+            ["http://", "HTTPS://", "ftp://", "a", "b.c", "@", ":", "8", "/", "?", "#", "\n"];
+        let mut seed = 1u32;
+        for _ in 0..20_000 {
+            let mut uri = String::new();
+            for _ in 0..6 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                uri.push_str(pieces[(seed >> 16) as usize % pieces.len()]);
+            }
+            let group = |c: &regex::bytes::Captures<'_>, i: usize| {
+                c.get(i).map_or(Vec::new(), |m| m.as_bytes().to_vec())
+            };
+            let expected = pattern.captures(uri.as_bytes()).map(|c| {
+                (group(&c, 1), c.get(2).is_some(), group(&c, 3), group(&c, 4), group(&c, 5))
+            });
+            let found = shape(uri.as_bytes()).map(|s| {
+                let bytes = [s.scheme, s.host, s.rest, s.port].map(<[u8]>::to_vec);
+                let [scheme, host, rest, port] = bytes;
+                (scheme, s.has_user, host, rest, port)
+            });
+            assert_eq!(found, expected, "{uri}");
+        }
     }
 
     #[test]

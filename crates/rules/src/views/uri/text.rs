@@ -52,11 +52,20 @@ enum Kind {
 
 /// Every URI in a text, in order.
 pub(super) fn find(text: &[u8], boundaries: &Boundaries, out: &mut Vec<Found>) {
-    if memchr::memchr3(b'.', b'@', b':', text).is_none() {
-        return;
-    }
+    // Every URI holds one of these marks, and before it nothing that ends a URI.
+    let mark_from = |from: usize| {
+        let rest = text.get(from..)?;
+        memchr::memchr3(b'.', b'@', b':', rest).map(|at| from + at)
+    };
     let mut at = 0;
+    let mut mark = None;
     while at < text.len() {
+        if mark.is_none_or(|mark| at > mark) {
+            let Some(next) = mark_from(at) else { return };
+            mark = Some(next);
+            let end = text[at..next].iter().rposition(|&b| ends_uri(b));
+            at += end.map_or(0, |end| end + 1);
+        }
         let found = may_start(text, at).then(|| match_at(text, at, boundaries)).flatten();
         let Some((kind, end)) = found else {
             at += 1;
