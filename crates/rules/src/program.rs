@@ -467,7 +467,9 @@ impl Builder {
                 }
                 let eval = Eval::of_template(&rule.name, filter.as_deref());
                 let eval = eval.map_err(|e| problem(rule, Severity::Error, e.to_string()))?;
-                self.evals.push(EvalRule { rule: place as u32, eval, priority: rule.priority });
+                let can_wait = rule.is_sub() && !eval.edits_body();
+                let (place, priority) = (place as u32, rule.priority);
+                self.evals.push(EvalRule { rule: place, eval, priority, can_wait });
             }
             Test::Meta { .. } | Test::Empty => return Ok(false),
         }
