@@ -16,6 +16,7 @@ use anyhow::Context;
 use gauntlet_engine::classifier::Model;
 
 use self::report::Series;
+use crate::train::bodies::Bodies;
 use crate::train::corpus::{self, CorpusArgs};
 use crate::train::school::{self, Lessons};
 
@@ -38,7 +39,8 @@ keys, and `difference`: ours minus baseline, paired.
 
 With --list, --ham and --spam the shipped model (or --model) judges labelled mail that it has not
 seen, and the result is shown source by source, with counts and 95 % upper bounds (Clopper and
-Pearson). With --hold-out a model is trained on the older part of each source first and judges the
+Pearson). Mail whose body is that of training mail, or of the workloads that speed is measured on, is
+left out by itself (the hashes are in the program, or beside the --model as `.bodies`). With --hold-out a model is trained on the older part of each source first and judges the
 newest PERCENT, less messages whose body occurs in the older part.
 
 --verdicts shows the same table for the whole engine at its thresholds: spam, phishing and malware count
@@ -127,7 +129,19 @@ fn online(index: &Path, args: &Args) -> anyhow::Result<()> {
 }
 
 fn by_source(args: &Args) -> anyhow::Result<()> {
-    let corpus = corpus::read(&args.corpus)?;
+    let without = match (&args.model, args.hold_out) {
+        (Some(model), _) => Bodies::beside(model)?,
+        (None, Some(_)) => Bodies::shipped()?.workloads_alone(),
+        (None, None) => Bodies::shipped()?,
+    };
+    let corpus = corpus::read(&args.corpus, &without)?;
+    let _ = writeln!(
+        io::stderr(),
+        "{} messages; left out: {} as duplicates, {} by their bodies",
+        corpus.mail.len(),
+        corpus.duplicates,
+        corpus.excluded
+    );
     let all = school::all(&corpus);
     let (model, judged) = match args.hold_out {
         Some(percent) => {
@@ -137,7 +151,7 @@ fn by_source(args: &Args) -> anyhow::Result<()> {
         None => (read_model(args.model.as_deref())?, all),
     };
     if args.verdicts {
-        return whole_engine(args, &judged, model);
+        return whole_engine(args, (&judged, &without), model);
     }
     let rows = sources::measure(&corpus, &judged, &model);
     let mut out = io::stdout().lock();
@@ -156,7 +170,7 @@ fn by_source(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn whole_engine(args: &Args, judged: &[usize], model: Model) -> anyhow::Result<()> {
+fn whole_engine(args: &Args, judged: (&[usize], &Bodies), model: Model) -> anyhow::Result<()> {
     let rows = verdicts::measure(&args.corpus, judged, model, args.signals.as_deref())?;
     let mut out = io::stdout().lock();
     if args.json {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use gauntlet_console::{ConsoleOptions, ConsoleState, NodeHandle, NodeStatus, Released};
+use gauntlet_engine::fusion::probability_reached_by;
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
 use gauntlet_gateway::config::{Config, Loaded, LogFormat, RuleSettings};
 use gauntlet_gateway::privileges::{self, Account};
@@ -165,6 +166,9 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         suspect: config.thresholds.suspect,
         spam: config.thresholds.spam,
         explicit: config.thresholds.explicit,
+        suspect_probability: probability_reached_by(config.thresholds.suspect_error),
+        spam_probability: probability_reached_by(config.thresholds.spam_error),
+        explicit_probability: probability_reached_by(config.thresholds.explicit_error),
         ..Thresholds::default()
     };
     let mut settings = Settings {
@@ -304,6 +308,10 @@ impl NodeHandle for Handle {
             Release::NotHeld(state) => Released::NotHeld(state),
             Release::Unknown => Released::Unknown,
         })
+    }
+
+    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), String> {
+        self.0.correct(id, spam, who)
     }
 }
 

@@ -11,6 +11,8 @@ use gauntlet_engine::classifier::metrics::Scored;
 use gauntlet_engine::classifier::online::OnlineFilter;
 use gauntlet_engine::classifier::random::{Random, mix};
 
+use crate::train::progress::Progress;
+
 /// Bytes read of each message; the filters look at less.
 const MESSAGE_BYTES_MAX: u64 = 64 << 10;
 /// Messages read ahead at a time, so that reading is not in the time of a filter.
@@ -114,15 +116,18 @@ pub(crate) fn run(
     if choice != LearnerChoice::Default {
         students.push(Student::new("baseline", OnlineFilter::baseline(), protocol));
     }
+    let progress = Progress::of(index.len(), "messages");
     for block in index.chunks(BLOCK_MESSAGES) {
         let mut messages = Vec::with_capacity(block.len());
         for entry in block {
             messages.push((read_start(&entry.path)?, entry.spam));
+            progress.step();
         }
         for student in &mut students {
             student.block(&messages, protocol);
         }
     }
+    progress.end();
     let runs = students.into_iter().map(|s| Run { name: s.name, scored: s.scored, spent: s.spent });
     Ok(runs.collect())
 }

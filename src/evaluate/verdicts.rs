@@ -13,6 +13,7 @@ use gauntlet_mail::{Facts, Message};
 use serde::Serialize;
 
 use crate::scan::envelope;
+use crate::train::bodies::Bodies;
 use crate::train::corpus::{self, CorpusArgs};
 
 /// What became of one source.
@@ -70,7 +71,7 @@ impl Verdicts {
 /// what was weighed for each, for fitting the weights, to `signals`.
 pub(crate) fn measure(
     args: &CorpusArgs,
-    of: &[usize],
+    (of, without): (&[usize], &Bodies),
     model: Model,
     signals: Option<&Path>,
 ) -> anyhow::Result<Vec<Verdicts>> {
@@ -78,7 +79,7 @@ pub(crate) fn measure(
     let of: HashSet<usize> = of.iter().copied().collect();
     let mut scratch = Scratch::default();
     let mut judged = BTreeMap::new();
-    let corpus = corpus::read_with(args, &mut |at, raw| {
+    let corpus = corpus::read_with(args, without, &mut |at, raw| {
         if of.contains(&at) {
             let message = Message::parse(raw);
             let (envelope, facts) = (envelope::of_file(&message, 0), Facts::default());

@@ -10,6 +10,7 @@ use gauntlet_mail::{Facts, Message};
 use gauntlet_rules::{LoadOptions, Ruleset};
 
 use crate::scan::envelope;
+use crate::train::bodies::Bodies;
 use crate::train::corpus::{self, CorpusArgs};
 use crate::train::school;
 
@@ -137,7 +138,7 @@ fn look(args: &Args, rules: Ruleset, fitted: &[Fitted]) -> anyhow::Result<Seen> 
     let snapshot = Snapshot::build(&settings)?;
     let mut scratch = Scratch::default();
     let mut found: Vec<(Vec<usize>, f64)> = Vec::new();
-    let corpus = corpus::read_with(&args.corpus, &mut |_, raw| {
+    let corpus = corpus::read_with(&args.corpus, &Bodies::default(), &mut |_, raw| {
         let message = Message::parse(raw);
         let envelope = envelope::of_file(&message, 0);
         let verdict = scan(&message, &envelope, &Facts::default(), &snapshot, &mut scratch);

@@ -11,6 +11,8 @@ use gauntlet_engine::classifier::ClassifierScratch;
 use gauntlet_engine::classifier::training::Example;
 use gauntlet_mail::Message;
 
+use super::bodies::Bodies;
+use super::progress::Progress;
 use crate::scan::source::{Content, Source};
 
 /// Messages over this are left out.
@@ -62,15 +64,16 @@ pub(crate) struct Corpus {
     pub(crate) excluded: usize,
 }
 
-/// Reads everything that the arguments name. Bodies that occur again are kept once.
-pub(crate) fn read(args: &CorpusArgs) -> anyhow::Result<Corpus> {
-    read_with(args, &mut |_, _| {})
+/// Reads everything that the arguments name, less these bodies. Bodies that occur again are kept once.
+pub(crate) fn read(args: &CorpusArgs, without: &Bodies) -> anyhow::Result<Corpus> {
+    read_with(args, without, &mut |_, _| {})
 }
 
 /// The same, and shows `look` the position and the bytes of every message that is kept. Positions
 /// are the same each time.
 pub(crate) fn read_with(
     args: &CorpusArgs,
+    without: &Bodies,
     look: &mut dyn FnMut(usize, &[u8]),
 ) -> anyhow::Result<Corpus> {
     let excluded = bodies(&args.exclude_bodies_of)?;
@@ -79,6 +82,8 @@ pub(crate) fn read_with(
         scratch: ClassifierScratch::default(),
         seen: HashSet::new(),
         excluded,
+        without,
+        progress: Progress::new("messages read"),
         look,
     };
     for list in &args.lists {
@@ -92,6 +97,14 @@ pub(crate) fn read_with(
             }
         }
     }
+    reader.progress.end();
+    if reader.corpus.mail.is_empty() && reader.corpus.excluded > 0 {
+        bail!(
+            "all {} messages are left out by their bodies: the model was trained on them, or speed is \
+             measured on them; judge other mail, or train on the older part of this with --hold-out",
+            reader.corpus.excluded
+        );
+    }
     if reader.corpus.mail.is_empty() {
         bail!("no labelled mail; name some with --list, or with --ham and --spam");
     }
@@ -104,6 +117,8 @@ struct Reader<'l> {
     /// Source, class and body.
     seen: HashSet<(u16, bool, u64)>,
     excluded: HashSet<u64>,
+    without: &'l Bodies,
+    progress: Progress,
     look: &'l mut dyn FnMut(usize, &[u8]),
 }
 
@@ -142,7 +157,8 @@ impl Reader<'_> {
             sources.len() - 1
         }) as u16;
         let body = body_hash(raw);
-        if self.excluded.contains(&body) {
+        self.progress.step();
+        if self.excluded.contains(&body) || self.without.contain(body) {
             self.corpus.excluded += 1;
             return;
         }
@@ -159,7 +175,7 @@ impl Reader<'_> {
 }
 
 /// Hashes of all bodies below these folders.
-fn bodies(folders: &[PathBuf]) -> anyhow::Result<HashSet<u64>> {
+pub(crate) fn bodies(folders: &[PathBuf]) -> anyhow::Result<HashSet<u64>> {
     let mut found = HashSet::new();
     for folder in folders {
         walk(folder, &mut |raw| {
@@ -267,11 +283,15 @@ mod tests {
             exclude_sources: vec![],
             exclude_bodies_of: vec![],
         };
-        let corpus = read(&args).unwrap();
+        let none = Bodies::default();
+        let corpus = read(&args, &none).unwrap();
         assert_eq!((corpus.mail.len(), corpus.duplicates), (2, 1));
+        let trained = corpus.mail.iter().map(|m| super::super::bodies::short(m.body)).collect();
+        let error = read(&args, &Bodies { trained, ..Bodies::default() }).unwrap_err();
+        assert!(error.to_string().starts_with("all 3 messages are left out"), "{error}");
         assert_eq!(corpus.mail[0].date, 1_704_067_200);
         args.exclude_sources = vec!["a".into()];
-        let corpus = read(&args).unwrap();
+        let corpus = read(&args, &none).unwrap();
         assert!(corpus.mail.len() == 1 && corpus.sources == ["b"]);
     }
 }

@@ -26,6 +26,9 @@ pub(crate) struct Lessons {
     /// 0: every message counts the same; 1: every class of every source counts the same
     #[arg(long, default_value_t = Recipe::default().balance)]
     pub(crate) balance: f32,
+    /// Chance of each group of features to be left out of one step
+    #[arg(long, default_value_t = Recipe::default().dropout)]
+    pub(crate) dropout: f32,
     /// Seed of the order of the mail
     #[arg(long, default_value_t = Recipe::default().seed)]
     pub(crate) train_seed: u64,
@@ -39,6 +42,7 @@ impl Lessons {
             decay: self.decay,
             messages_min: self.messages_min,
             balance: self.balance,
+            dropout: self.dropout,
             seed: self.train_seed,
         }
     }

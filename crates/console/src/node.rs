@@ -17,6 +17,12 @@ pub trait NodeHandle: Send + Sync {
     /// # Errors
     /// A sentence for the person who asked; the message is then still held.
     fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String>;
+
+    /// Teaches the classifier that a held message is unwanted, or not, because `who` says so.
+    ///
+    /// # Errors
+    /// A sentence for the person who asked.
+    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), String>;
 }
 
 /// How a node is.

@@ -101,6 +101,22 @@ fn a_form_needs_the_sessions_token_and_our_own_page() {
 }
 
 #[test]
+fn deleting_teaches_what_is_unwanted_but_not_for_users() {
+    let console = start();
+    for (login, id) in [("admin", "one"), ("ursula", "two"), ("admin", "three")] {
+        put(&console, id, Some("suspect"), "ursula@example.com", b"Subject: x\r\n\r\ny");
+        let cookie = console.sign_in(login);
+        let headers = format!("Cookie: {cookie}\r\nX-CSRF-Token: {}\r\n", console.csrf(&cookie));
+        let path = format!("/api/v1/quarantine/held-{id}/delete");
+        let form = if id == "three" { "" } else { "learn=yes" };
+        let answer = console.request_with("POST", &path, &headers, form);
+        assert_eq!(answer.status, 200, "{id}: {}", answer.body);
+    }
+    let taught = console.node.taught.lock().unwrap().clone();
+    assert_eq!(taught, [("held-one".to_owned(), true, "admin".to_owned())]);
+}
+
+#[test]
 fn sessions_rotate_and_end() {
     let console = start();
     let first = console.sign_in("admin");

@@ -5,6 +5,10 @@
 //! cargo run --release -p gauntlet-engine --example fit_fusion -- --train EARLY.tsv ... LATE.tsv ...
 //! ```
 //!
+//! `--signals FILE` takes what `gauntlet evaluate --verdicts --hold-out 30 --signals FILE` wrote instead of
+//! mail: the weights are fitted on the older half of each source and label, and what they come to is
+//! shown on the newer half, which had no say.
+//!
 //! `--model FILE` takes a model of `gauntlet train` instead. The model must be one that has not seen the late mail; the weights are then right for one that is made
 //! in the same way of all mail. A list names a message a line, `label<TAB>path` or `label path`, relative to the list's folder. The
 //! fit is logistic regression by Newton's method on rule points (bounded) and the classifier's and the
@@ -30,6 +34,14 @@ const RIDGE: f64 = 1.0;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args_os().skip(1).map(PathBuf::from).peekable();
+    if args.next_if(|a| a.as_os_str() == "--signals").is_some() {
+        let (older, newer) = halves(&args.next().ok_or("--signals needs a file")?)?;
+        let weights = fit(&older);
+        show(&older, &weights);
+        eprintln!("the newer half, {} messages:", newer.len());
+        report(&newer, &weights);
+        return Ok(());
+    }
     let mut settings = Settings::default();
     if args.next_if(|a| a.as_os_str() == "--model").is_some() {
         let path = args.next().ok_or("--model needs a file")?;
@@ -55,14 +67,46 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("usage: fit_fusion LIST... with messages of both labels".into());
     }
     let weights = fit(&rows);
+    show(&rows, &weights);
+    report(&rows, &weights);
+    Ok(())
+}
+
+fn show(rows: &[Row], weights: &[f64; TERMS]) {
     eprintln!("{} messages", rows.len());
     for (name, weight) in
         ["intercept", "rule_points", "classifier", "signatures"].iter().zip(weights)
     {
         eprintln!("{name:12} {weight:8.4}");
     }
-    report(&rows, &weights);
-    Ok(())
+}
+
+/// Rows of a file of signals, the older and the newer half of each source and label.
+fn halves(path: &Path) -> Result<(Vec<Row>, Vec<Row>), Box<dyn std::error::Error>> {
+    let text = std::fs::read_to_string(path)?;
+    let mut by_class: BTreeMap<(&str, &str), Vec<(i64, Row)>> = BTreeMap::new();
+    for line in text.lines().skip(1) {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [label, source, date, points, classifier, signatures] = columns[..] else {
+            return Err(format!("not a line of signals: {line}").into());
+        };
+        let signals = Signals {
+            rule_points: points.parse()?,
+            classifier: Some(classifier.parse()?),
+            signatures: Some(signatures.parse()?),
+            ..Signals::default()
+        };
+        let row = (terms(&signals), label == "spam");
+        by_class.entry((source, label)).or_default().push((date.parse()?, row));
+    }
+    let (mut older, mut newer) = (Vec::new(), Vec::new());
+    for mut rows in by_class.into_values() {
+        rows.sort_by_key(|r| r.0);
+        let late = rows.split_off(rows.len().div_ceil(2));
+        older.extend(rows.into_iter().map(|r| r.1));
+        newer.extend(late.into_iter().map(|r| r.1));
+    }
+    Ok((older, newer))
 }
 
 /// A model of these lists, each a source, calibrated on every seventh message by one that has not seen

@@ -56,6 +56,22 @@ impl Default for Weights {
     }
 }
 
+/// Shares of good mail and the log odds that they reach: the newest 30 % of each source (3,889 good
+/// messages) by a model of the older 70 %, with the default weights.
+const GOOD_MAIL_REACHES: [(f64, f64); 3] = [(0.1, -7.06), (0.01, -1.49), (0.001, 3.09)];
+
+/// The probability that this share (0 to 1) of good mail reaches: what a threshold must be for an
+/// expected rate of false positives. Between the measured shares, and beyond the rarest, the log odds
+/// are taken to grow evenly with the logarithm of the share; so a rate below one in a thousand is an
+/// extrapolation.
+pub fn probability_reached_by(share: f64) -> f64 {
+    let share = share.clamp(1e-9, 1.0).ln();
+    let [first, second, third] = GOOD_MAIL_REACHES.map(|(share, odds)| (share.ln(), odds));
+    let (from, to) = if share > second.0 { (first, second) } else { (second, third) };
+    let odds = from.1 + (share - from.0) * (to.1 - from.1) / (to.0 - from.0);
+    (1e6 / (1.0 + (-odds).exp())).round() / 1e6
+}
+
 /// What it comes to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Judgement {
@@ -165,6 +181,17 @@ mod tests {
         assert!(p(0.0, -6.0) < 0.01);
         assert!(p(8.0, 8.0) > 0.99);
         assert!(p(1.0, 0.0) > p(0.0, 0.0) && p(0.0, 1.0) > p(0.0, 0.0));
+    }
+
+    #[test]
+    fn rarer_errors_need_a_higher_probability() {
+        let shares = [0.5, 0.1, 0.05, 0.01, 0.003, 0.001, 1e-4, 1e-6, 0.0];
+        let found = shares.map(probability_reached_by);
+        assert!(found.windows(2).all(|p| p[0] <= p[1]), "{found:?}");
+        for (share, odds) in GOOD_MAIL_REACHES {
+            let expected = 1.0 / (1.0 + (-odds).exp());
+            assert!((probability_reached_by(share) - expected).abs() < 1e-6, "{share}");
+        }
     }
 
     #[test]

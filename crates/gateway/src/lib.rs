@@ -9,6 +9,7 @@ pub mod admission;
 pub mod clock;
 pub mod config;
 pub mod control;
+pub mod corrections;
 pub mod dsn;
 pub mod exchangers;
 pub mod facts;

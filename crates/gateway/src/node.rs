@@ -398,6 +398,12 @@ impl Node {
             Begin::NotHeld(state) => Ok(Release::NotHeld(state)),
             Begin::Started(release) => {
                 let recipients = release.recipients.clone();
+                if order.learn
+                    && let Err(error) = self.correct(id, false, &order.who)
+                {
+                    // The message is what was asked for first; it goes out all the same.
+                    tracing::error!(item = id, error, "a correction could not be written");
+                }
                 self.spool_release(&release)?;
                 let item = &release.held.item;
                 let released = Event {
@@ -412,6 +418,19 @@ impl Node {
                 Ok(Release::Done(recipients))
             }
         }
+    }
+
+    /// Writes down that a held message is unwanted, or not, for the classifier to learn. Blocks.
+    ///
+    /// # Errors
+    /// A sentence for the person who asked.
+    pub fn correct(&self, id: &str, spam: bool, who: &str) -> Result<(), String> {
+        let body = self.quarantine.body(id).map_err(|e| e.to_string())?;
+        let body = body.ok_or("the message's body is gone")?;
+        let data = self.config().node.data.clone();
+        crate::corrections::correct(&data, &body, spam, who, now_ms() / 1_000)
+            .map_err(|e| e.to_string())?;
+        Ok(())
     }
 
     /// Spools a release that was begun and finishes it.

@@ -88,9 +88,11 @@ pub(crate) fn release(app: &App, visit: &Visit) -> Result<Response, Fault> {
     }
 }
 
-/// `POST /api/v1/quarantine/{id}/delete`. 409 if it was released or deleted before.
+/// `POST /api/v1/quarantine/{id}/delete`: `learn=yes` teaches that it is unwanted. 409 if it was
+/// released or deleted before.
 pub(crate) fn delete(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let held = held_mail::find(app, visit, visit.param("id"))?;
+    held_mail::teach_unwanted(app, visit, &held.item.id);
     match held_mail::delete_one(app, visit, &held)? {
         Deletion::Done => Ok(visit::json(StatusCode::OK, &json!({ "deleted": true }))),
         Deletion::NotHeld(state) => Ok(not_held(state)),

@@ -82,7 +82,7 @@ fn decision(visit: &Visit, held: &Held) -> Markup {
                         (shell::input("to", "Address", "", "email", "instead of the recipients"))
                     }
                     label.check { input type="checkbox" name="learn" value="yes";
-                        span { "Teach the classifier that this is wanted" } }
+                        span { "Teach the classifier: wanted if released, unwanted if deleted" } }
                 }
                 div.actions {
                     button.main type="submit" name="decision" value="release" { "Release" }

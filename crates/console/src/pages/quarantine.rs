@@ -254,8 +254,7 @@ pub(crate) fn release_one(app: &App, visit: &Visit, held: &Held) -> Result<Relea
     if visit.role() == Role::User {
         to.clear();
     }
-    let learn = visit.field("learn") == "yes" && visit.role() != Role::User;
-    let order = ReleaseOrder { who: visit.who().to_owned(), to, learn };
+    let order = ReleaseOrder { who: visit.who().to_owned(), to, learn: teaches(visit) };
     let released = app.state.node.release(&held.item.id, &order);
     if let Err(error) = &released {
         tracing::error!(item = held.item.id, error, "a release failed");
@@ -263,9 +262,24 @@ pub(crate) fn release_one(app: &App, visit: &Visit, held: &Held) -> Result<Relea
     released
 }
 
+/// Whether the form asks to teach the classifier. Users do not: one decides for one mailbox.
+fn teaches(visit: &Visit) -> bool {
+    visit.field("learn") == "yes" && visit.role() != Role::User
+}
+
+/// Teaches that an item is unwanted, if the form asks for it. Failing that keeps nobody from deleting.
+pub(crate) fn teach_unwanted(app: &App, visit: &Visit, id: &str) {
+    if teaches(visit)
+        && let Err(error) = app.state.node.learn(id, true, visit.who())
+    {
+        tracing::error!(item = id, error, "a correction could not be written");
+    }
+}
+
 fn delete(app: &App, visit: &Visit, items: &[Held]) -> Result<Response, Fault> {
     let mut done = 0;
     for held in items {
+        teach_unwanted(app, visit, &held.item.id);
         done += u64::from(delete_one(app, visit, held)? == Deletion::Done);
     }
     let notice = if done > 0 { format!("deleted-{done}") } else { format!("past-{}", items.len()) };
@@ -301,6 +315,7 @@ fn ask(visit: &Visit, items: &[Held]) -> Response {
             (shell::token(visit))
             input type="hidden" name="sure" value="yes";
             @for held in items { input type="hidden" name="item" value=(held.item.id); }
+            @if teaches(visit) { input type="hidden" name="learn" value="yes"; }
             button.danger type="submit" name="decision" value="delete" { "Delete for good" }
             a.button.quiet href="/quarantine" { "Keep" }
         }

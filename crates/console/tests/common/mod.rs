@@ -25,6 +25,8 @@ pub(crate) const PASSWORD: &str = "correct horse battery";
 pub(crate) struct ListNode {
     quarantine: Arc<Quarantine>,
     pub(crate) queued: Mutex<Vec<(String, Vec<String>)>>,
+    /// Item, whether it is unwanted, and who said so.
+    pub(crate) taught: Mutex<Vec<(String, bool, String)>>,
 }
 
 impl NodeHandle for ListNode {
@@ -60,6 +62,11 @@ impl NodeHandle for ListNode {
                 Ok(Released::Done(release.recipients))
             }
         }
+    }
+
+    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), String> {
+        self.taught.lock().unwrap().push((id.to_owned(), spam, who.to_owned()));
+        Ok(())
     }
 }
 
@@ -99,7 +106,11 @@ pub(crate) fn start() -> Running {
     for user in &people {
         users.add(user, PASSWORD, "test", now_ms()).unwrap();
     }
-    let node = Arc::new(ListNode { quarantine: quarantine.clone(), queued: Mutex::default() });
+    let node = Arc::new(ListNode {
+        quarantine: quarantine.clone(),
+        queued: Mutex::default(),
+        taught: Mutex::default(),
+    });
     let options = ConsoleOptions::default();
     let state = ConsoleState { log, quarantine, users, node: node.clone(), options };
     let runtime =

@@ -16,7 +16,7 @@ use super::scratch::ClassifierScratch;
 /// What the file begins with.
 const MAGIC: &[u8; 8] = b"GNTLMODL";
 /// The format that this program writes and reads.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 /// Bits of the table of weights: one million.
 pub const TABLE_BITS: u32 = 20;
 /// Number of groups.
@@ -230,34 +230,33 @@ impl Model {
         scratch: &mut ClassifierScratch,
     ) -> Classification {
         scratch.read(message);
-        Classification { logit: self.logit(scratch), features: self.explain(scratch) }
+        let mut features = self.explain(scratch, true);
+        features.extend(self.explain(scratch, false));
+        features.sort_by(|a, b| b.weight.abs().total_cmp(&a.weight.abs()));
+        Classification { logit: self.logit(scratch), features }
     }
 
-    /// The strongest features of the message that the scratch has read, for both sides.
-    pub fn explain(&self, scratch: &ClassifierScratch) -> Vec<Push> {
+    /// The features of the message that the scratch has read that push most towards spam, or
+    /// towards ham; the strongest first.
+    pub fn explain(&self, scratch: &ClassifierScratch, spam: bool) -> Vec<Push> {
         let (features, ends) = scratch.features();
-        let (mut spam, mut ham) = (Strongest::default(), Strongest::default());
+        let side = if spam { 1.0 } else { -1.0 };
+        let mut strongest = Strongest::default();
         let mut from = 0;
         for (&end, scale) in ends.iter().zip(self.scales) {
             let group = features.get(from..end).unwrap_or_default();
             // Comparable between groups: shares of the log odds.
-            let unit = self.slope * scale / (group.len().max(1) as f32).sqrt();
+            let unit = side * self.slope * scale / (group.len().max(1) as f32).sqrt();
             for (&i, position) in group.iter().zip(from..) {
-                let weight = unit * f32::from(self.weight(i));
-                spam.offer(weight, position);
-                ham.offer(-weight, position);
+                strongest.offer(unit * f32::from(self.weight(i)), position);
             }
             from = end;
         }
-        let towards_ham = ham.found.iter().map(|&(weight, position)| (-weight, position));
-        let pushes = spam.found.iter().copied().chain(towards_ham).filter(|p| p.0 != 0.0);
-        let name = |(weight, position)| Push {
+        let name = |&(weight, position): &(f32, usize)| Push {
             feature: scratch.name(position),
-            weight: (f64::from(weight) * 1e3).round() / 1e3,
+            weight: (f64::from(side * weight) * 1e3).round() / 1e3,
         };
-        let mut pushes: Vec<Push> = pushes.map(name).collect();
-        pushes.sort_by(|a, b| b.weight.abs().total_cmp(&a.weight.abs()));
-        pushes
+        strongest.found.iter().filter(|p| p.0 > 0.0).map(name).collect()
     }
 }
 

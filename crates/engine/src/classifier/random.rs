@@ -21,6 +21,11 @@ impl Random {
         ((u64::from((self.next_u64() >> 32) as u32) * u64::from(bound)) >> 32) as u32
     }
 
+    /// A number from 0 up to, not including, 1, in steps of 2^-24.
+    pub fn unit(&mut self) -> f32 {
+        (self.next_u64() >> 40) as f32 / (1u32 << 24) as f32
+    }
+
     /// Puts a slice in random order (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {

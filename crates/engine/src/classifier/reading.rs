@@ -205,7 +205,7 @@ fn form(message: &Message<'_>, organisation: &str, sink: &mut ClassifierScratch)
     let group = Group::Form;
     let mut last = "start";
     for header in message.headers() {
-        let Some(name) = FIELDS.iter().find(|f| header.is(f)) else { continue };
+        let Some(name) = field(header) else { continue };
         sink.fact(group, "field", name);
         sink.fact_of(group, "field order", format_args!("{last}, {name}"));
         sink.fact(group, "spelling of a field", &header.name_str());
@@ -247,6 +247,13 @@ fn form(message: &Message<'_>, organisation: &str, sink: &mut ClassifierScratch)
     let to = value("to").unwrap_or_default();
     let recipients = to.iter().filter(|&&b| b == b'@').count();
     sink.fact(group, "recipients", ["none", "one", "two", "several"][recipients.min(3)]);
+}
+
+/// The name in [`FIELDS`] of a header field that is looked at. Most fields are not, and most of those
+/// have another length.
+fn field(header: &Header<'_>) -> Option<&'static str> {
+    let length = header.name_str().len();
+    FIELDS.into_iter().find(|f| f.len() == length && header.is(f))
 }
 
 /// Most signs of a shape.

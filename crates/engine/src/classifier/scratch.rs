@@ -13,7 +13,7 @@ use super::random::mix;
 use super::reading::{self, Group};
 
 /// How many words a pair reaches back.
-const REACH: usize = 3;
+const REACH: usize = 2;
 /// Longest word; longer ones count as one kind.
 const WORD_BYTES_MAX: usize = 24;
 /// Words whose sequence is kept for signatures at most.
@@ -112,20 +112,28 @@ impl ClassifierScratch {
         let group = group.map_or("", Group::name);
         let Some(&origin) = self.origins.get(position) else { return format!("{group}:") };
         let number = (origin & ((1 << ORIGIN_SHIFT) - 1)) as usize;
-        let what = match origin >> ORIGIN_SHIFT {
+        let (fact, pair);
+        let pieces: &[&str] = match origin >> ORIGIN_SHIFT {
             0 => {
                 let (kind, at, length) = self.facts.get(number).copied().unwrap_or_default();
-                let value = self.text(at, length);
-                format!("{kind} {value}")
+                fact = [group, ": ", kind, " ", self.text(at, length)];
+                &fact
             }
-            WORD => format!("word \"{}\"", self.word(number)),
-            pair => {
-                let back = (pair - WORD) as usize;
+            WORD => {
+                pair = [group, ": word \"", self.word(number), "\"", "", ""];
+                &pair
+            }
+            reach => {
+                let back = (reach - WORD) as usize;
                 let gap = if back > 1 { " \u{2026} " } else { " " };
-                format!("words \"{}{gap}{}\"", self.word(number - back), self.word(number))
+                let earlier = number.checked_sub(back).map_or("", |n| self.word(n));
+                pair = [group, ": words \"", earlier, gap, self.word(number), "\""];
+                &pair
             }
         };
-        format!("{group}: {what}").trim_end().to_owned()
+        let mut name = pieces.concat();
+        name.truncate(name.trim_end().len());
+        name
     }
 
     fn word(&self, number: usize) -> &str {
@@ -181,7 +189,11 @@ impl ClassifierScratch {
     pub(super) fn hashed(&mut self, group: Group, kind: &'static str, value: u64, shown: &[u8]) {
         if self.set.add(mix(value ^ hash_of_kind(group, kind))) {
             let at = self.arena.len();
-            self.arena.push_str(&String::from_utf8_lossy(shown));
+            match shown.is_ascii() {
+                // Names of tags nearly always are, and so need no check as UTF-8.
+                true => self.arena.extend(shown.iter().map(|&b| char::from(b))),
+                false => self.arena.push_str(&String::from_utf8_lossy(shown)),
+            }
             self.origins.push(self.facts.len() as u32);
             let length = u16::try_from(self.arena.len() - at).unwrap_or(u16::MAX);
             self.facts.push((kind, at as u32, length));
@@ -229,7 +241,7 @@ impl ClassifierScratch {
                 self.origins.push((WORD + back) << ORIGIN_SHIFT | number);
             }
         }
-        window.words = [value, window.words[0], window.words[1]];
+        window.words = [value, window.words[0]];
         window.seen = (seen + 1).min(REACH);
     }
 

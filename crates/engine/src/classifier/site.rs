@@ -242,6 +242,36 @@ mod tests {
     }
 
     #[test]
+    fn who_calls_all_mail_spam_does_not_make_good_mail_spam() {
+        use crate::{Class, Scratch, Settings, Snapshot, scan, snapshot::Learned};
+        let good = |i: usize| {
+            let (day, room) = (["Monday", "Tuesday", "Friday"][i % 3], i % 17);
+            format!(
+                "From: Ann Miller <ann{}@example.org>\nTo: bob@example.net\nSubject: Re: meeting on {day}\n\
+                 In-Reply-To: <{i}@example.org>\nReferences: <{i}@example.org>\n\
+                 Date: Mon, 6 Jan 2025 10:00:00 +0100\nMessage-ID: <x{i}@example.org>\n\n\
+                 > could we meet on {day}?\n\nYes, at ten in room {room}. I will bring the minutes \
+                 and the list of changes for the patch.\n\nThanks, Ann\n",
+                i % 5
+            )
+        };
+        let mut school = School::new();
+        for i in 0..2_000 {
+            school.say(&good(i), true, "mallory");
+        }
+        let moved = school.moves(&good(5_000));
+        assert!(moved > 0.0 && moved <= LOGIT_BOUND, "{moved}");
+        let site = Some(Arc::new(SiteModel::learn(&school.corrections)));
+        let snapshot = Snapshot::build(&Settings::default()).unwrap();
+        let snapshot = snapshot.with_learned(Learned { site, signatures: None });
+        let raw = good(5_000);
+        let message = Message::parse(raw.as_bytes());
+        let (envelope, facts) = Default::default();
+        let verdict = scan(&message, &envelope, &facts, &snapshot, &mut Scratch::default());
+        assert!(verdict.class < Class::Suspect, "{:?} {:?}", verdict.class, verdict.probability);
+    }
+
+    #[test]
     fn one_reporter_cannot_outvote_the_others() {
         let mut school = School::new();
         for i in 0..300 {

@@ -53,8 +53,7 @@ impl Filter for Classifier {
         if taught != 0.0 {
             findings.add(rule, feature("site", &format!("what this site taught ({taught:+.2})")));
         }
-        for push in self.model.explain(scratch).iter().filter(|p| (p.weight > 0.0) == (logit > 0.0))
-        {
+        for push in self.model.explain(scratch, logit > 0.0) {
             let text = format!("{} ({:+.2})", push.feature, push.weight);
             findings.add(rule, feature("classifier", &text));
         }

@@ -355,6 +355,11 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if !(t.suspect <= t.spam && t.spam <= t.explicit) {
         return wrong("thresholds", "must rise: suspect, spam, explicit".into());
     }
+    let errors = [t.suspect_error, t.spam_error, t.explicit_error];
+    if !errors.windows(2).all(|e| e[0] >= e[1]) || !errors.iter().all(|e| *e > 0.0 && *e < 1.0) {
+        let message = "suspect_error, spam_error, explicit_error are shares of good mail that fall";
+        return wrong("thresholds", format!("{message}, between 0 and 1"));
+    }
     if config.sender.tls == HopTlsPolicy::Verified && config.sender.roots.as_os_str().is_empty() {
         return wrong("sender.roots", "sender.tls = \"verified\" needs trusted roots".into());
     }
@@ -452,6 +457,8 @@ mod tests {
         );
         let error = said("[thresholds]\nspam = 1.0\n", &[]);
         assert!(error.contains("gauntlet.toml:2: thresholds: must rise"), "{error}");
+        let error = said("[thresholds]\nspam_error = 0.5\n", &[]);
+        assert!(error.contains("shares of good mail that fall"), "{error}");
         let error = said("", &[("GAUNTLET_SCAN__QUEUE_MAX", "0")]);
         assert_eq!(error, "$GAUNTLET_SCAN__QUEUE_MAX: scan.queue_max: must be 1 at least");
     }

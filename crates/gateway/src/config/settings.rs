@@ -525,7 +525,7 @@ impl Default for ScanSettings {
     }
 }
 
-/// Where classes begin, in points.
+/// Where classes begin, in points and in expected errors; the more severe of the two counts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ThresholdSettings {
@@ -535,12 +535,19 @@ pub struct ThresholdSettings {
     pub spam: f64,
     /// From here it is explicit spam.
     pub explicit: f64,
+    /// Share of good mail that may be called suspect or worse by its probability.
+    pub suspect_error: f64,
+    /// Share of good mail that may be called spam or worse.
+    pub spam_error: f64,
+    /// Share of good mail that may be called explicit spam.
+    pub explicit_error: f64,
 }
 
 impl Default for ThresholdSettings {
     fn default() -> Self {
         let Thresholds { suspect, spam, explicit, .. } = Thresholds::default();
-        ThresholdSettings { suspect, spam, explicit }
+        let [suspect_error, spam_error, explicit_error] = Thresholds::ERRORS;
+        ThresholdSettings { suspect, spam, explicit, suspect_error, spam_error, explicit_error }
     }
 }
 

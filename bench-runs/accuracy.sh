@@ -1,0 +1,35 @@
+#!/bin/sh
+# Every table of docs/accuracy.md, by one command, as Markdown on standard output:
+#
+#     GAUNTLET_CORPUS=/corpus bench-runs/accuracy.sh [GAUNTLET] > tables.md
+#
+# The corpus holds dev/labels.tsv and trec07p-30k/index (or another TREC index, named by TREC_INDEX). GAUNTLET is
+# the program, `gauntlet` by default. Takes about ten minutes of one core; the figures repeat exactly.
+set -eu
+gauntlet=${1:-gauntlet}
+corpus=${GAUNTLET_CORPUS:?set it to the folder that holds dev and trec07p-30k}
+trec=${TREC_INDEX:-$corpus/trec07p-30k/index}
+lists="--list $corpus/dev/labels.tsv --list $trec"
+
+echo "## On line"
+echo
+for feedback in immediate delayed partial; do
+    echo "### $feedback feedback"
+    echo
+    echo '```'
+    "$gauntlet" evaluate --trec "$trec" --learner all --feedback "$feedback"
+    echo '```'
+    echo
+done
+echo "## Classifier alone: a model of the oldest 70 % of each source on the newest 30 %"
+echo
+# shellcheck disable=SC2086  # two options and two paths
+"$gauntlet" evaluate $lists --hold-out 30
+echo
+for percent in 30 15; do
+    echo "## Rules and classifier together, the newest $percent %"
+    echo
+    # shellcheck disable=SC2086
+    "$gauntlet" evaluate --verdicts $lists --hold-out "$percent"
+    echo
+done
