@@ -14,6 +14,7 @@ pub mod auth_results;
 pub mod dkim;
 pub mod dmarc;
 pub mod inquiry;
+mod list_fetch;
 pub mod lists;
 pub mod local_lists;
 pub mod memory;
@@ -111,6 +112,11 @@ impl Gatherer {
     /// Reads lists of our own again that changed. Blocks.
     pub fn reload_lists(&self) {
         self.local_lists.reload();
+    }
+
+    /// Fetches lists of our own that come from a URL and are due.
+    pub async fn fetch_lists(&self) {
+        self.local_lists.fetch().await;
     }
 
     /// Remembers what became of a message from the internet.

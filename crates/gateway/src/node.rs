@@ -53,6 +53,9 @@ const HOUSEKEEPING_PAUSE: Duration = Duration::from_secs(300);
 /// How often lists of our own are looked at, and what was remembered of senders is written.
 const WATCH_PAUSE: Duration = Duration::from_secs(10);
 
+/// How often it is looked whether a list is to be fetched.
+const FETCH_PAUSE: Duration = Duration::from_secs(2);
+
 /// The addresses that accept mail, with who they are for.
 type Addresses = Vec<(ListenerRole, SocketAddr)>;
 
@@ -249,6 +252,7 @@ impl Node {
         }
         tokio::spawn(self.clone().housekeeping());
         tokio::spawn(self.clone().watch_lists());
+        tokio::spawn(self.clone().fetch_lists());
         Ok(())
     }
 
@@ -497,6 +501,23 @@ impl Node {
         Ok(())
     }
 
+    /// Fetches lists of our own that come from URLs.
+    async fn fetch_lists(self: Arc<Self>) {
+        let mut stopping = self.stop.subscribe();
+        loop {
+            let gatherer = self.shared.gatherer.load_full();
+            tokio::select! {
+                () = gatherer.fetch_lists() => {}
+                _ = stopping.wait_for(|stop| *stop) => return,
+            }
+            drop(gatherer);
+            tokio::select! {
+                () = tokio::time::sleep(FETCH_PAUSE) => {}
+                _ = stopping.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+
     /// Reads lists of our own again that changed, and writes what was remembered of senders.
     async fn watch_lists(self: Arc<Self>) {
         let mut stopping = self.stop.subscribe();
@@ -618,7 +639,8 @@ fn gatherer(
     ruleset: Option<&Arc<Ruleset>>,
 ) -> anyhow::Result<Gatherer> {
     let host = config.node.host_name();
-    let lists = LocalLists::open(&config.local_list, &config.node.data.join("lists"))?;
+    let folder = config.node.data.join("lists");
+    let lists = LocalLists::open(&config.local_list, &folder, &config.sender.roots)?;
     let gatherer = Gatherer::new(resolver.clone(), &config.facts, &config.dns_list, &host)?;
     let gatherer = gatherer.with_local_lists(lists).with_rules(ruleset);
     Ok(if config.facts.history { gatherer.with_history(history.clone()) } else { gatherer })

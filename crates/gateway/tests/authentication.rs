@@ -297,5 +297,6 @@ async fn shared_vectors() {
             checked += 1;
         }
     }
+    eprintln!("{checked} files pass");
     assert!(checked >= 8, "{checked}");
 }

@@ -462,12 +462,30 @@ pub struct LocalListSettings {
     pub name: String,
     /// The file: addresses, networks, hosts, mail addresses, `@domain`, SHA-256 hashes; one a line. It
     /// is read again when it changes.
+    #[serde(default)]
     pub path: PathBuf,
+    /// Instead of a file: where such a file is fetched from, by http or https.
+    #[serde(default)]
+    pub url: String,
+    /// Seconds between two looks at the URL.
+    #[serde(default = "an_hour")]
+    pub refresh_seconds: u64,
+    /// Bytes of what is fetched; a larger list is not taken over.
+    #[serde(default = "fetched_bytes")]
+    pub bytes_max: u64,
     /// What is looked up.
     #[serde(default = "client_only")]
     pub of: Vec<ListSubject>,
     /// Points of a listing; below 0 for a welcome list.
     pub points: f64,
+}
+
+fn an_hour() -> u64 {
+    3_600
+}
+
+fn fetched_bytes() -> u64 {
+    256 << 20
 }
 
 fn client_only() -> Vec<ListSubject> {

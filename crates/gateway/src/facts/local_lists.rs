@@ -1,4 +1,5 @@
-//! Lists of our own as files: addresses, networks, hosts, mail addresses, hashes; one entry a line.
+//! Lists of our own as files or URLs: addresses, networks, hosts, mail addresses, hashes; one entry a
+//! line.
 //!
 //! A file may have millions of entries. Each is kept as 64 bits of its hash, sorted; large lists are
 //! written as an index into the data folder and mapped from there, so that they cost no memory of the
@@ -10,16 +11,18 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use arc_swap::ArcSwap;
 use gauntlet_mail::facts::Listing;
 use memmap2::Mmap;
 
+use super::list_fetch::{self, Remote};
 use super::lists::{self, Subjects};
 use crate::config::{ListSubject, LocalListSettings};
+use crate::tls::HopTls;
 
 /// Entries from which on a list is mapped instead of held in memory.
 const MAPPED_FROM: usize = 250_000;
@@ -27,6 +30,10 @@ const MAPPED_FROM: usize = 250_000;
 const ENTRIES_MAX: usize = 50_000_000;
 /// Listings of one message in one list.
 const LISTINGS_MAX: usize = 16;
+/// Least time between two fetches of a list, in seconds.
+const REFRESH_SECONDS_MIN: u64 = 10;
+/// A fetch that failed is tried again after this.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// Longest line, in bytes; longer ones are no entries.
 const LINE_BYTES_MAX: usize = 1_024;
 
@@ -38,11 +45,21 @@ pub struct LocalList {
     path: PathBuf,
     index: PathBuf,
     entries: ArcSwap<Entries>,
+    remote: Option<(Remote, Schedule)>,
+}
+
+/// When a list from a URL is fetched again.
+#[derive(Debug)]
+struct Schedule {
+    every: Duration,
+    due: Mutex<Instant>,
 }
 
 /// All lists of our own, with what is looked up in them.
 #[derive(Debug, Default)]
 pub struct LocalLists {
+    /// For lists from URLs.
+    tls: Option<HopTls>,
     lists: Vec<(LocalList, Vec<ListSubject>, f64)>,
 }
 
@@ -50,13 +67,38 @@ impl LocalLists {
     /// Opens the lists of these settings; `folder` takes the indices of large ones.
     ///
     /// # Errors
-    /// The list that cannot be read.
-    pub fn open(settings: &[LocalListSettings], folder: &Path) -> anyhow::Result<Self> {
+    /// The list that cannot be read, or whose settings are wrong.
+    pub fn open(
+        settings: &[LocalListSettings],
+        folder: &Path,
+        roots: &Path,
+    ) -> anyhow::Result<Self> {
         let lists = settings.iter().map(|list| {
-            let opened = LocalList::open(&list.name, &list.path, folder)?;
+            let opened = LocalList::of(list, folder)
+                .with_context(|| format!("local_list {:?}", list.name))?;
             Ok((opened, list.of.clone(), list.points))
         });
-        Ok(LocalLists { lists: lists.collect::<anyhow::Result<_>>()? })
+        let lists = lists.collect::<anyhow::Result<_>>()?;
+        let secure = settings.iter().any(|list| list.url.starts_with("https:"));
+        let remote = settings.iter().any(|list| !list.url.is_empty());
+        let roots = if secure { list_fetch::roots(roots) } else { PathBuf::new() };
+        let tls = if remote { Some(HopTls::load(&roots)?) } else { None };
+        Ok(LocalLists { tls, lists })
+    }
+
+    /// Fetches the lists that are due, one after the other; what fails is reported and stays as it was.
+    pub(super) async fn fetch(&self) {
+        let Some(tls) = &self.tls else { return };
+        for (list, _, _) in &self.lists {
+            match list.fetch(tls).await {
+                Ok(false) => {}
+                Ok(true) => tracing::info!(list = list.name, entries = list.len(), "list fetched"),
+                Err(error) => {
+                    let (list, error) = (&list.name, format!("{error:#}"));
+                    tracing::warn!(list, error, "a list could not be fetched; it stays as it was");
+                }
+            }
+        }
     }
 
     /// Reads files again that changed; what cannot be read is reported and stays as it was.
@@ -156,21 +198,77 @@ impl Hashes {
 }
 
 impl LocalList {
+    fn of(settings: &LocalListSettings, folder: &Path) -> anyhow::Result<Self> {
+        let (has_path, has_url) = (!settings.path.as_os_str().is_empty(), !settings.url.is_empty());
+        ensure!(has_path != has_url, "give it a path or a url, one of them");
+        if has_path {
+            return Self::open(&settings.name, &settings.path, folder);
+        }
+        ensure!(
+            settings.refresh_seconds >= REFRESH_SECONDS_MIN,
+            "refresh_seconds must be {REFRESH_SECONDS_MIN} or more"
+        );
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        let mut list = Self::unread(&settings.name, Path::new(""), folder);
+        list.path = list.index.with_extension("list");
+        let remote = Remote::new(&settings.url, settings.bytes_max, list.path.clone())?;
+        let every = Duration::from_secs(settings.refresh_seconds);
+        list.remote = Some((remote, Schedule { every, due: Mutex::new(Instant::now()) }));
+        // At the first start there is no copy yet: the list is empty until it is fetched.
+        if list.path.exists() {
+            list.reload()?;
+        }
+        Ok(list)
+    }
+
+    /// Fetches the list if it comes from a URL and is due. Says whether there was a new one.
+    async fn fetch(&self, tls: &HopTls) -> anyhow::Result<bool> {
+        let Some((remote, schedule)) = &self.remote else { return Ok(false) };
+        {
+            let mut due = schedule.due.lock().unwrap_or_else(PoisonError::into_inner);
+            if *due > Instant::now() {
+                return Ok(false);
+            }
+            *due = Instant::now() + schedule.every;
+        }
+        let fetched = remote.fetch(tls).await;
+        if fetched.is_err() {
+            // Sooner than at the next turn: it may be a short trouble.
+            let mut due = schedule.due.lock().unwrap_or_else(PoisonError::into_inner);
+            *due = Instant::now() + schedule.every.min(RETRY_AFTER);
+        }
+        let Some(fresh) = fetched.with_context(|| remote.url.clone())? else { return Ok(false) };
+        tokio::task::block_in_place(|| {
+            let mut entries = self.read(&fresh.path)?;
+            let (count, bad) = (entries.hashes.len(), entries.bad);
+            ensure!(count > bad || bad == 0, "{bad} lines are no entries, {count} are: no list");
+            remote.adopt(&fresh)?;
+            entries.stamp = Some(stamp(&self.path)?);
+            self.entries.store(Arc::new(entries));
+            Ok(true)
+        })
+    }
+
     /// A list from a file; `folder` takes the index of a large one.
     ///
     /// # Errors
     /// If the file cannot be read.
     pub fn open(name: &str, path: &Path, folder: &Path) -> anyhow::Result<Self> {
+        let list = Self::unread(name, path, folder);
+        list.reload()?;
+        Ok(list)
+    }
+
+    fn unread(name: &str, path: &Path, folder: &Path) -> Self {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let file: String = name.chars().map(plain).collect();
-        let list = LocalList {
+        LocalList {
             name: name.to_owned(),
             path: path.to_owned(),
             index: folder.join(format!("{file}.index")),
             entries: ArcSwap::default(),
-        };
-        list.reload()?;
-        Ok(list)
+            remote: None,
+        }
     }
 
     /// Reads the file again if it changed. Says whether it did.
@@ -179,12 +277,14 @@ impl LocalList {
     /// If the file cannot be read; the old entries stay.
     pub fn reload(&self) -> anyhow::Result<bool> {
         let named = || format!("local_list {}: {}", self.name, self.path.display());
-        let metadata = fs::metadata(&self.path).with_context(named)?;
-        let stamp = (metadata.modified().with_context(named)?, metadata.len());
+        if self.remote.is_some() && !self.path.exists() {
+            return Ok(false);
+        }
+        let stamp = stamp(&self.path).with_context(named)?;
         if self.entries.load().stamp == Some(stamp) {
             return Ok(false);
         }
-        let mut entries = self.read().with_context(named)?;
+        let mut entries = self.read(&self.path).with_context(named)?;
         entries.stamp = Some(stamp);
         let (count, bad) = (entries.hashes.len(), entries.bad);
         tracing::info!(list = self.name, count, bad, "local list read");
@@ -192,10 +292,10 @@ impl LocalList {
         Ok(true)
     }
 
-    fn read(&self) -> anyhow::Result<Entries> {
+    fn read(&self, path: &Path) -> anyhow::Result<Entries> {
         let mut entries = Entries::default();
         let mut hashes = Vec::new();
-        let mut lines = BufReader::new(File::open(&self.path)?);
+        let mut lines = BufReader::new(File::open(path)?);
         let mut line = Vec::new();
         loop {
             line.clear();
@@ -298,6 +398,12 @@ impl LocalList {
     pub fn has_hash(&self, hex: &str) -> bool {
         self.entries.load().hashes.contains(hash('x', &hex.to_ascii_lowercase()))
     }
+}
+
+/// Time and size of a file.
+fn stamp(path: &Path) -> anyhow::Result<(SystemTime, u64)> {
+    let metadata = fs::metadata(path)?;
+    Ok((metadata.modified()?, metadata.len()))
 }
 
 impl Entries {

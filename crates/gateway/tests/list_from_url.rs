@@ -1,0 +1,148 @@
+//! Lists of our own from a web server that changes its mind, lies, and goes away.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use gauntlet_gateway::config::{DnsSettings, FactSettings, ListSubject, LocalListSettings};
+use gauntlet_gateway::facts::Gatherer;
+use gauntlet_gateway::facts::local_lists::LocalLists;
+use gauntlet_gateway::resolver::Resolver;
+use gauntlet_mail::Envelope;
+
+/// What the server says next, and the requests it got.
+#[derive(Debug, Default)]
+struct Stage {
+    answer: Vec<u8>,
+    requests: Vec<String>,
+}
+
+fn serve() -> (String, Arc<Mutex<Stage>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/lists/bad.txt?x=1", listener.local_addr().unwrap());
+    let stage = Arc::new(Mutex::new(Stage::default()));
+    let shared = stage.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let head: Vec<String> =
+                lines.map_while(Result::ok).take_while(|l| !l.is_empty()).collect();
+            let mut stage = shared.lock().unwrap();
+            stage.requests.push(head.join("\n").to_lowercase());
+            // The client may have gone.
+            let _ = stream.write_all(&stage.answer);
+        }
+    });
+    (url, stage)
+}
+
+fn ok(headers: &str, body: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len()).into_bytes()
+}
+
+/// A gatherer as after a start: lists from URLs are due at once.
+fn start(url: &str, folder: &Path, bytes_max: u64) -> Gatherer {
+    let list = LocalListSettings {
+        name: "bad people".into(),
+        path: "".into(),
+        url: url.into(),
+        refresh_seconds: 3_600,
+        bytes_max,
+        of: vec![ListSubject::Client],
+        points: 3.0,
+    };
+    let lists = LocalLists::open(&[list], folder, Path::new("")).unwrap();
+    let dns = DnsSettings { servers: vec!["127.0.0.1:9".into()], ..DnsSettings::default() };
+    let facts = FactSettings { wait_ms_max: 1, ..FactSettings::default() };
+    let resolver = Arc::new(Resolver::new(&dns).unwrap());
+    Gatherer::new(resolver, &facts, &[], "gw.example").unwrap().with_local_lists(lists)
+}
+
+async fn listed(gatherer: &Gatherer, client: &str) -> bool {
+    let envelope = Envelope { client_ip: client.parse().ok(), ..Envelope::default() };
+    let facts = gatherer.gather(&envelope, b"Subject: x\r\n\r\n").await;
+    facts.listings.iter().any(|l| l.zone == "bad people" && l.points == 3.0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fetched_kept_and_never_lost() {
+    let (url, stage) = serve();
+    let folder = tempfile::tempdir().unwrap();
+    let say = |answer: Vec<u8>| stage.lock().unwrap().answer = answer;
+    let last = || stage.lock().unwrap().requests.last().cloned().unwrap_or_default();
+
+    // Before the first copy nobody is listed, and the node starts all the same.
+    say(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let first = start(&url, folder.path(), 1 << 20);
+    first.fetch_lists().await;
+    assert!(!listed(&first, "192.0.2.1").await);
+    assert!(last().starts_with("get /lists/bad.txt?x=1 http/1.1"), "{}", last());
+    let asked = stage.lock().unwrap().requests.len();
+    first.fetch_lists().await;
+    assert_eq!(stage.lock().unwrap().requests.len(), asked, "it is not due");
+
+    say(ok("ETag: \"one\"\r\nLast-Modified: Sat, 21 Nov 2026 10:00:00 GMT\r\n", "192.0.2.1\n"));
+    let gatherer = start(&url, folder.path(), 1 << 20);
+    gatherer.fetch_lists().await;
+    assert!(listed(&gatherer, "192.0.2.1").await && !listed(&gatherer, "192.0.2.2").await);
+    assert!(!last().contains("if-none-match"), "{}", last());
+
+    // After a restart the copy answers at once, and only what changed is fetched.
+    say(b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec());
+    let gatherer = start(&url, folder.path(), 1 << 20);
+    assert!(listed(&gatherer, "192.0.2.1").await);
+    gatherer.fetch_lists().await;
+    assert!(listed(&gatherer, "192.0.2.1").await);
+    let request = last();
+    assert!(request.contains("if-none-match: \"one\""), "{request}");
+    assert!(request.contains("if-modified-since: sat, 21 nov 2026"), "{request}");
+
+    // What is no whole list is not taken over.
+    let page = "<html>\n<body>\n<h1>gone fishing</h1>\n</body>\n</html>\n";
+    let mut broken = ok("", &"192.0.2.9\n".repeat(1_000));
+    broken.truncate(200);
+    let large = ok("", &"192.0.2.9\n".repeat(2_000));
+    let redirected = b"HTTP/1.1 302 Found\r\nLocation: ftp://x/\r\nContent-Length: 0\r\n\r\n";
+    let circle = b"HTTP/1.1 302 Found\r\nLocation: /lists/bad.txt\r\nContent-Length: 0\r\n\r\n";
+    for answer in [ok("", page), broken, large, redirected.to_vec(), circle.to_vec(), Vec::new()] {
+        say(answer.clone());
+        let gatherer = start(&url, folder.path(), 10_000);
+        gatherer.fetch_lists().await;
+        let (is_old, is_new) =
+            (listed(&gatherer, "192.0.2.1").await, listed(&gatherer, "192.0.2.9").await);
+        assert!(is_old && !is_new, "{}", String::from_utf8_lossy(&answer));
+    }
+
+    // A new list, in chunks.
+    say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\na\r\n192.0.2.2\n\r\n0\r\n\r\n"
+        .to_vec());
+    let gatherer = start(&url, folder.path(), 10_000);
+    gatherer.fetch_lists().await;
+    assert!(!listed(&gatherer, "192.0.2.1").await && listed(&gatherer, "192.0.2.2").await);
+}
+
+#[test]
+fn wrong_settings_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for (path, url, refresh, named) in [
+        ("", "", 60, "a path or a url"),
+        ("/x", "http://a.example/", 60, "a path or a url"),
+        ("", "ftp://a.example/x", 60, "http"),
+        ("", "http://a.example/x", 1, "refresh_seconds"),
+    ] {
+        let list = LocalListSettings {
+            name: "odd".into(),
+            path: path.into(),
+            url: url.into(),
+            refresh_seconds: refresh,
+            bytes_max: 1,
+            of: vec![],
+            points: 0.0,
+        };
+        let error = LocalLists::open(&[list], folder.path(), Path::new("")).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.contains(named) && error.contains("odd"), "{error}");
+    }
+}
