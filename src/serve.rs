@@ -177,6 +177,7 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         block: config.lists.block.clone(),
         ..Settings::default()
     };
+    add_listed(config, &mut settings)?;
     let RuleSettings { paths, own, strict, network, early_stop } = &config.rules;
     let profile = if *network { Profile::Full } else { Profile::Local };
     let options = LoadOptions { strict: *strict, profile, ..LoadOptions::default() };
@@ -220,6 +221,15 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         probes => Some(Probes::start(config.node.data.clone(), probes, learning.signature_days)?),
     };
     Ok(Judge { snapshot, policy, limits: config.limits, probes })
+}
+
+/// Adds the senders that were allowed or blocked in the console.
+fn add_listed(config: &Config, settings: &mut Settings) -> anyhow::Result<()> {
+    for sender in Users::open(&users_folder(config)?)?.listed_senders()? {
+        let list = if sender.allow { &mut settings.allow } else { &mut settings.block };
+        list.push(sender.entry);
+    }
+    Ok(())
 }
 
 /// The console on a runtime of its own, so that it can never stall mail.
@@ -300,6 +310,11 @@ impl NodeHandle for Handle {
 
     fn metrics(&self) -> String {
         self.0.render_metrics()
+    }
+
+    fn senders_changed(&self) -> Result<(), String> {
+        // Rules are read again too: a second at most, and no session notices.
+        self.0.reload(Config::clone(&self.0.config())).map_err(|e| format!("{e:#}"))
     }
 
     fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String> {

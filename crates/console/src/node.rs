@@ -23,6 +23,12 @@ pub trait NodeHandle: Send + Sync {
     /// # Errors
     /// A sentence for the person who asked.
     fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), String>;
+
+    /// Takes the list of senders over ([`gauntlet_store::Users::listed_senders`]).
+    ///
+    /// # Errors
+    /// A sentence for the person who changed it; the list in use is then the one before.
+    fn senders_changed(&self) -> Result<(), String>;
 }
 
 /// How a node is.

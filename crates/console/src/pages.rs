@@ -3,6 +3,7 @@
 pub(crate) mod account;
 pub(crate) mod activity;
 pub(crate) mod api;
+pub(crate) mod export;
 pub(crate) mod files;
 pub(crate) mod held;
 pub(crate) mod message;
@@ -10,5 +11,6 @@ pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod overview;
 pub(crate) mod quarantine;
+pub(crate) mod senders;
 pub(crate) mod sign_in;
 mod verdict;

@@ -5,7 +5,7 @@ use gauntlet_store::users::Role;
 
 use crate::fault::Fault;
 use crate::pages::{account, activity, api, files, held, message, messages, overview, quarantine};
-use crate::pages::{metrics, sign_in};
+use crate::pages::{export, metrics, senders, sign_in};
 use crate::server::App;
 use crate::visit::Visit;
 
@@ -61,6 +61,7 @@ type Page = fn(&App, &Visit) -> Result<Response, Fault>;
 pub const ROUTES: &[Route] = &[
     get("/", Access::Own, overview::show),
     get("/messages", Access::Reviewer, messages::show),
+    get("/messages.csv", Access::Reviewer, export::show),
     get("/messages/{id}", Access::Reviewer, message::show),
     get("/quarantine", Access::Own, quarantine::show),
     post("/quarantine/decide", Access::Own, quarantine::decide),
@@ -68,6 +69,8 @@ pub const ROUTES: &[Route] = &[
     get("/quarantine/{id}/html", Access::Own, held::html_frame),
     get("/quarantine/{id}/download", Access::Reviewer, held::download),
     get("/activity", Access::Administrator, activity::show),
+    get("/senders", Access::Administrator, senders::show),
+    post("/senders", Access::Administrator, senders::change),
     get("/account", Access::Anybody, account::show),
     post("/account/password", Access::Anybody, account::change_password),
     get("/sign-in", Access::Public, sign_in::show),

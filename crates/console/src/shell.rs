@@ -10,10 +10,11 @@ use crate::visit::Visit;
 /// A part of the navigation: name, path, whether a role sees it.
 type Part = (&'static str, &'static str, fn(Role) -> bool);
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     ("Overview", "/", |r| r != Role::User),
     ("Messages", "/messages", |r| r != Role::User),
     ("Quarantine", "/quarantine", |_| true),
+    ("Senders", "/senders", |r| r == Role::Administrator),
     ("Activity", "/activity", |r| r == Role::Administrator),
     ("Account", "/account", |_| true),
 ];
@@ -101,6 +102,7 @@ fn notice(visit: &Visit) -> Markup {
         "past" => (false, format!("{n} {messages} had been released or deleted before.")),
         "failed" => (false, format!("{n} {messages} could not be released, and still held.")),
         "none" => (false, "Nothing was selected.".to_owned()),
+        "senders" => (true, "The list is changed; it counts from the next message on.".to_owned()),
         "password" => (true, "Your password is changed.".to_owned()),
         _ => return html! {},
     };
@@ -143,15 +145,7 @@ pub(crate) fn input(name: &str, label: &str, value: &str, kind: &str, hint: &str
 
 /// Links to the first and the next page of a list, with the filter kept.
 pub(crate) fn pager(visit: &Visit, path: &str, next: Option<i64>) -> Markup {
-    let kept: Vec<String> = visit
-        .fields
-        .iter()
-        .filter(|(name, value)| {
-            !value.is_empty() && !["after", "notice", "csrf"].contains(&name.as_str())
-        })
-        .map(|(name, value)| format!("{}={}", format::percent(name), format::percent(value)))
-        .collect();
-    let kept = kept.join("&");
+    let kept = kept(visit);
     let first = !visit.field("after").is_empty();
     html! {
         nav.pager aria-label="Pages" {
@@ -162,4 +156,14 @@ pub(crate) fn pager(visit: &Visit, path: &str, next: Option<i64>) -> Markup {
             }
         }
     }
+}
+
+/// The query's fields that another page of the same list needs.
+pub(crate) fn kept(visit: &Visit) -> String {
+    let fields = visit.fields.iter().filter(|(name, value)| {
+        !value.is_empty() && !["after", "notice", "csrf"].contains(&name.as_str())
+    });
+    let pairs =
+        fields.map(|(name, value)| format!("{}={}", format::percent(name), format::percent(value)));
+    pairs.collect::<Vec<_>>().join("&")
 }

@@ -128,6 +128,8 @@ fn look_at(browser: &Browser, name: &str) {
             browser.look(width, height, dark);
             let wide = browser.run("return document.documentElement.scrollWidth - innerWidth");
             assert!(wide.as_i64().unwrap() <= 0, "{name} is {wide} px too wide at {width}");
+            let faults = browser.run(include_str!("common/accessible.js"));
+            assert_eq!(faults, serde_json::json!([]), "{name} at {width}, dark: {dark}");
             if let Some(folder) = pictures() {
                 let shade = if dark { "dark" } else { "light" };
                 browser.picture(&folder.join(format!("{name}-{size}-{shade}.png")));
@@ -187,6 +189,23 @@ fn a_person_finds_reads_releases_and_deletes() {
     look_at(&browser, "activity");
     browser.click(".out button");
     browser.expect("h1", "Sign in");
+}
+
+/// The check that [`look_at`] makes of every page finds what is wrong.
+#[test]
+fn what_keeps_people_out_is_found() {
+    let Some(browser) = Browser::start() else { return };
+    let console = start();
+    browser.open(&format!("http://{}/sign-in", console.address));
+    browser.run(
+        "document.querySelector('h1').style.color = '#ccc';\
+         document.querySelector('main').append(document.createElement('input'));\
+         document.querySelector('main').append(document.createElement('img'));",
+    );
+    let faults = browser.run(include_str!("common/accessible.js")).to_string();
+    for fault in ["contrast", "input", "img"] {
+        assert!(faults.contains(fault), "{fault} is not in {faults}");
+    }
 }
 
 #[test]

@@ -274,6 +274,29 @@ fn filters_find_and_refuse_nonsense() {
 }
 
 #[test]
+fn what_the_filter_finds_comes_as_csv() {
+    let console = start();
+    put(
+        &console,
+        "one",
+        None,
+        "ursula@example.com",
+        b"From: a@b.example\r\nSubject: =1+1\r\n\r\ny",
+    );
+    put(&console, "two", None, "rita@example.com", b"From: a@b.example\r\nSubject: two\r\n\r\ny");
+    let cookie = console.sign_in("rita");
+    let all = console.request("GET", "/messages.csv", &cookie, "");
+    assert_eq!(all.status, 200);
+    assert!(all.header("content-disposition").unwrap().contains("messages.csv"));
+    assert_eq!(all.body.lines().count(), 3, "{}", all.body);
+    assert!(all.body.contains("\"'=1+1\""), "{}", all.body);
+    let one = console.request("GET", "/messages.csv?recipient=rita@example.com", &cookie, "");
+    assert_eq!(one.body.lines().count(), 2, "{}", one.body);
+    let wrong = console.request("GET", "/messages.csv?since=soon", &cookie, "");
+    assert_eq!(wrong.status, 400, "{}", wrong.body);
+}
+
+#[test]
 fn machines_get_metrics_and_health() {
     let console = start();
     put(&console, "one", Some("a\"b"), "a@example.com", b"Subject: x\r\n\r\ny");

@@ -4,6 +4,7 @@
 //! the file cannot use them. Every change is written together with its line of the audit log.
 
 mod scram;
+mod senders;
 mod session;
 
 pub use scram::{SCRAM_ITERATIONS, SCRAM_SALT_BYTES, ScramKeys};
@@ -20,6 +21,7 @@ use crate::database;
 use crate::error::StoreError;
 use crate::quarantine::AuditLine;
 
+pub use senders::ListedSender;
 pub use session::{Session, Started};
 
 /// Shortest password taken, in characters.
@@ -63,6 +65,14 @@ CREATE TABLE audit (
 );
 ",
     "ALTER TABLE user ADD COLUMN scram TEXT NOT NULL DEFAULT '';",
+    "
+CREATE TABLE sender (
+    entry TEXT PRIMARY KEY,
+    allow INTEGER NOT NULL,
+    who   TEXT NOT NULL,
+    at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+",
 ];
 
 /// What a person may do.

@@ -8,7 +8,7 @@ use gauntlet_store::quarantine::{Held, State};
 use gauntlet_store::users::Role;
 use maud::{Markup, html};
 
-use super::{activity, quarantine, verdict};
+use super::{activity, quarantine, senders, verdict};
 use crate::fault::Fault;
 use crate::format;
 use crate::headers::PREVIEW_POLICY;
@@ -93,6 +93,7 @@ fn decision(visit: &Visit, held: &Held) -> Markup {
                     }
                 }
             }
+            (senders::buttons(visit, held))
         }
     }
 }

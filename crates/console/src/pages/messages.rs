@@ -117,6 +117,7 @@ fn filter(visit: &Visit) -> Markup {
             div.actions {
                 button.main type="submit" { "Find" }
                 a.button.quiet href="/messages" { "Clear" }
+                a.button.quiet href={ "/messages.csv?" (shell::kept(visit)) } download { "CSV" }
             }
         }
     }

@@ -48,6 +48,10 @@ impl NodeHandle for ListNode {
         "# HELP gauntlet_test A test.\n# TYPE gauntlet_test counter\ngauntlet_test 1".to_owned()
     }
 
+    fn senders_changed(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String> {
         let begun = self.quarantine.begin_release(id, order, now_ms());
         match begun.map_err(|e| e.to_string())? {
