@@ -298,6 +298,12 @@ fn table(trial: &Trial) -> String {
             }
         }
     }
+    conditions(trial, &mut row);
+    text
+}
+
+/// What the figures were measured with, and why they may not be the server's.
+fn conditions(trial: &Trial, row: &mut dyn FnMut(&str, String)) {
     if let Some(ceiling) = trial.ceiling {
         row("client's ceiling", format!("{ceiling:.0} messages/s against a null server"));
     }
@@ -306,7 +312,6 @@ fn table(trial: &Trial) -> String {
     for why in trial.subjects.iter().flat_map(|s| &s.rounds).flat_map(|r| &r.invalid) {
         row("INVALID", why.clone());
     }
-    text
 }
 
 /// A null server as a process of its own, so that its CPU time is not the client's.

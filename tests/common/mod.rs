@@ -23,6 +23,8 @@ pub(crate) struct Node {
     pub(crate) smtp: SocketAddr,
     pub(crate) console: SocketAddr,
     pub(crate) password: Option<String>,
+    /// Lines of the welcome: what is where.
+    places: Vec<(String, String)>,
     lines: Option<Receiver<String>>,
 }
 
@@ -50,6 +52,7 @@ impl Node {
             smtp: nowhere,
             console: nowhere,
             password: None,
+            places: Vec::new(),
             lines: None,
         };
         node.run();
@@ -90,6 +93,9 @@ impl Node {
                 Err(_) => panic!("the node did not start:\n{}", self.log()),
             };
             let words: Vec<&str> = line.split_whitespace().collect();
+            if let [what, place] = words.as_slice() {
+                self.places.push(((*what).to_owned(), (*place).to_owned()));
+            }
             match words.as_slice() {
                 ["smtp,", _, address] => self.smtp = address.parse().unwrap(),
                 ["first", "start", .., password] => {
@@ -104,6 +110,12 @@ impl Node {
             }
         }
         self.lines = Some(lines);
+    }
+
+    /// Where something is, by the first line of the welcome that names it.
+    pub(crate) fn place(&self, what: &str) -> &str {
+        let found = self.places.iter().rev().find(|p| p.0 == what);
+        &found.unwrap_or_else(|| panic!("the welcome names no {what}: {:?}", self.places)).1
     }
 
     /// Writes the configuration file.

@@ -16,5 +16,6 @@ pub use settings::{
     Config, ConsoleSettings, DkimSettings, DnsListSettings, DnsSettings, DomainSettings,
     FactSettings, LearningSettings, ListSettings, ListSubject, ListenerRole, ListenerSettings,
     LocalListSettings, LogFormat, LogSettings, NodeSettings, PolicySettings, QuarantineSettings,
-    ReceiverSettings, RuleSettings, ScanSettings, SpoolBackend, SpoolSettings, ThresholdSettings,
+    ReceiverSettings, RuleSettings, ScanSettings, ServiceProtocol, ServiceSettings, SpoolBackend,
+    SpoolSettings, ThresholdSettings,
 };

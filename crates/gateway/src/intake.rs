@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use gauntlet_mail::{Direction, Envelope, Facts};
-use gauntlet_policy::Final;
+use gauntlet_policy::{Final, Rates};
 use gauntlet_smtp::{MailCommand, RcptCommand, Reply};
 use gauntlet_store::record::Stage;
 use gauntlet_store::{Delivery, Log, LogRecord, Outcome, Spool};
@@ -22,7 +22,7 @@ use crate::gate::Gate;
 use crate::ids;
 use crate::metrics::Metrics;
 use crate::queue::{CutThrough, Queue};
-use crate::scan_pool::{ScanPool, Work};
+use crate::scan_pool::{NoVerdict, ScanPool, Work};
 use crate::trace_fields::count_received;
 use crate::transit::{Answer, Transit, answer};
 
@@ -145,6 +145,23 @@ impl Intake {
                 }
             }
         }
+    }
+
+    /// Judges a message that stays with whoever brought it: nothing is delivered or logged. The facts
+    /// are those that the envelope allows.
+    ///
+    /// # Errors
+    /// [`NoVerdict`]: the client may try again later.
+    pub async fn judge(
+        &self,
+        id: u64,
+        raw: Arc<Vec<u8>>,
+        envelope: Envelope,
+    ) -> Result<LogRecord, NoVerdict> {
+        let facts = self.gatherer.load_full().gather(&envelope, &raw).await;
+        let rates = Rates::default();
+        let (id, received_ms, began) = (ids::to_text(id), now_ms(), Instant::now());
+        self.scan_pool.judge(Work { id, raw, envelope, facts, rates, received_ms, began }).await
     }
 
     /// The answer to a message that was to be made durable.

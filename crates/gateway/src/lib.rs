@@ -36,6 +36,7 @@ pub mod resolver;
 pub mod route;
 pub mod scan_pool;
 pub mod sender;
+pub mod services;
 pub mod signing;
 pub mod tls;
 pub mod trace_fields;

@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::admission::{Admission, MemoryBudget, SessionLimits};
 use crate::clock::now_ms;
-use crate::config::{Config, ListenerRole, SpoolBackend};
+use crate::config::{Config, ListenerRole, ServiceProtocol, SpoolBackend};
 use crate::exchangers::Ourselves;
 use crate::facts::Gatherer;
 use crate::facts::local_lists::LocalLists;
@@ -40,6 +40,7 @@ use crate::resolver::Resolver;
 use crate::route::Routes;
 use crate::scan_pool::ScanPool;
 use crate::sender::{Sender, Ways};
+use crate::services::{Bench, Service};
 use crate::signing::KeyRing;
 use crate::tls::{HopTls, ListenerTls};
 use crate::transit::Transit;
@@ -87,6 +88,7 @@ pub struct Node {
     shared: Shared,
     stop: watch::Sender<bool>,
     addresses: Addresses,
+    services: Vec<(ServiceProtocol, SocketAddr)>,
     maildir: PathBuf,
     started_ms: i64,
     _lock: File,
@@ -115,6 +117,7 @@ impl std::fmt::Debug for Node {
 #[derive(Debug)]
 pub struct Doors {
     listeners: Vec<Listener>,
+    services: Vec<Service>,
     addresses: Addresses,
 }
 
@@ -132,7 +135,8 @@ impl Doors {
         }
         let address = |listener: &Listener| Ok((listener.role(), listener.address()?));
         let addresses = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
-        Ok(Doors { listeners, addresses })
+        let services = config.service.iter().map(Service::bind).collect::<io::Result<Vec<_>>>()?;
+        Ok(Doors { listeners, services, addresses })
     }
 }
 
@@ -159,7 +163,7 @@ impl Node {
             let (torn_bytes, damaged) = (recovery.torn_bytes, recovery.damaged);
             tracing::warn!(torn_bytes, damaged, "the spool was not closed cleanly");
         }
-        let Doors { listeners, addresses } = doors;
+        let Doors { listeners, services, addresses } = doors;
         let logins = Arc::new(Logins::new(users).context("randomness")?);
         let certificates = listeners.iter().map(Listener::tls).collect();
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
@@ -167,7 +171,6 @@ impl Node {
         let maildir = config.node.inside(&config.route.maildir);
         let resolver = Arc::new(Resolver::new(&config.dns)?);
         let shared = Shared::new(&config, &resolver, judge.load().snapshot.ruleset.as_ref())?;
-        let host = config.node.host_name();
         let runtime = tokio::runtime::Handle::current();
         let queue = Queue::new(QueueParts {
             spool: spool.clone(),
@@ -181,7 +184,7 @@ impl Node {
             settings: shared.sender.clone(),
             ids: ids.clone(),
             metrics: metrics.clone(),
-            host,
+            host: config.node.host_name(),
             in_hand: in_hand(&config)?,
             null: is_null(&config),
         });
@@ -204,17 +207,22 @@ impl Node {
             shared,
             stop: watch::channel(false).0,
             addresses,
+            services: services.iter().map(|s| (s.protocol(), s.address())).collect(),
             maildir,
             started_ms: now_ms(),
             _lock: lock,
         });
         node.finish_releases()?;
-        node.listen(listeners)?;
+        node.listen(listeners, services)?;
         Ok(node)
     }
 
     /// Starts the scan pool, the queue and the sessions.
-    fn listen(self: &Arc<Self>, listeners: Vec<Listener>) -> anyhow::Result<()> {
+    fn listen(
+        self: &Arc<Self>,
+        listeners: Vec<Listener>,
+        services: Vec<Service>,
+    ) -> anyhow::Result<()> {
         let config = self.config();
         let scan = &config.scan;
         let wait = Duration::from_secs(scan.wait_seconds_max);
@@ -231,6 +239,13 @@ impl Node {
             metrics: metrics.clone(),
             null: is_null(&config),
         });
+        for service in services {
+            let (ids, stopping) = (self.ids.clone(), self.stop.subscribe());
+            let (judge, host) = (self.judge.clone(), config.node.host_name());
+            let bytes_max = config.receiver.message_bytes_max;
+            let bench = Bench { intake: intake.clone(), ids, judge, host, bytes_max };
+            tokio::spawn(service.run(Arc::new(bench), stopping));
+        }
         let receiver = Arc::new(Receiver {
             host: config.node.host_name(),
             settings: self.shared.receiver.clone(),
@@ -259,6 +274,11 @@ impl Node {
     /// The addresses that accept mail.
     pub fn addresses(&self) -> &[(ListenerRole, SocketAddr)] {
         &self.addresses
+    }
+
+    /// The addresses at which mail is judged for other programs.
+    pub fn services(&self) -> &[(ServiceProtocol, SocketAddr)] {
+        &self.services
     }
 
     /// Where mail without a next hop goes.

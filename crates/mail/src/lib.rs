@@ -26,6 +26,7 @@ pub mod mime;
 mod oddities;
 mod part;
 pub mod relays;
+pub mod trace;
 mod tree;
 pub mod url;
 

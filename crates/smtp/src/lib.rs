@@ -1,4 +1,4 @@
-//! SMTP and LMTP (RFC 5321, RFC 2033) as values and state machines, without sockets.
+//! SMTP, LMTP (RFC 5321, RFC 2033) and the protocols of scanners as values and state machines, without sockets.
 //!
 //! Bytes go in, events and bytes come out: [`Session`] is the side that accepts mail, [`Client`] the
 //! side that passes it on. Whoever owns the socket moves the bytes. That is why a conversation can
@@ -14,6 +14,7 @@
 //! | [`scram`] | 5802, 7677 (SCRAM-SHA-256) |
 //! | [`proxy`] | PROXY protocol, version 2 |
 //! | [`client`] | 5321 section 4.5.4 |
+//! | [`spamd`] | none: SpamAssassin's spamd and spamc, 1.2 to 1.5 |
 //!
 //! Parsers are total: whatever the bytes, they answer, in bounded time and memory.
 
@@ -25,6 +26,7 @@ pub mod proxy;
 pub mod reply;
 pub mod scram;
 pub mod server;
+pub mod spamd;
 
 pub use client::{
     Capabilities, Client, ClientConfig, ClientError, ClientEvent, Outgoing, OutgoingRecipient,

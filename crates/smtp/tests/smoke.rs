@@ -19,7 +19,7 @@ impl Random {
     }
 }
 
-const WORDS: [&[u8]; 28] = [
+const WORDS: [&[u8]; 34] = [
     b"EHLO x\r\n",
     b"HELO y\r\n",
     b"LHLO z\r\n",
@@ -48,6 +48,12 @@ const WORDS: [&[u8]; 28] = [
     b"250 2.0.0 b\r\n",
     b"354 go\r\n",
     b"\xff\xfe",
+    b"CHECK SPAMC/1.5\r\n",
+    b"TELL SPAMC/1.3\r\nMessage-class: spam\r\nSet: local\r\n",
+    b"Content-length: 4\r\nUser: x\r\n\r\nbody",
+    b"SPAMD/1.1 0 EX_OK\r\n",
+    b"Spam: True ; 5.5 / 5.0\r\n\r\n",
+    b"\r\n",
 ];
 
 fn conversation(random: &mut Random) -> Vec<u8> {

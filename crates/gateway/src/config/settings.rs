@@ -17,6 +17,8 @@ pub struct Config {
     pub node: NodeSettings,
     /// Where mail is accepted, one table a listener.
     pub listener: Vec<ListenerSettings>,
+    /// Where other programs have mail judged that they keep, one table a service.
+    pub service: Vec<ServiceSettings>,
     /// What an SMTP client may do.
     pub receiver: ReceiverSettings,
     /// How often clients may come.
@@ -72,6 +74,7 @@ impl Default for Config {
         Config {
             node: NodeSettings::default(),
             listener: vec![ListenerSettings::default()],
+            service: Vec::new(),
             receiver: ReceiverSettings::default(),
             rates: RateSettings::default(),
             greylist: GreylistSettings::default(),
@@ -207,6 +210,42 @@ impl Default for ListenerSettings {
             certificate: Vec::new(),
             key: Vec::new(),
             self_signed: true,
+        }
+    }
+}
+
+/// A protocol by which other programs have mail judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceProtocol {
+    /// That of spamc and spamd.
+    Spamd,
+}
+
+/// Where other programs have mail judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServiceSettings {
+    /// What is spoken.
+    pub protocol: ServiceProtocol,
+    /// Address and port; port 0 takes a free one.
+    pub address: String,
+    /// Networks in CIDR form that may ask; others are turned away.
+    pub networks: Vec<String>,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// Wait for the next piece of a request.
+    pub seconds_max: u64,
+}
+
+impl Default for ServiceSettings {
+    fn default() -> Self {
+        ServiceSettings {
+            protocol: ServiceProtocol::Spamd,
+            address: "127.0.0.1:783".into(),
+            networks: vec!["127.0.0.0/8".into(), "::1/128".into()],
+            connections_max: 200,
+            seconds_max: 60,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gauntlet_smtp::spamd::{self, RequestReader, Response};
 use gauntlet_smtp::{
     Client, ClientConfig, ClientEvent, Command, DataDecoder, DataStep, Event, Features, Outgoing,
     OutgoingRecipient, Reply, ReplyReader, Session, SessionConfig, SessionLimits, stuff,
@@ -39,6 +40,7 @@ pub(crate) fn ask(input: &[u8]) {
     if let Some((head, rest)) = bytes.split_first_chunk() {
         let _ = gauntlet_smtp::proxy::client(head, rest);
     }
+    spamd(bytes, piece);
     let _ = Command::parse(bytes);
     let _ = ReplyReader::default().read(&mut &bytes[..]);
     let mut wire = Vec::new();
@@ -109,5 +111,23 @@ fn client(bytes: &[u8]) {
             }
             Ok(ClientEvent::More) | Err(_) => return,
         }
+    }
+}
+
+/// A request in pieces is the request as a whole; a response that reads is written and read alike.
+fn spamd(bytes: &[u8], piece: usize) {
+    let limits = spamd::Limits { head_bytes_max: 128, body_bytes_max: 64 };
+    let whole = RequestReader::new(limits).push(bytes);
+    let mut reader = RequestReader::new(limits);
+    let mut pieces = bytes.chunks(piece);
+    let found = pieces.find_map(|chunk| reader.push(chunk).transpose());
+    if let Ok(Some(request)) = &whole {
+        assert!(request.body.len() <= limits.body_bytes_max, "the body is within its limit");
+        // More than was announced is refused only while it is read.
+        assert_eq!(found, Some(Ok(request.clone())), "pieces do not matter");
+    }
+    if let Ok(response) = Response::read(bytes, &limits) {
+        let again = Response::read(&response.to_bytes(), &spamd::Limits::default());
+        assert_eq!(again.map(|r| r.code), Ok(response.code), "what is written can be read");
     }
 }

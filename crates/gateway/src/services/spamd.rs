@@ -1,0 +1,250 @@
+//! The protocol of spamc and spamd: one request a connection.
+//!
+//! `Spam:` follows the verdict's class, which the classifier has a say in too; score and threshold beside
+//! it are rule points. `User` is read and not used: there is one ruleset for all. `TELL` is answered as by
+//! a spamd that does not allow it.
+
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::time::Duration;
+
+use flate2::read::ZlibDecoder;
+use gauntlet_engine::{Class, Verdict};
+use gauntlet_smtp::spamd::{Bad, Limits, Method, Request, RequestReader, Response, Score, Status};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::Bench;
+
+/// Bytes read at once.
+const READ_BYTES: usize = 16 << 10;
+/// Rules that a report or header names at most.
+const RULES_MAX: usize = 200;
+/// Length of a line of rule names in a header field.
+const LINE_BYTES: usize = 70;
+
+/// Reads a request, answers it, and closes.
+pub(super) async fn serve(
+    mut stream: TcpStream,
+    bench: &Bench,
+    patience: Duration,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let body_bytes_max = usize::try_from(bench.bytes_max).unwrap_or(usize::MAX);
+    let limits = Limits { body_bytes_max, ..Limits::default() };
+    let response = match read(&mut stream, limits, patience).await? {
+        Ok(request) => answer(request, bench).await,
+        Err(bad) => refusal(bad),
+    };
+    let write = async {
+        stream.write_all(&response.to_bytes()).await?;
+        stream.shutdown().await
+    };
+    tokio::time::timeout(patience, write).await?
+}
+
+async fn read(
+    stream: &mut TcpStream,
+    limits: Limits,
+    patience: Duration,
+) -> io::Result<Result<Request, Bad>> {
+    let mut reader = RequestReader::new(limits);
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let count = tokio::time::timeout(patience, stream.read(&mut buffer)).await??;
+        if count == 0 {
+            return Ok(reader.end());
+        }
+        match reader.push(buffer.get(..count).unwrap_or_default()) {
+            Ok(Some(request)) => return Ok(Ok(request)),
+            Ok(None) => {}
+            Err(bad) => return Ok(Err(bad)),
+        }
+    }
+}
+
+fn refusal(bad: Bad) -> Response {
+    Response { text: bad.to_string(), ..Response::new(bad.status()) }
+}
+
+async fn answer(mut request: Request, bench: &Bench) -> Response {
+    if request.compressed {
+        match inflate(&request.body, bench.bytes_max) {
+            Ok(body) => request.body = body,
+            Err(bad) => return refusal(bad),
+        }
+    }
+    match request.method {
+        Method::Ping => return Response::pong(),
+        Method::Skip => return Response::new(Status::Ok),
+        Method::Tell => {
+            let text = "TELL commands are not enabled; use gauntlet learn".to_owned();
+            return Response { code: 69, text, ..Response::new(Status::Software) };
+        }
+        _ => {}
+    }
+    let raw = Arc::new(request.body);
+    let verdict = match bench.judge_alone(raw.clone()).await {
+        Ok(record) => record.verdict,
+        Err(why) => return Response { text: why.to_string(), ..Response::new(Status::TempFail) },
+    };
+    let spam = verdict.class >= Class::Spam;
+    let threshold = bench.judge.load().snapshot.thresholds.spam;
+    let body = match request.method {
+        Method::Symbols => Some(names(&verdict).join(",").into_bytes()),
+        Method::Report => Some(report(&verdict, threshold, &bench.host).into_bytes()),
+        Method::ReportIfSpam if spam => Some(report(&verdict, threshold, &bench.host).into_bytes()),
+        Method::ReportIfSpam => Some(Vec::new()),
+        Method::Process => Some(marked(&raw, &verdict, threshold, &bench.host, true)),
+        Method::Headers => Some(marked(&raw, &verdict, threshold, &bench.host, false)),
+        _ => None,
+    };
+    let score = Score { spam, points: verdict.score, threshold };
+    Response { score: Some(score), body, ..Response::new(Status::Ok) }
+}
+
+/// Inflates a body up to the limit of a message.
+fn inflate(body: &[u8], bytes_max: u64) -> Result<Vec<u8>, Bad> {
+    let mut out = Vec::new();
+    let mut reader = ZlibDecoder::new(body).take(bytes_max.saturating_add(1));
+    reader.read_to_end(&mut out).map_err(|_| Bad::Length)?;
+    if out.len() as u64 > bytes_max { Err(Bad::BodyTooLong) } else { Ok(out) }
+}
+
+fn names(verdict: &Verdict) -> Vec<&str> {
+    verdict.hits.iter().take(RULES_MAX).map(|hit| &*hit.rule).collect()
+}
+
+/// The verdict for people, in plain text.
+fn report(verdict: &Verdict, threshold: f64, host: &str) -> String {
+    let mut text = format!(
+        "Judged by {host} as {}: {:.1} points of rules, {threshold:.1} make spam",
+        class_name(verdict.class),
+        verdict.score
+    );
+    if let Some(probability) = verdict.probability {
+        text.push_str(&format!("; probability {:.2} %", probability * 100.0));
+    }
+    text.push_str("\n\n pts rule name              description\n");
+    text.push_str(
+        "---- ---------------------- --------------------------------------------------\n",
+    );
+    for hit in verdict.hits.iter().take(RULES_MAX) {
+        text.push_str(&format!("{:4.1} {:22} {}\n", hit.score, hit.rule, hit.description));
+    }
+    text
+}
+
+fn class_name(class: Class) -> String {
+    format!("{class:?}").to_lowercase()
+}
+
+/// The message, or its header alone, below header fields with the verdict.
+fn marked(raw: &[u8], verdict: &Verdict, threshold: f64, host: &str, whole: bool) -> Vec<u8> {
+    let (header, body) = split(raw);
+    let end =
+        if header.windows(2).any(|w| w == b"\r\n") || header.is_empty() { "\r\n" } else { "\n" };
+    let spam = verdict.class >= Class::Spam;
+    let mut out = Vec::with_capacity(raw.len() + 1_024);
+    let mut field = |text: String| out.extend_from_slice((text + end).as_bytes());
+    field(format!("X-Spam-Checker-Version: Gauntlet {} on {host}", env!("CARGO_PKG_VERSION")));
+    if spam {
+        field("X-Spam-Flag: YES".to_owned());
+    }
+    let stars = verdict.score.clamp(0.0, 50.0) as usize;
+    if stars > 0 {
+        field(format!("X-Spam-Level: {}", "*".repeat(stars)));
+    }
+    field(format!(
+        "X-Spam-Status: {}, score={:.1} required={threshold:.1} class={}{end}\ttests={}",
+        if spam { "Yes" } else { "No" },
+        verdict.score,
+        class_name(verdict.class),
+        folded(&names(verdict), end)
+    ));
+    for line in kept(header) {
+        out.extend_from_slice(line);
+    }
+    if whole {
+        out.extend_from_slice(body);
+    } else {
+        out.extend_from_slice(end.as_bytes());
+    }
+    out
+}
+
+/// Header with the line end of its last field, and the rest from the empty line on.
+fn split(raw: &[u8]) -> (&[u8], &[u8]) {
+    let mut at = 0;
+    for line in raw.split_inclusive(|b| *b == b'\n') {
+        if matches!(line, b"\n" | b"\r\n") {
+            break;
+        }
+        at += line.len();
+    }
+    raw.split_at(at)
+}
+
+/// Lines of the header without fields of a verdict that somebody else put there.
+fn kept(header: &[u8]) -> Vec<&[u8]> {
+    let mut dropping = false;
+    let keep = |line: &&[u8]| {
+        if !(line.starts_with(b" ") || line.starts_with(b"\t")) {
+            let start = line.get(..7).unwrap_or_default();
+            dropping = start.eq_ignore_ascii_case(b"x-spam-");
+        }
+        !dropping
+    };
+    header.split_inclusive(|b| *b == b'\n').filter(keep).collect()
+}
+
+/// Names with commas between them, in lines that are not too long.
+fn folded(names: &[&str], end: &str) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let (mut text, mut line) = (String::new(), 0);
+    for (i, name) in names.iter().enumerate() {
+        if i > 0 {
+            text.push(',');
+            if line + name.len() > LINE_BYTES {
+                text.push_str(end);
+                text.push('\t');
+                line = 0;
+            }
+        }
+        text.push_str(name);
+        line += name.len() + 1;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_marked_and_forged_marks_go() {
+        let raw = b"X-Spam-Status: No,\n\tscore=-99\nSubject: x\n\nbody\n";
+        let verdict = Verdict { class: Class::Spam, score: 7.25, ..Verdict::default() };
+        let text = String::from_utf8(marked(raw, &verdict, 6.0, "mx", true)).unwrap();
+        assert!(
+            text.contains("X-Spam-Flag: YES\nX-Spam-Level: *******\nX-Spam-Status: Yes, score=7.2")
+        );
+        assert!(!text.contains("-99") && text.ends_with("Subject: x\n\nbody\n"), "{text}");
+        let header = String::from_utf8(marked(raw, &verdict, 6.0, "mx", false)).unwrap();
+        assert!(header.ends_with("Subject: x\n\n"), "{header}");
+        assert!(marked(b"", &verdict, 6.0, "mx", true).ends_with(b"tests=none\r\n"));
+    }
+
+    #[test]
+    fn bombs_are_refused() {
+        use std::io::Write;
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(&vec![b'x'; 1 << 20]).unwrap();
+        let bomb = encoder.finish().unwrap();
+        assert_eq!(inflate(&bomb, 1 << 19), Err(Bad::BodyTooLong));
+        assert_eq!(inflate(&bomb, 1 << 20).map(|b| b.len()), Ok(1 << 20));
+        assert_eq!(inflate(b"not zlib", 100), Err(Bad::Length));
+    }
+}
