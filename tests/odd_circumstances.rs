@@ -109,7 +109,7 @@ fn a_data_folder_that_is_a_file_is_named_with_its_setting() {
     let data = folder.path().join("data");
     fs::write(&data, "x").unwrap();
     let output = serve(folder.path(), &format!("[node]\ndata = {data:?}\n"));
-    says(&output, 2, &["node.data", "--data", "Not a directory"]);
+    says(&output, 2, &["node.data", "--data", "(os error "]);
     let output = gauntlet().args(["serve", "--config", "/nowhere.toml"]).output().unwrap();
     says(&output, 2, &["cannot read the configuration /nowhere.toml"]);
 }
