@@ -13,6 +13,8 @@ use common::{Node, Sink, Smtp, message, tokens};
 
 /// Clients that send at once, and how long each pauses after a message: less than the node can do.
 const CLIENTS: u64 = 4;
+/// After so many messages a client comes anew: receiver.messages_per_session_max is 1,000.
+const MESSAGES_A_SESSION: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 
 fn seconds() -> u64 {
@@ -68,7 +70,12 @@ fn every_message_is_accounted_for_while_the_next_hop_fails_at_random() {
             let address = node.smtp;
             std::thread::spawn(move || {
                 let mut client = Smtp::connect(address).unwrap();
+                let mut sent = 0;
                 while !stop.load(Ordering::Relaxed) {
+                    sent += 1;
+                    if sent % MESSAGES_A_SESSION == 0 {
+                        client = Smtp::connect(address).unwrap();
+                    }
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let token = format!("s{number}");
                     let body = message(&token, usize::try_from(number % 9).unwrap() * 5_000);

@@ -101,7 +101,7 @@ fn nodes_share_a_port() {
     };
     let refused = start(false).wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && text.contains("listener 127.0.0.1"), "{text}");
+    assert!(!refused.status.success() && text.contains("listener.address 127.0.0.1"), "{text}");
     let mut second = start(true);
     let mut out = BufReader::new(second.stdout.take().unwrap());
     let mut line = String::new();
