@@ -143,13 +143,29 @@ impl Log {
     /// Queues records and events; `done` is called on the writer's thread when they are durable or
     /// cannot be. It must be quick, and must not append. Waits only when the queue is full.
     pub fn append_then(&self, records: Vec<LogRecord>, events: Vec<Event>, done: OnLogged) {
+        self.queue_append(records, events, done, false);
+    }
+
+    /// As [`Log::append_then`] for somebody who waits: the writer gathers what is queued already and
+    /// commits at once. Those who wait at the same time still share one sync.
+    pub fn append_now(&self, records: Vec<LogRecord>, events: Vec<Event>, done: OnLogged) {
+        self.queue_append(records, events, done, true);
+    }
+
+    fn queue_append(
+        &self,
+        records: Vec<LogRecord>,
+        events: Vec<Event>,
+        done: OnLogged,
+        urgent: bool,
+    ) {
         let times =
             records.iter().map(|r| r.received_ms).chain(events.iter().map(|e| e.received_ms));
         if let Some(wrong) = times.into_iter().find(|t| !(0..=RECEIVED_MS_MAX).contains(t)) {
             let cause = format!("{wrong} is not between 1970 and 9999");
             return done(Err(StoreError::Invalid { what: "received_ms", cause }));
         }
-        self.send(Command::Append { records, events, done });
+        self.send(Command::Append { records, events, done, urgent });
     }
 
     fn send(&self, command: Command) {

@@ -92,7 +92,7 @@ impl Queue {
         let done = Box::new(move |result| {
             let _the_session_may_have_gone = sender.send(result);
         });
-        self.parts.log.append_then(vec![record], Vec::new(), done);
+        self.parts.log.append_now(vec![record], Vec::new(), done);
         if let Ok(Err(error)) = logged.await {
             tracing::error!(%error, id = transit.record.id, "an outcome could not be logged");
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::day::{Appended, DAY_MS, DayWriter};
 use super::{LogOptions, OnLogged, day_path};
@@ -16,8 +16,8 @@ const DAYS_OPEN_MAX: usize = 4;
 
 /// What the writer is asked to do.
 pub(crate) enum Command {
-    /// Make these durable.
-    Append { records: Vec<LogRecord>, events: Vec<Event>, done: OnLogged },
+    /// Make these durable; what is urgent waits for nothing but what is queued already.
+    Append { records: Vec<LogRecord>, events: Vec<Event>, done: OnLogged, urgent: bool },
     /// Remove the days before this one; `Appended::new` is how many.
     Retain { first_kept: i64, done: OnLogged },
 }
@@ -69,9 +69,9 @@ impl Writer {
         while let Some(command) = next.take() {
             match command {
                 Command::Retain { first_kept, done } => done(self.retain(first_kept)),
-                Command::Append { records, events, done } => {
+                Command::Append { records, events, done, urgent } => {
                     let mut batch = vec![Waiting { records, events, done }];
-                    next = self.gather(commands, &mut batch);
+                    next = self.gather(commands, &mut batch, urgent);
                     self.write(batch);
                 }
             }
@@ -81,13 +81,22 @@ impl Writer {
 
     /// Adds what is queued, and what comes within the wait, up to a full batch. Returns a command
     /// that has to wait for the batch.
-    fn gather(&self, commands: &Receiver<Command>, batch: &mut Vec<Waiting>) -> Option<Command> {
+    fn gather(
+        &self,
+        commands: &Receiver<Command>,
+        batch: &mut Vec<Waiting>,
+        mut hurry: bool,
+    ) -> Option<Command> {
         let deadline = Instant::now() + self.options.batch_wait;
         let mut gathered = batch.iter().map(|w| w.records.len() + w.events.len()).sum::<usize>();
         while gathered < self.options.batch_records_max {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = match hurry {
+                true => Duration::ZERO,
+                false => deadline.saturating_duration_since(Instant::now()),
+            };
             match commands.recv_timeout(left) {
-                Ok(Command::Append { records, events, done }) => {
+                Ok(Command::Append { records, events, done, urgent }) => {
+                    hurry |= urgent;
                     gathered += records.len() + events.len();
                     batch.push(Waiting { records, events, done });
                 }
