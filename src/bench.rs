@@ -1,5 +1,6 @@
 //! `gauntlet bench`: what it costs, measured here. One file a measurement.
 
+mod compare;
 mod gateway;
 mod scan;
 mod send;
@@ -20,7 +21,9 @@ enum What {
     Scan(scan::Args),
     /// Send through a gateway and receive from it: a closed loop with so many messages in flight
     Gateway(Box<gateway::Args>),
-    /// Load a server over SMTP, LMTP, milter, spamd or rspamd's protocol, honestly
+    /// Start peers privately and measure them and us in turn on the same messages
+    Compare(Box<compare::Args>),
+    /// Load a server over SMTP, LMTP, milter, spamd's, clamd's or rspamd's protocol, honestly
     Send(Box<send::Args>),
     /// Take messages and forget them: the server behind or instead of the one that is measured
     Sink(sink::Args),
@@ -30,6 +33,7 @@ enum What {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Scan(args) => scan::run(args),
+        What::Compare(args) => compare::run(args),
         What::Gateway(args) => gateway::run(args),
         What::Send(args) => send::run(args),
         What::Sink(args) => sink::run(args),

@@ -1,14 +1,15 @@
 //! `gauntlet bench send`: load over SMTP, LMTP, milter, spamd or rspamd's protocol.
 
-use std::io::{BufRead, Write};
+use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::process::{Child, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use gauntlet_bench::load::trial::{self, Round, Target, Trial};
 use gauntlet_bench::load::{Addresses, Corpus, Label, Plan, Protocol, page};
+use gauntlet_bench::null::Null;
 
 /// Exit code of a run in which the client was the limit.
 const INVALID: u8 = 3;
@@ -116,6 +117,8 @@ pub(crate) enum ProtocolName {
     Lmtp,
     /// spamc's, CHECK
     Spamd,
+    /// clamdscan's, INSTREAM
+    Clamd,
     /// rspamc's, POST /checkv2
     Rspamd,
     /// An MTA's, version 6
@@ -129,6 +132,7 @@ impl ProtocolName {
             Self::Smtp => Protocol::Smtp,
             Self::Lmtp => Protocol::Lmtp,
             Self::Spamd => Protocol::Spamd,
+            Self::Clamd => Protocol::Clamd,
             Self::Rspamd => Protocol::Rspamd,
             Self::Milter => Protocol::Milter,
         }
@@ -197,7 +201,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let ceiling = if args.no_calibration {
         None
     } else {
-        let null = Null::start(args.protocol)?;
+        let null = Null::start(args.protocol.protocol())?;
         eprintln!("measuring this client against a server that does nothing ...");
         let time = seconds("calibration", CALIBRATION_SECONDS.min(args.seconds))?;
         Some(trial::ceiling(&plan, null.address, time, &corpus)?)
@@ -311,46 +315,5 @@ fn conditions(trial: &Trial, row: &mut dyn FnMut(&str, String)) {
     row("machine", format!("{}, {} CPUs", manifest.cpu_model, manifest.cpus));
     for why in trial.subjects.iter().flat_map(|s| &s.rounds).flat_map(|r| &r.invalid) {
         row("INVALID", why.clone());
-    }
-}
-
-/// A null server as a process of its own, so that its CPU time is not the client's.
-struct Null {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Null {
-    fn start(protocol: ProtocolName) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("cannot find this program")?;
-        let mut child = std::process::Command::new(program)
-            .args(["bench", "sink", "--listen", "127.0.0.1:0", "--protocol"])
-            .arg(protocol.protocol().name())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("cannot start a null server")?;
-        let out = child.stdout.take().context("the null server has no output")?;
-        let mut line = String::new();
-        std::io::BufReader::new(out)
-            .read_line(&mut line)
-            .context("the null server says nothing")?;
-        let address = line.split_ascii_whitespace().last().and_then(|a| a.parse().ok());
-        let Some(address) = address else {
-            // It is of no use; nobody is to be told twice.
-            let _ = child.kill();
-            let _ = child.wait();
-            bail!("the null server said {line:?}");
-        };
-        Ok(Null { child, address })
-    }
-}
-
-impl Drop for Null {
-    fn drop(&mut self) {
-        // It ends with its standard input at the latest.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -11,6 +11,7 @@
 
 pub mod bucket;
 pub mod circuit;
+mod clamd;
 pub mod corpus;
 pub mod health;
 mod http;

@@ -173,7 +173,7 @@ pub fn run_beside(
     let count = first.0 + second.0;
     let cpu = (first.1 + second.1) * 1e6 / count.max(1) as f64;
     report.spamd = Some(SpamdReport {
-        version: Spamd::version(),
+        version: spamd.version().to_owned(),
         messages: count,
         cpu_us_per_message: round(cpu),
         times_the_engine: round(cpu / report.cpu_us_per_message),

@@ -17,6 +17,8 @@ use crate::load::bucket::Bucket;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
+/// Largest piece of a message for clamd, and a command.
+const CLAMD_BYTES_MAX: usize = 4 << 20;
 /// Longest command line or head kept.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
@@ -98,6 +100,7 @@ async fn converse(mut stream: TcpStream, shared: Arc<Shared>) {
     let _ = match shared.protocol {
         Protocol::Smtp | Protocol::Lmtp => mail(&mut stream, &shared).await,
         Protocol::Spamd => spamd(&mut stream, &shared).await,
+        Protocol::Clamd => clamd(&mut stream, &shared).await,
         Protocol::Rspamd => http(&mut stream, &shared).await,
         Protocol::Milter => milter(&mut stream, &shared).await,
     };
@@ -302,6 +305,46 @@ async fn spamd(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
     };
     stream.write_all(answer).await?;
     stream.shutdown().await
+}
+
+/// Answers a session (`IDSESSION`) of any number of `INSTREAM`: each is named by its number in it.
+async fn clamd(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {
+    let mut buffer = vec![0; READ_BYTES];
+    let (mut input, mut number, mut streaming) = (Vec::new(), 0_u64, false);
+    loop {
+        let count = stream.read(&mut buffer).await?;
+        if count == 0 || input.len() > CLAMD_BYTES_MAX {
+            return Ok(());
+        }
+        shared.read(count).await;
+        input.extend_from_slice(&buffer[..count]);
+        let mut at = 0;
+        loop {
+            let rest = input.get(at..).unwrap_or_default();
+            if streaming {
+                let Some(length) = rest.first_chunk::<4>() else { break };
+                let length = u32::from_be_bytes(*length) as usize;
+                if rest.len() < 4 + length {
+                    break;
+                }
+                at += 4 + length;
+                if length == 0 {
+                    streaming = false;
+                    let answer = if shared.take().await { "OK" } else { "not now ERROR" };
+                    stream.write_all(format!("{number}: stream: {answer}\0").as_bytes()).await?;
+                }
+            } else {
+                let Some(end) = memchr::memchr(0, rest) else { break };
+                streaming = rest.starts_with(b"zINSTREAM");
+                number += u64::from(streaming);
+                if rest.starts_with(b"zEND") {
+                    return Ok(());
+                }
+                at += end + 1;
+            }
+        }
+        input.drain(..at);
+    }
 }
 
 async fn http(stream: &mut TcpStream, shared: &Shared) -> io::Result<()> {

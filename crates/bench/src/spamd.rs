@@ -5,17 +5,18 @@
 //! its children (Linux: `/proc`), in steps of 10 ms, so that a pass should take seconds.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
 
-use crate::process::{Used, family};
+use crate::compare::peers;
+use crate::compare::server::Server;
+use crate::process::Used;
 
-/// Longest wait for spamd to read its rules, and for one message.
+/// Longest wait for one message.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 /// Messages that it checks before anything is counted: the first ones make it compile its rules.
 const WARM_MESSAGES: usize = 20;
@@ -32,9 +33,7 @@ pub struct SpamdRules {
 /// A running spamd.
 #[derive(Debug)]
 pub struct Spamd {
-    child: Child,
-    port: u16,
-    _folder: tempfile::TempDir,
+    server: Server,
 }
 
 /// What spamd cost.
@@ -52,40 +51,9 @@ pub struct SpamdReport {
 
 impl Spamd {
     /// Starts it and waits until it answers. Fails if there is no `spamd` on the path, or if it does
-    /// not answer in two minutes.
+    /// not listen in two minutes.
     pub fn start(rules: &SpamdRules) -> anyhow::Result<Self> {
-        let folder = tempfile::tempdir().context("cannot make a folder for spamd")?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
-        let port = listener.local_addr()?.port();
-        drop(listener);
-        let mut command = Command::new("spamd");
-        command
-            .args(["-L", "-x", "-m", "1", "--min-children=1", "--max-conn-per-child=1000000"])
-            .args(["-i", "127.0.0.1", "-p", &port.to_string(), "--cf=use_bayes 0"])
-            .arg(format!("--syslog={}", folder.path().join("log").display()))
-            .arg(format!("--pidfile={}", folder.path().join("pid").display()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        if let Some(rules) = &rules.rules {
-            command.arg(format!("--configpath={}", rules.display()));
-        }
-        if let Some(site) = &rules.site {
-            command.arg(format!("--siteconfigpath={}", site.display()));
-        }
-        let child = command.spawn().context("cannot start spamd (Debian: package spamassassin)")?;
-        let mut spamd = Spamd { child, port, _folder: folder };
-        let start = Instant::now();
-        while spamd.exchange(b"PING SPAMC/1.5\r\n\r\n", &[]).is_err() {
-            if let Some(status) = spamd.child.try_wait()? {
-                bail!("spamd ended before it answered: {status}");
-            }
-            if start.elapsed() > WAIT_MAX {
-                bail!("spamd does not answer on port {port}");
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        Ok(spamd)
+        Ok(Spamd { server: peers::spamd(1, rules)? })
     }
 
     /// Checks messages that are not counted.
@@ -114,7 +82,7 @@ impl Spamd {
     }
 
     fn exchange(&self, head: &[u8], body: &[u8]) -> anyhow::Result<Vec<u8>> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+        let mut stream = TcpStream::connect(self.server.address)?;
         stream.set_read_timeout(Some(WAIT_MAX))?;
         stream.write_all(head)?;
         stream.write_all(body)?;
@@ -128,29 +96,12 @@ impl Spamd {
     }
 
     /// Its version, as `spamd --version` says in its first line.
-    pub fn version() -> String {
-        let output = Command::new("spamd").arg("--version").output();
-        let text = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
-        text.unwrap_or_default().lines().next().unwrap_or("spamd").trim().to_owned()
+    pub fn version(&self) -> &str {
+        &self.server.version
     }
 
     fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        let used = Used::of(self.child.id()).context("spamd ended, or there is no /proc")?;
+        let used = Used::of(self.server.process).context("spamd ended, or there is no /proc")?;
         Ok(used.cpu_seconds)
-    }
-}
-
-impl Drop for Spamd {
-    fn drop(&mut self) {
-        let family = family(self.child.id());
-        for process in family.iter().rev() {
-            if let Ok(process) = libc::pid_t::try_from(*process) {
-                // SAFETY: kill only sends a signal; the numbers are of processes that this value
-                // started, whose parent was alive and had not been waited for a moment ago.
-                unsafe { libc::kill(process, libc::SIGKILL) };
-            }
-        }
-        // It is dead or cannot be killed; there is nobody to tell.
-        let _ = self.child.wait();
     }
 }

@@ -2,7 +2,15 @@
 
 /// CPU seconds of all threads of this process, user and system together.
 pub fn cpu_seconds() -> f64 {
-    let usage = usage();
+    seconds(&usage(libc::RUSAGE_SELF))
+}
+
+/// The same of all children that have ended and were waited for.
+pub fn children_cpu_seconds() -> f64 {
+    seconds(&usage(libc::RUSAGE_CHILDREN))
+}
+
+fn seconds(usage: &libc::rusage) -> f64 {
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
@@ -11,15 +19,15 @@ pub fn cpu_seconds() -> f64 {
 pub fn peak_rss_bytes() -> u64 {
     // Linux counts in KiB, macOS in bytes.
     let unit = if cfg!(target_os = "macos") { 1 } else { 1024 };
-    u64::try_from(usage().ru_maxrss).unwrap_or(0) * unit
+    u64::try_from(usage(libc::RUSAGE_SELF).ru_maxrss).unwrap_or(0) * unit
 }
 
-fn usage() -> libc::rusage {
+fn usage(who: libc::c_int) -> libc::rusage {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: getrusage writes one rusage to the pointer, which is valid for that; all-zero bytes
     // are a valid rusage (integers only), so reading it is sound even if the call fails.
     unsafe {
-        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        libc::getrusage(who, usage.as_mut_ptr());
         usage.assume_init()
     }
 }

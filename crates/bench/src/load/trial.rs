@@ -3,7 +3,7 @@
 //! the server's.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -15,6 +15,13 @@ use crate::process::Used;
 
 /// Most rounds.
 pub const ROUNDS_MAX: u32 = 100;
+
+/// A server is idle that used next to no CPU time for so long.
+const IDLE_FOR: Duration = Duration::from_millis(600);
+/// CPU seconds in that time that are nothing.
+const IDLE_CPU_SECONDS: f64 = 0.015;
+/// How often that is looked at.
+const IDLE_PROBE: Duration = Duration::from_millis(50);
 
 /// A server that is measured.
 #[derive(Debug, Clone, Serialize)]
@@ -37,6 +44,8 @@ pub struct Round {
     pub server_cpu_us_per_message: Option<f64>,
     /// Memory of the server at the end, in bytes.
     pub server_memory_bytes: Option<u64>,
+    /// Seconds after the last answer until the server had nothing more to do, if they were waited for.
+    pub drain_seconds: f64,
     /// Why the figures are not the server's.
     pub invalid: Vec<String>,
 }
@@ -175,7 +184,7 @@ pub fn run(
     let mut all: Vec<Vec<Round>> = vec![Vec::new(); targets.len()];
     for _ in 0..rounds.clamp(1, ROUNDS_MAX) {
         for (target, rounds) in targets.iter().zip(&mut all) {
-            let round = round(plan, corpus, target, ceiling)?;
+            let round = round(plan, corpus, target, ceiling, Duration::ZERO)?;
             progress(target, &round);
             rounds.push(round);
         }
@@ -204,15 +213,22 @@ pub fn run(
     })
 }
 
-fn round(
+/// Measures a server once. A server that works on after its answers, as a relay does, is waited for
+/// until it is idle, at most for `drain`; its CPU time until then counts.
+///
+/// # Errors
+/// As [`super::run`].
+pub fn round(
     plan: &Plan,
     corpus: &Corpus,
     target: &Target,
     ceiling: Option<f64>,
+    drain: Duration,
 ) -> anyhow::Result<Round> {
     let used = || target.process.and_then(Used::of);
     let before = used();
     let measured = super::run(&Plan { target: target.address, ..plan.clone() }, corpus)?;
+    let drain = until_idle(drain, || used().map(|u| u.cpu_seconds));
     let after = used();
     let cpu = before.zip(after).map(|(b, a)| a.cpu_seconds - b.cpu_seconds);
     let invalid = health::invalid(
@@ -229,26 +245,51 @@ fn round(
     Ok(Round {
         server_cpu_us_per_message: cpu.map(|s| s * 1e6 / measured.answered.max(1) as f64),
         server_memory_bytes: after.map(|used| used.memory_bytes),
+        drain_seconds: drain.as_secs_f64(),
         measured,
         invalid,
     })
 }
 
+/// Waits until CPU time stands still; how long it still moved.
+fn until_idle(longest: Duration, cpu: impl Fn() -> Option<f64>) -> Duration {
+    let start = Instant::now();
+    let (mut last, mut moved) = (cpu(), Duration::ZERO);
+    while start.elapsed() < longest && start.elapsed() - moved < IDLE_FOR {
+        std::thread::sleep(IDLE_PROBE);
+        let now = cpu();
+        // A server that wakes up to look around is not at work.
+        let worked = last.zip(now).is_some_and(|(last, now)| now - last > IDLE_CPU_SECONDS);
+        if worked {
+            (last, moved) = (now, start.elapsed());
+        }
+    }
+    moved
+}
+
 fn subject(target: Target, rounds: Vec<Round>) -> anyhow::Result<Subject> {
     let rates: Vec<f64> = rounds.iter().map(|r| r.measured.messages_per_second).collect();
     let cpu: Vec<f64> = rounds.iter().filter_map(|r| r.server_cpu_us_per_message).collect();
-    let mut latency: Histogram<u64> = tally::histogram()?;
-    for round in &rounds {
-        latency.add(&round.measured.histogram)?;
-    }
     let none = Estimate { mean: 0.0, low: None, high: None };
     Ok(Subject {
         target,
         messages_per_second: Estimate::of(&rates).unwrap_or(none),
         server_cpu_us_per_message: Estimate::of(&cpu),
-        latency: Latency::of(&latency),
+        latency: latency(&rounds)?,
         rounds,
     })
+}
+
+/// Latency over all rounds.
+///
+/// # Errors
+/// Histograms that do not fit together, which those of one program do.
+pub fn latency(rounds: &[Round]) -> anyhow::Result<Latency> {
+    let mut latency: Histogram<u64> = tally::histogram()?;
+    for round in rounds {
+        latency.add(&round.measured.histogram)?;
+    }
+    Ok(Latency::of(&latency))
 }
 
 fn compare(a: &[Round], b: &[Round]) -> Comparison {

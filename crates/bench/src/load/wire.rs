@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::bucket::{self, Bucket};
 use super::corpus::Item;
-use super::{http, milter, smtp, spamd};
+use super::{clamd, http, milter, smtp, spamd};
 
 /// How messages are handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -23,6 +23,8 @@ pub enum Protocol {
     Lmtp,
     /// What spamc speaks to spamd: `CHECK`.
     Spamd,
+    /// What clamdscan speaks to clamd: `INSTREAM`.
+    Clamd,
     /// What rspamc speaks to rspamd: `POST /checkv2`.
     Rspamd,
     /// What an MTA speaks to its mail filters, version 6.
@@ -36,6 +38,7 @@ impl Protocol {
             Protocol::Smtp => "smtp",
             Protocol::Lmtp => "lmtp",
             Protocol::Spamd => "spamd",
+            Protocol::Clamd => "clamd",
             Protocol::Rspamd => "rspamd",
             Protocol::Milter => "milter",
         }
@@ -122,6 +125,7 @@ pub(crate) fn prepare(protocol: Protocol, item: &Item) -> Prepared {
     let mut prepared = match protocol {
         Protocol::Smtp | Protocol::Lmtp => smtp::prepare(&item.raw),
         Protocol::Spamd => spamd::prepare(&item.raw),
+        Protocol::Clamd => clamd::prepare(&item.raw),
         Protocol::Rspamd => http::prepare(&item.raw),
         Protocol::Milter => milter::prepare(&item.raw),
     };
@@ -133,6 +137,7 @@ pub(crate) fn prepare(protocol: Protocol, item: &Item) -> Prepared {
 pub(crate) enum Connection {
     Smtp(Box<smtp::Conversation>),
     Spamd(spamd::Exchange),
+    Clamd(clamd::Session),
     Rspamd(http::Exchange),
     Milter(Box<milter::Conversation>),
 }
@@ -154,6 +159,7 @@ impl Connection {
                     Self::Smtp(Box::new(smtp::Conversation::open(stream, true).await?))
                 }
                 Protocol::Spamd => Self::Spamd(spamd::Exchange::new(stream)),
+                Protocol::Clamd => Self::Clamd(clamd::Session::open(stream).await?),
                 Protocol::Rspamd => Self::Rspamd(http::Exchange::new(stream)),
                 Protocol::Milter => {
                     Self::Milter(Box::new(milter::Conversation::open(stream).await?))
@@ -175,6 +181,7 @@ impl Connection {
             match self {
                 Self::Smtp(conversation) => conversation.pass(message, from, to).await,
                 Self::Spamd(exchange) => exchange.pass(message).await,
+                Self::Clamd(session) => session.pass(message).await,
                 Self::Rspamd(exchange) => exchange.pass(message).await,
                 Self::Milter(conversation) => conversation.pass(message, from, to).await,
             }
@@ -188,7 +195,7 @@ impl Connection {
             Self::Smtp(conversation) => conversation.is_open(),
             Self::Spamd(_) => false,
             Self::Rspamd(exchange) => exchange.is_open(),
-            Self::Milter(_) => true,
+            Self::Clamd(_) | Self::Milter(_) => true,
         }
     }
 

@@ -1,0 +1,175 @@
+//! `gauntlet bench compare`: peers from the system's packages beside this program, in one run.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use gauntlet_bench::compare::{self, Options, Peer, Report, Unseen, page};
+use gauntlet_bench::load::Corpus;
+
+use crate::train::bodies::Bodies;
+use crate::train::corpus::body_hash;
+
+/// Exit code of a run with figures that are not the servers'.
+const INVALID: u8 = 3;
+
+const AFTER_HELP: &str = "\
+Starts each peer privately (generated configuration, loopback, temporary folder, network tests off),
+and lets it and this program take the same messages in turn. A peer that is not installed is named as
+missing. Postfix, rspamd and clamd need root to start.
+
+Verdicts are counted only on --judge mail, without the messages whose bodies the shipped model has
+learned from: on other mail the figures would flatter.
+
+Exit codes: 0 measured; 2 nothing could be measured; 3 measured, but some figures are INVALID.
+
+Examples:
+  gauntlet bench compare mail/
+  gauntlet bench compare mail/ --peers spamd,rspamd --rounds 5 --report beside/
+  gauntlet bench compare mail/ --judge labelled/ --markdown >> README.md";
+
+/// Arguments of `gauntlet bench compare`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Folders of messages, one a file; a labels.tsv there says which are ham and spam
+    #[arg(value_name = "DIR", required = true)]
+    folders: Vec<PathBuf>,
+    /// Programs to compare with
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',',
+          default_values = ["spamd", "rspamd", "clamd", "bogofilter", "postfix"])]
+    peers: Vec<PeerName>,
+    /// Runs of each server, in turn, after one that is not counted
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: u32,
+    /// Seconds of a run
+    #[arg(long, value_name = "N", default_value_t = 10.0)]
+    seconds: f64,
+    /// Connections at once, and workers of each peer [default: the CPUs that the process may use]
+    #[arg(long, short, value_name = "N")]
+    connections: Option<usize>,
+    /// Labelled mail to count verdicts on
+    #[arg(long, value_name = "DIR")]
+    judge: Vec<PathBuf>,
+    /// SpamAssassin's rules, for the contest in which both judge by the same ones
+    #[arg(long, value_name = "DIR", default_value = "/usr/share/spamassassin")]
+    rules: PathBuf,
+    /// Write report.html, report.md and report.json into this folder
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// Print Markdown, as terminals show it too (default)
+    #[arg(long)]
+    markdown: bool,
+}
+
+/// Names of peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum PeerName {
+    /// SpamAssassin's daemon
+    Spamd,
+    /// rspamd
+    Rspamd,
+    /// ClamAV's daemon
+    Clamd,
+    /// A Bayesian filter, as a batch
+    Bogofilter,
+    /// As a relay
+    Postfix,
+}
+
+impl PeerName {
+    fn peer(self) -> Peer {
+        match self {
+            Self::Spamd => Peer::Spamd,
+            Self::Rspamd => Peer::Rspamd,
+            Self::Clamd => Peer::Clamd,
+            Self::Bogofilter => Peer::Bogofilter,
+            Self::Postfix => Peer::Postfix,
+        }
+    }
+}
+
+/// Measures and prints.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let time = Duration::try_from_secs_f64(args.seconds)
+        .map_err(|error| anyhow::anyhow!("--seconds {}: {error}", args.seconds))?;
+    if args.rounds == 0 {
+        bail!("--rounds 0: nothing would be counted");
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let options = Options {
+        program: std::env::current_exe().context("cannot find this program")?,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        date: today(),
+        peers: args.peers.iter().map(|p| p.peer()).collect(),
+        rounds: args.rounds,
+        time,
+        connections: args.connections.unwrap_or(cpus),
+        rules: args.rules.clone(),
+    };
+    let corpus = Corpus::load(&args.folders)?;
+    let unseen = if args.judge.is_empty() { None } else { Some(unseen(&args.judge)?) };
+    let mut progress = |line: &str| eprintln!("{line}");
+    let report = compare::run(&options, &corpus, unseen.as_ref(), &mut progress)?;
+    if report.contests.is_empty() {
+        bail!("no peer could be measured: {}", report.missing.join("; "));
+    }
+    if let Some(folder) = &args.report {
+        write_report(folder, &report)?;
+    }
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(&report)?)?;
+    } else {
+        write!(out, "{}", page::markdown(&report))?;
+    }
+    Ok(if report.is_valid() { ExitCode::SUCCESS } else { ExitCode::from(INVALID) })
+}
+
+fn today() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let days = since.unwrap_or_default().as_secs() / 86_400;
+    gauntlet_store::log::day_name(i64::try_from(days).unwrap_or(0))
+}
+
+/// The labelled mail without what the shipped model has learned from.
+fn unseen(folders: &[PathBuf]) -> anyhow::Result<Unseen> {
+    let mut corpus = Corpus::load(folders)?;
+    let bodies = Bodies::shipped()?;
+    let all = corpus.items.len();
+    corpus.items.retain(|item| item.label != gauntlet_bench::load::Label::Unknown);
+    let labelled = corpus.items.len();
+    corpus.items.retain(|item| !bodies.contain(body_hash(&item.raw)));
+    if corpus.items.is_empty() {
+        bail!(
+            "--judge: of {all} messages {labelled} are labelled, and the shipped model has learned from \
+             all of those (or they are workloads): it can only be judged on other mail"
+        );
+    }
+    let left = corpus.items.len();
+    corpus.order = (0..left).collect();
+    let note = format!(
+        "verdicts are on {left} labelled messages; {} were left out as mail that our model has learned from",
+        labelled - left
+    );
+    Ok(Unseen { corpus, note })
+}
+
+fn write_report(folder: &std::path::Path, report: &Report) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    for (name, text) in [
+        ("report.html", page::html(report)),
+        ("report.md", page::markdown(report)),
+        ("report.json", serde_json::to_string_pretty(report)?),
+    ] {
+        let path = folder.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
