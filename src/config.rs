@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use gauntlet_gateway::config::Loaded;
-use gauntlet_policy::{Groups, Policy};
 
 /// Arguments of `gauntlet config`.
 #[derive(Debug, clap::Args)]
@@ -50,12 +49,7 @@ pub(crate) fn environment() -> impl Iterator<Item = (String, String)> {
 fn check(file: &Path) -> anyhow::Result<ExitCode> {
     let loaded = Loaded::load(Some(file), environment())?;
     let set = loaded.settings().iter().filter(|s| s.origin.to_string() != "default").count();
-    let path = &loaded.config.policy.path;
-    if !path.as_os_str().is_empty() {
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| anyhow::anyhow!("policy.path: {}: {e}", path.display()))?;
-        Policy::parse(&text, &Groups::default())?;
-    }
+    gauntlet_gateway::policy_source::load(&loaded.config)?;
     writeln!(
         std::io::stdout(),
         "{}: good; {set} settings differ from the defaults",

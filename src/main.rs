@@ -21,6 +21,7 @@ mod ruleset;
 mod scan;
 mod serve;
 mod size;
+mod token;
 mod trace;
 mod train;
 mod user;
@@ -70,6 +71,8 @@ enum Command {
     Backup(backup::Args),
     /// Add, list and remove the people who may use the console
     User(user::Args),
+    /// Make, list and revoke the tokens of programs that use the console's API
+    Token(token::Args),
     /// Measure what it costs on this machine
     Bench(bench::Args),
     /// Say how many nodes, how much disk and which links a site needs
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Command::Dkim(args) => dkim::run(&args),
         Command::Backup(args) => backup::run(&args),
         Command::User(args) => user::run(&args),
+        Command::Token(args) => token::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Size(args) => size::run(&args),
         Command::Learn(args) => learn::run(&args),

@@ -1,7 +1,8 @@
 //! `gauntlet policy`: check a policy, explain a message, test messages with expected dispositions,
-//! replay the mail of the last days.
+//! replay the mail of the last days, keep versions and go back.
 
 mod replay;
+mod versions;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,9 @@ Examples:
   gauntlet policy check policy.toml
   gauntlet policy explain message.eml --to me@example.org
   gauntlet policy test cases.toml --policy policy.toml
-  gauntlet policy replay new.toml --days 7 --html changes.html";
+  gauntlet policy replay new.toml --days 7 --html changes.html
+  gauntlet policy apply new.toml --note \"newsletters to their own folder\"
+  gauntlet policy rollback";
 
 /// Arguments of `gauntlet policy`.
 #[derive(Debug, clap::Args)]
@@ -83,6 +86,14 @@ enum Action {
     },
     /// Say what a policy would have done with the mail that a node logged
     Replay(replay::Args),
+    /// Put a policy into force; a running node takes it over at once
+    Apply(versions::ApplyArgs),
+    /// List the versions of a node's policy, newest first
+    History(versions::HistoryArgs),
+    /// Print a version of the policy, or what it changed
+    Show(versions::ShowArgs),
+    /// Go back to the version before, or to another; a running node takes it over at once
+    Rollback(versions::RollbackArgs),
 }
 
 /// Runs `gauntlet policy`.
@@ -103,6 +114,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             test(cases, &judge)
         }
         Action::Replay(args) => replay::run(args),
+        Action::Apply(args) => versions::apply(args),
+        Action::History(args) => versions::history(args),
+        Action::Show(args) => versions::show(args),
+        Action::Rollback(args) => versions::rollback(args),
     }
 }
 

@@ -6,17 +6,22 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use gauntlet_console::{ConsoleOptions, ConsoleState, NodeHandle, NodeStatus, Released};
+use gauntlet_console::{
+    ConsoleOptions, ConsoleState, NodeHandle, NodeStatus, PolicyOrder, QueueOrder, QueuedMail,
+    Released,
+};
 use gauntlet_engine::fusion::probability_reached_by;
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
 use gauntlet_gateway::config::{Config, Loaded, LogFormat, RuleSettings};
+use gauntlet_gateway::policy_source;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::probes::Probes;
 use gauntlet_gateway::{Doors, Judge, Node, Release};
-use gauntlet_policy::{Groups, Policy};
+use gauntlet_gateway::{control, ids};
 use gauntlet_rules::{LoadOptions, Profile, Ruleset};
-use gauntlet_store::Users;
+use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::ReleaseOrder;
+use gauntlet_store::{Policies, Users};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::learning;
@@ -70,6 +75,7 @@ async fn serve(args: &Args, config: Config) -> anyhow::Result<()> {
     let node = Node::start(config, doors, Box::new(judge_of), users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
     learning::watch(&node)?;
+    note_policy(&node);
     let console = socket.map(|socket| Console::start(&node, users.clone(), socket)).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
     let password = users.first_start(now_ms())?;
@@ -152,11 +158,27 @@ fn unusable(data: &Path) -> String {
 
 fn reload(args: &Args, node: &Node) {
     match args.load().and_then(|config| node.reload(config)) {
-        Ok(()) => tracing::info!(ruleset = node.ruleset(), "configuration reloaded"),
+        Ok(()) => {
+            note_policy(node);
+            tracing::info!(ruleset = node.ruleset(), "configuration reloaded");
+        }
         Err(error) => {
             let error = format!("{error:#}");
             tracing::error!(error, "configuration not reloaded; everything stays as it was");
         }
+    }
+}
+
+/// Notes the policy in force as a version, if it is none yet: the history tells of files that were changed
+/// by hand.
+fn note_policy(node: &Node) {
+    let config = node.config();
+    let noted = Policies::open(&policy_source::folder(&config))
+        .map_err(anyhow::Error::from)
+        .and_then(|policies| policy_source::note(&config, &policies, now_ms()));
+    if let Err(error) = noted {
+        let error = format!("{error:#}");
+        tracing::warn!(error, "the policy in force could not be kept as a version");
     }
 }
 
@@ -206,15 +228,7 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         Snapshot::build(&settings)?
             .with_learned(learning::load(&config.node.data, config.learning.signature_days)?)
     };
-    let path = &config.policy.path;
-    let policy = if path.as_os_str().is_empty() {
-        Policy::default_policy(&Groups::default())
-    } else {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("policy.path {}", path.display()))?;
-        Policy::parse(&text, &Groups::default())
-            .with_context(|| format!("policy.path {}", path.display()))?
-    };
+    let policy = policy_source::load(config)?;
     let learning = &config.learning;
     let probes = match learning.probes.as_slice() {
         [] => None,
@@ -248,11 +262,13 @@ impl Console {
         let config = node.config();
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
+        let policies = Arc::new(Policies::open(&policy_source::folder(&config))?);
         let state = ConsoleState {
             log: node.log.clone(),
             quarantine: node.quarantine.clone(),
             users,
-            node: Arc::new(Handle(node.clone())),
+            policies: policies.clone(),
+            node: Arc::new(Handle { node: node.clone(), policies }),
             options: ConsoleOptions {
                 session_seconds: config.console.session_seconds,
                 ..ConsoleOptions::default()
@@ -290,11 +306,14 @@ impl Console {
 }
 
 /// The node as the console sees it.
-struct Handle(Arc<Node>);
+struct Handle {
+    node: Arc<Node>,
+    policies: Arc<Policies>,
+}
 
 impl NodeHandle for Handle {
     fn status(&self) -> NodeStatus {
-        let node = &self.0;
+        let node = &self.node;
         NodeStatus {
             name: node.config().node.host_name(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -309,24 +328,72 @@ impl NodeHandle for Handle {
     }
 
     fn metrics(&self) -> String {
-        self.0.render_metrics()
+        self.node.render_metrics()
     }
 
     fn senders_changed(&self) -> Result<(), String> {
         // Rules are read again too: a second at most, and no session notices.
-        self.0.reload(Config::clone(&self.0.config())).map_err(|e| format!("{e:#}"))
+        self.node.reload(Config::clone(&self.node.config())).map_err(|e| format!("{e:#}"))
     }
 
     fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String> {
-        Ok(match self.0.release(id, order)? {
+        Ok(match self.node.release(id, order)? {
             Release::Done(addresses) => Released::Done(addresses),
             Release::NotHeld(state) => Released::NotHeld(state),
             Release::Unknown => Released::Unknown,
         })
     }
 
+    fn policy(&self) -> Result<Edition, String> {
+        let now = now_ms();
+        policy_source::note(&self.node.config(), &self.policies, now).map_err(|e| format!("{e:#}"))
+    }
+
+    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, String> {
+        let PolicyOrder { text, base, who, note } = *order;
+        let wanted = policy_source::Wanted { text, base, who, note, now_ms: now_ms() };
+        let saved = policy_source::save(&self.node.config(), &self.policies, &wanted);
+        let version = saved.map_err(|e| format!("{e:#}"))?;
+        let kept = |e| format!("Version {} is kept, but not in use yet: {e:#}", version.number);
+        self.node.reload_policy().map_err(kept)?;
+        Ok(version)
+    }
+
+    fn queue(&self, max: usize) -> Vec<QueuedMail> {
+        let listed = control::list(&self.node, max);
+        let told = listed.into_iter().map(|w| QueuedMail {
+            id: w.id,
+            due_ms: w.due_ms,
+            active: w.active,
+            from: w.from,
+            to: w.to,
+            size: w.size,
+            attempts: w.attempts,
+            reply: w.reply,
+        });
+        told.collect()
+    }
+
+    fn queue_order(&self, order: QueueOrder, ids: &[&str], who: &str) -> Result<usize, String> {
+        let queue = &self.node.queue;
+        let parse = |id: &&str| ids::parse(id).ok_or_else(|| format!("{id:?} is no message id"));
+        let ids = ids.iter().map(parse).collect::<Result<Vec<u64>, String>>()?;
+        match order {
+            QueueOrder::Retry => Ok(queue.retry(&ids)),
+            QueueOrder::Hold => Ok(queue.hold(&ids)),
+            QueueOrder::Delete => {
+                ids.iter().try_for_each(|id| queue.delete(*id, who))?;
+                Ok(ids.len())
+            }
+        }
+    }
+
+    fn thresholds(&self) -> Thresholds {
+        self.node.judge().snapshot.thresholds
+    }
+
     fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), String> {
-        self.0.correct(id, spam, who)
+        self.node.correct(id, spam, who)
     }
 }
 

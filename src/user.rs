@@ -1,7 +1,7 @@
 //! `gauntlet user`: the people who may use the console.
 
 use std::io::{BufRead, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -63,11 +63,11 @@ enum Action {
 }
 
 /// Name in the audit log of what is done on the command line.
-const WHO: &str = "command line";
+pub(crate) const WHO: &str = "command line";
 
 /// Runs `gauntlet user`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let users = open(args)?;
+    let users = open(args.config.as_deref(), args.data.as_deref())?;
     match &args.action {
         Action::Add { login, role, folders, addresses, password_stdin } => {
             let (password, one_time) = password(&users, *password_stdin)?;
@@ -99,12 +99,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(args: &Args) -> anyhow::Result<Users> {
-    let data = match &args.data {
-        Some(data) => data.clone(),
-        None => {
-            Loaded::load(args.config.as_deref(), crate::config::environment())?.config.node.data
-        }
+/// The people of the node that has this configuration file, or this data folder.
+pub(crate) fn open(config: Option<&Path>, data: Option<&Path>) -> anyhow::Result<Users> {
+    let data = match data {
+        Some(data) => data.to_owned(),
+        None => Loaded::load(config, crate::config::environment())?.config.node.data,
     };
     if !data.is_dir() {
         let shown = data.display();

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use gauntlet_engine::{Snapshot, Thresholds};
 use gauntlet_gateway::clock;
 use gauntlet_gateway::config::Loaded;
+use gauntlet_gateway::policy_source;
 use gauntlet_store::replay::{Changed, Order, Report, replay};
 use gauntlet_store::{Log, Quarantine};
 use indicatif::ProgressBar;
@@ -37,7 +38,7 @@ Examples:
 pub(super) struct Args {
     /// The policy to try
     policy: PathBuf,
-    /// The policy that decided then [default: the one that the configuration names]
+    /// The policy that decided then [default: the one in force]
     #[arg(long, value_name = "FILE")]
     before: Option<PathBuf>,
     /// Mail of so many last days
@@ -71,11 +72,16 @@ pub(super) struct Args {
 /// Runs `gauntlet policy replay`.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let loaded = Loaded::load(args.config.as_deref(), crate::config::environment())?;
-    let config = loaded.config;
+    let mut config = loaded.config;
+    if let Some(data) = &args.data {
+        config.node.data.clone_from(data);
+    }
     let policy = read_policy(Some(&args.policy))?;
-    let named = Some(&config.policy.path).filter(|p| !p.as_os_str().is_empty());
-    let before = read_policy(args.before.as_ref().or(named).map(PathBuf::as_path))?;
-    let data = args.data.as_ref().unwrap_or(&config.node.data);
+    let before = match &args.before {
+        Some(file) => read_policy(Some(file))?,
+        None => policy_source::load(&config)?,
+    };
+    let data = &config.node.data;
     if !data.join("log").is_dir() {
         let shown = data.display();
         bail!("{shown}: no message log in it; name a node's data folder with --data or --config");
@@ -97,11 +103,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         since_ms: clock::now_ms().saturating_sub(i64::from(args.days) * 86_400_000),
     };
     let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
-    let report = replay(&log, &quarantine, &order, |messages| {
+    let report = replay(&log, &quarantine, &order, |progress| {
         if let Some(bar) = &bar {
-            bar.set_message(format!("{messages} messages"));
+            bar.set_message(format!("{} messages", progress.messages));
             bar.tick();
         }
+        true
     })?;
     if let Some(bar) = bar {
         bar.finish_and_clear();

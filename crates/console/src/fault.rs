@@ -8,6 +8,10 @@ use gauntlet_store::StoreError;
 pub(crate) enum Fault {
     /// Nobody is signed in, or the session is over.
     SignIn,
+    /// A token that is unknown, over or revoked.
+    Token,
+    /// The token has not this scope.
+    Scope(&'static str),
     /// The role, or a missing form token, does not allow it.
     Forbidden(&'static str),
     /// There is no such thing.
@@ -34,6 +38,13 @@ impl Fault {
     pub(crate) fn answer(&self) -> (StatusCode, String) {
         match self {
             Fault::SignIn => (StatusCode::UNAUTHORIZED, "Sign in first.".to_owned()),
+            Fault::Token => {
+                let why = "This token is unknown, over or revoked. `gauntlet token new` makes one.";
+                (StatusCode::UNAUTHORIZED, why.to_owned())
+            }
+            Fault::Scope(scope) => {
+                (StatusCode::FORBIDDEN, format!("The token has not the scope {scope}."))
+            }
             Fault::Forbidden(why) => (StatusCode::FORBIDDEN, (*why).to_owned()),
             Fault::NotFound(what) => (StatusCode::NOT_FOUND, (*what).to_owned()),
             Fault::Bad(why) => (StatusCode::BAD_REQUEST, why.clone()),

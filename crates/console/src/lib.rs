@@ -1,12 +1,13 @@
 //! The web console: where people see what passed, why it was judged as it was, and decide what was
 //! held. Server-rendered; works without script; can never stall mail.
 //!
-//! [`routes::ROUTES`] lists every address with who may use it, in one table; a request goes through
+//! [`routes::routes`] lists every address with who may use it; a request goes through
 //! [`visit`] (session, role, cross-site check), then the page's function runs on a blocking thread
 //! with a limit on how many run at once. What the console may do to the running node is
 //! [`NodeHandle`]; everything else it reads from the stores.
 
 mod access;
+pub mod api;
 mod evidence;
 mod fault;
 mod format;
@@ -14,11 +15,12 @@ mod headers;
 mod node;
 mod pages;
 mod preview;
+mod replays;
 mod routes;
 mod server;
 mod shell;
 mod visit;
 
-pub use node::{NodeHandle, NodeStatus, Released};
-pub use routes::{Access, ROUTES, Route};
+pub use node::{NodeHandle, NodeStatus, PolicyOrder, QueueOrder, QueuedMail, Released};
+pub use routes::{Access, Method, Route, routes};
 pub use server::{ConsoleOptions, ConsoleState, serve};

@@ -1,6 +1,9 @@
 //! What the console may ask of the running node.
 
+use gauntlet_engine::Thresholds;
+use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::{ReleaseOrder, State};
+use serde::Serialize;
 
 /// A running node, as the console sees it. Every method may block and is called off the async
 /// threads.
@@ -29,6 +32,77 @@ pub trait NodeHandle: Send + Sync {
     /// # Errors
     /// A sentence for the person who changed it; the list in use is then the one before.
     fn senders_changed(&self) -> Result<(), String>;
+
+    /// The policy in force, as a version.
+    ///
+    /// # Errors
+    /// A sentence for the person who asked.
+    fn policy(&self) -> Result<Edition, String>;
+
+    /// Checks a policy, makes it the newest version and the one in force: messages judged from then on
+    /// are decided by it.
+    ///
+    /// # Errors
+    /// A sentence for the person who asked.
+    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, String>;
+
+    /// Messages that wait for delivery or are on their way, oldest first.
+    fn queue(&self, max: usize) -> Vec<QueuedMail>;
+
+    /// Does something with messages of the queue; with none named, retrying means all that wait. Result:
+    /// how many it concerned.
+    ///
+    /// # Errors
+    /// A sentence for the person who asked.
+    fn queue_order(&self, order: QueueOrder, ids: &[&str], who: &str) -> Result<usize, String>;
+
+    /// Where classes begin.
+    fn thresholds(&self) -> Thresholds;
+}
+
+/// A policy that a person wants in force.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyOrder<'a> {
+    /// As written.
+    pub text: &'a str,
+    /// The version that the person saw before; if it is not the newest, nothing is changed.
+    pub base: Option<i64>,
+    /// Login of the person.
+    pub who: &'a str,
+    /// Why.
+    pub note: &'a str,
+}
+
+/// What can be done with a message that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueOrder {
+    /// Deliver it now.
+    Retry,
+    /// Keep it waiting until it is retried.
+    Hold,
+    /// Take it out; nobody is told.
+    Delete,
+}
+
+/// A message that waits for delivery.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct QueuedMail {
+    /// Its id.
+    pub id: String,
+    /// When the next attempt is due, in Unix milliseconds; none if it is held or being delivered.
+    pub due_ms: Option<i64>,
+    /// It is being delivered.
+    pub active: bool,
+    /// Envelope sender.
+    pub from: String,
+    /// Addresses that are still open.
+    pub to: Vec<String>,
+    /// Bytes.
+    pub size: u64,
+    /// Attempts made.
+    pub attempts: u32,
+    /// The last answer.
+    pub reply: String,
 }
 
 /// How a node is.

@@ -2,7 +2,6 @@
 
 pub(crate) mod account;
 pub(crate) mod activity;
-pub(crate) mod api;
 pub(crate) mod export;
 pub(crate) mod files;
 pub(crate) mod held;
@@ -10,7 +9,11 @@ pub(crate) mod message;
 pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod overview;
+pub(crate) mod policy;
 pub(crate) mod quarantine;
+pub(crate) mod queue;
+pub(crate) mod replay;
 pub(crate) mod senders;
 pub(crate) mod sign_in;
 mod verdict;
+pub(crate) mod versions;

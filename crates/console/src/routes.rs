@@ -3,9 +3,10 @@
 use axum::response::Response;
 use gauntlet_store::users::Role;
 
+use crate::api::OPERATIONS;
 use crate::fault::Fault;
-use crate::pages::{account, activity, api, files, held, message, messages, overview, quarantine};
-use crate::pages::{export, metrics, senders, sign_in};
+use crate::pages::{account, activity, files, held, message, messages, overview, quarantine};
+use crate::pages::{export, metrics, policy, queue, replay, senders, sign_in, versions};
 use crate::server::App;
 use crate::visit::Visit;
 
@@ -35,30 +36,70 @@ impl Access {
     }
 }
 
+/// How an address is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Changes nothing.
+    Get,
+    /// Does something.
+    Post,
+    /// Puts something in a place.
+    Put,
+    /// Removes something.
+    Delete,
+}
+
+impl Method {
+    /// As HTTP names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Delete => "DELETE",
+        }
+    }
+
+    /// It may change something, and needs the session's form token if a browser sends it.
+    pub const fn changes(self) -> bool {
+        !matches!(self, Method::Get)
+    }
+
+    /// Its fields are in the body; else they are in the query.
+    pub const fn writes_body(self) -> bool {
+        matches!(self, Method::Post | Method::Put)
+    }
+}
+
 /// An address of the console.
 #[derive(Debug)]
 pub struct Route {
-    /// POST, else GET. A POST of somebody who is signed in carries the session's form token.
-    pub post: bool,
+    /// How it is asked.
+    pub method: Method,
     /// Path, with names in braces.
     pub path: &'static str,
     /// Who may use it.
     pub access: Access,
-    pub(crate) page: fn(&App, &Visit) -> Result<Response, Fault>,
+    pub(crate) page: Page,
 }
 
 const fn get(path: &'static str, access: Access, page: Page) -> Route {
-    Route { post: false, path, access, page }
+    Route { method: Method::Get, path, access, page }
 }
 
 const fn post(path: &'static str, access: Access, page: Page) -> Route {
-    Route { post: true, path, access, page }
+    Route { method: Method::Post, path, access, page }
 }
 
-type Page = fn(&App, &Visit) -> Result<Response, Fault>;
+pub(crate) type Page = fn(&App, &Visit) -> Result<Response, Fault>;
 
-/// The table.
-pub const ROUTES: &[Route] = &[
+/// Every address: the pages and the API.
+pub fn routes() -> impl Iterator<Item = &'static Route> {
+    PAGES.iter().chain(OPERATIONS.iter().map(|operation| &operation.route))
+}
+
+/// The pages.
+const PAGES: &[Route] = &[
     get("/", Access::Own, overview::show),
     get("/messages", Access::Reviewer, messages::show),
     get("/messages.csv", Access::Reviewer, export::show),
@@ -71,19 +112,21 @@ pub const ROUTES: &[Route] = &[
     get("/activity", Access::Administrator, activity::show),
     get("/senders", Access::Administrator, senders::show),
     post("/senders", Access::Administrator, senders::change),
+    get("/queue", Access::Administrator, queue::show),
+    post("/queue", Access::Administrator, queue::decide),
+    get("/policy", Access::Administrator, policy::show),
+    post("/policy", Access::Administrator, policy::save),
+    post("/policy/check", Access::Administrator, policy::check),
+    get("/policy/versions/{number}", Access::Administrator, versions::show),
+    post("/policy/rollback", Access::Administrator, versions::roll_back),
+    get("/policy/replay", Access::Administrator, replay::show),
+    post("/policy/replay", Access::Administrator, replay::begin),
+    post("/policy/replay/stop", Access::Administrator, replay::stop),
     get("/account", Access::Anybody, account::show),
     post("/account/password", Access::Anybody, account::change_password),
     get("/sign-in", Access::Public, sign_in::show),
     post("/sign-in", Access::Public, sign_in::sign_in),
     post("/sign-out", Access::Anybody, sign_in::sign_out),
-    get("/api/v1/status", Access::Reviewer, api::status),
-    get("/api/v1/messages", Access::Reviewer, api::messages),
-    get("/api/v1/messages/{id}", Access::Reviewer, api::message),
-    get("/api/v1/counts", Access::Reviewer, api::counts),
-    get("/api/v1/quarantine", Access::Own, api::quarantine),
-    get("/api/v1/quarantine/{id}", Access::Own, api::held),
-    post("/api/v1/quarantine/{id}/release", Access::Own, api::release),
-    post("/api/v1/quarantine/{id}/delete", Access::Own, api::delete),
     get("/metrics", Access::Public, metrics::show),
     get("/healthz", Access::Public, metrics::health),
     get("/static/{file}", Access::Public, files::show),

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
 use axum::routing::{MethodFilter, on};
-use gauntlet_store::{Log, Quarantine, Users};
+use gauntlet_store::{Log, Policies, Quarantine, Users};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::access::Guard;
+use crate::api::OPERATIONS;
 use crate::node::NodeHandle;
-use crate::routes::ROUTES;
+use crate::replays::Replays;
+use crate::routes::{Method, Route, routes};
 use crate::visit;
 
 /// Pages that are made at once; further requests wait. Keeps the console from taking the blocking
@@ -42,6 +44,8 @@ pub struct ConsoleState {
     pub log: Arc<Log>,
     /// The quarantine.
     pub quarantine: Arc<Quarantine>,
+    /// The versions of the policy.
+    pub policies: Arc<Policies>,
     /// The people.
     pub users: Arc<Users>,
     /// The node.
@@ -61,6 +65,7 @@ pub(crate) struct App {
     pub(crate) state: ConsoleState,
     pub(crate) guard: Guard,
     pub(crate) pages: Semaphore,
+    pub(crate) replays: Replays,
 }
 
 /// Serves the console on this listener until `shutdown` is done; requests under way are finished.
@@ -72,25 +77,41 @@ pub async fn serve(
     state: ConsoleState,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    let app =
-        Arc::new(App { state, guard: Guard::default(), pages: Semaphore::new(PAGES_AT_ONCE_MAX) });
+    let app = Arc::new(App {
+        state,
+        guard: Guard::default(),
+        pages: Semaphore::new(PAGES_AT_ONCE_MAX),
+        replays: Replays::default(),
+    });
     let service = router(&app).into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).with_graceful_shutdown(shutdown).await
 }
 
 fn router(app: &Arc<App>) -> Router {
     let mut router = Router::new();
-    for route in ROUTES {
+    for route in routes() {
+        let operation = OPERATIONS.iter().find(|o| std::ptr::eq(&raw const o.route, route));
         let handler = {
             let app = app.clone();
             move |ConnectInfo(client): ConnectInfo<SocketAddr>, request: Request| {
-                visit::answer(app, route, client.ip(), request)
+                visit::answer(app, route, operation, client.ip(), request)
             }
         };
-        let method = if route.post { MethodFilter::POST } else { MethodFilter::GET };
-        router = router.route(route.path, on(method, handler));
+        router = router.route(route.path, on(filter(route), handler));
     }
     let router =
         router.fallback(|request: Request| async move { visit::not_found(request.uri().path()) });
+    let router = router.method_not_allowed_fallback(|request: Request| async move {
+        visit::wrong_method(request.uri().path())
+    });
     router.layer(DefaultBodyLimit::max(visit::FORM_BYTES_MAX))
+}
+
+fn filter(route: &Route) -> MethodFilter {
+    match route.method {
+        Method::Get => MethodFilter::GET,
+        Method::Post => MethodFilter::POST,
+        Method::Put => MethodFilter::PUT,
+        Method::Delete => MethodFilter::DELETE,
+    }
 }

@@ -10,11 +10,13 @@ use crate::visit::Visit;
 /// A part of the navigation: name, path, whether a role sees it.
 type Part = (&'static str, &'static str, fn(Role) -> bool);
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 8] = [
     ("Overview", "/", |r| r != Role::User),
     ("Messages", "/messages", |r| r != Role::User),
     ("Quarantine", "/quarantine", |_| true),
+    ("Queue", "/queue", |r| r == Role::Administrator),
     ("Senders", "/senders", |r| r == Role::Administrator),
+    ("Policy", "/policy", |r| r == Role::Administrator),
     ("Activity", "/activity", |r| r == Role::Administrator),
     ("Account", "/account", |_| true),
 ];
@@ -103,6 +105,10 @@ fn notice(visit: &Visit) -> Markup {
         "failed" => (false, format!("{n} {messages} could not be released, and still held.")),
         "none" => (false, "Nothing was selected.".to_owned()),
         "senders" => (true, "The list is changed; it counts from the next message on.".to_owned()),
+        "policy" => (true, format!("Version {n} of the policy is in force.")),
+        "policy_same" => (true, "Nothing changed: this policy was in force already.".to_owned()),
+        "queue" => (true, format!("Done for {n} {messages}.")),
+        "stopped" => (true, "The replay is stopped.".to_owned()),
         "password" => (true, "Your password is changed.".to_owned()),
         _ => return html! {},
     };

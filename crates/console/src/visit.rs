@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::RequestExt;
-use axum::body::Body;
-use axum::extract::{Form, Path, Request};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::body::{Body, Bytes};
+use axum::extract::{Form, Path, Query, Request};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use gauntlet_store::users::{Role, Session};
+use gauntlet_store::users::{Role, Session, User};
+use serde_json::Value;
+
+use crate::api::Operation;
 
 use crate::fault::Fault;
 use crate::headers;
@@ -21,7 +24,7 @@ use crate::{access, shell};
 /// Fields of a form that are read.
 const FIELDS_MAX: usize = 1200;
 /// Bytes of a form.
-pub(crate) const FORM_BYTES_MAX: usize = 256 << 10;
+pub(crate) const FORM_BYTES_MAX: usize = 1 << 20;
 
 /// A request that may be answered.
 pub(crate) struct Visit {
@@ -50,6 +53,15 @@ impl Visit {
         self.fields.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value.trim())
     }
 
+    /// The first field of this name as a text of lines: with its spaces, ends of lines as `\n`, and one
+    /// at the end.
+    pub(crate) fn lines(&self, name: &str) -> String {
+        let raw = self.fields.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value);
+        let text = raw.replace("\r\n", "\n");
+        let text = text.trim_end_matches('\n');
+        if text.is_empty() { String::new() } else { format!("{text}\n") }
+    }
+
     /// All fields of this name that are not empty.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let named = self.fields.iter().filter(move |(n, _)| n == name);
@@ -76,6 +88,7 @@ impl Visit {
 pub(crate) async fn answer(
     app: Arc<App>,
     route: &'static Route,
+    operation: Option<&'static Operation>,
     client: IpAddr,
     request: Request,
 ) -> Response {
@@ -86,7 +99,10 @@ pub(crate) async fn answer(
         let Ok(_permit) = app.pages.acquire().await else { return Err(Fault::TooMany) };
         let app = app.clone();
         let made = tokio::task::spawn_blocking(move || {
-            let visit = admit(&app.state, route, visit, &headers)?;
+            let visit = admit(&app.state, route, operation, visit, &headers)?;
+            if let Some(operation) = operation {
+                operation.check(&visit)?;
+            }
             (route.page)(&app, &visit)
         });
         made.await.unwrap_or_else(|error| {
@@ -109,16 +125,29 @@ pub(crate) fn not_found(path: &str) -> Response {
     response
 }
 
+/// The answer where there is a page, but not for this method.
+pub(crate) fn wrong_method(path: &str) -> Response {
+    let why = "This address takes another method.";
+    let mut response = if path.starts_with("/api/") {
+        json(StatusCode::METHOD_NOT_ALLOWED, &serde_json::json!({ "error": why }))
+    } else {
+        page(StatusCode::METHOD_NOT_ALLOWED, &shell::bare("Not possible", &shell::refusal(why)))
+    };
+    headers::secure(response.headers_mut());
+    response
+}
+
 async fn read(client: IpAddr, mut request: Request) -> Result<(Visit, HeaderMap), Fault> {
     let headers = request.headers().clone();
     let params = request.extract_parts::<Path<HashMap<String, String>>>().await;
     let Path(params) = params.map_err(|e| Fault::Bad(e.body_text()))?;
-    let empty_post = headers.get(header::CONTENT_TYPE).is_none() && request.method() == "POST";
-    let mut fields = Vec::new();
-    if !empty_post {
-        let form = request.extract::<Form<Vec<(String, String)>>, _>().await;
-        fields = form.map_err(|e| Fault::Bad(e.body_text()))?.0;
-    }
+    let fields = match *request.method() {
+        Method::POST | Method::PUT => fields_of_body(&headers, request).await?,
+        _ => {
+            let query = request.extract_parts::<Query<Vec<(String, String)>>>().await;
+            query.map_err(|e| Fault::Bad(e.body_text()))?.0
+        }
+    };
     if fields.len() > FIELDS_MAX {
         return Err(Fault::Bad(format!("more than {FIELDS_MAX} fields")));
     }
@@ -129,18 +158,90 @@ async fn read(client: IpAddr, mut request: Request) -> Result<(Visit, HeaderMap)
     Ok((visit, headers))
 }
 
+/// The fields of a form, or of a JSON object.
+async fn fields_of_body(
+    headers: &HeaderMap,
+    request: Request,
+) -> Result<Vec<(String, String)>, Fault> {
+    let Some(kind) = headers.get(header::CONTENT_TYPE) else { return Ok(Vec::new()) };
+    let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        let form = request.extract::<Form<Vec<(String, String)>>, _>().await;
+        return Ok(form.map_err(|e| Fault::Bad(e.body_text()))?.0);
+    }
+    let body = request.extract::<Bytes, _>().await.map_err(|e| Fault::Bad(e.body_text()))?;
+    let object: serde_json::Map<String, Value> = serde_json::from_slice(&body)
+        .map_err(|e| Fault::Bad(format!("The body is no JSON object: {e}")))?;
+    let mut fields = Vec::new();
+    for (name, value) in object {
+        let values = match value {
+            Value::Array(values) => values,
+            one => vec![one],
+        };
+        for value in values {
+            let text = match value {
+                Value::String(text) => text,
+                Value::Number(number) => number.to_string(),
+                _ => {
+                    let why = "a text, a number, or an array of them is expected";
+                    return Err(Fault::Bad(format!("{}: {why}", name.escape_debug())));
+                }
+            };
+            fields.push((name.clone(), text));
+        }
+    }
+    Ok(fields)
+}
+
+/// The program that shows a token, as an administrator within the token's scopes.
+fn program(
+    state: &ConsoleState,
+    operation: &Operation,
+    headers: &HeaderMap,
+    now_ms: i64,
+) -> Result<Option<Session>, Fault> {
+    let Some(shown) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
+    let secret = shown
+        .to_str()
+        .ok()
+        .and_then(|s| s.split_once(' '))
+        .filter(|(kind, _)| kind.eq_ignore_ascii_case("bearer"));
+    let secret = secret.map_or("", |(_, secret)| secret.trim());
+    let token = state.users.token(secret, now_ms)?.ok_or(Fault::Token)?;
+    if let Some(scope) = operation.scope.filter(|s| !token.scopes.contains(s)) {
+        return Err(Fault::Scope(scope.name()));
+    }
+    let user = User {
+        login: format!("token {}", token.name),
+        role: Role::Administrator,
+        folders: Vec::new(),
+        addresses: Vec::new(),
+        must_change: false,
+        created_ms: token.created_ms,
+    };
+    Ok(Some(Session { user, csrf: String::new() }))
+}
+
 /// Finds the session, and refuses who may not.
 fn admit(
     state: &ConsoleState,
     route: &Route,
+    operation: Option<&Operation>,
     mut visit: Visit,
     headers: &HeaderMap,
 ) -> Result<Visit, Fault> {
+    if let Some(operation) = operation {
+        visit.session = program(state, operation, headers, visit.now_ms)?;
+        // No browser sends a token by itself: nothing more is to be checked.
+        if visit.session.is_some() {
+            return Ok(visit);
+        }
+    }
     if let Some(token) = &visit.token {
         let idle_ms = i64::try_from(state.options.session_seconds).unwrap_or(i64::MAX / 1000);
         visit.session = state.users.session(token, visit.now_ms, idle_ms.saturating_mul(1000))?;
     }
-    if route.post && !from_here(headers) {
+    if route.method.changes() && !from_here(headers) {
         return Err(Fault::Forbidden("This form came from another site."));
     }
     if route.access == Access::Public {
@@ -153,7 +254,7 @@ fn admit(
     if session.user.must_change && route.access != Access::Anybody {
         return Err(Fault::Forbidden("Choose a password of your own first, under Account."));
     }
-    if route.post {
+    if route.method.changes() {
         let in_header = headers.get("x-csrf-token").and_then(|v| v.to_str().ok());
         let given = in_header.unwrap_or_else(|| visit.field("csrf"));
         if !access::same(given, &session.csrf) {
@@ -187,7 +288,12 @@ fn refuse(path: &str, query: &str, fault: &Fault) -> Response {
     }
     let (status, text) = fault.answer();
     if path.starts_with("/api/") {
-        return json(status, &serde_json::json!({ "error": text }));
+        let mut response = json(status, &serde_json::json!({ "error": text }));
+        if status == StatusCode::UNAUTHORIZED {
+            let how = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
+        }
+        return response;
     }
     if matches!(fault, Fault::SignIn) {
         let back = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };

@@ -191,6 +191,55 @@ fn a_person_finds_reads_releases_and_deletes() {
     browser.expect("h1", "Sign in");
 }
 
+#[test]
+fn a_policy_is_tried_changed_and_undone() {
+    let Some(browser) = Browser::start() else { return };
+    let console = start();
+    put_samples(&console);
+    browser.look(1280, 900, false);
+    sign_in(&browser, &console);
+    browser.click("nav a[href='/policy']");
+    browser.expect("h1", "Policy");
+    let rule = "[[rule]]\nname = \"No newsletters\"\nwhen.class = \"bulk\"\n\
+        do = { hold = \"bulk\" }\n";
+    let write = |text: &str| {
+        let script =
+            format!("const t = document.querySelector('textarea'); t.value = {text:?} + t.value");
+        browser.run(&script);
+    };
+    write("[[rule]]\nname = 7\n");
+    browser.click("form[action='/policy/check'] button.main");
+    browser.expect("h1", "Not a policy yet");
+    assert!(browser.text("main").contains("line 2"), "{}", browser.text("main"));
+    look_at(&browser, "policy-wrong");
+
+    browser.click("nav a[href='/policy']");
+    browser.expect("h1", "Policy");
+    write(rule);
+    browser.click("button[formaction='/policy/replay']");
+    browser.expect("h1", "Replay over 7 days");
+    browser.expect(".tile:nth-child(3) b", "1");
+    assert!(browser.text("main").contains("kept away: deliver → hold:bulk by No newsletters"));
+    look_at(&browser, "policy-replay");
+    browser.click("form[action='/policy/check'] button.main");
+    browser.expect("h1", "Check of a policy");
+    look_at(&browser, "policy-check");
+    browser.type_into("input[name=note]", "newsletters wait");
+    browser.click("form[action='/policy'] button.main");
+    browser.expect(".notice", "Version 2 of the policy is in force.");
+    assert!(console.state.policies.newest().unwrap().unwrap().text.starts_with(rule));
+    look_at(&browser, "policy");
+    browser.click("a[href='/policy/versions/2']");
+    browser.expect("h1", "Version 2");
+    look_at(&browser, "policy-version");
+    browser.click("nav a[href='/policy']");
+    browser.expect("h1", "Policy");
+    browser.click("button[aria-label='Undo the last change: version 1']");
+    browser.expect(".notice", "Version 3 of the policy is in force.");
+    let now = console.state.policies.newest().unwrap().unwrap();
+    assert_eq!(now.text, common::SMALL_POLICY);
+}
+
 /// The check that [`look_at`] makes of every page finds what is wrong.
 #[test]
 fn what_keeps_people_out_is_found() {

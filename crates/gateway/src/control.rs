@@ -48,6 +48,8 @@ pub enum Request {
         /// Ids.
         ids: Vec<String>,
     },
+    /// Read the policy in force again.
+    Policy,
     /// Take messages out of the queue.
     Delete {
         /// Ids.
@@ -149,11 +151,12 @@ fn talk(node: &Node, mut stream: &UnixStream) -> io::Result<()> {
 
 fn answer(node: &Node, request: Request) -> Answer {
     match request {
-        Request::List { max } => {
-            let all = node.queue.list(max.min(LIST_MAX));
-            Answer::Messages(all.into_iter().map(|m| waiting(node, m)).collect())
-        }
+        Request::List { max } => Answer::Messages(list(node, max)),
         Request::Trace { id } => trace(node, &id),
+        Request::Policy => match node.reload_policy() {
+            Ok(()) => Answer::Done(0),
+            Err(error) => Answer::Failed(format!("{error:#}")),
+        },
         Request::Retry { ids } => with_ids(&ids, |ids| Ok(node.queue.retry(ids))),
         Request::Hold { ids } => with_ids(&ids, |ids| Ok(node.queue.hold(ids))),
         Request::Delete { ids } => with_ids(&ids, |ids| {
@@ -174,6 +177,12 @@ fn with_ids(texts: &[String], act: impl FnOnce(&[u64]) -> Result<usize, String>)
         }
     }
     act(&parsed).map_or_else(Answer::Failed, Answer::Done)
+}
+
+/// Messages waiting or being delivered, oldest first.
+pub fn list(node: &Node, max: usize) -> Vec<Waiting> {
+    let all = node.queue.list(max.min(LIST_MAX));
+    all.into_iter().map(|m| waiting(node, m)).collect()
 }
 
 fn waiting(node: &Node, message: QueuedMessage) -> Waiting {

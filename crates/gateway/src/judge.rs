@@ -45,6 +45,17 @@ impl Judge {
         }
     }
 
+    /// The same judge with another policy.
+    #[must_use]
+    pub fn with_policy(&self, policy: Policy) -> Self {
+        Judge {
+            snapshot: self.snapshot.clone(),
+            policy,
+            limits: self.limits,
+            probes: self.probes.clone(),
+        }
+    }
+
     /// Judges a message: its line of the log, with the dispositions. Deterministic but for
     /// costs and times.
     pub fn judge(&self, work: &Work, scratch: &mut Scratch) -> LogRecord {

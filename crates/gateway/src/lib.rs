@@ -25,6 +25,7 @@ pub mod metrics;
 pub mod mta_sts;
 pub mod network;
 pub mod node;
+pub mod policy_source;
 pub mod privileges;
 pub mod probes;
 pub mod queue;

@@ -340,6 +340,22 @@ impl Node {
         self.judge.rcu(|judge| judge.with_learned(learned.clone()));
     }
 
+    /// Reads the policy in force again and takes it over: messages judged from now on are decided by
+    /// it, those under way by the one before.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is none; then the one before stays.
+    pub fn reload_policy(&self) -> anyhow::Result<()> {
+        let policy = crate::policy_source::load(&self.config())?;
+        self.judge.rcu(|judge| judge.with_policy(policy.clone()));
+        Ok(())
+    }
+
+    /// What judges at this moment.
+    pub fn judge(&self) -> Arc<Judge> {
+        self.judge.load_full()
+    }
+
     /// Takes new settings over without dropping a session. Listeners, data folder, spool, scan
     /// threads and resolver stay as they are until the next start.
     ///

@@ -8,6 +8,7 @@
 pub mod check;
 pub mod condition;
 pub mod decide;
+pub mod diff;
 pub mod disposition;
 pub mod file;
 pub mod groups;

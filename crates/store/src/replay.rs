@@ -69,6 +69,9 @@ pub struct Changed {
 pub struct Report {
     /// Messages of the log that were looked at.
     pub messages: u64,
+    /// Not all mail was looked at: this is when the oldest that was had been received, in Unix
+    /// milliseconds. None if nothing is missing.
+    pub reached_ms: Option<i64>,
     /// Of these, those whose body is still kept.
     pub whole: u64,
     /// Recipients decided for again.
@@ -89,7 +92,17 @@ pub struct Report {
     pub changes: Vec<Changed>,
 }
 
-/// Replays a policy over the log. `progress` is called with the messages seen so far.
+/// How far a replay is. It goes from the newest mail to the oldest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Messages looked at.
+    pub messages: u64,
+    /// When the last of them was received, in Unix milliseconds.
+    pub reached_ms: i64,
+}
+
+/// Replays a policy over the log. `progress` is called again and again, and answers whether to go on;
+/// if not, the report tells what was found until then.
 ///
 /// # Errors
 /// If the log or a kept body cannot be read.
@@ -97,7 +110,7 @@ pub fn replay(
     log: &Log,
     quarantine: &Quarantine,
     order: &Order<'_>,
-    mut progress: impl FnMut(u64),
+    mut progress: impl FnMut(Progress) -> bool,
 ) -> Result<Report, StoreError> {
     let mut report = Report::default();
     let compared = Replay::new(order.policy, order.before);
@@ -111,9 +124,14 @@ pub fn replay(
             let body = quarantine.body(&summary.id)?;
             again(&compared, order, &logged.record, body.as_deref(), &mut scratch, &mut report);
         }
-        progress(report.messages);
+        let reached_ms = page.messages.last().map_or(order.since_ms, |m| m.received_ms);
+        let go_on = progress(Progress { messages: report.messages, reached_ms });
         match page.next {
-            Some(next) => query.after = Some(next),
+            Some(next) if go_on => query.after = Some(next),
+            Some(_) => {
+                report.reached_ms = Some(reached_ms);
+                break;
+            }
             None => break,
         }
     }

@@ -6,6 +6,7 @@
 mod scram;
 mod senders;
 mod session;
+mod tokens;
 
 pub use scram::{SCRAM_ITERATIONS, SCRAM_SALT_BYTES, ScramKeys};
 
@@ -23,6 +24,7 @@ use crate::quarantine::AuditLine;
 
 pub use senders::ListedSender;
 pub use session::{Session, Started};
+pub use tokens::{Scope, TOKEN_DAYS_MAX, TOKEN_MARK, Token};
 
 /// Shortest password taken, in characters.
 pub const PASSWORD_CHARS_MIN: usize = 10;
@@ -71,6 +73,17 @@ CREATE TABLE sender (
     allow INTEGER NOT NULL,
     who   TEXT NOT NULL,
     at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+",
+    "
+CREATE TABLE token (
+    name       TEXT PRIMARY KEY,
+    hash       BLOB NOT NULL UNIQUE,
+    scopes     TEXT NOT NULL,
+    who        TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    expires_ms INTEGER NOT NULL,
+    used_ms    INTEGER
 ) WITHOUT ROWID;
 ",
 ];

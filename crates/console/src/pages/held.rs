@@ -139,7 +139,7 @@ fn about(visit: &Visit, held: &Held) -> Markup {
 }
 
 /// The source of the first HTML part.
-fn html_part<'m>(message: &'m Message<'_>) -> Option<&'m str> {
+pub(crate) fn html_part<'m>(message: &'m Message<'_>) -> Option<&'m str> {
     let part =
         message.parts().iter().find(|p| p.content_type.is("text", "html") && !p.is_container);
     part?.text()

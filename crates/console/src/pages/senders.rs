@@ -70,11 +70,16 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
         }
         _ => return Err(Fault::Bad("list: allow, block or remove".to_owned())),
     }
-    if let Err(error) = app.state.node.senders_changed() {
-        tracing::error!(error, "the lists of senders are kept, but not in use yet");
-        return Err(Fault::Bad(format!("It is kept, but not in use yet: {error}")));
-    }
+    tell(app)?;
     Ok(visit::redirect("/senders?notice=senders-1"))
+}
+
+/// Has the node take the lists over.
+pub(crate) fn tell(app: &App) -> Result<(), Fault> {
+    app.state.node.senders_changed().map_err(|error| {
+        tracing::error!(error, "the lists of senders are kept, but not in use yet");
+        Fault::Bad(format!("It is kept, but not in use yet: {error}"))
+    })
 }
 
 /// Buttons that list a held message's sender, for who may.

@@ -9,23 +9,41 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gauntlet_console::{ConsoleOptions, ConsoleState, NodeHandle, NodeStatus, Released, serve};
-use gauntlet_engine::{Class, Counterfactual, FilterCost, Verdict};
+use gauntlet_console::{
+    ConsoleOptions, ConsoleState, NodeHandle, NodeStatus, PolicyOrder, QueueOrder, QueuedMail,
+    Released, serve,
+};
+use gauntlet_engine::{Class, Counterfactual, FilterCost, Thresholds, Verdict};
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Defect, DefectKind, Envelope, Evidence, Facts, Hit, Message, View};
 use gauntlet_policy::{Disposition, Final};
+use gauntlet_store::policies::{Edition, Saved, Version};
 use gauntlet_store::quarantine::{Begin, ReleaseOrder};
 use gauntlet_store::record::{Delivery, Outcome, Stage};
-use gauntlet_store::{Log, LogRecord, Quarantine, QuarantineItem, Role, User, Users};
+use gauntlet_store::{Log, LogRecord, Policies, Quarantine, QuarantineItem, Role, User, Users};
 
 /// The password of everybody in the tests.
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
+/// The policy of the tests.
+pub(crate) const SMALL_POLICY: &str = "\
+[[rule]]
+name = \"Spam to quarantine\"
+when.class = [\"suspect\", \"spam\", \"phishing\", \"malware\"]
+do = { quarantine = \"suspect\" }
+
+[[rule]]
+name = \"Everything else\"
+do = \"deliver\"
+";
+
 /// A node whose queue is a list.
 pub(crate) struct ListNode {
     quarantine: Arc<Quarantine>,
+    policies: Arc<Policies>,
     pub(crate) queued: Mutex<Vec<(String, Vec<String>)>>,
     /// Item, whether it is unwanted, and who said so.
+    pub(crate) ordered: Mutex<Vec<(QueueOrder, usize)>>,
     pub(crate) taught: Mutex<Vec<(String, bool, String)>>,
 }
 
@@ -50,6 +68,47 @@ impl NodeHandle for ListNode {
 
     fn senders_changed(&self) -> Result<(), String> {
         Ok(())
+    }
+
+    fn policy(&self) -> Result<Edition, String> {
+        let text = SMALL_POLICY;
+        if self.policies.newest().unwrap().is_none() {
+            self.policies.save(text, None, "gauntlet", "", now_ms()).unwrap();
+        }
+        Ok(self.policies.newest().unwrap().unwrap())
+    }
+
+    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, String> {
+        let PolicyOrder { text, base, who, note } = *order;
+        match self.policies.save(text, base, who, note, now_ms()).map_err(|e| e.to_string())? {
+            Saved::New(version) | Saved::Same(version) => Ok(version),
+            Saved::Stale(newest) => Err(format!("changed meanwhile by {}", newest.who)),
+        }
+    }
+
+    fn queue(&self, _: usize) -> Vec<QueuedMail> {
+        vec![QueuedMail {
+            id: "Q1".to_owned(),
+            due_ms: Some(now_ms() + 90_000),
+            active: false,
+            from: "ann@example.org".to_owned(),
+            to: vec!["far@example.net".to_owned()],
+            size: 4_321,
+            attempts: 2,
+            reply: "450 4.2.1 mailbox busy".to_owned(),
+        }]
+    }
+
+    fn queue_order(&self, order: QueueOrder, ids: &[&str], _: &str) -> Result<usize, String> {
+        if ids.iter().any(|id| *id != "Q1") {
+            return Err("no message id".to_owned());
+        }
+        self.ordered.lock().unwrap().push((order, ids.len()));
+        Ok(ids.len())
+    }
+
+    fn thresholds(&self) -> Thresholds {
+        Thresholds::default()
     }
 
     fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String> {
@@ -110,13 +169,16 @@ pub(crate) fn start() -> Running {
     for user in &people {
         users.add(user, PASSWORD, "test", now_ms()).unwrap();
     }
+    let policies = Arc::new(Policies::open(&folder.path().join("policies")).unwrap());
     let node = Arc::new(ListNode {
+        policies: policies.clone(),
         quarantine: quarantine.clone(),
         queued: Mutex::default(),
         taught: Mutex::default(),
+        ordered: Mutex::default(),
     });
     let options = ConsoleOptions::default();
-    let state = ConsoleState { log, quarantine, users, node: node.clone(), options };
+    let state = ConsoleState { log, quarantine, users, policies, node: node.clone(), options };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -236,20 +298,31 @@ impl Running {
         headers: &str,
         form: &str,
     ) -> Answer {
+        let form_type = if form.is_empty() {
+            ""
+        } else {
+            "Content-Type: application/x-www-form-urlencoded\r\n"
+        };
+        self.request_plain(method, path, &format!("{headers}{form_type}"), form.as_bytes())
+    }
+
+    /// The same with a body of any type, which the header lines name.
+    pub(crate) fn request_plain(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &[u8],
+    ) -> Answer {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let form_type = if form.is_empty() {
-            String::new()
-        } else {
-            "Content-Type: application/x-www-form-urlencoded\r\n".to_owned()
-        };
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{headers}{form_type}\
-             Content-Length: {}\r\n\r\n{form}",
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{headers}\
+             Content-Length: {}\r\n\r\n",
             self.address,
-            form.len()
+            body.len()
         );
-        stream.write_all(request.as_bytes()).unwrap();
+        stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
         let answer = String::from_utf8_lossy(&answer).into_owned();

@@ -1,15 +1,19 @@
-//! The same as JSON, for programs: `/api/v1/...`.
+//! The node, the message log and the quarantine.
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use gauntlet_mail::Message;
 use gauntlet_store::quarantine::{Deletion, State};
 use gauntlet_store::users::Role;
 use serde_json::json;
 
-use super::messages::{self, number};
-use super::quarantine as held_mail;
+use super::done;
 use crate::fault::Fault;
 use crate::node::Released;
+use crate::pages::held::html_part;
+use crate::pages::messages::{self, number};
+use crate::pages::quarantine as held_mail;
+use crate::preview::document;
 use crate::server::App;
 use crate::visit::{self, Visit};
 
@@ -31,14 +35,22 @@ pub(crate) fn status(app: &App, _: &Visit) -> Result<Response, Fault> {
         "queued": status.queued,
         "queue_age_ms": status.queue_age_ms,
         "sessions": status.sessions,
+        "metrics": numbers(&app.state.node.metrics()),
     });
-    Ok(visit::json(StatusCode::OK, &value))
+    done(&value)
+}
+
+/// The numbers of Prometheus' text format, by name (and labels).
+fn numbers(metrics: &str) -> serde_json::Map<String, serde_json::Value> {
+    let lines = metrics.lines().filter(|l| !l.starts_with('#'));
+    let pairs = lines.filter_map(|l| l.rsplit_once(' '));
+    pairs.filter_map(|(name, n)| Some((name.to_owned(), json!(n.parse::<f64>().ok()?)))).collect()
 }
 
 /// `GET /api/v1/messages`: fields as in the filter of the page, and `after`, `limit`.
 pub(crate) fn messages(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let page = app.state.log.search(&messages::query(visit)?)?;
-    Ok(visit::json(StatusCode::OK, &page))
+    done(&page)
 }
 
 /// `GET /api/v1/messages/{id}`.
@@ -46,7 +58,7 @@ pub(crate) fn message(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let unknown = Fault::NotFound("There is no such message in the log, or it is forgotten.");
     let logged = app.state.log.get(visit.param("id"))?.ok_or(unknown)?;
     let value = json!({ "record": logged.record, "events": logged.events });
-    Ok(visit::json(StatusCode::OK, &value))
+    done(&value)
 }
 
 /// `GET /api/v1/counts`: the last `hours`, in spans of `span_minutes`.
@@ -55,19 +67,40 @@ pub(crate) fn counts(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let span: u32 = number(visit, "span_minutes")?.unwrap_or(60);
     let counts =
         app.state.log.counts(visit.now_ms - hours * 3_600_000, visit.now_ms + 60_000, span)?;
-    Ok(visit::json(StatusCode::OK, &counts))
+    done(&counts)
 }
 
 /// `GET /api/v1/quarantine`: fields as in the filter of the page, and `after`, `limit`.
 pub(crate) fn quarantine(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let page = app.state.quarantine.search(&held_mail::query(visit)?)?;
-    Ok(visit::json(StatusCode::OK, &page))
+    done(&page)
 }
 
 /// `GET /api/v1/quarantine/{id}`.
 pub(crate) fn held(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let held = held_mail::find(app, visit, visit.param("id"))?;
-    Ok(visit::json(StatusCode::OK, &held))
+    done(&held)
+}
+
+/// Longest text of a preview, in characters.
+const PREVIEW_CHARS_MAX: usize = 100_000;
+
+/// `GET /api/v1/quarantine/{id}/preview`.
+pub(crate) fn preview(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let held = held_mail::find(app, visit, visit.param("id"))?;
+    let gone = Fault::NotFound("Its text is not kept any more.");
+    let raw = app.state.quarantine.body(&held.item.id)?.ok_or(gone)?;
+    let message = Message::parse(&raw);
+    let plain =
+        message.parts().iter().find(|p| !p.is_container && p.content_type.is("text", "plain"));
+    let text: String =
+        plain.and_then(|p| p.text()).unwrap_or_default().chars().take(PREVIEW_CHARS_MAX).collect();
+    done(&json!({
+        "subject": held.item.subject,
+        "from": held.item.from,
+        "text": text,
+        "html": html_part(&message).map(document),
+    }))
 }
 
 /// `POST /api/v1/quarantine/{id}/release`: `to` (may repeat) sends it to others instead,
@@ -75,7 +108,7 @@ pub(crate) fn held(app: &App, visit: &Visit) -> Result<Response, Fault> {
 pub(crate) fn release(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let held = held_mail::find(app, visit, visit.param("id"))?;
     match held_mail::release_one(app, visit, &held) {
-        Ok(Released::Done(to)) => Ok(visit::json(StatusCode::OK, &json!({ "released_to": to }))),
+        Ok(Released::Done(to)) => done(&json!({ "released_to": to })),
         Ok(Released::NotHeld(state)) => Ok(not_held(state)),
         Ok(Released::Unknown) => {
             Err(Fault::NotFound("There is no such message in the quarantine, or it is forgotten."))
@@ -94,7 +127,7 @@ pub(crate) fn delete(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let held = held_mail::find(app, visit, visit.param("id"))?;
     held_mail::teach_unwanted(app, visit, &held.item.id);
     match held_mail::delete_one(app, visit, &held)? {
-        Deletion::Done => Ok(visit::json(StatusCode::OK, &json!({ "deleted": true }))),
+        Deletion::Done => done(&json!({ "deleted": true })),
         Deletion::NotHeld(state) => Ok(not_held(state)),
         Deletion::Unknown => Err(Fault::NotFound("There is no such message any more.")),
     }

@@ -1,0 +1,33 @@
+//! The API for programs: what the pages do, as JSON under `/api/v1/`.
+//!
+//! [`OPERATIONS`] is the table; requests come with a token of `gauntlet token new`, or with the session
+//! of somebody who is signed in. `docs/api.md` is for those who use it.
+
+mod document;
+mod mail;
+mod operation;
+mod people;
+mod policies;
+mod queue;
+mod table;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+
+pub use document::document;
+pub use operation::{Field, Kind, Operation};
+pub use table::OPERATIONS;
+
+use crate::fault::Fault;
+use crate::server::App;
+use crate::visit::{self, Visit};
+
+/// `GET /api/openapi.json`.
+fn show(_: &App, _: &Visit) -> Result<Response, Fault> {
+    Ok(visit::json(StatusCode::OK, &document()))
+}
+
+/// The answer to something that was done.
+fn done(value: &impl serde::Serialize) -> Result<Response, Fault> {
+    Ok(visit::json(StatusCode::OK, value))
+}

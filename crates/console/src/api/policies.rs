@@ -1,0 +1,127 @@
+//! The policy: read, checked, tried, changed and changed back.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use gauntlet_policy::{Finding, Groups, Policy, PolicyError, diff};
+use serde_json::{Value, json};
+
+use super::done;
+use crate::fault::Fault;
+use crate::node::PolicyOrder;
+use crate::pages::messages::number;
+use crate::pages::policy::{self, DAYS_DEFAULT};
+use crate::replays::{Job, Trial};
+use crate::server::App;
+use crate::visit::{self, Visit};
+
+const UNKNOWN: Fault = Fault::NotFound("There is no such version of the policy.");
+/// Versions listed when nobody says how many.
+const VERSIONS_DEFAULT: usize = 50;
+
+/// `GET /api/v1/policy`.
+pub(super) fn show(app: &App, _: &Visit) -> Result<Response, Fault> {
+    done(&policy::in_force(app)?)
+}
+
+/// `PUT /api/v1/policy`.
+pub(super) fn put(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let text = visit.lines("text");
+    if let Err(error) = Policy::parse(&text, &Groups::default()) {
+        return Err(Fault::Bad(error.to_string()));
+    }
+    let base = number(visit, "base")?;
+    let newest = policy::in_force(app)?.version;
+    if base.is_some_and(|base: i64| base != newest.number) {
+        let error = format!(
+            "the policy was changed meanwhile: version {} by {}",
+            newest.number, newest.who
+        );
+        let value = json!({ "error": error, "newest": newest });
+        return Ok(visit::json(StatusCode::CONFLICT, &value));
+    }
+    let order = PolicyOrder { text: &text, base, who: visit.who(), note: visit.field("note") };
+    done(&policy::put(app, visit, &order).map_err(Fault::Bad)?)
+}
+
+/// `POST /api/v1/policy/check`.
+pub(super) fn check(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let text = visit.lines("text");
+    let finding = |f: &Finding| json!({ "line": f.line, "rule": f.rule, "message": f.message });
+    let wrong = |line: usize, rule: &str, message: &str| {
+        done(&json!({ "good": false, "rules": 0, "diff": "",
+            "findings": [{ "line": line, "rule": rule, "message": message }] }))
+    };
+    match Policy::parse(&text, &Groups::default()) {
+        Err(PolicyError::Syntax { line, message }) => wrong(line, "", &message),
+        Err(PolicyError::Meaning(f)) => wrong(f.line, &f.rule, &f.message),
+        Ok(read) => {
+            let old = policy::in_force(app)?.text;
+            let findings: Vec<Value> = read.warnings.iter().map(finding).collect();
+            done(&json!({ "good": true, "rules": read.rules.len(), "findings": findings,
+                "diff": diff::text(&old, &text) }))
+        }
+    }
+}
+
+/// `GET /api/v1/policy/versions`.
+pub(super) fn history(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let limit = number(visit, "limit")?.filter(|n| *n > 0).unwrap_or(VERSIONS_DEFAULT);
+    let versions = app.state.policies.list(number(visit, "before")?, limit)?;
+    done(&json!({ "versions": versions }))
+}
+
+/// `GET /api/v1/policy/versions/{number}`.
+pub(super) fn version(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let number: i64 = visit.param("number").parse().map_err(|_| UNKNOWN)?;
+    let edition = app.state.policies.get(number)?.ok_or(UNKNOWN)?;
+    let before = app.state.policies.before(number)?.map(|e| e.text).unwrap_or_default();
+    let mut value = json!(edition);
+    value["diff"] = json!(diff::text(&before, &edition.text));
+    done(&value)
+}
+
+/// `POST /api/v1/policy/rollback`.
+pub(super) fn roll_back(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let newest = policy::in_force(app)?.version.number;
+    let found = match number(visit, "number")? {
+        Some(number) => app.state.policies.get(number)?,
+        None => app.state.policies.before(newest)?,
+    };
+    let edition = found.ok_or(UNKNOWN)?;
+    let note = format!("back to version {}", edition.version.number);
+    let order = PolicyOrder { text: &edition.text, base: None, who: visit.who(), note: &note };
+    done(&policy::put(app, visit, &order).map_err(Fault::Bad)?)
+}
+
+/// `POST /api/v1/policy/replay`.
+pub(super) fn replay(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let base = policy::in_force(app)?.version.number;
+    let days = number(visit, "days")?.unwrap_or(DAYS_DEFAULT);
+    let trial = Trial { text: visit.lines("text"), base, days, who: visit.who().to_owned() };
+    match app.replays.begin(&app.state, trial, visit.now_ms).map_err(Fault::Bad)? {
+        Some(job) => done(&told(&job)),
+        None => {
+            let error = json!({ "error": "Another replay is under way." });
+            Ok(visit::json(StatusCode::CONFLICT, &error))
+        }
+    }
+}
+
+/// `GET /api/v1/policy/replay`.
+pub(super) fn replayed(app: &App, _: &Visit) -> Result<Response, Fault> {
+    let none = Fault::NotFound("No policy was tried since the node started.");
+    let job = app.replays.current().ok_or(none)?;
+    done(&told(&job))
+}
+
+fn told(job: &Job) -> Value {
+    let outcome = job.outcome();
+    let mut value = json!({ "number": job.number, "done": outcome.is_some(),
+        "messages": job.messages(), "percent": job.percent(), "days": job.trial.days });
+    match outcome {
+        Some(Ok(report)) => value["report"] = json!(*report),
+        Some(Err(why)) => value["failed"] = json!(why),
+        None => {}
+    }
+    value
+}

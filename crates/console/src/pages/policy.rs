@@ -1,0 +1,288 @@
+//! The policy: read, edited, checked, put into force.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use gauntlet_policy::diff::{self, Edit};
+use gauntlet_policy::{Finding, Groups, Policy, PolicyError};
+use gauntlet_store::policies::{Edition, Version};
+use maud::{Markup, html};
+
+use super::messages::number;
+use crate::fault::Fault;
+use crate::node::PolicyOrder;
+use crate::server::App;
+use crate::visit::{self, Visit};
+use crate::{format, shell};
+
+/// Versions listed.
+const VERSIONS_MAX: usize = 30;
+/// Days that a replay looks back when nobody says.
+pub(crate) const DAYS_DEFAULT: i64 = 7;
+/// Lines of text shown around a mistake.
+const AROUND: usize = 2;
+
+/// `GET /policy`.
+pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let edition = in_force(app)?;
+    let versions = app.state.policies.list(None, VERSIONS_MAX)?;
+    let read = Policy::parse(&edition.text, &Groups::default());
+    let body = html! {
+        h1 { "Policy" }
+        p.lead { "Version " (edition.version.number) " is in force since "
+            (format::time(edition.version.at_ms)) ", by " (format::plain(&edition.version.who)) "." }
+        @match &read {
+            Ok(policy) => {
+                p { (policy.rules.len()) " rules, tried in order for every recipient. "
+                    a href="/policy/replay" { "The last replay" } }
+                (warnings(&policy.warnings))
+            }
+            Err(error) => p.notice.poor role="alert" { (error) },
+        }
+        (editor(visit, &edition.text, edition.version.number))
+        h2 { "Versions" }
+        (history(visit, &versions, edition.version.number))
+    };
+    Ok(page(visit, StatusCode::OK, &body))
+}
+
+/// `POST /policy/check`: says what is wrong, or what would change.
+pub(crate) fn check(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let (text, base) = (visit.lines("text"), base(visit)?);
+    match Policy::parse(&text, &Groups::default()) {
+        Err(error) => Ok(wrong(visit, &text, base, &error)),
+        Ok(policy) => {
+            let old = app.state.policies.get(base)?.map(|e| e.text).unwrap_or_default();
+            Ok(good(visit, &text, base, &old, &policy))
+        }
+    }
+}
+
+/// `POST /policy`: puts the text into force.
+pub(crate) fn save(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let (text, base) = (visit.lines("text"), base(visit)?);
+    if let Err(error) = Policy::parse(&text, &Groups::default()) {
+        return Ok(wrong(visit, &text, base, &error));
+    }
+    let note = visit.field("note");
+    let order = PolicyOrder { text: &text, base: Some(base), who: visit.who(), note };
+    match put(app, visit, &order) {
+        Ok(version) if version.number == base => {
+            Ok(visit::redirect("/policy?notice=policy_same-0"))
+        }
+        Ok(version) => Ok(visit::redirect(&format!("/policy?notice=policy-{}", version.number))),
+        Err(why) => {
+            let body = html! {
+                h1 { "Not saved" }
+                p.notice.poor role="alert" { (why) }
+                (editor(visit, &text, base))
+            };
+            Ok(page(visit, StatusCode::CONFLICT, &body))
+        }
+    }
+}
+
+/// Puts a policy into force, and notes who did.
+pub(crate) fn put(app: &App, visit: &Visit, order: &PolicyOrder<'_>) -> Result<Version, String> {
+    let version = app.state.node.save_policy(order)?;
+    let detail = format!("version {}", version.number);
+    let noted = app.state.users.note(visit.now_ms, visit.who(), "change policy", &detail);
+    if let Err(error) = noted {
+        tracing::error!(%error, "a change of the policy could not be noted");
+    }
+    Ok(version)
+}
+
+/// The policy in force.
+pub(crate) fn in_force(app: &App) -> Result<Edition, Fault> {
+    app.state.node.policy().map_err(|why| {
+        tracing::error!(error = why, "the policy in force could not be read");
+        Fault::Bad(format!("The policy in force could not be read: {why}"))
+    })
+}
+
+/// The version that the form began with.
+pub(super) fn base(visit: &Visit) -> Result<i64, Fault> {
+    number(visit, "base")?.ok_or_else(|| Fault::Bad("base: the number of a version".to_owned()))
+}
+
+pub(super) fn page(visit: &Visit, status: StatusCode, body: &Markup) -> Response {
+    visit::page(status, &shell::page(visit, "/policy", "Policy", body))
+}
+
+/// The text, and what may be done with it.
+pub(super) fn editor(visit: &Visit, text: &str, base: i64) -> Markup {
+    html! {
+        form.card method="post" action="/policy/check" {
+            (shell::token(visit))
+            input type="hidden" name="base" value=(base);
+            label { span { "Rules (TOML)" }
+                textarea.code name="text" rows="26" spellcheck="false" autocomplete="off"
+                    autocapitalize="none" { "\n" (text) }
+            }
+            p.hint { "Nothing is in force before you have seen what it changes." }
+            div.actions {
+                button.main type="submit" { "Check" }
+                (replay_fields())
+            }
+        }
+    }
+}
+
+/// How far back to replay, and the button for it.
+fn replay_fields() -> Markup {
+    html! {
+        button type="submit" formaction="/policy/replay" { "Try on the mail of" }
+        label.inline { span.hidden { "Days to try it on" }
+            input.small type="number" name="days" min="1" max=(crate::replays::DAYS_MAX)
+                value=(DAYS_DEFAULT);
+            " days" }
+    }
+}
+
+fn wrong(visit: &Visit, text: &str, base: i64, error: &PolicyError) -> Response {
+    let line = match error {
+        PolicyError::Syntax { line, .. } => *line,
+        PolicyError::Meaning(finding) => finding.line,
+    };
+    let from = line.saturating_sub(AROUND + 1);
+    let body = html! {
+        h1 { "Not a policy yet" }
+        p.notice.poor role="alert" { (error) }
+        section.card {
+            h2 { "Line " (line) }
+            pre.source.text tabindex="0" {
+                @for (n, shown) in text.lines().enumerate().skip(from).take(2 * AROUND + 1) {
+                    @let mark = if n + 1 == line { ">" } else { " " };
+                    (format!("{mark}{:>5}  ", n + 1)) (format::plain(shown)) "\n"
+                }
+            }
+        }
+        (editor(visit, text, base))
+    };
+    page(visit, StatusCode::BAD_REQUEST, &body)
+}
+
+fn good(visit: &Visit, text: &str, base: i64, old: &str, policy: &Policy) -> Response {
+    let (added, removed) = diff::counts(old, text);
+    let body = html! {
+        h1 { "Check of a policy" }
+        @if text == old {
+            p.notice.good role="status" { "It is a policy, and the one in force." }
+        } @else {
+            p.notice.good role="status" { "It is a policy of " (policy.rules.len()) " rules. "
+                (added) " lines are new, " (removed) " are gone." }
+        }
+        (warnings(&policy.warnings))
+        (difference(old, text))
+        form.card method="post" action="/policy" {
+            (shell::token(visit))
+            input type="hidden" name="base" value=(base);
+            (shell::input("note", "Why (for the history)", visit.field("note"), "text", ""))
+            details {
+                summary { "Edit further" }
+                label { span { "Rules (TOML)" }
+                    textarea.code name="text" rows="20" spellcheck="false" { "\n" (text) } }
+            }
+            div.actions {
+                button.main type="submit" { "Put into force" }
+                button type="submit" formaction="/policy/check" { "Check again" }
+                (replay_fields())
+                a.button.quiet href="/policy" { "Leave it" }
+            }
+        }
+    };
+    page(visit, StatusCode::OK, &body)
+}
+
+/// Rules that never run, and other oddities.
+fn warnings(findings: &[Finding]) -> Markup {
+    html! {
+        @if !findings.is_empty() {
+            section.card {
+                h2 { "Odd" }
+                ul.plain {
+                    @for f in findings {
+                        li { "Line " (f.line) ", " b { (format::plain(&f.rule)) } ": "
+                            (format::plain(&f.message)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What differs between two texts.
+pub(super) fn difference(old: &str, new: &str) -> Markup {
+    let hunks = diff::hunks(old, new);
+    html! {
+        @if !hunks.is_empty() {
+            section.card.flush {
+                h2 { "What changes" }
+                table.diff {
+                    thead { tr { th scope="col" { "Line" } th scope="col" { "Is" } th scope="col" { "Text" } } }
+                    tbody {
+                        @for line in &hunks {
+                            @match line {
+                                None => tr { td.number { "⋮" } td {} td {} },
+                                Some(line) => (diff_line(line)),
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn diff_line(line: &diff::Line) -> Markup {
+    let (class, what) = match line.edit {
+        Edit::Same => ("same", ""),
+        Edit::Added => ("added", "new"),
+        Edit::Removed => ("removed", "gone"),
+    };
+    html! {
+        tr class=(class) {
+            td.number { @if let Some(n) = line.new.or(line.old) { (n) } }
+            td { (what) }
+            td { code { (format::plain(&line.text)) } }
+        }
+    }
+}
+
+fn history(visit: &Visit, versions: &[Version], in_force: i64) -> Markup {
+    html! {
+        section.card.flush { table.cards {
+            thead { tr {
+                th scope="col" { "Version" } th scope="col" { "Since" } th scope="col" { "By" }
+                th scope="col" { "Why" } th scope="col" { "Change" }
+            } }
+            tbody {
+                @for (n, v) in versions.iter().enumerate() { tr {
+                    td data-label="Version" {
+                        a href={ "/policy/versions/" (v.number) } { "Version " (v.number) }
+                        @if v.number == in_force { " " b { "in force" } }
+                    }
+                    td data-label="Since" { (format::time(v.at_ms)) }
+                    td data-label="By" { (format::plain(&v.who)) }
+                    td data-label="Why" { (format::plain(&v.note)) }
+                    td data-label="Change" {
+                        @if v.number != in_force {
+                            (roll_back(visit, v.number, if n == 1 { "Undo the last change" } else { "Go back to it" }))
+                        }
+                    }
+                } }
+            }
+        } }
+    }
+}
+
+/// The button that goes back to a version.
+pub(super) fn roll_back(visit: &Visit, number: i64, label: &str) -> Markup {
+    html! {
+        form method="post" action="/policy/rollback" {
+            (shell::token(visit))
+            button type="submit" name="number" value=(number)
+                aria-label={ (label) ": version " (number) } { (label) }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What waits for delivery: why, since when, and what can be done about it.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::fault::Fault;
+use crate::node::{QueueOrder, QueuedMail};
+use crate::server::App;
+use crate::visit::{self, Visit};
+use crate::{format, shell};
+
+/// Messages shown.
+const SHOWN_MAX: usize = 200;
+
+/// `GET /queue`.
+pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let messages = app.state.node.queue(SHOWN_MAX);
+    let status = app.state.node.status();
+    let routes = status.places.iter().filter(|(what, _)| what != "data");
+    let body = html! {
+        h1 { "Queue" }
+        p.lead { (format::count(status.queued)) " messages wait or are on their way"
+            @if status.queue_age_ms > 0 { ", the oldest for "
+                (format::duration_us(status.queue_age_ms * 1000)) } "." }
+        details.places { summary { "Where mail comes in and goes" }
+            dl.pairs { @for (what, place) in routes { dt { (what) } dd { code { (place) } } } } }
+        form method="post" action="/queue" {
+            (shell::token(visit))
+            table.cards.card.flush {
+                thead { tr {
+                    th.pick scope="col" {
+                        input type="checkbox" data-all="id" aria-label="Select all" hidden; }
+                    th scope="col" { "Message" } th scope="col" { "Next attempt" }
+                    th scope="col" { "From" } th scope="col" { "To" } th scope="col" { "Size" }
+                    th scope="col" { "Last answer" }
+                } }
+                tbody {
+                    @for message in &messages { (row(message, visit.now_ms)) }
+                    @if messages.is_empty() { tr { td.empty colspan="7" { "Nothing waits." } } }
+                }
+            }
+            @if !messages.is_empty() {
+                div.actions.sticky {
+                    button.main type="submit" name="order" value="retry" { "Deliver now" }
+                    button type="submit" name="order" value="hold" { "Hold" }
+                    button.danger type="submit" name="order" value="delete" { "Delete" }
+                }
+            }
+        }
+    };
+    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/queue", "Queue", &body)))
+}
+
+fn row(message: &QueuedMail, now_ms: i64) -> Markup {
+    let QueuedMail { id, due_ms, active, from, to, size, attempts, reply } = message;
+    let sender = if from.is_empty() { "<>".to_owned() } else { format::plain(from) };
+    html! {
+        tr {
+            td.pick { input type="checkbox" name="id" value=(id) aria-label={ "Select " (id) }; }
+            td data-label="Message" { a href={ "/messages/" (format::percent(id)) } { code { (id) } } }
+            td data-label="Next" {
+                @match (active, due_ms) {
+                    (true, _) => "now",
+                    (_, None) => b { "held" },
+                    (_, Some(due)) => { "in " (format::duration_us(
+                        due.saturating_sub(now_ms).max(0).cast_unsigned() * 1000)) },
+                }
+                @if *attempts > 0 { span.more { " after " (attempts) " attempts" } }
+            }
+            td data-label="From" { (sender) }
+            td data-label="To" {
+                @if let Some(first) = to.first() { (format::plain(first)) }
+                @if to.len() > 1 { span.more { " +" (to.len() - 1) } }
+            }
+            td data-label="Size" { (format::bytes(*size)) }
+            td data-label="Answer" { (format::plain(reply)) }
+        }
+    }
+}
+
+/// `POST /queue`: `order` for every `id`; asks once more before it deletes.
+pub(crate) fn decide(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let ids: Vec<&str> = visit.all("id").collect();
+    if ids.is_empty() {
+        return Ok(visit::redirect("/queue?notice=none-0"));
+    }
+    let order = match visit.field("order") {
+        "retry" => QueueOrder::Retry,
+        "hold" => QueueOrder::Hold,
+        "delete" if visit.field("sure") == "yes" => QueueOrder::Delete,
+        "delete" => return Ok(ask(visit, &ids)),
+        _ => return Err(Fault::Bad("order: retry, hold or delete".to_owned())),
+    };
+    let count = act(app, visit, order, &ids)?;
+    Ok(visit::redirect(&format!("/queue?notice=queue-{count}")))
+}
+
+/// Does it, and notes who did.
+pub(crate) fn act(
+    app: &App,
+    visit: &Visit,
+    order: QueueOrder,
+    ids: &[&str],
+) -> Result<usize, Fault> {
+    let count = app.state.node.queue_order(order, ids, visit.who()).map_err(Fault::Bad)?;
+    let what = match order {
+        QueueOrder::Retry => "queue: deliver now",
+        QueueOrder::Hold => "queue: hold",
+        QueueOrder::Delete => "queue: delete",
+    };
+    let shown: Vec<&str> = ids.iter().take(20).copied().collect();
+    app.state.users.note(visit.now_ms, visit.who(), what, &shown.join(", "))?;
+    Ok(count)
+}
+
+fn ask(visit: &Visit, ids: &[&str]) -> Response {
+    let n = ids.len();
+    let body = html! {
+        h1 { "Delete " (n) @if n == 1 { " message" } @else { " messages" } " from the queue?" }
+        p.lead { "Nobody gets them, and their senders are not told." }
+        form.actions method="post" action="/queue" {
+            (shell::token(visit))
+            input type="hidden" name="sure" value="yes";
+            @for id in ids { input type="hidden" name="id" value=(id); }
+            button.danger type="submit" name="order" value="delete" { "Delete for good" }
+            a.button.quiet href="/queue" { "Keep" }
+        }
+    };
+    visit::page(StatusCode::OK, &shell::page(visit, "/queue", "Delete?", &body))
+}

@@ -1,0 +1,213 @@
+//! A policy tried on the mail of the last days, before it is in force.
+
+use std::collections::BTreeMap;
+
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use gauntlet_policy::{Groups, Policy};
+use gauntlet_store::replay::{Changed, Report};
+use maud::{Markup, html};
+
+use super::messages::number;
+use super::policy;
+use crate::fault::Fault;
+use crate::replays::{DAYS_MAX, Job, MESSAGES_MAX, Trial};
+use crate::server::App;
+use crate::visit::{self, Visit};
+use crate::{format, shell};
+
+/// Changes shown one by one.
+const CHANGES_SHOWN: usize = 200;
+/// Lines of a table of counts.
+const COUNTS_SHOWN: usize = 20;
+/// Seconds after which a browser looks again how far it is.
+const LOOK_AGAIN: &str = "2";
+
+/// `POST /policy/replay`: begins.
+pub(crate) fn begin(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let (text, base) = (visit.lines("text"), policy::base(visit)?);
+    if Policy::parse(&text, &Groups::default()).is_err() {
+        return policy::check(app, visit);
+    }
+    let days = number(visit, "days")?.unwrap_or(policy::DAYS_DEFAULT).clamp(1, DAYS_MAX);
+    let trial = Trial { text, base, days, who: visit.who().to_owned() };
+    let begun = app.replays.begin(&app.state, trial, visit.now_ms).map_err(Fault::Bad)?;
+    if begun.is_none() {
+        let busy = "Another replay is under way. Stop it, or wait until it is done.";
+        return Err(Fault::Bad(busy.to_owned()));
+    }
+    Ok(visit::redirect("/policy/replay"))
+}
+
+/// `POST /policy/replay/stop`.
+pub(crate) fn stop(app: &App, _: &Visit) -> Result<Response, Fault> {
+    if let Some(job) = app.replays.current() {
+        job.stop();
+    }
+    Ok(visit::redirect("/policy/replay?notice=stopped-1"))
+}
+
+/// `GET /policy/replay`: how far the replay is, or what it found.
+pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let Some(job) = app.replays.current() else {
+        let body = html! {
+            p.crumbs { a href="/policy" { "Policy" } }
+            h1 { "Replay" }
+            p.lead { "No policy was tried since the node started. Edit the policy and choose "
+                b { "Try on the mail of" } "." }
+        };
+        return Ok(policy::page(visit, StatusCode::OK, &body));
+    };
+    match job.outcome() {
+        None => Ok(under_way(visit, &job)),
+        Some(outcome) => {
+            let body = html! {
+                p.crumbs { a href="/policy" { "Policy" } }
+                h1 { "Replay over " (job.trial.days) " days" }
+                @match &outcome {
+                    Ok(report) => (found(report)),
+                    Err(why) => p.notice.poor role="alert" { (why) },
+                }
+                (next(visit, &job))
+                @if let Ok(report) = &outcome { (details(report)) }
+            };
+            Ok(policy::page(visit, StatusCode::OK, &body))
+        }
+    }
+}
+
+fn under_way(visit: &Visit, job: &Job) -> Response {
+    let percent = job.percent();
+    let body = html! {
+        p.crumbs { a href="/policy" { "Policy" } }
+        h1 { "Replay over " (job.trial.days) " days" }
+        section.card {
+            p role="status" { (format::count(job.messages())) " messages looked at, " (percent)
+                " % of the time. This page renews itself." }
+            p { label { span { "Progress" }
+                progress max="100" value=(percent) { (percent) " %" } } }
+            form method="post" action="/policy/replay/stop" {
+                (shell::token(visit))
+                button type="submit" { "Stop with what is found" }
+            }
+        }
+    };
+    let mut response = policy::page(visit, StatusCode::OK, &body);
+    response.headers_mut().insert("refresh", HeaderValue::from_static(LOOK_AGAIN));
+    response
+}
+
+fn found(report: &Report) -> Markup {
+    let unknown: u64 = report.unknown.values().sum();
+    let withheld = report.changes.iter().filter(|c| c.withheld).count() as u64;
+    html! {
+        @if let Some(reached) = report.reached_ms {
+            p.notice.poor role="status" { "Stopped early (by hand, or at " (format::count(MESSAGES_MAX))
+                " messages or ten minutes): mail from before " (format::time(reached))
+                " was not looked at." }
+        }
+        div.tiles {
+            div.tile { b { (format::count(report.messages)) } span { "messages looked at" } }
+            div.tile { b { (format::count(report.different)) }
+                span { "recipients would have got something else, of " (format::count(report.recipients)) } }
+            div.tile { b { (format::count(withheld)) }
+                span { "would have been kept from a reader who got it" } }
+            div.tile { b { (format::count(unknown)) }
+                span { "cannot be told: the message's text was not kept" } }
+        }
+    }
+}
+
+/// What to do with the policy that was tried.
+fn next(visit: &Visit, job: &Job) -> Markup {
+    html! {
+        form.card method="post" action="/policy/check" {
+            (shell::token(visit))
+            input type="hidden" name="base" value=(job.trial.base);
+            details { summary { "The policy that was tried" }
+                label { span { "Rules (TOML)" }
+                    textarea.code name="text" rows="20" spellcheck="false" { "\n" (job.trial.text) } }
+            }
+            p.hint { "Asked for by " (format::plain(&job.trial.who)) ", " (format::time(job.began_ms)) "." }
+            div.actions {
+                button.main type="submit" { "See what changes, then put into force" }
+                button type="submit" formaction="/policy/replay" { "Try again" }
+                input type="hidden" name="days" value=(job.trial.days);
+            }
+        }
+    }
+}
+
+fn details(report: &Report) -> Markup {
+    html! {
+        div.halves {
+            (counts("From what to what", "Way", &report.ways))
+            (counts("By rule", "Rule that would decide", &report.rules))
+        }
+        div.halves {
+            (counts("By user", "Recipient", &report.users))
+            (counts("Cannot be told", "Rule that asks for what was not kept", &report.unknown))
+        }
+        h2 { "Changes, likely false positives first" }
+        section.card.flush { table.cards {
+            thead { tr {
+                th scope="col" { "Received" } th scope="col" { "Verdict" }
+                th scope="col" { "From and subject" } th scope="col" { "To" }
+                th scope="col" { "Was, and would be" }
+            } }
+            tbody {
+                @for changed in report.changes.iter().take(CHANGES_SHOWN) { (change(changed)) }
+                @if report.changes.is_empty() {
+                    tr { td.empty colspan="5" { "Nothing would have changed." } } }
+            }
+        } }
+        @if report.changes.len() > CHANGES_SHOWN {
+            p.hint { "And " (format::count((report.changes.len() - CHANGES_SHOWN) as u64))
+                " more: " code { "gauntlet policy replay" } " lists them all." }
+        }
+    }
+}
+
+fn counts(title: &str, of: &str, counts: &BTreeMap<String, u64>) -> Markup {
+    let mut all: Vec<_> = counts.iter().collect();
+    all.sort_by_key(|(name, n)| (std::cmp::Reverse(**n), *name));
+    html! {
+        section.card.flush {
+            h2 { (title) }
+            table {
+                thead { tr { th scope="col" { (of) } th.number scope="col" { "Recipients" } } }
+                tbody {
+                    @for (name, n) in all.iter().take(COUNTS_SHOWN) { tr {
+                        td { @if name.is_empty() { "no rule" } @else { (format::plain(name)) } }
+                        td.number { (format::count(**n)) }
+                    } }
+                    @if all.is_empty() { tr { td colspan="2" { "None." } } }
+                    @if all.len() > COUNTS_SHOWN {
+                        tr { td colspan="2" { "and " (all.len() - COUNTS_SHOWN) " more" } } }
+                }
+            }
+        }
+    }
+}
+
+fn change(changed: &Changed) -> Markup {
+    let subject = format::plain(&changed.subject);
+    let subject = if subject.trim().is_empty() { "(no subject)" } else { subject.as_str() };
+    html! {
+        tr {
+            td data-label="Received" { (format::time(changed.received_ms)) }
+            td data-label="Verdict" { (shell::class_pill(changed.class)) " "
+                (format::points(changed.score)) }
+            td data-label="Message" {
+                (format::plain(&changed.from)) " "
+                a href={ "/messages/" (format::percent(&changed.id)) } { (subject) }
+            }
+            td data-label="To" { (format::plain(&changed.recipient)) }
+            td data-label="Change" {
+                @if changed.withheld { b { "kept away: " } }
+                (format::spaced(&changed.was)) " → " (format::spaced(&changed.would_be))
+                @if !changed.rule.is_empty() { span.more { " by " (format::plain(&changed.rule)) } }
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! One version of the policy, and going back to it.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use maud::html;
+
+use super::messages::number;
+use super::policy;
+use crate::fault::Fault;
+use crate::format;
+use crate::node::PolicyOrder;
+use crate::server::App;
+use crate::visit::{self, Visit};
+
+const UNKNOWN: Fault = Fault::NotFound("There is no such version of the policy.");
+
+/// `GET /policy/versions/{number}`.
+pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let number: i64 = visit.param("number").parse().map_err(|_| UNKNOWN)?;
+    let edition = app.state.policies.get(number)?.ok_or(UNKNOWN)?;
+    let before = app.state.policies.before(number)?;
+    let newest = app.state.policies.newest()?.is_some_and(|n| n.version.number == number);
+    let version = &edition.version;
+    let body = html! {
+        p.crumbs { a href="/policy" { "Policy" } }
+        h1 { "Version " (number) }
+        p.lead { "By " (format::plain(&version.who)) ", " (format::time(version.at_ms))
+            @if !version.note.is_empty() { ": " (format::plain(&version.note)) } "." }
+        @if newest { p { b { "It is in force." } } }
+        @else { (policy::roll_back(visit, number, "Go back to it")) }
+        @match &before {
+            Some(before) => (policy::difference(&before.text, &edition.text)),
+            None => p.hint { "It is the first." },
+        }
+        section.card { h2 { "Text" } pre.source.text tabindex="0" { (edition.text) } }
+    };
+    Ok(policy::page(visit, StatusCode::OK, &body))
+}
+
+/// `POST /policy/rollback`: makes a new version of an old one's text.
+pub(crate) fn roll_back(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let Some(number) = number::<i64>(visit, "number")? else {
+        return Ok(visit::redirect("/policy?notice=none-0"));
+    };
+    let edition = app.state.policies.get(number)?.ok_or(UNKNOWN)?;
+    let note = format!("back to version {number}");
+    let order = PolicyOrder { text: &edition.text, base: None, who: visit.who(), note: &note };
+    let version = policy::put(app, visit, &order).map_err(Fault::Bad)?;
+    Ok(visit::redirect(&format!("/policy?notice=policy-{}", version.number)))
+}

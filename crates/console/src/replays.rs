@@ -1,0 +1,165 @@
+//! Trying a policy on the mail of the last days, beside the pages: one replay at a time, on a thread of
+//! its own that rests as long as it works, with bounds on messages and time.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gauntlet_policy::{Groups, Policy};
+use gauntlet_store::replay::{Order, Progress, Report, replay};
+
+use crate::server::ConsoleState;
+
+/// Messages that a replay looks at.
+pub(crate) const MESSAGES_MAX: u64 = 200_000;
+/// How long a replay may take.
+pub(crate) const TIME_MAX: Duration = Duration::from_secs(600);
+/// Most days that are replayed.
+pub(crate) const DAYS_MAX: i64 = 100;
+/// The longest rest between two slices of work.
+const REST_MAX: Duration = Duration::from_millis(500);
+
+/// What is to be replayed.
+#[derive(Debug, Clone)]
+pub(crate) struct Trial {
+    /// The policy to try, as written.
+    pub(crate) text: String,
+    /// The version of the policy that it is compared with.
+    pub(crate) base: i64,
+    /// Mail of so many last days.
+    pub(crate) days: i64,
+    /// Who asked.
+    pub(crate) who: String,
+}
+
+/// A replay, under way or over.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// Counts from 1.
+    pub(crate) number: u64,
+    pub(crate) trial: Trial,
+    /// Unix time in milliseconds of its start.
+    pub(crate) began_ms: i64,
+    messages: AtomicU64,
+    reached_ms: AtomicI64,
+    stop: AtomicBool,
+    done: Mutex<Option<Result<Arc<Report>, String>>>,
+}
+
+impl Job {
+    /// Messages looked at so far.
+    pub(crate) fn messages(&self) -> u64 {
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    /// How much of the time is looked at, in percent.
+    pub(crate) fn percent(&self) -> i64 {
+        let whole = (self.trial.days * 86_400_000).max(1);
+        let looked_at = self.began_ms - self.reached_ms.load(Ordering::Relaxed);
+        (looked_at * 100 / whole).clamp(0, 100)
+    }
+
+    /// What it found, or why it failed; none while it is under way.
+    pub(crate) fn outcome(&self) -> Option<Result<Arc<Report>, String>> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends it with what it has found until then.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn finish(&self, outcome: Result<Arc<Report>, String>) {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    }
+}
+
+/// The replay of the moment, or the last one.
+#[derive(Debug, Default)]
+pub(crate) struct Replays {
+    current: Mutex<Option<Arc<Job>>>,
+}
+
+impl Replays {
+    /// The one under way, or the last one.
+    pub(crate) fn current(&self) -> Option<Arc<Job>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Begins a replay. None if one is under way.
+    ///
+    /// # Errors
+    /// A sentence for the person who asked: it is no policy, or there is no thread for it.
+    pub(crate) fn begin(
+        &self,
+        state: &ConsoleState,
+        trial: Trial,
+        now_ms: i64,
+    ) -> Result<Option<Arc<Job>>, String> {
+        let policy = parse(&trial.text)?;
+        let base = state.policies.get(trial.base).map_err(|e| e.to_string())?;
+        let base = base.ok_or_else(|| format!("there is no version {} any more", trial.base))?;
+        let before = parse(&base.text)?;
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.as_ref().is_some_and(|job| job.outcome().is_none()) {
+            return Ok(None);
+        }
+        let job = Arc::new(Job {
+            number: current.as_ref().map_or(1, |job| job.number + 1),
+            trial,
+            began_ms: now_ms,
+            messages: AtomicU64::new(0),
+            reached_ms: AtomicI64::new(now_ms),
+            stop: AtomicBool::new(false),
+            done: Mutex::new(None),
+        });
+        let (state, working) = (state.clone(), job.clone());
+        std::thread::Builder::new()
+            .name("replay".to_owned())
+            .spawn(move || {
+                let run = std::panic::AssertUnwindSafe(|| run(&state, &working, &policy, &before));
+                let outcome = std::panic::catch_unwind(run);
+                let failed = "the replay failed; the node's own log says why".to_owned();
+                working.finish(outcome.unwrap_or(Err(failed)));
+            })
+            .map_err(|e| format!("no thread for the replay: {e}"))?;
+        *current = Some(job.clone());
+        Ok(Some(job))
+    }
+}
+
+fn parse(text: &str) -> Result<Policy, String> {
+    Policy::parse(text, &Groups::default()).map_err(|e| e.to_string())
+}
+
+fn run(
+    state: &ConsoleState,
+    job: &Job,
+    policy: &Policy,
+    before: &Policy,
+) -> Result<Arc<Report>, String> {
+    let order = Order {
+        policy,
+        before,
+        thresholds: state.node.thresholds(),
+        snapshot: None,
+        since_ms: job.began_ms - job.trial.days * 86_400_000,
+    };
+    let began = Instant::now();
+    let mut slice = began;
+    let go_on = |progress: Progress| {
+        job.messages.store(progress.messages, Ordering::Relaxed);
+        job.reached_ms.store(progress.reached_ms, Ordering::Relaxed);
+        // Half of one CPU at most: mail comes first.
+        std::thread::sleep(slice.elapsed().min(REST_MAX));
+        slice = Instant::now();
+        !job.stop.load(Ordering::Relaxed)
+            && progress.messages < MESSAGES_MAX
+            && began.elapsed() < TIME_MAX
+    };
+    let report = replay(&state.log, &state.quarantine, &order, go_on);
+    report.map(Arc::new).map_err(|e| {
+        tracing::error!(error = %e, "a replay failed");
+        "the log could not be read; the node's own log says why".to_owned()
+    })
+}

@@ -1,0 +1,398 @@
+//! The API: its document, its tokens, and that nothing a program sends makes it fall over.
+
+mod common;
+
+use common::{Answer, Running, Sample, start};
+use gauntlet_console::api::{Kind, OPERATIONS, Operation, document};
+use gauntlet_console::{Access, routes};
+use gauntlet_engine::Class;
+use gauntlet_store::users::Scope;
+use serde_json::{Value, json};
+
+/// Where the document is kept, for those who read it without a node.
+const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+
+fn with_token(console: &Running, method: &str, path: &str, token: &str, body: &str) -> Answer {
+    let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+    let headers = format!("Authorization: Bearer {token}\r\n{kind}");
+    console.request_plain(method, path, &headers, body.as_bytes())
+}
+
+fn token_for(console: &Running, name: &str, scopes: &[Scope]) -> String {
+    console.state.users.add_token(name, scopes, 1, "test", common::now_ms()).unwrap()
+}
+
+fn put(console: &Running, id: &str) {
+    console.put(&Sample {
+        id,
+        class: Class::Spam,
+        score: 9.0,
+        folder: Some("suspect"),
+        to: "ursula@example.com",
+        raw: b"From: a@b.example\r\nSubject: pills\r\n\r\nBuy <b>now</b>.\r\n",
+        age_ms: 1_000,
+        hits: Vec::new(),
+    });
+}
+
+/// A path with its names filled in by what is there.
+fn filled(path: &str) -> String {
+    let id = if path.contains("quarantine") { "held-one" } else { "one" };
+    path.replace("{id}", id).replace("{number}", "1").replace("{login}", "ursula")
+}
+
+#[test]
+fn the_document_is_the_one_that_is_kept_and_names_every_route() {
+    let made = serde_json::to_string_pretty(&document()).unwrap() + "\n";
+    if std::env::var_os("GAUNTLET_GOLDEN").is_some() {
+        std::fs::write(GOLDEN, &made).unwrap();
+    }
+    let kept = std::fs::read_to_string(GOLDEN).expect("docs/openapi.json");
+    assert_eq!(made, kept, "run this test with GAUNTLET_GOLDEN=1, and look at what changed");
+    let document: Value = serde_json::from_str(&kept).unwrap();
+    let mut count = 0;
+    for route in routes().filter(|r| r.path.starts_with("/api/")) {
+        let method = route.method.name().to_lowercase();
+        let described = &document["paths"][route.path][&method];
+        assert!(described.is_object(), "{method} {} is not in the document", route.path);
+        let named: Vec<&str> = described["parameters"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|p| p["in"] == "path")
+            .filter_map(|p| p["name"].as_str())
+            .collect();
+        for name in &named {
+            assert!(route.path.contains(&format!("{{{name}}}")));
+        }
+        assert_eq!(named.len(), route.path.matches('{').count(), "{}", route.path);
+        assert!(route.access == Access::Public || described["security"].is_array());
+        count += 1;
+    }
+    let paths = document["paths"].as_object().unwrap();
+    assert_eq!(count, paths.values().map(|p| p.as_object().unwrap().len()).sum::<usize>());
+    let mut ids: Vec<&Value> = paths
+        .values()
+        .flat_map(|p| p.as_object().unwrap().values())
+        .map(|o| &o["operationId"])
+        .collect();
+    ids.sort_by_key(|id| id.to_string());
+    ids.dedup();
+    assert_eq!(ids.len(), count, "operation ids are unique");
+    let console = start();
+    let served = console.request("GET", "/api/openapi.json", "", "");
+    assert_eq!(serde_json::from_str::<Value>(&served.body).unwrap(), document);
+}
+
+#[test]
+fn a_token_opens_what_its_scopes_say_and_nothing_else() {
+    let console = start();
+    put(&console, "one");
+    console.state.node.policy().unwrap();
+    for operation in OPERATIONS.iter().filter(|o| o.scope.is_some()) {
+        let scope = operation.scope.unwrap();
+        let name = format!("t{}", operation.route.path.replace(['/', '{', '}'], "-"));
+        let name = format!("{}{}", name, operation.route.method.name());
+        let without: Vec<Scope> = Scope::ALL.into_iter().filter(|s| *s != scope).collect();
+        let all_others = token_for(&console, &format!("{name}-not"), &without);
+        let method = operation.route.method.name();
+        let path = filled(operation.route.path);
+        let answer = with_token(&console, method, &path, &all_others, "");
+        assert_eq!(answer.status, 403, "{method} {path} without {}: {}", scope.name(), answer.body);
+        assert!(answer.body.contains(scope.name()), "{}", answer.body);
+        for none in ["", "gauntlet_nosuchtoken", "x y", "\u{e4}"] {
+            let answer = with_token(&console, method, &path, none, "");
+            assert_eq!(answer.status, 401, "{method} {path} with {none:?}: {}", answer.body);
+            assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+        }
+        if operation.route.method.name() == "GET" && !path.ends_with("/policy/replay") {
+            let fitting = token_for(&console, &name, &[scope]);
+            let answer = with_token(&console, method, &path, &fitting, "");
+            assert_eq!(answer.status, 200, "{method} {path}: {}", answer.body);
+        }
+    }
+    // Pages are for people.
+    let all = token_for(&console, "all", &Scope::ALL);
+    assert_eq!(with_token(&console, "GET", "/messages", &all, "").status, 303);
+    // A token that is over or revoked is refused.
+    let yesterday = common::now_ms() - 2 * 86_400_000;
+    let over = console.state.users.add_token("over", &Scope::ALL, 1, "test", yesterday).unwrap();
+    assert_eq!(with_token(&console, "GET", "/api/v1/status", &over, "").status, 401);
+    assert_eq!(with_token(&console, "GET", "/api/v1/status", &all, "").status, 200);
+    console.state.users.revoke_token("all", "test", common::now_ms()).unwrap();
+    assert_eq!(with_token(&console, "GET", "/api/v1/status", &all, "").status, 401);
+}
+
+/// What does not fit into a field, as JSON.
+fn misfits(kind: Kind) -> Vec<Value> {
+    let mut all = vec![json!(null), json!({ "a": 1 }), json!([["x"]]), json!("a\u{0}b")];
+    match kind {
+        Kind::Text | Kind::Texts => all.push(json!("x".repeat(1_001))),
+        Kind::Lines => all[3] = json!("x".repeat(600_000)),
+        Kind::Integer(min, max) => all.extend([
+            json!("many"),
+            json!(1.5),
+            json!(true),
+            json!(i128::from(max) as f64 * 4.0),
+            json!(min.saturating_sub(1).saturating_sub(i64::from(min == i64::MIN))),
+        ]),
+        Kind::Number => all.extend([json!("many"), json!("NaN"), json!("1e999")]),
+        Kind::Day => all.extend([json!("yesterday"), json!("2026-02-31"), json!("2026-1-1x")]),
+        Kind::Choice(_) | Kind::Choices(_) => all.extend([json!("none of these"), json!(7)]),
+    }
+    if matches!(kind, Kind::Integer(i64::MIN, _)) {
+        all.pop();
+    }
+    all
+}
+
+fn is_clear(answer: &Answer, what: &str) {
+    assert!((200..500).contains(&answer.status), "{what}: {} {}", answer.status, answer.body);
+    let kind = answer.header("content-type").unwrap_or_default();
+    assert_eq!(kind, "application/json", "{what}: {}", answer.head);
+    let value: Value = serde_json::from_str(&answer.body)
+        .unwrap_or_else(|e| panic!("{what}: {e}: {}", answer.body));
+    if answer.status >= 400 {
+        let cause = value["error"].as_str().unwrap_or_default();
+        assert!(cause.len() > 5, "{what}: no cause in {value}");
+    }
+}
+
+/// Every operation of the document, with all that does not belong there.
+#[test]
+fn no_request_makes_it_fall_over() {
+    let console = start();
+    put(&console, "one");
+    console.state.node.policy().unwrap();
+    let token = token_for(&console, "all", &Scope::ALL);
+    for operation in OPERATIONS {
+        let (method, path) = (operation.route.method.name(), filled(operation.route.path));
+        if operation.scope.is_some() {
+            let answer = console.request_plain(method, &path, "", b"");
+            is_clear(&answer, &path);
+            assert_eq!(answer.status, 401, "{method} {path} without a token");
+        }
+        other_methods(&console, operation, &token);
+        misfitting_fields(&console, operation, &token);
+        misfitting_names(&console, operation, &token);
+    }
+    let unknown = with_token(&console, "GET", "/api/v1/nothing", &token, "");
+    is_clear(&unknown, "no such path");
+    assert_eq!(unknown.status, 404);
+    assert!(console.node.queued.lock().unwrap().is_empty());
+}
+
+fn other_methods(console: &Running, operation: &Operation, token: &str) {
+    let path = filled(operation.route.path);
+    for other in ["GET", "POST", "PUT", "DELETE", "PATCH", "TRACE", "QUERY"] {
+        if routes().any(|r| r.method.name() == other && r.path == operation.route.path) {
+            continue;
+        }
+        let answer = with_token(console, other, &path, token, "");
+        is_clear(&answer, &format!("{other} {path}"));
+        assert_eq!(answer.status, 405, "{other} {path}");
+    }
+}
+
+fn misfitting_fields(console: &Running, operation: &Operation, token: &str) {
+    let (method, path) = (operation.route.method.name(), filled(operation.route.path));
+    let body = operation.route.method.writes_body();
+    let send = |body: &str, what: &str| {
+        let answer = with_token(console, method, &path, token, body);
+        is_clear(&answer, &format!("{method} {path} with {what}"));
+        answer
+    };
+    for wrong in ["{", "[]", "7", "null", "\"x\"", "{\"no_such_field\": 1}", "{\"a\":{\"b\":[]}}"] {
+        if body {
+            assert_eq!(send(wrong, wrong).status, 400, "{method} {path} {wrong}");
+        }
+    }
+    for field in operation.fields {
+        for misfit in misfits(field.kind) {
+            let what = format!("{}: {:.60}", field.name, misfit.to_string());
+            let answer = if body {
+                send(&json!({ field.name: misfit }).to_string(), &what)
+            } else {
+                let text = misfit.as_str().map_or(misfit.to_string(), str::to_owned);
+                let text: String = text.bytes().take(3_000).map(|b| format!("%{b:02X}")).collect();
+                let path = format!("{path}?{}={text}", field.name);
+                let answer = with_token(console, method, &path, token, "");
+                is_clear(&answer, &format!("{method} {path:.200}"));
+                answer
+            };
+            let open = !body && matches!(field.kind, Kind::Text | Kind::Texts | Kind::Lines);
+            assert!(open || answer.status >= 400, "{method} {path}: {what}: {}", answer.body);
+        }
+    }
+}
+
+fn misfitting_names(console: &Running, operation: &Operation, token: &str) {
+    let method = operation.route.method.name();
+    if operation.route.path.contains('{') {
+        for id in
+            ["none", "%00", "..%2f..%2fetc", "%ff%fe", "-1", "99999999999999999999", "%F0%9F%92%A9"]
+        {
+            let path = operation.route.path;
+            let (head, rest) = path.split_once('{').unwrap();
+            let tail = rest.split_once('}').unwrap().1;
+            let path = format!("{head}{id}{tail}");
+            let answer = with_token(console, method, &path, token, "");
+            is_clear(&answer, &format!("{method} {path}"));
+            assert!([400, 404].contains(&answer.status), "{method} {path}: {}", answer.status);
+        }
+    }
+}
+
+#[test]
+fn what_the_pages_do_programs_can_do() {
+    let console = start();
+    put(&console, "one");
+    put(&console, "two");
+    let token = token_for(&console, "all", &Scope::ALL);
+    let ask = |method: &str, path: &str, body: Value| ask(&console, &token, method, path, &body);
+    let nothing = || Value::Null;
+    assert_eq!(ask("GET", "/api/v1/status", nothing()).1["metrics"]["gauntlet_test"], 1.0);
+    assert_eq!(
+        ask("GET", "/api/v1/messages?class=spam&limit=1", nothing()).1["messages"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    assert_eq!(ask("GET", "/api/v1/messages/one", nothing()).0, 200);
+    assert_eq!(ask("GET", "/api/v1/counts?hours=2", nothing()).0, 200);
+    assert_eq!(
+        ask("GET", "/api/v1/quarantine?folder=suspect", nothing()).1["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    let (_, preview) = ask("GET", "/api/v1/quarantine/held-one/preview", nothing());
+    assert_eq!((&preview["subject"], &preview["html"]), (&json!("pills"), &Value::Null));
+    let to = json!({ "to": ["other@example.com"] });
+    assert_eq!(
+        ask("POST", "/api/v1/quarantine/held-one/release", to).1["released_to"],
+        json!(["other@example.com"])
+    );
+    assert_eq!(ask("POST", "/api/v1/quarantine/held-one/release", nothing()).0, 409);
+    assert_eq!(ask("POST", "/api/v1/quarantine/held-two/delete", json!({ "learn": "yes" })).0, 200);
+}
+
+#[test]
+fn programs_change_the_policy_and_change_it_back() {
+    let console = start();
+    put(&console, "one");
+    put(&console, "two");
+    let token = token_for(&console, "all", &Scope::ALL);
+    let ask = |method: &str, path: &str, body: Value| ask(&console, &token, method, path, &body);
+    let nothing = || Value::Null;
+    let (_, policy) = ask("GET", "/api/v1/policy", nothing());
+    let base = policy["number"].as_i64().unwrap();
+    let text = "[[rule]]\nname = \"all\"\ndo = \"deliver\"\n";
+    let (_, checked) =
+        ask("POST", "/api/v1/policy/check", json!({ "text": "[[rule]]\nnam = 1\n" }));
+    assert_eq!(
+        (&checked["good"], &checked["findings"][0]["line"]),
+        (&json!(false), &json!(2)),
+        "{checked}"
+    );
+    let (_, checked) = ask("POST", "/api/v1/policy/check", json!({ "text": text }));
+    assert!(checked["diff"].as_str().unwrap().contains("+name = \"all\""), "{checked}");
+    assert_eq!(ask("POST", "/api/v1/policy/replay", json!({ "text": text, "days": 2 })).0, 200);
+    while ask("GET", "/api/v1/policy/replay", nothing()).1["done"] != true {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(ask("GET", "/api/v1/policy/replay", nothing()).1["report"]["different"], 2);
+    let saved =
+        ask("PUT", "/api/v1/policy", json!({ "text": text, "base": base, "note": "open" })).1;
+    assert_eq!(
+        (&saved["number"], &saved["who"]),
+        (&json!(base + 1), &json!("token all")),
+        "{saved}"
+    );
+    assert_eq!(
+        ask("PUT", "/api/v1/policy", json!({ "text": common::SMALL_POLICY, "base": base })).0,
+        409
+    );
+    assert_eq!(ask("POST", "/api/v1/policy/rollback", nothing()).1["number"], base + 2);
+    assert_eq!(ask("GET", "/api/v1/policy", nothing()).1["text"], policy["text"]);
+    assert_eq!(
+        ask("GET", "/api/v1/policy/versions", nothing()).1["versions"].as_array().unwrap().len(),
+        3
+    );
+    assert_eq!(
+        ask("GET", &format!("/api/v1/policy/versions/{}", base + 1), nothing()).1["text"],
+        text
+    );
+    // Who did it is known.
+    let lines = console.state.users.audit_log(50).unwrap();
+    assert!(lines.iter().any(|l| l.who == "token all" && l.action == "change policy"));
+}
+
+#[test]
+fn programs_keep_lists_people_and_the_queue() {
+    let console = start();
+    let token = token_for(&console, "all", &Scope::ALL);
+    let ask = |method: &str, path: &str, body: Value| ask(&console, &token, method, path, &body);
+    let nothing = || Value::Null;
+    let entry = json!({ "entry": "News@Example.com", "list": "block" });
+    assert_eq!(ask("PUT", "/api/v1/senders", entry).0, 200);
+    assert_eq!(
+        ask("GET", "/api/v1/senders", nothing()).1["senders"][0]["entry"],
+        "news@example.com"
+    );
+    assert_eq!(
+        ask("DELETE", "/api/v1/senders?entry=news@example.com", nothing()).1["removed"],
+        true
+    );
+    let person = json!({ "login": "bob", "role": "user", "addresses": ["bob@example.com"] });
+    let (_, added) = ask("POST", "/api/v1/users", person.clone());
+    let password = added["one_time_password"].as_str().unwrap();
+    assert!(console.state.users.verify("bob", password).unwrap().unwrap().must_change);
+    assert_eq!(ask("POST", "/api/v1/users", person).0, 400);
+    assert_eq!(ask("POST", "/api/v1/users/bob/password", nothing()).0, 200);
+    assert_eq!(ask("DELETE", "/api/v1/users/bob", nothing()).0, 200);
+    assert_eq!(ask("DELETE", "/api/v1/users/bob", nothing()).0, 404);
+    assert_eq!(ask("GET", "/api/v1/users", nothing()).1["users"].as_array().unwrap().len(), 3);
+    assert_eq!(ask("GET", "/api/v1/queue", nothing()).1["messages"][0]["id"], "Q1");
+    assert_eq!(ask("POST", "/api/v1/queue/hold", json!({ "id": ["Q1"] })).1["messages"], 1);
+    assert_eq!(ask("POST", "/api/v1/queue/retry", nothing()).1["messages"], 0);
+    assert_eq!(ask("POST", "/api/v1/queue/delete", json!({ "id": "nonsense" })).0, 400);
+}
+
+/// Asks as a program does; a good answer has what the document says.
+fn ask(console: &Running, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let answer = with_token(console, method, path, token, &body);
+    let value: Value = serde_json::from_str(&answer.body).unwrap();
+    if answer.status == 200 {
+        let operation = OPERATIONS
+            .iter()
+            .find(|o| o.route.method.name() == method && fits(o.route.path, path))
+            .unwrap_or_else(|| panic!("{method} {path}"));
+        for (name, kind) in operation.answer {
+            let found = kind_of(&value[*name]);
+            assert!(kind.split('|').any(|k| k == found), "{path}: {name}: {value}");
+        }
+    }
+    (answer.status, value)
+}
+
+fn fits(pattern: &str, path: &str) -> bool {
+    let path = path.split('?').next().unwrap();
+    let (a, b): (Vec<&str>, Vec<&str>) = (pattern.split('/').collect(), path.split('/').collect());
+    a.len() == b.len() && a.iter().zip(&b).all(|(x, y)| x.starts_with('{') || x == y)
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(n) if n.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}

@@ -1,0 +1,281 @@
+//! Tokens of programs: what they may do, until when. Only a hash is kept.
+
+use rusqlite::{OptionalExtension, Row, params};
+use serde::Serialize;
+
+use super::{Users, audit, random_text};
+use crate::error::StoreError;
+
+/// What a token begins with, so that it is known when it turns up where it should not.
+pub const TOKEN_MARK: &str = "gauntlet_";
+/// Random characters of a token, five bits each.
+const TOKEN_CHARS: usize = 40;
+/// Tokens at most.
+const TOKENS_MAX: i64 = 1_000;
+/// Longest name, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+/// Longest life of a token, in days.
+pub const TOKEN_DAYS_MAX: i64 = 3_650;
+/// A token's last use is written down at most this often, in milliseconds.
+const USED_STEP_MS: i64 = 60_000;
+
+/// A part of what programs may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// See how the node is.
+    StatusRead,
+    /// Find and read messages of the log.
+    MessagesRead,
+    /// See held mail, its text included.
+    QuarantineRead,
+    /// Release and delete held mail.
+    QuarantineWrite,
+    /// Read the policy, check and replay others.
+    PolicyRead,
+    /// Change the policy.
+    PolicyWrite,
+    /// See which senders are allowed or blocked.
+    SendersRead,
+    /// Allow and block senders.
+    SendersWrite,
+    /// See who may use the console.
+    UsersRead,
+    /// Add and remove people, set their passwords.
+    UsersWrite,
+    /// See what waits for delivery.
+    QueueRead,
+    /// Retry, hold and delete what waits.
+    QueueWrite,
+}
+
+impl Scope {
+    /// Every scope.
+    pub const ALL: [Scope; 12] = [
+        Scope::StatusRead,
+        Scope::MessagesRead,
+        Scope::QuarantineRead,
+        Scope::QuarantineWrite,
+        Scope::PolicyRead,
+        Scope::PolicyWrite,
+        Scope::SendersRead,
+        Scope::SendersWrite,
+        Scope::UsersRead,
+        Scope::UsersWrite,
+        Scope::QueueRead,
+        Scope::QueueWrite,
+    ];
+
+    /// Name on the command line, in the database and in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::StatusRead => "status:read",
+            Scope::MessagesRead => "messages:read",
+            Scope::QuarantineRead => "quarantine:read",
+            Scope::QuarantineWrite => "quarantine:write",
+            Scope::PolicyRead => "policy:read",
+            Scope::PolicyWrite => "policy:write",
+            Scope::SendersRead => "senders:read",
+            Scope::SendersWrite => "senders:write",
+            Scope::UsersRead => "users:read",
+            Scope::UsersWrite => "users:write",
+            Scope::QueueRead => "queue:read",
+            Scope::QueueWrite => "queue:write",
+        }
+    }
+}
+
+impl std::str::FromStr for Scope {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Self, String> {
+        Scope::ALL.into_iter().find(|s| s.name() == name).ok_or_else(|| {
+            let names: Vec<&str> = Scope::ALL.iter().map(|s| s.name()).collect();
+            format!("no scope {name:?}; the scopes are {}", names.join(", "))
+        })
+    }
+}
+
+/// A token, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Token {
+    /// What it is for; unique.
+    pub name: String,
+    /// What it may do.
+    #[serde(serialize_with = "names")]
+    pub scopes: Vec<Scope>,
+    /// Who made it.
+    pub who: String,
+    /// Unix time in milliseconds.
+    pub created_ms: i64,
+    /// Unix time in milliseconds from which on it is refused.
+    pub expires_ms: i64,
+    /// Unix time in milliseconds of its last use, within a minute; none if it was never used.
+    pub used_ms: Option<i64>,
+}
+
+fn names<S: serde::Serializer>(scopes: &[Scope], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(scopes.iter().map(|s| s.name()))
+}
+
+impl Users {
+    /// Makes a token and returns its secret, which is kept nowhere.
+    ///
+    /// # Errors
+    /// If the name is unfit or taken, there is no scope, it would live too long, or the change could not
+    /// be made durable.
+    pub fn add_token(
+        &self,
+        name: &str,
+        scopes: &[Scope],
+        days: i64,
+        who: &str,
+        now_ms: i64,
+    ) -> Result<String, StoreError> {
+        let invalid = |cause: String| Err(StoreError::Invalid { what: "token", cause });
+        let fit = !name.is_empty()
+            && name.len() <= NAME_BYTES_MAX
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+        if !fit {
+            return invalid(format!(
+                "{name:?} is no name: letters, digits, '-', '_' and '.', at most {NAME_BYTES_MAX}"
+            ));
+        }
+        if scopes.is_empty() {
+            return invalid("a token needs a scope: what it may do".to_owned());
+        }
+        if !(1..=TOKEN_DAYS_MAX).contains(&days) {
+            return invalid(format!("{days} days; a token lives 1 to {TOKEN_DAYS_MAX}"));
+        }
+        let secret = format!("{TOKEN_MARK}{}", random_text(TOKEN_CHARS)?);
+        let list: Vec<&str> = scopes.iter().map(|s| s.name()).collect();
+        let added = self.change(|batch| {
+            let count: i64 = batch.query_row("SELECT count(*) FROM token", [], |r| r.get(0))?;
+            if count >= TOKENS_MAX {
+                return Ok(None);
+            }
+            let added = batch.execute(
+                "INSERT OR IGNORE INTO token (name, hash, scopes, who, created_ms, expires_ms) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![
+                    name,
+                    key(&secret),
+                    list.join(" "),
+                    who,
+                    now_ms,
+                    now_ms + days * 86_400_000
+                ],
+            )?;
+            if added == 1 {
+                audit(batch, now_ms, who, "add token", name, &list.join(" "))?;
+            }
+            Ok(Some(added == 1))
+        })?;
+        match added {
+            Some(true) => Ok(secret),
+            Some(false) => invalid(format!("there is a token {name:?} already; revoke it first")),
+            None => Err(StoreError::Full {
+                what: "the list of tokens".to_owned(),
+                limit: TOKENS_MAX.cast_unsigned(),
+                mend: "revoke those that are not needed any more",
+            }),
+        }
+    }
+
+    /// The token of this secret, if it is not over. Counts as a use.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn token(&self, secret: &str, now_ms: i64) -> Result<Option<Token>, StoreError> {
+        let found = self.read(|c| {
+            let sql = format!("SELECT {COLUMNS} FROM token WHERE hash = ?1");
+            c.prepare_cached(&sql)?.query_row([key(secret)], token).optional()
+        })?;
+        let Some(found) = found.filter(|t| now_ms < t.expires_ms) else { return Ok(None) };
+        if found.used_ms.is_none_or(|used| now_ms - used > USED_STEP_MS) {
+            self.change(|batch| {
+                let sql = "UPDATE token SET used_ms = ?2 WHERE name = ?1";
+                batch.execute(sql, params![found.name, now_ms])
+            })?;
+        }
+        Ok(Some(found))
+    }
+
+    /// Every token, by name; those that are over, too.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+        self.read(|c| {
+            let sql = format!("SELECT {COLUMNS} FROM token ORDER BY name");
+            c.prepare_cached(&sql)?.query_map([], token)?.collect()
+        })
+    }
+
+    /// Revokes a token: it is refused from now on. False if there is none of this name.
+    ///
+    /// # Errors
+    /// If the change could not be made durable.
+    pub fn revoke_token(&self, name: &str, who: &str, now_ms: i64) -> Result<bool, StoreError> {
+        self.change(|batch| {
+            let gone = batch.execute("DELETE FROM token WHERE name = ?1", [name])? > 0;
+            if gone {
+                audit(batch, now_ms, who, "revoke token", name, "")?;
+            }
+            Ok(gone)
+        })
+    }
+}
+
+const COLUMNS: &str = "name, scopes, who, created_ms, expires_ms, used_ms";
+
+fn token(row: &Row<'_>) -> rusqlite::Result<Token> {
+    let scopes = row.get_ref(1)?.as_str()?;
+    Ok(Token {
+        name: row.get(0)?,
+        // A scope that is unknown here allows nothing.
+        scopes: scopes.split(' ').filter_map(|s| s.parse().ok()).collect(),
+        who: row.get(2)?,
+        created_ms: row.get(3)?,
+        expires_ms: row.get(4)?,
+        used_ms: row.get(5)?,
+    })
+}
+
+fn key(secret: &str) -> Vec<u8> {
+    blake3::hash(secret.as_bytes()).as_bytes().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_found_until_they_are_over_or_revoked() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = Users::open(folder.path()).unwrap();
+        let scopes = [Scope::QueueRead, Scope::PolicyWrite];
+        let secret = users.add_token("ci", &scopes, 1, "ada", 1_000).unwrap();
+        assert!(secret.starts_with(TOKEN_MARK) && secret.len() == 49);
+        let raw = std::fs::read(folder.path().join("users.db-wal")).unwrap();
+        let kept = raw.windows(secret.len()).any(|w| w == secret.as_bytes());
+        assert!(!kept, "only a hash is kept");
+        let found = users.token(&secret, 2_000).unwrap().unwrap();
+        assert_eq!((found.name.as_str(), found.scopes.as_slice()), ("ci", &scopes[..]));
+        assert_eq!(users.tokens().unwrap()[0].used_ms, Some(2_000));
+        assert_eq!(users.token(&secret, 1_000 + 86_400_000).unwrap(), None);
+        assert_eq!(users.token("gauntlet_other", 2_000).unwrap(), None);
+        for (name, scopes, days) in [
+            ("ci", &scopes[..], 1),
+            ("", &scopes[..], 1),
+            ("a b", &scopes[..], 1),
+            ("x", &[][..], 1),
+            ("x", &scopes[..], 0),
+            ("x", &scopes[..], TOKEN_DAYS_MAX + 1),
+        ] {
+            assert!(users.add_token(name, scopes, days, "ada", 1).is_err(), "{name} {days}");
+        }
+        assert!(users.revoke_token("ci", "ada", 3_000).unwrap());
+        assert!(!users.revoke_token("ci", "ada", 3_000).unwrap());
+        assert_eq!(users.token(&secret, 2_000).unwrap(), None);
+        assert!("queue:read".parse::<Scope>().is_ok() && "all".parse::<Scope>().is_err());
+    }
+}
