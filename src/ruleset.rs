@@ -24,6 +24,9 @@ pub(crate) struct RulesetArgs {
     /// Say how often every rule fired, sub-rules included
     #[arg(long, requires = "rules")]
     pub(crate) subtests: bool,
+    /// Refuse rules with any fault: an error or a warning of `gauntlet rules check`
+    #[arg(long, requires = "rules")]
+    pub(crate) strict: bool,
     /// End a scan as soon as the rules that are left cannot change the class
     #[arg(long, requires = "rules", conflicts_with = "subtests")]
     pub(crate) early_stop: bool,
@@ -106,7 +109,7 @@ impl RulesetArgs {
                 None => snapshot,
             });
         }
-        let (mut ruleset, _) = self.reading.load(&self.rules, self.subtests, false)?;
+        let (mut ruleset, _) = self.reading.load(&self.rules, self.subtests, self.strict)?;
         if self.early_stop {
             let required = ruleset.required_score();
             let thresholds =

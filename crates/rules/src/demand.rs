@@ -16,13 +16,15 @@ use crate::program::Program;
 use crate::views::Views;
 
 /// Cost of an eval, in the units of [`Demand::cost`].
-const EVAL_COST: usize = 200;
+const EVAL_COST: usize = 2_000;
 /// Cost of a rule with tags: its pattern may have to be made.
 const TEMPLATE_COST: usize = 20_000;
 /// Cost of a rule on the details of URIs.
 const URI_DETAIL_COST: usize = 1_000;
 /// Cost of a meta.
 const META_COST: usize = 1_000;
+/// Bytes of text that a simple pattern is searched through at the cost of one unit.
+const BYTES_PER_UNIT: usize = 4;
 
 /// One message while its metas are answered.
 pub(crate) struct Demand<'a, 'm, 'e> {
@@ -139,14 +141,19 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
             }
             _ => Bounds::between(0.0, self.program.prospect(*rule).hits_max),
         };
-        self.program.metas.programs[place].expr.bounds(&known)
+        self.program.metas.programs[place].flat.bounds(&known)
     }
 
-    /// Roughly what answering a rule costs: for patterns their length.
+    /// Roughly what answering a rule costs, in nanoseconds: patterns cost by their length and by how
+    /// much text there is for them.
     fn cost(&self, rule: u32) -> usize {
         match self.tally.pending.work(rule) {
             Work::Done => 0,
-            Work::Texts(_) => self.program.prospect(rule).cost,
+            Work::Texts(_) => {
+                let prospect = self.program.prospect(rule);
+                let bytes = self.tally.pending.bytes(rule) / BYTES_PER_UNIT;
+                prospect.length.saturating_add(bytes.saturating_mul(prospect.tries_per_byte))
+            }
             Work::Eval(_) => EVAL_COST,
             Work::Template(_) => TEMPLATE_COST,
             Work::UriDetail(_) => URI_DETAIL_COST,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::bounds::Flat;
 use crate::expression::{self, Expr, Op};
 use crate::language::expand_matching;
 use crate::rule::{Rule, Test};
@@ -24,6 +25,8 @@ pub(crate) struct Metas {
 pub(crate) struct Meta {
     pub(crate) rule: u32,
     pub(crate) expr: Expr<u32>,
+    /// The same, to be asked for bounds.
+    pub(crate) flat: Flat<u32>,
     /// Rules that the expression names, each once.
     pub(crate) operands: Vec<u32>,
     /// It is a sub-rule: its answer may wait until another meta needs it.
@@ -49,6 +52,7 @@ impl Meta {
         Meta {
             rule,
             at_once: expr.divides(),
+            flat: Flat::of(&expr),
             expr,
             operands,
             can_wait: false,
@@ -107,7 +111,7 @@ impl Metas {
             place_of: vec![None; rules.len()],
             always: Vec::new(),
         };
-        let rarity = |rule: u32| rules.get(rule as usize).map_or(1, |rule| commonness(&rule.test));
+        let rarity = |rule: u32| rules.get(rule as usize).map_or(1, commonness);
         for (place, program) in (0u32..).zip(&metas.programs) {
             metas.place_of[program.rule as usize] = Some(place);
             let Some(triggers) = triggers(&program.expr, &rarity) else {
@@ -168,9 +172,11 @@ impl Metas {
 const WAIT_DEPTH_MAX: u32 = 64;
 
 /// How often rules of this kind fire, roughly: header rules fire on most messages.
-fn commonness(test: &Test) -> u32 {
-    match test {
+fn commonness(rule: &Rule) -> u32 {
+    match &rule.test {
         Test::Header { .. } | Test::Exists { .. } | Test::MimeHeader { .. } => 8,
+        // Those that are put off may always fire.
+        Test::Eval { .. } if rule.is_sub() => 16,
         Test::Eval { .. } => 4,
         Test::Rawbody { .. } | Test::Uri { .. } => 2,
         _ => 1,

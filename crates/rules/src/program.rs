@@ -13,8 +13,9 @@ use crate::matcher::texts::TextRules;
 use crate::matcher::uri_detail::UriDetailRule;
 use crate::matcher::{Found, Member, Place, Tally};
 use crate::meta::Metas;
+use crate::pattern::syntax::Node;
 use crate::pattern::{self, Pattern};
-use crate::rule::{EvalKind, Rule, Test};
+use crate::rule::{EvalKind, HeaderSelector, Rule, Test};
 use crate::ruleset::Profile;
 use crate::stages::{self, Bounds, Done, Stage};
 use crate::views::Views;
@@ -24,13 +25,15 @@ use crate::views::Views;
 pub(crate) struct Prospect {
     /// Most hits that count.
     pub(crate) hits_max: f64,
-    /// Roughly what trying its pattern costs: the pattern's length.
-    pub(crate) cost: usize,
+    /// The pattern's length.
+    pub(crate) length: usize,
+    /// Roughly how many steps its pattern takes on a byte of text.
+    pub(crate) tries_per_byte: usize,
 }
 
 impl Default for Prospect {
     fn default() -> Self {
-        Prospect { hits_max: f64::from(u32::MAX), cost: 0 }
+        Prospect { hits_max: f64::from(u32::MAX), length: 0, tries_per_byte: 1 }
     }
 }
 
@@ -76,7 +79,6 @@ impl EvalRule {
                 tally.hit(self.rule, value, Place::None);
             }
         });
-        evals.evidence.borrow_mut().clear();
     }
 }
 
@@ -286,14 +288,15 @@ impl Program {
     }
 
     fn find_prospects(&self, rules: &[Rule]) -> Vec<Prospect> {
-        let cost = |rule: &Rule| rule.test.pattern().map_or(0, str::len);
-        let prospect = |rule| Prospect { cost: cost(rule), ..Prospect::default() };
+        let length = |rule: &Rule| rule.test.pattern().map_or(0, str::len);
+        let prospect = |rule| Prospect { length: length(rule), ..Prospect::default() };
         let mut prospects: Vec<Prospect> = rules.iter().map(prospect).collect();
         let texts = [&self.body, &self.rawbody, &self.uri, &self.full];
         let members = texts.into_iter().flat_map(|t| t.members().iter());
         for member in members.chain(self.headers.members()) {
             if let Some(prospect) = prospects.get_mut(member.rule as usize) {
                 prospect.hits_max = f64::from(member.hits_max);
+                prospect.tries_per_byte = 1 + member.pattern.node().map_or(0, wide_repeats);
             }
         }
         prospects
@@ -333,8 +336,9 @@ impl Program {
             Place::Uri(number) => (View::Url, 0, &*views.uris().get(number as usize)?.text),
             Place::Header(group) => {
                 let selector = self.headers.selector(group)?;
-                let value = views.header(selector)?;
-                let (start, found) = at.quoted(&value)?;
+                // A rule may fire because the field is missing.
+                let value = views.header(selector).unwrap_or_default();
+                let (start, found) = at.quoted(&value).unwrap_or_default();
                 let found = Evidence::new(View::Header, 0, start, found);
                 return Some(found.named(&selector.to_string()));
             }
@@ -356,10 +360,31 @@ impl Program {
                 let found = Evidence::new(View::Header, 0, start, found);
                 return Some(found.named(&selector.to_string()));
             }
-            Place::None => return None,
+            Place::None => return self.evidence_of_no_place(rule, views),
         };
         let (start, found) = at.quoted(text)?;
         Some(Evidence::new(view, 0, offset + start, found))
+    }
+
+    /// What a rule saw that does not fire on a match at a place: an eval, a negated pattern.
+    fn evidence_of_no_place(&self, rule: u32, views: &Views<'_>) -> Option<Evidence> {
+        if let Some(found) = self.evals.iter().find(|e| e.rule == rule) {
+            return Some(found.eval.evidence(views));
+        }
+        if let Some(found) = self.uri_details.iter().find(|u| u.rule == rule) {
+            return Some(Evidence::new(View::Url, 0, 0, found.first(views)?));
+        }
+        let of_header = |selector: &HeaderSelector| {
+            let value = views.header(selector).unwrap_or_default();
+            Some(Evidence::new(View::Header, 0, 0, &value).named(&selector.to_string()))
+        };
+        if let Some(found) = self.mime.iter().find(|m| m.member().rule == rule) {
+            return of_header(found.selector());
+        }
+        match &self.templates.iter().find(|t| t.member.rule == rule)?.on {
+            TemplateOn::Header(selector, _) => of_header(selector),
+            _ => None,
+        }
     }
 
     /// Every pattern with the place of its rule.
@@ -379,6 +404,29 @@ impl Program {
             ("full", &self.full),
         ];
         views.iter().flat_map(|(name, t)| t.always().map(move |m| (*name, m.rule))).collect()
+    }
+}
+
+/// How many parts of a pattern may take many bytes of nearly any kind, so that it may go far from
+/// each place where it begins.
+fn wide_repeats(node: &Node) -> usize {
+    /// What each of them costs beside a plain step.
+    const STEPS: usize = 4;
+    /// Repeated at least so often more, and taking so many bytes.
+    const TIMES: u32 = 32;
+    const BYTES: u32 = 128;
+    match node {
+        Node::Set(_) | Node::Anchor(_) | Node::Template { .. } => 0,
+        Node::Backreference { .. } => STEPS,
+        Node::Repeat { node, min, max, .. } => {
+            let is_long = max.is_none_or(|max| max - min.min(&max) >= TIMES);
+            let is_wide = matches!(node.as_ref(), Node::Set(set) if set.len() >= BYTES);
+            if is_long && is_wide { STEPS } else { wide_repeats(node) }
+        }
+        Node::Concat(nodes) | Node::Alternate(nodes) => nodes.iter().map(wide_repeats).sum(),
+        Node::Group { node, .. } | Node::Atomic(node) | Node::Around { node, .. } => {
+            wide_repeats(node)
+        }
     }
 }
 

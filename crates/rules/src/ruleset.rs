@@ -385,6 +385,15 @@ impl Ruleset {
                 break;
             }
         }
+        if out.is_empty() {
+            // It is true because these did not fire.
+            let operands = self.program.metas.operands(rule as usize).iter();
+            let silent = operands.filter_map(|operand| self.rules.get(*operand as usize));
+            let silent = silent.take(EVIDENCE_PER_HIT_MAX);
+            out.extend(
+                silent.map(|r| Evidence::new(View::Meta, 0, 0, b"").named(&format!("!{}", r.name))),
+            );
+        }
         out
     }
 }
@@ -501,15 +510,38 @@ mod tests {
     }
 
     #[test]
+    fn every_hit_has_evidence() {
+        let rules = "header N Subject !~ /x/\nheader U X-None =~ /^unset$/ [if-unset: unset]\n\
+            header X exists:Subject\nmeta NOT !__NEVER\nbody __NEVER /never/\n\
+            header E eval:check_for_missing_to_header()\nmeta M E && N\n\
+            mimeheader P Content-Type !~ /image/\nbody L eval:check_body_length('1000')\n";
+        let (outcome, report) = scan(rules, "Subject: hi there\n\ntext\n");
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
+        assert_eq!(names(&outcome), ["E", "L", "M", "N", "NOT", "P", "U", "X"]);
+        let evidence = |name: &str| {
+            let hit = outcome.hits.iter().find(|h| &*h.rule == name).expect("hit");
+            let first = hit.evidence.first().unwrap_or_else(|| panic!("{name} has no evidence"));
+            (first.view, first.name.clone().unwrap_or_default(), first.text.clone())
+        };
+        let all = ["E", "L", "M", "N", "NOT", "P", "U", "X"].map(evidence);
+        assert_eq!(all[0], (View::Header, "ToCc".into(), String::new()));
+        assert_eq!(all[1], (View::SaBody, "check_body_length('1000')".into(), String::new()));
+        assert_eq!(all[3], (View::Header, "subject".into(), "hi there\n".into()));
+        assert_eq!(all[4], (View::Meta, "!__NEVER".into(), String::new()));
+        assert_eq!(all[6], (View::Header, "x-none".into(), String::new()));
+    }
+
+    #[test]
     fn tags_are_captured_and_standard() {
         let rules = "header __C From:addr =~ /^(?<LOCAL>\\w+)@(?<DOM_1>\\S+)/\n\
             body A /\\b%{LOCAL}\\b/\nheader B To =~ /%{DOM_1}/\nheader N To !~ /%{DOM_1}/\n\
             body D /%{NEVER}/\nheader E Message-Id =~ /%{AUTHORDOMAIN}/\n\
-            full F /RE: %{HEADER(Subject)}/i\nbody I /%{LOCAL}@?%{AUTHORDOMAIN}/\nbody G /%{HEADER(X-None)}/\nbody H /\\%{LOCAL}/\n";
+            full F /RE: %{HEADER(Subject)}/i\nbody I /%{LOCAL}@?%{AUTHORDOMAIN}/\nbody G /%{HEADER(X-None)}/\nbody H /\\%{LOCAL}/\n\
+            required_score 4.25\nfull R /score %{REQD} is/\n";
         let raw = "From: bob@example.com\nTo: bob@example.org\nMessage-Id: <1@example.com>\n\
-            Subject: hi\n\nI am bob\nre: hi\n";
+            Subject: hi\n\nI am bob\nre: hi\nscore 4.2 is\n";
         let (outcome, _) = scan(rules, raw);
-        assert_eq!(names(&outcome), ["A", "E", "F", "N", "__C"]);
+        assert_eq!(names(&outcome), ["A", "E", "F", "N", "R", "__C"]);
         let e = outcome.hits.iter().find(|h| &*h.rule == "E").unwrap();
         assert_eq!((e.evidence[0].offset, e.evidence[0].text.as_str()), (3, "example.com"));
     }

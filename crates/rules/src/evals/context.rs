@@ -1,9 +1,9 @@
 //! One message, as eval functions see it.
 
 use std::borrow::Cow;
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 
-use gauntlet_mail::{Evidence, Facts};
+use gauntlet_mail::Facts;
 
 use super::EvalTables;
 use super::asking::{LinkHost, link_hosts};
@@ -35,8 +35,6 @@ pub struct EvalContext<'a> {
     pub profile: Profile,
     /// The classifier's probability of spam, 0 to 1; none if there is no classifier.
     pub spam_probability: Option<f64>,
-    /// Where functions leave evidence for the rule that is being answered.
-    pub evidence: RefCell<Vec<Evidence>>,
     pub(super) memo: Memo,
 }
 
@@ -70,7 +68,6 @@ impl<'a> EvalContext<'a> {
             now,
             profile,
             spam_probability: None,
-            evidence: RefCell::default(),
             memo: Memo::default(),
         }
     }
@@ -85,6 +82,9 @@ impl<'a> EvalContext<'a> {
     /// A header value in scalar context: all fields in one text; of addresses and other extracts only
     /// the first, without its line end. Empty if there is none.
     pub(crate) fn text(&self, name: &str) -> Cow<'_, [u8]> {
+        if name == "ALL" {
+            return Cow::Borrowed(self.views.all_fields());
+        }
         let selector = HeaderSelector::parse(name);
         let is_single = selector.name == "EnvelopeFrom"
             || selector.modifiers.iter().any(|m| EXTRACTS.contains(&m.as_str()));

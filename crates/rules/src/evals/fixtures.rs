@@ -23,7 +23,44 @@ fn hits(ruleset: &Ruleset, raw: &[u8]) -> bool {
     let (envelope, facts) = (Envelope::default(), Facts::default());
     let mut scratch = RulesScratch::default();
     let outcome = ruleset.scan(&message, &envelope, &facts, 1_700_000_000, &mut scratch);
+    for hit in &outcome.hits {
+        assert!(!hit.evidence.is_empty(), "{} has no evidence", hit.rule);
+    }
     outcome.sub.iter().any(|(name, _)| &**name == "T")
+}
+
+/// Functions that are answered from what the network said, or by the classifier: their tests stand
+/// beside them (`auth.rs`, `dns.rs`).
+const FROM_FACTS: [&str; 8] =
+    ["_dkim_", "_spf_", "_dmarc_", "_arc_", "_rbl", "uridnsbl", "check_dns_sender", "check_bayes"];
+
+#[test]
+fn every_function_of_the_stock_rules_has_a_fixture() {
+    let stock = std::path::PathBuf::from("/usr/share/spamassassin");
+    let Ok((ruleset, _)) = Ruleset::load(&[stock], &LoadOptions::default()) else {
+        eprintln!("skipped: SpamAssassin's rules are not installed");
+        return;
+    };
+    let cases = include_str!("fixtures.txt").split("\n=== ").skip(1);
+    let with_fixture: Vec<_> =
+        cases.filter_map(|case| super::functions::find(case.lines().next()?)).collect();
+    let mut missing = std::collections::BTreeSet::new();
+    let mut found = std::collections::BTreeSet::new();
+    for rule in ruleset.rules() {
+        let crate::rule::Test::Eval { call, .. } = &rule.test else { continue };
+        let name = call.function.as_str();
+        if !super::is_answered(name) || FROM_FACTS.iter().any(|part| name.contains(part)) {
+            continue;
+        }
+        found.insert(name);
+        let function = super::functions::find(name);
+        let is_same = |f: &super::Function| function.is_some_and(|g| std::ptr::fn_addr_eq(*f, g));
+        if !with_fixture.iter().any(is_same) {
+            missing.insert(name);
+        }
+    }
+    assert!(found.len() > 80, "{}", found.len());
+    assert!(missing.is_empty(), "without a fixture: {missing:?}");
 }
 
 #[test]

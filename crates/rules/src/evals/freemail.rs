@@ -54,24 +54,22 @@ pub(super) fn reply_to(cx: &EvalContext<'_>, args: &Args) -> bool {
     if what != "replyto" && what != "reply" {
         return false;
     }
-    if freemail.skip_bulk_envelope && looks_bulk(&cx.text("EnvelopeFrom")) {
-        return false;
-    }
     let lower =
         |name| -> Vec<Vec<u8>> { cx.values(name).iter().map(|a| a.to_ascii_lowercase()).collect() };
     let (senders, replies) = (lower("From:addr"), lower("Reply-To:addr"));
     let from_free = senders.iter().any(|a| is_freemail(cx, a));
     let reply_free = replies.iter().any(|a| is_freemail(cx, a));
-    if from_free && reply_free && !senders.iter().any(|a| replies.contains(a)) {
-        return true;
-    }
     let skip = if what == "replyto" {
         !reply_free
     } else {
         (!replies.is_empty() && !reply_free) || !from_free
     };
-    if skip {
+    // The envelope sender is asked for last: it may take the whole path of the message to find.
+    if skip || (freemail.skip_bulk_envelope && looks_bulk(&cx.text("EnvelopeFrom"))) {
         return false;
+    }
+    if from_free && reply_free && !senders.iter().any(|a| replies.contains(a)) {
+        return true;
     }
     let answers = if what == "replyto" || reply_free { &replies } else { &senders };
     let found = body_addresses(cx);

@@ -9,8 +9,11 @@
 //! through the same views as the rules, never waits and reads no clock. What several functions need
 //! is computed once a message and kept in the [`EvalContext`].
 
+use gauntlet_mail::Evidence;
+
 use crate::pattern::Pattern;
 use crate::rule::{EvalCall, EvalKind};
+use crate::views::Views;
 
 mod asking;
 mod auth;
@@ -34,6 +37,7 @@ mod mime;
 mod net;
 mod network;
 mod relay;
+mod seen;
 mod tables;
 mod text;
 mod uri;
@@ -93,6 +97,7 @@ pub struct Eval {
     function: Function,
     args: Args,
     edits_body: bool,
+    name: Box<str>,
 }
 
 /// Functions that change what `body` rules see, if they are called from `header` rules.
@@ -112,7 +117,7 @@ impl Eval {
         });
         let args = Args { words: call.args.clone(), pattern: pattern.transpose()?, kind };
         let edits_body = kind == EvalKind::Header && BODY_EDITORS.contains(&call.function.as_str());
-        Ok(Eval { function, args, edits_body })
+        Ok(Eval { function, args, edits_body, name: call.function.as_str().into() })
     }
 
     /// Whether it may change the body, so that it must run before `body` rules.
@@ -136,7 +141,15 @@ impl Eval {
             pattern: pattern.transpose()?,
             kind: EvalKind::Rbl,
         };
-        Ok(Eval { function: dns::template_answered, args, edits_body: false })
+        let function = dns::template_answered;
+        Ok(Eval { function, args, edits_body: false, name: "askdns_rbl".into() })
+    }
+
+    /// What it saw of the message, for a hit's evidence.
+    pub(crate) fn evidence(&self, views: &Views<'_>) -> Evidence {
+        let words: Vec<String> = self.args.words.iter().map(|w| format!("'{w}'")).collect();
+        let call = format!("{}({})", self.name, words.join(", "));
+        seen::evidence(&self.name, self.args.word(0), &call, views)
     }
 
     /// The rule's value: 0 is no hit. Deterministic; never waits.

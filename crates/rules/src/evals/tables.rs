@@ -19,6 +19,8 @@ pub struct EvalTables {
     /// Wanted locales; none if all are wanted.
     locales: Option<Vec<String>>,
     pub(super) network: NetworkTables,
+    /// Points from which a message is spam.
+    pub(crate) required_score: f64,
 }
 
 /// Lists of addresses that have a setting of their own; `enlist_addrlist` makes more.
@@ -72,6 +74,7 @@ impl EvalTables {
                 .map(|name| (name, subject_list(settings, name)))
                 .into(),
             network: NetworkTables::default(),
+            required_score: settings.number("required_score", 5.0),
             locales: if locales.iter().any(|l| l == "all") { None } else { Some(locales) },
         }
     }

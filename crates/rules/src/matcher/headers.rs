@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::pending::Candidate;
 use super::prefilter::Prefilter;
 use super::{Member, Place, Tally};
+use crate::pattern::literal::Texts;
 use crate::rule::HeaderSelector;
 use crate::views::{Views, header};
 
@@ -72,8 +73,9 @@ impl HeaderRulesBuilder {
     /// Builds the groups.
     pub(crate) fn build(self) -> HeaderRules {
         let groups = self.groups.into_iter().map(|(selector, (members, exists))| {
-            let prefilter = (members.len() >= PREFILTER_MIN)
-                .then(|| Prefilter::new(members.iter().map(|m| &m.member.pattern)));
+            let prefilter = (members.len() >= PREFILTER_MIN).then(|| {
+                Prefilter::on(texts(&selector), members.iter().map(|m| &m.member.pattern))
+            });
             let on_missing = (0u32..)
                 .zip(&members)
                 .filter(|(_, m)| {
@@ -87,6 +89,15 @@ impl HeaderRulesBuilder {
             Group { selector, members, exists, prefilter, on_missing, name_hash }
         });
         HeaderRules { groups: groups.collect() }
+    }
+}
+
+/// What the values of this selector are.
+fn texts(selector: &HeaderSelector) -> Texts {
+    match selector.name.as_str() {
+        name if name.starts_with("X-Spam-Relays-") => Texts::Relays,
+        name if name.starts_with("ALL") => Texts::Fields,
+        _ => Texts::Mail,
     }
 }
 
@@ -115,12 +126,12 @@ impl HeaderRules {
         for (number, group) in (0u32..).zip(&self.groups) {
             // Most fields that rules ask for are in no message.
             if group.name_hash.is_some_and(|hash| !there[usize::from(hash)]) {
-                group.scan_missing(tally);
+                group.scan_missing(Place::Header(number), tally);
                 continue;
             }
             match views.header(&group.selector) {
                 Some(value) => group.scan(&value, Place::Header(number), tally),
-                None => group.scan_missing(tally),
+                None => group.scan_missing(Place::Header(number), tally),
             }
         }
     }
@@ -164,11 +175,11 @@ impl Group {
         tally.candidates = candidates;
     }
 
-    fn scan_missing(&self, tally: &mut Tally) {
+    fn scan_missing(&self, place: Place, tally: &mut Tally) {
         for number in &self.on_missing {
             if let Some(member) = self.members.get(*number as usize) {
                 let text = member.if_unset.as_deref().unwrap_or_default();
-                member.member.try_value(text, true, Place::None, tally);
+                member.member.try_value(text, true, place, tally);
             }
         }
     }
@@ -178,7 +189,7 @@ impl Member {
     /// Tries the pattern on a header value, or puts that off.
     fn try_or_put_off(&self, value: &[u8], candidate: bool, at: (Place, u32), tally: &mut Tally) {
         if candidate && self.can_wait && tally.pending.is_on {
-            tally.pending.put_off_text(self.rule, at.0, at.1);
+            tally.pending.put_off_text(self.rule, value, at.0, at.1);
         } else {
             self.try_value(value, candidate, at.0, tally);
         }
@@ -188,7 +199,7 @@ impl Member {
     fn try_value(&self, value: &[u8], candidate: bool, place: Place, tally: &mut Tally) {
         if self.negated {
             match if candidate { self.pattern.matches(value) } else { Ok(false) } {
-                Ok(false) => tally.hit(self.rule, 1, Place::None),
+                Ok(false) => tally.hit(self.rule, 1, place),
                 Ok(true) => {}
                 Err(error) => tally.spent(self.rule, &error),
             }

@@ -128,7 +128,7 @@ pub(crate) enum Place {
     Part(u16),
     /// The header value of this rule with tags.
     Template(u32),
-    /// No place: an eval, a negated match or a meta.
+    /// No place: an eval, a negated match in a part or a meta.
     None,
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct Pending {
     /// Sub-rules are put off.
     pub(crate) is_on: bool,
     work: Vec<Work>,
+    /// Bytes of the texts that wait to be searched, by rule.
+    bytes: Vec<u32>,
     candidates: Vec<Candidate>,
     /// Rules that were put off, in this order.
     pub(crate) rules: Vec<u32>,
@@ -51,6 +53,8 @@ impl Pending {
         self.is_on = is_on;
         self.work.clear();
         self.work.resize(rules, Work::Done);
+        self.bytes.clear();
+        self.bytes.resize(rules, 0);
         self.candidates.clear();
         self.rules.clear();
     }
@@ -70,8 +74,16 @@ impl Pending {
         }
     }
 
-    /// Puts off trying a pattern at a place, after those that wait already.
-    pub(super) fn put_off_text(&mut self, rule: u32, place: Place, member: u32) {
+    /// How many bytes of text a rule's pattern waits to be tried on.
+    pub(crate) fn bytes(&self, rule: u32) -> usize {
+        self.bytes.get(rule as usize).map_or(0, |bytes| *bytes as usize)
+    }
+
+    /// Puts off trying a pattern on this text at a place, after those that wait already.
+    pub(super) fn put_off_text(&mut self, rule: u32, text: &[u8], place: Place, member: u32) {
+        if let Some(bytes) = self.bytes.get_mut(rule as usize) {
+            *bytes = bytes.saturating_add(u32::try_from(text.len()).unwrap_or(u32::MAX));
+        }
         let Ok(at) = u32::try_from(self.candidates.len()) else { return };
         let previous = match self.work(rule) {
             Work::Texts(previous) => Some(previous),

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::rows::Rows;
-use super::strings::Strings;
+use super::strings::{StringBuffers, Strings};
+use crate::pattern::literal::Texts;
 use crate::pattern::sequence::{self, Row};
 use crate::pattern::syntax::{ByteSet, Node};
 use crate::pattern::{Pattern, literal};
@@ -76,9 +77,9 @@ enum Way {
     Always,
 }
 
-fn way(node: Option<&Node>) -> Way {
+fn way(node: Option<&Node>, texts: Texts) -> Way {
     let Some(node) = node else { return Way::Always };
-    let strings = literal::required(node, CHANCE_MAX);
+    let strings = literal::required(node, CHANCE_MAX, texts);
     if let Some(strings) = strings.as_ref()
         && strings.chance <= STRINGS_SURE
         && strings.strings.len() <= STRINGS_SURE_COUNT
@@ -86,7 +87,7 @@ fn way(node: Option<&Node>) -> Way {
         return Way::Strings(strings.strings.clone());
     }
     let row = sequence::rarest_row(node).filter(|row| row.chance <= ROW_CHANCE_MAX);
-    if let Some((strings, times)) = literal::repeated(node, TIMES_MIN, COUNTED_CHANCE_MAX) {
+    if let Some((strings, times)) = literal::repeated(node, TIMES_MIN, COUNTED_CHANCE_MAX, texts) {
         return Way::Counted(strings.strings, times.min(TIMES_MAX) as u16, row);
     }
     match (strings, row) {
@@ -100,11 +101,12 @@ fn way(node: Option<&Node>) -> Way {
 }
 
 /// How each pattern is looked for. Large patterns take a while, so the CPUs share them.
-fn ways(patterns: &[&Pattern]) -> Vec<Way> {
+fn ways(patterns: &[&Pattern], texts: Texts) -> Vec<Way> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     let share = patterns.len().div_ceil(threads).max(PATTERNS_PER_THREAD_MIN);
     std::thread::scope(|scope| {
-        let work = |part: &[&Pattern]| part.iter().map(|p| way(p.node())).collect::<Vec<_>>();
+        let work =
+            |part: &[&Pattern]| part.iter().map(|p| way(p.node(), texts)).collect::<Vec<_>>();
         let threads: Vec<_> =
             patterns.chunks(share).map(|part| scope.spawn(move || work(part))).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<Way>>| {
@@ -117,12 +119,17 @@ fn ways(patterns: &[&Pattern]) -> Vec<Way> {
 impl Prefilter {
     /// Collects what these patterns need; they are numbered in order.
     pub(crate) fn new<'p>(patterns: impl Iterator<Item = &'p Pattern>) -> Self {
+        Self::on(Texts::Mail, patterns)
+    }
+
+    /// The same for texts of this kind.
+    pub(crate) fn on<'p>(texts: Texts, patterns: impl Iterator<Item = &'p Pattern>) -> Self {
         let patterns: Vec<&Pattern> = patterns.collect();
         let (mut strings, mut rows) = (BTreeMap::new(), Vec::new());
         let mut needs = Vec::with_capacity(patterns.len());
         let mut least = vec![1; patterns.len()];
         let (mut gated, mut always) = (Vec::new(), Vec::new());
-        for (way, number) in ways(&patterns).into_iter().zip(0u32..) {
+        for (way, number) in ways(&patterns, texts).into_iter().zip(0u32..) {
             let (need, found, row) = match way {
                 Way::Strings(found) => (STRING, found, None),
                 Way::Both(found, row) => (STRING | ROW, found, Some(row)),
@@ -149,7 +156,7 @@ impl Prefilter {
                 strings.entry(string).or_insert_with(Vec::new).push(number);
             }
         }
-        let (strings, too_short) = Strings::new(strings, literal::string_chance);
+        let (strings, too_short) = Strings::new(strings, |s| literal::string_chance(s, texts));
         for number in too_short {
             if let Some(need) = needs.get_mut(number as usize)
                 && *need & STRING != 0
@@ -165,15 +172,15 @@ impl Prefilter {
     pub(crate) fn search(&self, text: &[u8], buffers: &mut Buffers, found: &mut Vec<u32>) {
         found.clear();
         self.always.iter().for_each(|pattern| buffers.mark(*pattern, BYTES, found));
-        let mut lower = std::mem::take(&mut buffers.lower);
-        self.strings.search(text, &mut lower, |pattern| {
+        let mut strings = std::mem::take(&mut buffers.strings);
+        self.strings.search(text, &mut strings, |pattern| {
             let least = self.least.get(pattern as usize).copied().unwrap_or(1);
             if least <= 1 || buffers.count(pattern) >= least {
                 buffers.mark(pattern, STRING, found);
             }
         });
         buffers.forget_counts();
-        buffers.lower = lower;
+        buffers.strings = strings;
         self.rows.search(text, |pattern| buffers.mark(pattern, ROW, found));
         if !self.gated.is_empty() {
             let bytes = ByteSet::of_text(text);
@@ -204,7 +211,7 @@ pub(crate) struct Buffers {
     /// How often strings were found, by pattern; and the patterns with a count.
     counts: Vec<u16>,
     counted: Vec<u32>,
-    lower: Vec<u8>,
+    strings: StringBuffers,
 }
 
 impl Buffers {

@@ -9,6 +9,12 @@ use std::collections::BTreeMap;
 
 /// Bits of the hash of four bytes.
 const HASH_BITS: u32 = 17;
+/// What four bytes are multiplied with to hash them.
+const HASH_FACTOR: u32 = 0x9e37_79b1;
+/// Words of a bitmap: a bit for each hash.
+const BITMAP_WORDS: usize = (1 << HASH_BITS) / 32;
+/// Bytes of padding behind a text: one vector can be read from each of its bytes on.
+const PADDING: usize = 32;
 /// Bytes that are looked at together.
 const GRAM: usize = 4;
 /// The same for short strings.
@@ -34,15 +40,15 @@ struct Entry {
 /// Entries by their bytes.
 #[derive(Debug, Default)]
 struct Index {
-    /// A bit for each hash (of four bytes) or value (of two); empty if there are no entries.
-    bitmap: Vec<u64>,
+    /// A bit for each hash; empty if there are no entries.
+    bitmap: Vec<u32>,
     /// Slots with the bytes, and first and last (exclusive) in `entries`; probed from the hash on.
     slots: Vec<Option<(u32, u32, u32)>>,
     entries: Vec<u32>,
 }
 
 fn hash(bytes: u32) -> usize {
-    (bytes.wrapping_mul(0x9e37_79b1) >> (32 - HASH_BITS)) as usize
+    (bytes.wrapping_mul(HASH_FACTOR) >> (32 - HASH_BITS)) as usize
 }
 
 impl Index {
@@ -51,13 +57,10 @@ impl Index {
             return Index::default();
         }
         let size = (keys.len() * 2).next_power_of_two();
-        let mut index = Index {
-            bitmap: vec![0; (1 << HASH_BITS) / 64],
-            slots: vec![None; size],
-            entries: Vec::new(),
-        };
+        let mut index =
+            Index { bitmap: vec![0; BITMAP_WORDS], slots: vec![None; size], entries: Vec::new() };
         for (key, entries) in keys {
-            index.bitmap[hash(key) / 64] |= 1 << (hash(key) % 64);
+            index.bitmap[hash(key) / 32] |= 1 << (hash(key) % 32);
             let first = index.entries.len() as u32;
             index.entries.extend(entries);
             let mut slot = hash(key) % size;
@@ -72,7 +75,7 @@ impl Index {
     /// Whether there may be an entry with these bytes.
     fn may_have(&self, bytes: u32) -> bool {
         let hash = hash(bytes);
-        self.bitmap.get(hash / 64).is_some_and(|word| word >> (hash % 64) & 1 == 1)
+        self.bitmap.get(hash / 32).is_some_and(|word| word >> (hash % 32) & 1 == 1)
     }
 
     /// The entries with these bytes.
@@ -120,13 +123,21 @@ impl Strings {
 
     /// Calls `found` with the patterns of each string in the text, in any order and perhaps repeatedly.
     /// `lower` is a buffer.
-    pub(crate) fn search(&self, text: &[u8], lower: &mut Vec<u8>, mut found: impl FnMut(u32)) {
+    pub(crate) fn search(
+        &self,
+        text: &[u8],
+        buffers: &mut StringBuffers,
+        mut found: impl FnMut(u32),
+    ) {
         if self.entries.is_empty() {
             return;
         }
+        let StringBuffers { lower, marks } = buffers;
         lower.clear();
         lower.extend(text.iter().map(u8::to_ascii_lowercase));
-        lower.extend([0; GRAM - 1]);
+        lower.extend([0; PADDING]);
+        marks.clear();
+        self.mark(lower, text.len(), marks);
         let text = lower.get(..text.len()).unwrap_or_default();
         let mut compare = |index: &Index, bytes: u32, at: usize| {
             for entry in index.find(bytes) {
@@ -138,17 +149,102 @@ impl Strings {
                 }
             }
         };
-        let has_pairs = !self.pairs.bitmap.is_empty();
-        for (at, window) in lower.windows(GRAM).enumerate() {
-            let bytes = u32::from_le_bytes([window[0], window[1], window[2], window[3]]);
-            if self.grams.may_have(bytes) {
-                compare(&self.grams, bytes, at);
-            }
-            if has_pairs && self.pairs.may_have(bytes & 0xffff) {
-                compare(&self.pairs, bytes & 0xffff, at);
+        for mark in marks {
+            let at = (*mark >> 1) as usize;
+            let Some(bytes) = lower.get(at..).and_then(<[u8]>::first_chunk) else { continue };
+            let bytes = u32::from_le_bytes(*bytes);
+            match *mark & 1 {
+                0 => compare(&self.grams, bytes, at),
+                _ => compare(&self.pairs, bytes & 0xffff, at),
             }
         }
     }
+
+    /// Notes where in the first `length` bytes of a padded text a bitmap says yes.
+    fn mark(&self, padded: &[u8], length: usize, marks: &mut Vec<u32>) {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has AVX2, which is all that the function needs of its caller.
+            return unsafe { self.mark_with_avx2(padded, length, marks) };
+        }
+        self.mark_one_by_one(padded, 0..length, marks);
+    }
+
+    fn mark_one_by_one(&self, padded: &[u8], range: std::ops::Range<usize>, marks: &mut Vec<u32>) {
+        let has_pairs = !self.pairs.bitmap.is_empty();
+        for at in range {
+            let Some(bytes) = padded.get(at..).and_then(<[u8]>::first_chunk) else { return };
+            let bytes = u32::from_le_bytes(*bytes);
+            if self.grams.may_have(bytes) {
+                marks.push((at as u32) << 1);
+            }
+            if has_pairs && self.pairs.may_have(bytes & 0xffff) {
+                marks.push((at as u32) << 1 | 1);
+            }
+        }
+    }
+
+    /// The same, eight places at a time.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn mark_with_avx2(&self, padded: &[u8], length: usize, marks: &mut Vec<u32>) {
+        use std::arch::x86_64::{
+            __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256,
+            _mm256_castsi256_ps, _mm256_i32gather_epi32, _mm256_movemask_ps, _mm256_mullo_epi32,
+            _mm256_set1_epi32, _mm256_setr_epi8, _mm256_shuffle_epi8, _mm256_slli_epi32,
+            _mm256_srli_epi32, _mm256_srlv_epi32,
+        };
+        /// Places that one step looks at.
+        const PLACES: usize = 8;
+        /// Which of them a bitmap says yes to, as bits.
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        fn yes(bitmap: &[u32; BITMAP_WORDS], keys: __m256i) -> u32 {
+            let factor = _mm256_set1_epi32(HASH_FACTOR.cast_signed());
+            let hash =
+                _mm256_srli_epi32::<{ 32 - HASH_BITS as i32 }>(_mm256_mullo_epi32(keys, factor));
+            let word = _mm256_srli_epi32::<5>(hash);
+            // SAFETY: a hash has HASH_BITS bits, so a 32nd of it is a place in the bitmap.
+            let words = unsafe { _mm256_i32gather_epi32::<4>(bitmap.as_ptr().cast(), word) };
+            let bit = _mm256_and_si256(hash, _mm256_set1_epi32(31));
+            let bits = _mm256_slli_epi32::<31>(_mm256_srlv_epi32(words, bit));
+            _mm256_movemask_ps(_mm256_castsi256_ps(bits)).cast_unsigned()
+        }
+        let grams = <&[u32; BITMAP_WORDS]>::try_from(self.grams.bitmap.as_slice()).ok();
+        let pairs = <&[u32; BITMAP_WORDS]>::try_from(self.pairs.bitmap.as_slice()).ok();
+        // Four bytes from each place on.
+        let windows = _mm256_setr_epi8(
+            0, 1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3, 4, 5, 6, 4, 5, 6, 7, 5, 6, 7, 8, 6, 7, 8, 9, 7,
+            8, 9, 10,
+        );
+        for at in (0..length).step_by(PLACES) {
+            let Some(sixteen) = padded.get(at..at + 16) else { return };
+            // SAFETY: sixteen bytes are there to be read; the load needs no alignment.
+            let bytes = unsafe { _mm_loadu_si128(sixteen.as_ptr().cast()) };
+            let keys = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), windows);
+            let mut add = |mut yes: u32, kind: u32| {
+                while yes != 0 {
+                    marks.push((at as u32 + yes.trailing_zeros()) << 1 | kind);
+                    yes &= yes - 1;
+                }
+            };
+            if let Some(bitmap) = grams {
+                add(yes(bitmap, keys), 0);
+            }
+            if let Some(bitmap) = pairs {
+                add(yes(bitmap, _mm256_and_si256(keys, _mm256_set1_epi32(0xffff))), 1);
+            }
+        }
+    }
+}
+
+/// What a search for strings needs, of one thread.
+#[derive(Debug, Default)]
+pub(crate) struct StringBuffers {
+    /// The text in lower case, with [`PADDING`] behind it.
+    lower: Vec<u8>,
+    /// Twice the place where a bitmap said yes, and 1 if it was that of pairs.
+    marks: Vec<u32>,
 }
 
 #[cfg(test)]
@@ -162,7 +258,7 @@ mod tests {
         let (strings, short) = Strings::new(map, |bytes| bytes.iter().map(|b| f64::from(*b)).sum());
         assert_eq!(short, [5]);
         let found = |text: &str| {
-            let (mut found, mut buffer) = (Vec::new(), Vec::new());
+            let (mut found, mut buffer) = (Vec::new(), StringBuffers::default());
             strings.search(text.as_bytes(), &mut buffer, |n| found.push(n));
             found.sort_unstable();
             found.dedup();
@@ -176,5 +272,31 @@ mod tests {
         assert_eq!(found(""), [0u32; 0]);
         assert_eq!(found("012345678"), [0u32; 0]);
         assert_eq!(found("-0123456789"), [6]);
+        // Wherever they stand beside the places that are looked at together.
+        for before in 0..40 {
+            for after in [0, 1, 7, 40] {
+                let text = [".".repeat(before), "viagra".to_owned(), ".".repeat(after)].concat();
+                assert_eq!(found(&text), [0, 1], "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn eight_places_at_a_time_say_what_one_by_one_says() {
+        let words = ["spam", "ham", "cheap", "<a", "no", "viagra", "\u{e4}b"];
+        let map = words.iter().zip(0u32..).map(|(w, n)| (w.as_bytes().to_vec(), vec![n])).collect();
+        let (strings, _) = Strings::new(map, |_| 1.0);
+        let mut text = words.join(" x").into_bytes();
+        for length in (0..=text.len()).rev() {
+            text.truncate(length);
+            let padded = [text.as_slice(), &[0; PADDING]].concat();
+            let (mut together, mut alone) = (Vec::new(), Vec::new());
+            strings.mark(&padded, length, &mut together);
+            strings.mark_one_by_one(&padded, 0..length, &mut alone);
+            together.retain(|mark| ((mark >> 1) as usize) < length);
+            together.sort_unstable();
+            alone.sort_unstable();
+            assert_eq!(together, alone, "{length}");
+        }
     }
 }

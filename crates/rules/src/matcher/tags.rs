@@ -108,6 +108,7 @@ fn standard(name: &str, evals: &EvalContext<'_>) -> Option<Vec<Vec<u8>>> {
     };
     let mut values = match name {
         "VERSION" => text(b"4.0.1"),
+        "REQD" => text(format!("{:.1}", evals.tables.required_score).as_bytes()),
         "BAYES" => text(b"0.5"),
         "FIRSTTRUSTEDIP" => of(trusted, &|r| r.ip.clone()),
         "FIRSTTRUSTEDREVIP" => of(trusted, &|r| reversed_ip(r)),

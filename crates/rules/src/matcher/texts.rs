@@ -39,7 +39,7 @@ impl TextRules {
         }
         for at in waiting {
             if let Some(member) = self.members.get(*at as usize).filter(|m| !m.nosubject) {
-                tally.pending.put_off_text(member.rule, place, *at);
+                tally.pending.put_off_text(member.rule, text, place, *at);
             }
         }
         let mut candidates = std::mem::take(&mut tally.candidates);
@@ -98,7 +98,7 @@ impl TextRules {
                 let is_subject = number == 0;
                 if !(full || too_short || member.nosubject && is_subject) && chosen(member) {
                     if member.can_wait && tally.pending.is_on {
-                        tally.pending.put_off_text(member.rule, place(number), at);
+                        tally.pending.put_off_text(member.rule, text, place(number), at);
                     } else {
                         member.apply(text, place(number), tally);
                     }

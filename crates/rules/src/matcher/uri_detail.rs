@@ -38,10 +38,17 @@ impl UriDetailRule {
 
     /// Tries the rule on every URI.
     pub(crate) fn scan(&self, views: &Views<'_>, tally: &mut Tally) {
-        let mut uris = views.uri_details().details.iter();
-        if uris.any(|(raw, detail)| self.conditions.iter().all(|c| c.holds(raw, detail, views))) {
+        if self.first(views).is_some() {
             tally.hit(self.rule, 1, Place::None);
         }
+    }
+
+    /// The first URI that meets every condition, as it was written.
+    pub(crate) fn first<'v>(&self, views: &'v Views<'_>) -> Option<&'v [u8]> {
+        let mut uris = views.uri_details().details.iter();
+        let found =
+            uris.find(|(raw, detail)| self.conditions.iter().all(|c| c.holds(raw, detail, views)));
+        found.map(|(raw, _)| raw.as_slice())
     }
 }
 

@@ -3,7 +3,7 @@
 //! Strings are in lower case (ASCII) and compared without case, so that one automaton serves all
 //! patterns; a string that occurs in another case only costs a confirmation.
 
-use super::syntax::{ByteSet, Greed, Node};
+use super::syntax::{ByteSet, Node};
 
 /// Most strings that stand for one pattern.
 const STRINGS_MAX: usize = 768;
@@ -21,11 +21,11 @@ pub(crate) type Strings = Vec<Vec<u8>>;
 
 /// The rarest alternatives that can be had; none if a match need not contain any string rarer than
 /// `chance_max`, the chance that one of them begins at a byte of ordinary text.
-pub(crate) fn required(node: &Node, chance_max: f64) -> Option<Candidate> {
-    let found = analyse(node);
+pub(crate) fn required(node: &Node, chance_max: f64, texts: Texts) -> Option<Candidate> {
+    let found = analyse(node, texts);
     let mut best = found.best;
     if let Some(exact) = found.exact {
-        better(&mut best, exact);
+        better(&mut best, exact, texts);
     }
     let best = best.filter(|b| b.chance <= chance_max)?;
     Some(Candidate { strings: minimize(best.strings), chance: best.chance })
@@ -34,15 +34,22 @@ pub(crate) fn required(node: &Node, chance_max: f64) -> Option<Candidate> {
 /// Strings of which so many occurrences, at different places, are in every match: those of what the
 /// pattern repeats. None if nothing that begins at less than `chance_max` of the bytes is repeated
 /// `times_min` times.
-pub(crate) fn repeated(node: &Node, times_min: u32, chance_max: f64) -> Option<(Candidate, u32)> {
+pub(crate) fn repeated(
+    node: &Node,
+    times_min: u32,
+    chance_max: f64,
+    texts: Texts,
+) -> Option<(Candidate, u32)> {
     match node {
-        Node::Group { node, .. } | Node::Atomic(node) => repeated(node, times_min, chance_max),
+        Node::Group { node, .. } | Node::Atomic(node) => {
+            repeated(node, times_min, chance_max, texts)
+        }
         Node::Concat(nodes) => {
-            let found = nodes.iter().filter_map(|n| repeated(n, times_min, chance_max));
+            let found = nodes.iter().filter_map(|n| repeated(n, times_min, chance_max, texts));
             found.max_by_key(|(_, times)| *times)
         }
         Node::Repeat { node, min, .. } if *min >= times_min => {
-            Some((required(node, chance_max)?, *min))
+            Some((required(node, chance_max, texts)?, *min))
         }
         _ => None,
     }
@@ -66,20 +73,55 @@ pub(crate) struct Candidate {
 }
 
 /// Keeps the rarer of what there is and these strings.
-fn better(best: &mut Option<Candidate>, strings: Strings) {
+fn better(best: &mut Option<Candidate>, strings: Strings, texts: Texts) {
     if strings.is_empty() || strings.len() > STRINGS_MAX || strings.iter().any(Vec::is_empty) {
         return;
     }
-    let chance: f64 = strings.iter().map(|s| string_chance(s)).sum();
+    let chance: f64 = strings.iter().map(|s| string_chance(s, texts)).sum();
     if best.as_ref().is_none_or(|b| chance < b.chance) {
         *best = Some(Candidate { strings, chance });
     }
 }
 
-/// Roughly how likely a string begins at a byte of mail.
-pub(crate) fn string_chance(string: &[u8]) -> f64 {
+/// What is searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Texts {
+    /// What people write.
+    #[default]
+    Mail,
+    /// The relays of a message as rules see them.
+    Relays,
+    /// All fields of a message.
+    Fields,
+}
+
+impl Texts {
+    /// What every such text holds, in lower case: strings in it tell nothing.
+    fn common(self) -> &'static [u8] {
+        match self {
+            Texts::Mail => b"",
+            Texts::Relays => {
+                b"[ ip= rdns= helo= by= ident= envfrom= intl=0 id= auth= msa=0 ] [ ip= helo=! by=! \
+                  envfrom=! rdns=! intl=1 id=! msa=1"
+            }
+            Texts::Fields => {
+                b"\nreceived: from \nmessage-id: <\nfrom: \nto: \nsubject: \ndate: \ncc: \
+                  \nreply-to: \nreturn-path: <\ncontent-type: \nmime-version: 1.0\n"
+            }
+        }
+    }
+}
+
+/// Roughly how likely a string begins at a byte of such a text.
+pub(crate) fn string_chance(string: &[u8], texts: Texts) -> f64 {
+    if texts != Texts::Mail && memchr::memmem::find(texts.common(), string).is_some() {
+        return COMMON_CHANCE;
+    }
     string.iter().map(|b| byte_chance(*b)).product()
 }
+
+/// The chance of a string that is in every text.
+const COMMON_CHANCE: f64 = 0.01;
 
 /// How likely a byte of mail is this one.
 fn byte_chance(byte: u8) -> f64 {
@@ -113,7 +155,7 @@ fn minimize(strings: Strings) -> Strings {
     out
 }
 
-fn analyse(node: &Node) -> Known {
+fn analyse(node: &Node, texts: Texts) -> Known {
     match node {
         Node::Set(set) => {
             let mut bytes: Vec<u8> = set.iter().map(|b| b.to_ascii_lowercase()).collect();
@@ -126,18 +168,18 @@ fn analyse(node: &Node) -> Known {
             Known { exact: Some(vec![Vec::new()]), best: None }
         }
         Node::Backreference { .. } | Node::Template { .. } => Known::default(),
-        Node::Group { node, .. } | Node::Atomic(node) => analyse(node),
-        Node::Alternate(nodes) => alternate(nodes),
-        Node::Concat(nodes) => concat(nodes.iter().map(analyse)),
-        Node::Repeat { node, min, max, greed } => repeat(node, *min, *max, *greed),
+        Node::Group { node, .. } | Node::Atomic(node) => analyse(node, texts),
+        Node::Alternate(nodes) => alternate(nodes, texts),
+        Node::Concat(nodes) => concat(nodes.iter().map(|node| analyse(node, texts)), texts),
+        Node::Repeat { node, min, max, .. } => repeat(node, *min, *max, texts),
     }
 }
 
-fn alternate(nodes: &[Node]) -> Known {
+fn alternate(nodes: &[Node], texts: Texts) -> Known {
     let mut exact = Some(Strings::new());
     let mut best = Some(Strings::new());
     for node in nodes {
-        let mut one = analyse(node);
+        let mut one = analyse(node, texts);
         exact = match (exact, &one.exact) {
             (Some(mut all), Some(mine)) if all.len() + mine.len() <= EXACT_MAX => {
                 all.extend(mine.iter().cloned());
@@ -146,7 +188,7 @@ fn alternate(nodes: &[Node]) -> Known {
             _ => None,
         };
         if let Some(mine) = one.exact.take() {
-            better(&mut one.best, mine);
+            better(&mut one.best, mine, texts);
         }
         best = match (best, one.best) {
             (Some(mut all), Some(mine)) if all.len() + mine.strings.len() <= STRINGS_MAX => {
@@ -161,7 +203,7 @@ fn alternate(nodes: &[Node]) -> Known {
     }
     let mut candidate = None;
     if let Some(strings) = best {
-        better(&mut candidate, unique(strings));
+        better(&mut candidate, unique(strings), texts);
     }
     Known { exact: exact.map(unique), best: candidate }
 }
@@ -172,23 +214,23 @@ fn unique(mut strings: Strings) -> Strings {
     strings
 }
 
-fn concat(parts: impl Iterator<Item = Known>) -> Known {
+fn concat(parts: impl Iterator<Item = Known>, texts: Texts) -> Known {
     let mut best: Option<Candidate> = None;
     // The strings that the parts since `cut` make together; `whole` while nothing was cut.
     let mut run: Strings = vec![Vec::new()];
     let mut whole = true;
     for part in parts {
         if let Some(candidate) = part.best {
-            better(&mut best, candidate.strings);
+            better(&mut best, candidate.strings, texts);
         }
         let Some(exact) = part.exact else {
-            better(&mut best, std::mem::replace(&mut run, vec![Vec::new()]));
+            better(&mut best, std::mem::replace(&mut run, vec![Vec::new()]), texts);
             whole = false;
             continue;
         };
         let longest = run.iter().map(Vec::len).max().unwrap_or(0);
         if run.len() * exact.len() > EXACT_MAX || longest >= STRING_BYTES_MAX {
-            better(&mut best, std::mem::replace(&mut run, exact));
+            better(&mut best, std::mem::replace(&mut run, exact), texts);
             whole = false;
             continue;
         }
@@ -196,14 +238,14 @@ fn concat(parts: impl Iterator<Item = Known>) -> Known {
         let join =
             |a: &Vec<u8>| exact.iter().map(|b| [a.as_slice(), b].concat()).collect::<Vec<_>>();
         run = unique(run.iter().flat_map(join).collect());
-        better(&mut best, run.clone());
+        better(&mut best, run.clone(), texts);
     }
     Known { exact: whole.then_some(run), best }
 }
 
-fn repeat(node: &Node, min: u32, max: Option<u32>, _greed: Greed) -> Known {
+fn repeat(node: &Node, min: u32, max: Option<u32>, texts: Texts) -> Known {
     if min == 0 {
-        let exact = match (analyse(node).exact, max) {
+        let exact = match (analyse(node, texts).exact, max) {
             (Some(mut strings), Some(1)) => {
                 strings.push(Vec::new());
                 Some(unique(strings)).filter(|s| s.len() <= SET_MAX)
@@ -213,13 +255,13 @@ fn repeat(node: &Node, min: u32, max: Option<u32>, _greed: Greed) -> Known {
         return Known { exact, best: None };
     }
     if max == Some(min) && min <= STRING_BYTES_MAX as u32 {
-        return concat((0..min).map(|_| analyse(node)));
+        return concat((0..min).map(|_| analyse(node, texts)), texts);
     }
     // At least `min` times: what `min` of them make stands in a row, but more may follow.
     let copies = min.min(STRING_BYTES_MAX as u32);
-    let mut known = concat((0..copies).map(|_| analyse(node)));
+    let mut known = concat((0..copies).map(|_| analyse(node, texts)), texts);
     if let Some(exact) = known.exact.take() {
-        better(&mut known.best, exact);
+        better(&mut known.best, exact, texts);
     }
     known
 }
@@ -269,7 +311,7 @@ mod tests {
 
     fn strings(pattern: &str) -> Option<Vec<String>> {
         let node = parse(pattern).expect("valid").node;
-        let found = required(&node, 1e-3)?;
+        let found = required(&node, 1e-3, Texts::Mail)?;
         Some(found.strings.into_iter().map(|s| String::from_utf8_lossy(&s).into_owned()).collect())
     }
 
@@ -288,8 +330,17 @@ mod tests {
     }
 
     #[test]
+    fn strings_that_every_text_has_tell_nothing() {
+        let node = parse("^[^\\]]+ rdns=\\S*smtp").expect("valid").node;
+        let strings = |texts| required(&node, 1.0, texts).unwrap().strings;
+        assert_eq!(strings(Texts::Mail), [b" rdns=".to_vec()]);
+        assert_eq!(strings(Texts::Relays), [b"smtp".to_vec()]);
+    }
+
+    #[test]
     fn strings_of_what_is_repeated() {
-        let found = |pattern: &str| repeated(&parse(pattern).expect("valid").node, 3, 1e-2);
+        let found =
+            |pattern: &str| repeated(&parse(pattern).expect("valid").node, 3, 1e-2, Texts::Mail);
         let (strings, times) = found("x?(?:(?:name|address|phone)\\s?:[^:]{0,9}){4,}").unwrap();
         assert_eq!(times, 4);
         assert!(strings.strings.iter().any(|s| s.starts_with(b"phone")), "{strings:?}");

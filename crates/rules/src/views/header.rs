@@ -49,14 +49,6 @@ impl Wanted {
     }
 }
 
-/// A decoded value with a line end.
-fn line(field: &Field<'_>) -> Vec<u8> {
-    let mut value = Vec::with_capacity(field.value().len() + 1);
-    value.extend_from_slice(field.value());
-    value.push(b'\n');
-    value
-}
-
 /// A raw value with its folds made spaces: a line end, and the white space after it.
 fn unfolded(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
@@ -172,15 +164,18 @@ fn plain<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> Vec<Value<'v>
     if wanted.raw || wanted.address || wanted.name {
         fields.map(|f| Cow::Borrowed(f.raw())).collect()
     } else {
-        fields.map(|f| Cow::Owned(line(f))).collect()
+        fields.map(|f| Cow::Borrowed(f.line())).collect()
     }
 }
 
 /// Values with line ends; raw ones unfolded.
 fn lines_of<'v>(views: &'v Views<'_>, name: &str, raw: bool) -> Vec<Value<'v>> {
     let fields = views.mime().root().fields.iter().filter(|f| f.is(name));
-    let value = |f: &Field<'_>| if raw { unfolded(f.raw()) } else { line(f) };
-    fields.map(|f| Cow::Owned(value(f))).collect()
+    let value = |f: &'v Field<'_>| match raw {
+        true => Cow::Owned(unfolded(f.raw())),
+        false => Cow::Borrowed(f.line()),
+    };
+    fields.map(value).collect()
 }
 
 /// `Name: value` of every field.
@@ -191,8 +186,10 @@ fn all_fields<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
 /// `Name: value` of every field of a part. Beyond the limit fields are left out, name by name in the
 /// order of first appearance.
 pub(super) fn fields_text(node: &Node<'_>, raw: bool) -> Vec<Vec<u8>> {
-    let value = |f: &Field<'_>| if raw { unfolded(f.raw()) } else { line(f) };
-    let text = |f: &Field<'_>| [&f.name[..], b": ", &value(f)].concat();
+    let text = |f: &Field<'_>| match raw {
+        true => [&f.name[..], b": ", &unfolded(f.raw())].concat(),
+        false => [&f.name[..], b": ", f.line()].concat(),
+    };
     let all: Vec<Vec<u8>> = node.fields.iter().map(text).collect();
     if all.iter().map(Vec::len).sum::<usize>() <= ALL_BYTES_MAX {
         return all;
@@ -252,8 +249,7 @@ fn raw_lines<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
 }
 
 fn decoded_lines<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
-    let all = fields_text(views.mime().root(), false).concat();
-    perl::lines(&all).map(|l| Cow::Owned(l.to_vec())).collect()
+    perl::lines(views.all_fields()).map(Cow::Borrowed).collect()
 }
 
 /// The lines from one Received field to another, both included.

@@ -121,6 +121,7 @@ pub struct Views<'m> {
     uri_forms: OnceCell<Vec<Uri>>,
     relays: OnceCell<Relays>,
     envelope_from: OnceCell<Option<Vec<u8>>>,
+    all_fields: OnceCell<Vec<u8>>,
 }
 
 impl<'m> Views<'m> {
@@ -145,6 +146,7 @@ impl<'m> Views<'m> {
             uri_forms: OnceCell::new(),
             relays: OnceCell::new(),
             envelope_from: OnceCell::new(),
+            all_fields: OnceCell::new(),
         }
     }
 
@@ -263,6 +265,9 @@ impl<'m> Views<'m> {
 
     /// A header value as `header` rules see it; none is Perl's undef (no such field).
     pub fn header(&self, selector: &HeaderSelector) -> Option<Cow<'_, [u8]>> {
+        if selector.name == "ALL" && !selector.has("raw") {
+            return Some(Cow::Borrowed(self.all_fields())).filter(|all| !all.is_empty());
+        }
         let mut values = self.header_values(selector);
         match values.len() {
             0 => None,
@@ -274,22 +279,17 @@ impl<'m> Views<'m> {
         }
     }
 
+    /// `Name: value` of every field, decoded, in one text: what `ALL` selects.
+    pub(crate) fn all_fields(&self) -> &[u8] {
+        self.all_fields.get_or_init(|| header::fields_text(self.mime().root(), false).concat())
+    }
+
     /// The value of a field in each part, the root first; none where a part lacks it.
     pub fn mime_headers(&self, selector: &HeaderSelector) -> Vec<Option<Cow<'_, [u8]>>> {
         let is_raw = selector.has("raw");
         let tree = self.mime();
         let parts = tree.in_order().into_iter().map(|i| &tree.nodes[i]);
-        let value = |node: &Node<'_>| -> Option<Cow<'_, [u8]>> {
-            if selector.name == "ALL" {
-                return Some(Cow::Owned(header::fields_text(node, is_raw).concat()));
-            }
-            let field = node.fields.iter().rev().find(|f| f.is(&selector.name))?;
-            if is_raw {
-                return Some(Cow::Owned(field.raw().to_vec()));
-            }
-            Some(Cow::Owned([field.value(), b"\n"].concat()))
-        };
-        parts.map(value).collect()
+        parts.map(|node| mime_header(node, selector, is_raw)).collect()
     }
 
     /// The envelope sender as SpamAssassin finds it: in the header that is configured for it, else in
@@ -352,4 +352,17 @@ impl<'m> Views<'m> {
             _ => None,
         }
     }
+}
+
+/// The last value of a field in a part.
+fn mime_header<'v>(
+    node: &'v Node<'_>,
+    selector: &HeaderSelector,
+    is_raw: bool,
+) -> Option<Cow<'v, [u8]>> {
+    if selector.name == "ALL" {
+        return Some(Cow::Owned(header::fields_text(node, is_raw).concat()));
+    }
+    let field = node.fields.iter().rev().find(|f| f.is(&selector.name))?;
+    Some(Cow::Borrowed(if is_raw { field.raw() } else { field.line() }))
 }

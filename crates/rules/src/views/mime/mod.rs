@@ -85,6 +85,7 @@ pub struct Field<'m> {
     /// Name as written.
     pub name: Box<[u8]>,
     raw: Piece<'m>,
+    /// The decoded value with a line end.
     decoded: OnceCell<Vec<u8>>,
 }
 
@@ -105,7 +106,17 @@ impl<'m> Field<'m> {
 
     /// The value unfolded, trimmed and decoded to UTF-8.
     pub fn value(&self) -> &[u8] {
-        self.decoded.get_or_init(|| header_text::value(&self.raw, &self.name))
+        let line = self.line();
+        line.split_last().map_or(line, |(_, value)| value)
+    }
+
+    /// The same with a line end.
+    pub(crate) fn line(&self) -> &[u8] {
+        self.decoded.get_or_init(|| {
+            let mut line = header_text::value(&self.raw, &self.name);
+            line.push(b'\n');
+            line
+        })
     }
 }
 
