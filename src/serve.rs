@@ -404,8 +404,8 @@ fn places(node: &Node) -> Vec<(String, String)> {
     for (role, address) in node.addresses() {
         places.push((format!("SMTP, {role:?}").to_lowercase(), address.to_string()));
     }
-    for (protocol, address) in node.services() {
-        places.push((format!("{protocol:?}").to_lowercase(), address.to_string()));
+    for (protocol, place) in node.services() {
+        places.push((protocol.name().to_owned(), place.clone()));
     }
     let next_hop = &config.route.next_hop;
     if next_hop.is_empty() {

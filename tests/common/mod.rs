@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // Each scenario uses a part of this.
 
+pub(crate) mod postfix;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

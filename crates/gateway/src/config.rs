@@ -7,15 +7,16 @@
 mod delivery;
 mod load;
 mod receiving;
+mod services;
 mod settings;
 
 pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings};
 pub use load::{ConfigError, Loaded, Origin, Setting};
 pub use receiving::{GreylistSettings, RateSettings, RecipientSettings};
+pub use services::{Keeper, ServiceProtocol, ServiceSettings};
 pub use settings::{
     Config, ConsoleSettings, DkimSettings, DnsListSettings, DnsSettings, DomainSettings,
     FactSettings, LearningSettings, ListSettings, ListSubject, ListenerRole, ListenerSettings,
     LocalListSettings, LogFormat, LogSettings, NodeSettings, PolicySettings, QuarantineSettings,
-    ReceiverSettings, RuleSettings, ScanSettings, ServiceProtocol, ServiceSettings, SpoolBackend,
-    SpoolSettings, ThresholdSettings,
+    ReceiverSettings, RuleSettings, ScanSettings, SpoolBackend, SpoolSettings, ThresholdSettings,
 };

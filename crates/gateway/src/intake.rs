@@ -24,7 +24,7 @@ use crate::metrics::Metrics;
 use crate::queue::{CutThrough, Queue};
 use crate::scan_pool::{NoVerdict, ScanPool, Work};
 use crate::trace_fields::count_received;
-use crate::transit::{Answer, Transit, answer};
+use crate::transit::{Answer, Transit, answer, with_reference};
 
 /// A message that is complete.
 #[derive(Debug)]
@@ -86,20 +86,10 @@ impl Intake {
             return vec![Reply::new(554, (5, 4, 6), "too many hops: the message loops"); count];
         }
         let received = Stage::now("received", arrival.began);
-        let (mut envelope, mut body) = (arrival.envelope, arrival.body);
-        let facts = self.facts(&mut envelope, &mut body).await;
-        let body = Arc::new(body);
-        let work = Work {
-            id: id.clone(),
-            raw: body.clone(),
-            rates: self.gate.policy_rates(&envelope),
-            envelope,
-            facts,
-            received_ms: arrival.received_ms,
-            began: arrival.began,
-        };
-        let mut record = match self.scan_pool.judge(work).await {
-            Ok(record) => record,
+        let Arrival { envelope, body, received_ms, began, .. } = arrival;
+        let judged = self.weigh(arrival.id, envelope, body, received_ms, began).await;
+        let (mut record, body) = match judged {
+            Ok(judged) => judged,
             Err(why) => {
                 self.metrics.put_off.add_one();
                 let text = format!("cannot judge the message now ({why}), try again later");
@@ -107,9 +97,6 @@ impl Intake {
             }
         };
         record.stages.insert(0, received);
-        let spam = record.verdict.class >= gauntlet_engine::Class::Spam;
-        self.gatherer.load().remember(&record.envelope, &record.facts, spam);
-        record.latency_ms = milliseconds_since(arrival.began);
         let verdict = answer(&record.dispositions);
         let each: Vec<Option<Reply>> = if arrival.lmtp {
             record.dispositions.iter().map(|d| refusal_of(&d.end, &id)).collect()
@@ -131,12 +118,11 @@ impl Intake {
                 let size = body.len() as u64;
                 let mut transit = Transit::new(record, &arrival.mail, &arrival.recipients);
                 if !arrival.lmtp
-                    && let Some(said) =
-                        self.queue.cut_through(&mut transit, &body, arrival.began).await
+                    && let Some(said) = self.queue.cut_through(&mut transit, &body, began).await
                 {
                     return vec![self.pass_on(&said, &id, size)];
                 }
-                let accepted = self.accept(arrival.id, transit, body, arrival.began).await;
+                let accepted = self.accept(arrival.id, transit, body, began).await;
                 let reply = self.reply_to(accepted, &id, size);
                 if reply.is_positive() {
                     each.into_iter().map(|own| own.unwrap_or_else(|| reply.clone())).collect()
@@ -145,6 +131,38 @@ impl Intake {
                 }
             }
         }
+    }
+
+    /// Judges a message that is on its way now: asks the network, counts, and remembers its sender. The
+    /// body comes back as it was judged, with what the network said in its header.
+    ///
+    /// # Errors
+    /// [`NoVerdict`]: the client may try again later.
+    pub async fn weigh(
+        &self,
+        id: u64,
+        envelope: Envelope,
+        body: Vec<u8>,
+        received_ms: i64,
+        began: Instant,
+    ) -> Result<(LogRecord, Arc<Vec<u8>>), NoVerdict> {
+        let (mut envelope, mut body) = (envelope, body);
+        let facts = self.facts(&mut envelope, &mut body).await;
+        let body = Arc::new(body);
+        let work = Work {
+            id: ids::to_text(id),
+            raw: body.clone(),
+            rates: self.gate.policy_rates(&envelope),
+            envelope,
+            facts,
+            received_ms,
+            began,
+        };
+        let mut record = self.scan_pool.judge(work).await?;
+        let spam = record.verdict.class >= gauntlet_engine::Class::Spam;
+        self.gatherer.load().remember(&record.envelope, &record.facts, spam);
+        record.latency_ms = milliseconds_since(began);
+        Ok((record, body))
     }
 
     /// Judges a message that stays with whoever brought it: nothing is delivered or logged. The facts
@@ -249,7 +267,7 @@ impl Intake {
     }
 
     /// A refused message has a line in the log too: the reference code leads to it.
-    fn log_refused(&self, mut record: LogRecord, text: &str) {
+    pub(crate) fn log_refused(&self, mut record: LogRecord, text: &str) {
         let at_ms = now_ms();
         let deliveries = record.dispositions.iter().map(|d| Delivery {
             address: d.recipient.clone(),
@@ -273,9 +291,4 @@ fn refusal_of(end: &Final, id: &str) -> Option<Reply> {
         Final::Reject { text } => Some(Reply::new(550, (5, 7, 1), with_reference(text, id))),
         _ => None,
     }
-}
-
-/// The text with the reference code that the console finds, once.
-fn with_reference(text: &str, id: &str) -> String {
-    if text.contains(id) { text.to_owned() } else { format!("{text} (reference {id})") }
 }

@@ -88,7 +88,7 @@ pub struct Node {
     shared: Shared,
     stop: watch::Sender<bool>,
     addresses: Addresses,
-    services: Vec<(ServiceProtocol, SocketAddr)>,
+    services: Vec<(ServiceProtocol, String)>,
     maildir: PathBuf,
     started_ms: i64,
     _lock: File,
@@ -207,7 +207,7 @@ impl Node {
             shared,
             stop: watch::channel(false).0,
             addresses,
-            services: services.iter().map(|s| (s.protocol(), s.address())).collect(),
+            services: services.iter().map(|s| (s.protocol(), s.place().to_owned())).collect(),
             maildir,
             started_ms: now_ms(),
             _lock: lock,
@@ -242,9 +242,8 @@ impl Node {
         for service in services {
             let (ids, stopping) = (self.ids.clone(), self.stop.subscribe());
             let (judge, host) = (self.judge.clone(), config.node.host_name());
-            let bytes_max = config.receiver.message_bytes_max;
-            let bench = Bench { intake: intake.clone(), ids, judge, host, bytes_max };
-            tokio::spawn(service.run(Arc::new(bench), stopping));
+            let (intake, memory) = (intake.clone(), self.memory.clone());
+            tokio::spawn(service.run(Bench { intake, ids, judge, memory, host }, stopping));
         }
         let receiver = Arc::new(Receiver {
             host: config.node.host_name(),
@@ -276,8 +275,8 @@ impl Node {
         &self.addresses
     }
 
-    /// The addresses at which mail is judged for other programs.
-    pub fn services(&self) -> &[(ServiceProtocol, SocketAddr)] {
+    /// The places at which mail is judged for other programs.
+    pub fn services(&self) -> &[(ServiceProtocol, String)] {
         &self.services
     }
 

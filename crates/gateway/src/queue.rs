@@ -25,7 +25,7 @@ use arc_swap::ArcSwap;
 use gauntlet_mail::Message;
 use gauntlet_policy::{Change, rewrite};
 use gauntlet_smtp::{Notify as DsnNotify, Outgoing, OutgoingRecipient, Ret};
-use gauntlet_store::{Delivery, Event, Log, LogRecord, Outcome, QuarantineItem, Spool};
+use gauntlet_store::{Delivery, Event, Log, LogRecord, Outcome, Spool};
 use tokio::sync::Notify;
 
 use crate::clock::now_ms;
@@ -374,7 +374,7 @@ impl Queue {
                 queue.settle(&held, all.collect());
             }
             Group::Hold(folder) => {
-                let item = active.item(&folder, &targets);
+                let item = active.transit.item(&folder, &targets);
                 let done = Box::new(move |result: Result<(), String>| {
                     let (outcome, reply) = match result {
                         Ok(()) => (Some(Outcome::Quarantined), String::new()),
@@ -421,7 +421,7 @@ impl Queue {
     }
 
     /// The body with these changes made, signed last.
-    fn changed(&self, body: &Arc<Vec<u8>>, changes: &[Change]) -> Arc<Vec<u8>> {
+    pub(crate) fn changed(&self, body: &Arc<Vec<u8>>, changes: &[Change]) -> Arc<Vec<u8>> {
         let signs = changes.contains(&Change::DkimSign);
         let body = match changes.len() - usize::from(signs) {
             0 => body.clone(),
@@ -438,6 +438,35 @@ impl Queue {
                 body
             }
         }
+    }
+
+    /// Puts a message that does not go through the queue into quarantine, for those of its targets that
+    /// are to be held; on disk when it returns.
+    ///
+    /// # Errors
+    /// Why it could not be held. Folders before the one that failed may hold it; held again under the
+    /// same id it is there once.
+    pub(crate) async fn quarantine(
+        &self,
+        transit: &Transit,
+        body: &Arc<Vec<u8>>,
+    ) -> Result<(), String> {
+        let mut folders: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (i, target) in transit.targets.iter().enumerate() {
+            if let Action::Quarantine { folder } = &target.action {
+                folders.entry(folder).or_default().push(i);
+            }
+        }
+        for (folder, targets) in folders {
+            let (sender, held) = tokio::sync::oneshot::channel();
+            let done = Box::new(move |result| {
+                let _the_session_may_have_gone = sender.send(result);
+            });
+            let item = transit.item(folder, &targets);
+            self.parts.holder.hold(HoldJob { item, body: body.clone(), done });
+            held.await.unwrap_or_else(|_| Err("the quarantine's thread has ended".to_owned()))?;
+        }
+        Ok(())
     }
 
     /// Takes over what became of some targets; concludes the message when nothing is open.
@@ -611,33 +640,6 @@ impl Active {
             kind: kind.to_owned(),
             recipient: delivery.address.clone(),
             detail: format!("{} {}", delivery.next_hop, delivery.reply),
-        }
-    }
-
-    /// The quarantine's line for these targets.
-    fn item(&self, folder: &str, targets: &[usize]) -> QuarantineItem {
-        let record = &self.transit.record;
-        let addresses = targets.iter().filter_map(|t| self.transit.targets.get(*t));
-        // The first folder has the message's own name, the reference that people know.
-        let first = self.transit.targets.iter().find_map(|t| match &t.action {
-            Action::Quarantine { folder } => Some(folder.as_str()),
-            _ => None,
-        });
-        let id = match first {
-            Some(first) if first != folder => format!("{}-{folder}", record.id),
-            _ => record.id.clone(),
-        };
-        QuarantineItem {
-            id,
-            message: record.id.clone(),
-            folder: folder.to_owned(),
-            recipients: addresses.map(|t| t.address.clone()).collect(),
-            envelope: record.envelope.clone(),
-            received_ms: record.received_ms,
-            class: record.verdict.class,
-            score: record.verdict.score,
-            subject: record.subject.clone(),
-            from: record.from.clone(),
         }
     }
 }

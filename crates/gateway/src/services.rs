@@ -1,27 +1,30 @@
 //! Services: other programs have mail judged that they keep. The same facts, scan pool and judge as
-//! mail that comes by SMTP; nothing is delivered, held or logged.
+//! mail that comes by SMTP.
 
+mod door;
+mod edits;
+mod milter;
 mod spamd;
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gauntlet_mail::trace::of_trace;
 use gauntlet_mail::{Envelope, Message};
 use gauntlet_store::LogRecord;
-use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
+use self::door::Door;
+use crate::admission::MemoryBudget;
 use crate::clock::now_ms;
 use crate::config::{ServiceProtocol, ServiceSettings};
 use crate::ids::Ids;
 use crate::intake::Intake;
 use crate::judge::CurrentJudge;
 use crate::network::Network;
-use crate::receiver::mend_of;
 use crate::scan_pool::NoVerdict;
+use crate::wire::Wire;
 
 /// What judges for services.
 #[derive(Debug)]
@@ -32,10 +35,10 @@ pub struct Bench {
     pub ids: Arc<Ids>,
     /// For the thresholds that answers name.
     pub judge: CurrentJudge,
+    /// Memory for bodies, shared with the Receiver.
+    pub memory: Arc<MemoryBudget>,
     /// Our name.
     pub host: String,
-    /// Largest message in bytes.
-    pub bytes_max: u64,
 }
 
 impl Bench {
@@ -48,15 +51,44 @@ impl Bench {
         let envelope: Envelope = of_trace(&Message::parse(&raw), now / 1_000);
         self.intake.judge(self.ids.next(now), raw, envelope).await
     }
+
+    /// Largest message in bytes.
+    fn bytes_max(&self) -> usize {
+        let bytes = self.intake.settings.load().message_bytes_max;
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
 }
 
 /// A service that is bound.
 #[derive(Debug)]
 pub struct Service {
-    socket: TcpListener,
+    door: Door,
     settings: ServiceSettings,
     networks: Vec<Network>,
-    address: SocketAddr,
+    outbound: Vec<Network>,
+    place: String,
+}
+
+/// What the connections of a service share.
+#[derive(Debug)]
+struct Desk {
+    bench: Bench,
+    settings: ServiceSettings,
+    outbound: Vec<Network>,
+    /// The node stops: connections end after the message under way.
+    stopping: watch::Receiver<bool>,
+}
+
+impl Desk {
+    /// Wait for the next piece of a request.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(self.settings.seconds_max)
+    }
+}
+
+fn read_networks(key: &str, texts: &[String]) -> io::Result<Vec<Network>> {
+    let networks = texts.iter().map(|n| n.parse::<Network>()).collect::<Result<Vec<_>, _>>();
+    networks.map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, format!("service.{key}: {e}")))
 }
 
 impl Service {
@@ -65,28 +97,10 @@ impl Service {
     /// # Errors
     /// If it cannot be bound or a network is malformed; the message names the setting.
     pub fn bind(settings: &ServiceSettings) -> io::Result<Self> {
-        let named = |e: io::Error| {
-            let mend = mend_of(&e);
-            io::Error::new(e.kind(), format!("service.address {}: {e}{mend}", settings.address))
-        };
-        let networks = settings.networks.iter().map(|n| n.parse::<Network>());
-        let networks = networks.collect::<Result<Vec<_>, _>>().map_err(|e| {
-            io::Error::new(io::ErrorKind::InvalidInput, format!("service.networks: {e}"))
-        })?;
-        let addresses = settings.address.to_socket_addrs().map_err(named)?;
-        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
-        for address in addresses {
-            match std::net::TcpListener::bind(address) {
-                Ok(socket) => {
-                    socket.set_nonblocking(true)?;
-                    let socket = TcpListener::from_std(socket)?;
-                    let address = socket.local_addr()?;
-                    return Ok(Service { socket, settings: settings.clone(), networks, address });
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(named(last))
+        let networks = read_networks("networks", &settings.networks)?;
+        let outbound = read_networks("outbound_networks", &settings.outbound_networks)?;
+        let (door, place) = Door::bind(settings)?;
+        Ok(Service { door, settings: settings.clone(), networks, outbound, place })
     }
 
     /// What it speaks.
@@ -94,27 +108,28 @@ impl Service {
         self.settings.protocol
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Where it listens, for people.
+    pub fn place(&self) -> &str {
+        &self.place
     }
 
     /// Answers until the node stops.
-    pub async fn run(self, bench: Arc<Bench>, stopping: watch::Receiver<bool>) {
+    pub async fn run(self, bench: Bench, stopping: watch::Receiver<bool>) {
         // Who finds all places taken waits in the system's queue: back-pressure.
         let room = Arc::new(Semaphore::new(self.settings.connections_max));
-        let patience = Duration::from_secs(self.settings.seconds_max);
-        let (protocol, mut stopping) = (self.settings.protocol, stopping);
+        let (settings, outbound) = (self.settings, self.outbound);
+        let desk = Arc::new(Desk { bench, settings, outbound, stopping: stopping.clone() });
+        let mut stopping = stopping;
         loop {
             let next = async {
                 let place = room.clone().acquire_owned().await;
-                (place, self.socket.accept().await)
+                (place, self.door.accept().await)
             };
             let (place, accepted) = tokio::select! {
                 next = next => next,
                 _ = stopping.wait_for(|stop| *stop) => return,
             };
-            let (stream, peer) = match accepted {
+            let (wire, client) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -122,21 +137,29 @@ impl Service {
                     continue;
                 }
             };
-            let client = peer.ip().to_canonical();
-            if !self.networks.iter().any(|n| n.contains(client)) {
+            if let Some(client) = client
+                && !self.networks.iter().any(|n| n.contains(client))
+            {
                 tracing::warn!(%client, "turned away: not in service.networks");
                 continue;
             }
-            let bench = bench.clone();
+            let desk = desk.clone();
             tokio::spawn(async move {
-                let served = match protocol {
-                    ServiceProtocol::Spamd => spamd::serve(stream, &bench, patience).await,
-                };
-                if let Err(error) = served {
-                    tracing::debug!(%client, %error, "a client of a service broke off");
+                if let Err(error) = desk.serve(wire).await {
+                    let protocol = desk.settings.protocol.name();
+                    tracing::debug!(protocol, ?client, %error, "a client of a service broke off");
                 }
                 drop(place);
             });
+        }
+    }
+}
+
+impl Desk {
+    async fn serve(&self, wire: Wire) -> io::Result<()> {
+        match self.settings.protocol {
+            ServiceProtocol::Spamd => spamd::serve(wire, &self.bench, self.patience()).await,
+            ServiceProtocol::Milter => milter::serve(wire, self).await,
         }
     }
 }

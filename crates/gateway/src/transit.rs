@@ -5,7 +5,7 @@ use gauntlet_mail::Direction;
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_policy::{Change, Disposition, Final};
 use gauntlet_smtp::{MailCommand, Notify, RcptCommand, Ret};
-use gauntlet_store::{Delivery, LogRecord, Outcome};
+use gauntlet_store::{Delivery, LogRecord, Outcome, QuarantineItem};
 use serde::{Deserialize, Serialize};
 
 use crate::dsn::News;
@@ -105,6 +105,33 @@ impl Transit {
         Transit::new(record, &MailCommand::default(), &[])
     }
 
+    /// The quarantine's line for these targets.
+    pub(crate) fn item(&self, folder: &str, targets: &[usize]) -> QuarantineItem {
+        let record = &self.record;
+        let addresses = targets.iter().filter_map(|t| self.targets.get(*t));
+        // The first folder has the message's own name, the reference that people know.
+        let first = self.targets.iter().find_map(|t| match &t.action {
+            Action::Quarantine { folder } => Some(folder.as_str()),
+            _ => None,
+        });
+        let id = match first {
+            Some(first) if first != folder => format!("{}-{folder}", record.id),
+            _ => record.id.clone(),
+        };
+        QuarantineItem {
+            id,
+            message: record.id.clone(),
+            folder: folder.to_owned(),
+            recipients: addresses.map(|t| t.address.clone()).collect(),
+            envelope: record.envelope.clone(),
+            received_ms: record.received_ms,
+            class: record.verdict.class,
+            score: record.verdict.score,
+            subject: record.subject.clone(),
+            from: record.from.clone(),
+        }
+    }
+
     /// For spool and log: nothing more will happen.
     pub fn is_done(&self) -> bool {
         self.record.deliveries.iter().all(|d| d.outcome.is_final())
@@ -186,6 +213,11 @@ pub enum Answer {
     Reject(String),
     /// 4xx: somebody is to be asked again later, so nobody is accepted now.
     Defer(String),
+}
+
+/// The text with the reference code that the console finds, once.
+pub fn with_reference(text: &str, id: &str) -> String {
+    if text.contains(id) { text.to_owned() } else { format!("{text} (reference {id})") }
 }
 
 /// Design invariant 3: a 5xx only if every recipient's disposition is reject.

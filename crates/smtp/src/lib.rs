@@ -14,6 +14,7 @@
 //! | [`scram`] | 5802, 7677 (SCRAM-SHA-256) |
 //! | [`proxy`] | PROXY protocol, version 2 |
 //! | [`client`] | 5321 section 4.5.4 |
+//! | [`milter`] | none: Sendmail's filters, versions 2 to 6 |
 //! | [`spamd`] | none: SpamAssassin's spamd and spamc, 1.2 to 1.5 |
 //!
 //! Parsers are total: whatever the bytes, they answer, in bounded time and memory.
@@ -22,6 +23,7 @@ pub mod address;
 pub mod client;
 pub mod command;
 pub mod data;
+pub mod milter;
 pub mod proxy;
 pub mod reply;
 pub mod scram;

@@ -19,7 +19,7 @@ impl Random {
     }
 }
 
-const WORDS: [&[u8]; 34] = [
+const WORDS: [&[u8]; 40] = [
     b"EHLO x\r\n",
     b"HELO y\r\n",
     b"LHLO z\r\n",
@@ -53,6 +53,12 @@ const WORDS: [&[u8]; 34] = [
     b"Content-length: 4\r\nUser: x\r\n\r\nbody",
     b"SPAMD/1.1 0 EX_OK\r\n",
     b"Spam: True ; 5.5 / 5.0\r\n\r\n",
+    b"\0\0\0\x0dO\0\0\0\x06\0\0\x01\xff\0\x1f\xff\xff",
+    b"\0\0\0\x06M<a@b>",
+    b"\0\0\0\x05LA\0b\0\0\0\0\x01N",
+    b"\0\0\0\x04Bxyz\0\0\0\x01E",
+    b"\0\0\0\x0cCa\x004\0\x19::1\0\xff\0",
+    b"\xff\xff\xff\xff",
     b"\r\n",
 ];
 

@@ -9,8 +9,9 @@ use super::wire::{Failure, Link, Outcome, Prepared};
 const VERSION: u32 = 6;
 /// Changes that a filter may make: all of version 6.
 const ACTIONS: u32 = 0x1ff;
-/// Steps that a filter may do without or not answer: all of version 6.
-const STEPS: u32 = 0x1f_ffff;
+/// Steps that a filter may do without or not answer: all of version 6 but the one that keeps the space
+/// after a field's colon, since messages are made into packets before the negotiation.
+const STEPS: u32 = 0x0f_ffff;
 /// Longest packet accepted.
 const PACKET_BYTES_MAX: usize = 2 << 20;
 /// Bytes of a body packet (`MILTER_CHUNK_SIZE`).

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
 use super::receiving::{GreylistSettings, RateSettings, RecipientSettings};
+use super::services::ServiceSettings;
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -210,42 +211,6 @@ impl Default for ListenerSettings {
             certificate: Vec::new(),
             key: Vec::new(),
             self_signed: true,
-        }
-    }
-}
-
-/// A protocol by which other programs have mail judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ServiceProtocol {
-    /// That of spamc and spamd.
-    Spamd,
-}
-
-/// Where other programs have mail judged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ServiceSettings {
-    /// What is spoken.
-    pub protocol: ServiceProtocol,
-    /// Address and port; port 0 takes a free one.
-    pub address: String,
-    /// Networks in CIDR form that may ask; others are turned away.
-    pub networks: Vec<String>,
-    /// Connections at once.
-    pub connections_max: usize,
-    /// Wait for the next piece of a request.
-    pub seconds_max: u64,
-}
-
-impl Default for ServiceSettings {
-    fn default() -> Self {
-        ServiceSettings {
-            protocol: ServiceProtocol::Spamd,
-            address: "127.0.0.1:783".into(),
-            networks: vec!["127.0.0.0/8".into(), "::1/128".into()],
-            connections_max: 200,
-            seconds_max: 60,
         }
     }
 }

@@ -12,9 +12,9 @@ use flate2::read::ZlibDecoder;
 use gauntlet_engine::{Class, Verdict};
 use gauntlet_smtp::spamd::{Bad, Limits, Method, Request, RequestReader, Response, Score, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use super::Bench;
+use crate::wire::Wire;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 16 << 10;
@@ -24,14 +24,8 @@ const RULES_MAX: usize = 200;
 const LINE_BYTES: usize = 70;
 
 /// Reads a request, answers it, and closes.
-pub(super) async fn serve(
-    mut stream: TcpStream,
-    bench: &Bench,
-    patience: Duration,
-) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    let body_bytes_max = usize::try_from(bench.bytes_max).unwrap_or(usize::MAX);
-    let limits = Limits { body_bytes_max, ..Limits::default() };
+pub(super) async fn serve(mut stream: Wire, bench: &Bench, patience: Duration) -> io::Result<()> {
+    let limits = Limits { body_bytes_max: bench.bytes_max(), ..Limits::default() };
     let response = match read(&mut stream, limits, patience).await? {
         Ok(request) => answer(request, bench).await,
         Err(bad) => refusal(bad),
@@ -44,7 +38,7 @@ pub(super) async fn serve(
 }
 
 async fn read(
-    stream: &mut TcpStream,
+    stream: &mut Wire,
     limits: Limits,
     patience: Duration,
 ) -> io::Result<Result<Request, Bad>> {
@@ -69,7 +63,7 @@ fn refusal(bad: Bad) -> Response {
 
 async fn answer(mut request: Request, bench: &Bench) -> Response {
     if request.compressed {
-        match inflate(&request.body, bench.bytes_max) {
+        match inflate(&request.body, bench.bytes_max() as u64) {
             Ok(body) => request.body = body,
             Err(bad) => return refusal(bad),
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gauntlet_smtp::milter;
 use gauntlet_smtp::spamd::{self, RequestReader, Response};
 use gauntlet_smtp::{
     Client, ClientConfig, ClientEvent, Command, DataDecoder, DataStep, Event, Features, Outgoing,
@@ -41,6 +42,8 @@ pub(crate) fn ask(input: &[u8]) {
         let _ = gauntlet_smtp::proxy::client(head, rest);
     }
     spamd(bytes, piece);
+    filter(bytes, piece);
+    filter(&as_packets(bytes), piece);
     let _ = Command::parse(bytes);
     let _ = ReplyReader::default().read(&mut &bytes[..]);
     let mut wire = Vec::new();
@@ -130,4 +133,62 @@ fn spamd(bytes: &[u8], piece: usize) {
         let again = Response::read(&response.to_bytes(), &spamd::Limits::default());
         assert_eq!(again.map(|r| r.code), Ok(response.code), "what is written can be read");
     }
+}
+
+/// The bytes as packets of a filter's protocol behind a negotiation, so that they get past it: a command
+/// that MTAs send, a length, that much data, again and again.
+pub(crate) fn as_packets(bytes: &[u8]) -> Vec<u8> {
+    let mut wire = b"\0\0\0\x0dO\0\0\0\x06\0\0\x01\xff\0\x1f\xff\xff".to_vec();
+    let mut rest = bytes;
+    while let [command, length, after @ ..] = rest {
+        let command = b"CHMRLNBEADKTUQ?"[usize::from(*command) % 15];
+        let (data, after) = after.split_at(after.len().min(usize::from(*length) % 32));
+        wire.extend_from_slice(&(data.len() as u32 + 1).to_be_bytes());
+        wire.push(command);
+        wire.extend_from_slice(data);
+        rest = after;
+    }
+    wire
+}
+
+/// An MTA's packets in pieces give the same messages as in one; what is kept has bounds; what we write
+/// are packets.
+pub(crate) fn filter(bytes: &[u8], piece: usize) {
+    let whole = messages_of(bytes, bytes.len().max(1));
+    assert_eq!(messages_of(bytes, piece), whole, "pieces do not matter");
+    for message in whole {
+        assert!(message.raw.len() <= 64 + 2 && message.rcpt_to.len() <= 3, "limits hold");
+        let header = message.raw.split(|b| *b == b'\n').take_while(|l| *l != b"\r");
+        assert!(message.fault.is_some() || header.count() < message.raw.len(), "a header ends");
+    }
+}
+
+fn messages_of(bytes: &[u8], piece: usize) -> Vec<milter::Message> {
+    let limits = milter::Limits { packet_bytes_max: 96, message_bytes_max: 64, recipients_max: 3 };
+    let (mut session, mut out, mut found) = (milter::Session::new(limits), Vec::new(), Vec::new());
+    for chunk in bytes.chunks(piece) {
+        let mut chunk = chunk;
+        loop {
+            match session.push(std::mem::take(&mut chunk), &mut out) {
+                Ok(milter::Event::Message) => {
+                    found.extend(session.take());
+                    let why = milter::Action::Quarantine("x\0y".into());
+                    session.act(&why, &mut out);
+                    let end = milter::Reply::Say(550, (5, 7, 1), "%\0\r\n".into());
+                    session.reply(&end, &mut out);
+                }
+                Ok(milter::Event::More) => break,
+                Ok(milter::Event::Close) | Err(_) => return found,
+            }
+            assert!(session.bytes() <= 64 * 1024, "nothing grows");
+        }
+    }
+    let mut rest = out.as_slice();
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        let length = u32::from_be_bytes(*length) as usize;
+        assert!(length > 0 && length <= after.len(), "what is written are packets");
+        rest = &after[length..];
+    }
+    assert!(rest.is_empty(), "whole packets");
+    found
 }

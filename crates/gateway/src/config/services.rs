@@ -1,0 +1,74 @@
+//! Where other programs have mail judged that they keep.
+
+use serde::{Deserialize, Serialize};
+
+/// A protocol by which other programs have mail judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceProtocol {
+    /// That of spamc and spamd.
+    Spamd,
+    /// That of an MTA and its filters.
+    Milter,
+}
+
+impl ServiceProtocol {
+    /// The word in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            ServiceProtocol::Spamd => "spamd",
+            ServiceProtocol::Milter => "milter",
+        }
+    }
+}
+
+/// Who keeps what the policy of a milter quarantines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keeper {
+    /// The MTA, the whole message with all its recipients (Postfix: its hold queue).
+    Mta,
+    /// Our quarantine, for each recipient by itself; what is released goes to `route`.
+    Node,
+}
+
+/// Where other programs have mail judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServiceSettings {
+    /// What is spoken.
+    pub protocol: ServiceProtocol,
+    /// Address and port, port 0 takes a free one; or `unix:` and the path of a socket.
+    pub address: String,
+    /// Permissions of that socket.
+    pub socket_mode: u32,
+    /// Networks in CIDR form that may ask; others are turned away. Whoever reaches a socket of the
+    /// file system may ask.
+    pub networks: Vec<String>,
+    /// Connections at once.
+    pub connections_max: usize,
+    /// Wait for the next piece of a request.
+    pub seconds_max: u64,
+    /// Milter: wait for the next command while the MTA's client keeps quiet.
+    pub idle_seconds_max: u64,
+    /// Milter: who keeps what is quarantined.
+    pub quarantine: Keeper,
+    /// Milter: clients whose mail goes out; that of logged-in ones does always.
+    pub outbound_networks: Vec<String>,
+}
+
+impl Default for ServiceSettings {
+    fn default() -> Self {
+        ServiceSettings {
+            protocol: ServiceProtocol::Spamd,
+            address: "127.0.0.1:783".into(),
+            socket_mode: 0o660,
+            networks: vec!["127.0.0.0/8".into(), "::1/128".into()],
+            connections_max: 200,
+            seconds_max: 60,
+            idle_seconds_max: 7_200,
+            quarantine: Keeper::Mta,
+            outbound_networks: Vec::new(),
+        }
+    }
+}

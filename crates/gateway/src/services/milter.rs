@@ -1,0 +1,359 @@
+//! A filter of an MTA: Postfix' `smtpd_milters`, Sendmail's `INPUT_MAIL_FILTER`.
+//!
+//! ```text
+//! envelope, header, body ─▶ end of message ─▶ scan pool ─▶ policy ─▶ changes, one answer ─▶ log
+//! ```
+//!
+//! An MTA takes one answer for all recipients and one form of the message. What the policy says for
+//! each of them becomes that answer like this:
+//!
+//! | Policy | MTA |
+//! |---|---|
+//! | somebody is deferred | 451, for all |
+//! | all are rejected | 550 with the reference |
+//! | some are rejected or discarded | they are taken off the recipients |
+//! | redirect, copy | recipients are taken off and added |
+//! | quarantine, hold; kept by the node | held for them, and they are taken off |
+//! | quarantine, hold; kept by the MTA | the whole message waits there, for all who are left |
+//! | nobody is left | the message is discarded |
+//! | changes of the message | those of everybody who gets it, together |
+//!
+//! Every message has a line in the log, so that references lead somewhere.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gauntlet_mail::envelope::TlsSession;
+use gauntlet_mail::{Direction, Envelope};
+use gauntlet_policy::Change;
+use gauntlet_smtp::MailCommand;
+use gauntlet_smtp::milter::{Action, Event, Fault, Limits, Message, Reply, Session};
+use gauntlet_store::{LogRecord, Outcome};
+use tokio::io::AsyncWriteExt;
+
+use super::{Desk, edits};
+use crate::clock::now_ms;
+use crate::config::Keeper;
+use crate::facts::auth_results::stamp;
+use crate::ids;
+use crate::scan_pool::NoVerdict;
+use crate::trace_fields::Received;
+use crate::transit;
+use crate::transit::{Answer, Transit, answer};
+use crate::wire::{Wire, read_with};
+
+/// Between two words of progress while a message is judged.
+const PROGRESS_PAUSE: Duration = Duration::from_secs(10);
+/// Bytes of a packet: more than any MTA sends unless it was asked to.
+const PACKET_BYTES_MAX: usize = 1 << 20;
+/// Field that tells whoever looks at a message in the MTA's hold why it is there.
+const HELD_FIELD: &str = "X-Gauntlet-Held";
+/// What the log names as the next hop.
+const NEXT_HOP: &str = "milter";
+
+/// Speaks to one MTA until it is done.
+pub(super) async fn serve(mut wire: Wire, desk: &Desk) -> io::Result<()> {
+    let settings = desk.bench.intake.settings.load();
+    let mut session = Session::new(Limits {
+        packet_bytes_max: PACKET_BYTES_MAX,
+        message_bytes_max: desk.bench.bytes_max(),
+        recipients_max: settings.recipients_max,
+    });
+    drop(settings);
+    let mut memory = desk.bench.memory.share();
+    let mut stopping = desk.stopping.clone();
+    let mut out = Vec::new();
+    loop {
+        // An MTA keeps quiet while its client does, within a message too; never within a packet.
+        let patience = match session.is_within_packet() {
+            true => desk.patience(),
+            false => Duration::from_secs(desk.settings.idle_seconds_max),
+        };
+        let busy = session.is_busy();
+        let read = read_with(&mut wire, |bytes| session.push(bytes, &mut out));
+        let read = tokio::select! {
+            read = tokio::time::timeout(patience, read) => read??,
+            _ = stopping.wait_for(|stop| *stop), if !busy => return Ok(()),
+        };
+        let Some(mut event) = read else { return Ok(()) };
+        loop {
+            match event.map_err(io::Error::other)? {
+                Event::More => break,
+                Event::Close => return Ok(()),
+                Event::Message => {}
+            }
+            let Some(message) = session.take() else { break };
+            answer_message(message, &session, desk, &mut wire, &mut out).await?;
+            flush(&mut wire, &mut out, desk).await?;
+            event = session.push(&[], &mut out);
+        }
+        flush(&mut wire, &mut out, desk).await?;
+        if !memory.resize(session.bytes() as u64) {
+            session.refuse_content();
+        }
+    }
+}
+
+async fn flush(wire: &mut Wire, out: &mut Vec<u8>, desk: &Desk) -> io::Result<()> {
+    if !out.is_empty() {
+        tokio::time::timeout(desk.patience(), wire.write_all(out)).await??;
+        out.clear();
+    }
+    Ok(())
+}
+
+/// Judges a message and writes what becomes of it; words of progress meanwhile.
+async fn answer_message(
+    message: Message,
+    session: &Session,
+    desk: &Desk,
+    wire: &mut Wire,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let ending = Ending::of(message, session, desk);
+    tokio::pin!(ending);
+    let end = loop {
+        tokio::select! {
+            end = &mut ending => break end,
+            () = tokio::time::sleep(PROGRESS_PAUSE) => {
+                let mut word = Vec::new();
+                session.progress(&mut word);
+                flush(wire, &mut word, desk).await?;
+            }
+        }
+    };
+    end.actions.iter().for_each(|action| session.act(action, out));
+    session.reply(&end.reply, out);
+    Ok(())
+}
+
+/// What an MTA is told about a message.
+struct Ending {
+    actions: Vec<Action>,
+    reply: Reply,
+}
+
+impl From<Reply> for Ending {
+    fn from(reply: Reply) -> Self {
+        Ending { actions: Vec::new(), reply }
+    }
+}
+
+impl Ending {
+    async fn of(message: Message, session: &Session, desk: &Desk) -> Self {
+        let intake = &desk.bench.intake;
+        if let Some(fault) = message.fault {
+            return refusal(fault, desk.bench.bytes_max()).into();
+        }
+        let (began, received_ms) = (Instant::now(), now_ms());
+        let id = desk.bench.ids.next(received_ms);
+        let envelope = envelope(&message, desk, received_ms);
+        let original = message.raw;
+        let body = with_received(&original, &envelope, &desk.bench.host, id, received_ms);
+        let judged = intake.weigh(id, envelope, body, received_ms, began).await;
+        let (record, body) = match judged {
+            Ok(judged) => judged,
+            Err(why) => return later(why).into(),
+        };
+        let name = ids::to_text(id);
+        match answer(&record.dispositions) {
+            Answer::Reject(text) => {
+                intake.log_refused(record, &text);
+                Reply::Say(550, (5, 7, 1), transit::with_reference(&text, &name)).into()
+            }
+            Answer::Defer(text) => {
+                Reply::Say(451, (4, 7, 1), transit::with_reference(&text, &name)).into()
+            }
+            Answer::Accept => {
+                let queue_id = message.macros.get("i").cloned().unwrap_or_default();
+                let course = Course::of(record, &original, session, desk);
+                course.take(&body, &queue_id, desk).await
+            }
+        }
+    }
+}
+
+/// A message that cannot be judged.
+fn refusal(fault: Fault, bytes_max: usize) -> Reply {
+    match fault {
+        Fault::TooLarge => {
+            Reply::Say(552, (5, 3, 4), format!("message is larger than {bytes_max} bytes"))
+        }
+        Fault::TooManyRecipients => Reply::Say(452, (4, 5, 3), "too many recipients".to_owned()),
+        Fault::NoRoom => {
+            Reply::Say(452, (4, 3, 1), "insufficient storage, try again later".to_owned())
+        }
+    }
+}
+
+fn later(why: NoVerdict) -> Reply {
+    let text = format!("cannot judge the message now ({why}), try again later");
+    Reply::Say(451, (4, 7, 1), text)
+}
+
+/// Where a message goes from here.
+struct Course {
+    transit: Transit,
+    /// What the MTA does first.
+    actions: Vec<Action>,
+    /// The MTA cannot do what it would have to.
+    forbidden: bool,
+    /// Somebody still gets it, now or when the MTA lets it go.
+    goes_on: bool,
+    /// The MTA keeps it.
+    kept_there: bool,
+}
+
+impl Course {
+    fn of(record: LogRecord, original: &[u8], session: &Session, desk: &Desk) -> Self {
+        let transit = Transit::new(record, &MailCommand::default(), &[]);
+        let by_mta = desk.settings.quarantine == Keeper::Mta;
+        let (mut wanted, mut changes, mut hold) = (Vec::new(), Vec::new(), None);
+        for target in &transit.targets {
+            match &target.action {
+                transit::Action::Send => wanted.push(target.address.as_str()),
+                transit::Action::Quarantine { folder } if by_mta => {
+                    wanted.push(target.address.as_str());
+                    hold.get_or_insert(folder.as_str());
+                }
+                _ => continue,
+            }
+            for change in &target.changes {
+                if !changes.contains(change) {
+                    changes.push(change.clone());
+                }
+            }
+        }
+        let (goes_on, kept_there) = (!wanted.is_empty(), hold.is_some());
+        let why = hold.map(|folder| format!("{folder} (reference {})", transit.record.id));
+        // Postfix writes the words of a quarantine down nowhere.
+        let name = HELD_FIELD.to_owned();
+        changes.extend(why.clone().map(|value| Change::AddHeader { name, value }));
+        let mut actions = Vec::new();
+        if goes_on {
+            actions = changed(&transit.record, original, &changes, desk);
+            let recipients = &transit.record.envelope.rcpt_to;
+            for to in recipients.iter().filter(|to| !wanted.contains(&to.as_str())) {
+                actions.push(Action::DeleteRecipient(to.clone()));
+            }
+            for to in wanted.iter().filter(|to| !recipients.iter().any(|r| r == *to)) {
+                actions.push(Action::AddRecipient((*to).to_owned()));
+            }
+            actions.extend(why.map(Action::Quarantine));
+        }
+        let allowed = session.allowed();
+        let forbidden = actions.iter().any(|action| !allowed.allows(action));
+        Course { transit, actions, forbidden, goes_on, kept_there }
+    }
+
+    /// Holds what we hold, and logs where everything went.
+    async fn take(mut self, body: &Arc<Vec<u8>>, queue_id: &str, desk: &Desk) -> Ending {
+        let id = self.transit.record.id.clone();
+        if self.forbidden {
+            tracing::error!(id, "the MTA does not allow the changes that the policy asks for");
+            let text = format!("cannot do what the policy says, try again later (reference {id})");
+            return Reply::Say(451, (4, 3, 5), text).into();
+        }
+        let by_node = desk.settings.quarantine == Keeper::Node;
+        if by_node && let Err(error) = desk.bench.intake.queue.quarantine(&self.transit, body).await
+        {
+            tracing::error!(id, error, "a message could not be put into quarantine");
+            let text = format!("insufficient storage, try again later (reference {id})");
+            return Reply::Say(452, (4, 3, 1), text).into();
+        }
+        let at_ms = now_ms();
+        let targets = self.transit.targets.iter();
+        for (target, delivery) in targets.zip(&mut self.transit.record.deliveries) {
+            let (outcome, next_hop, reply) = match &target.action {
+                transit::Action::Send if !self.kept_there => {
+                    (Outcome::Delivered, NEXT_HOP, format!("passed on as {queue_id}"))
+                }
+                transit::Action::Quarantine { folder } if by_node => {
+                    (Outcome::Quarantined, folder.as_str(), String::new())
+                }
+                transit::Action::Send | transit::Action::Quarantine { .. } => {
+                    (Outcome::Quarantined, NEXT_HOP, format!("kept by the MTA as {queue_id}"))
+                }
+                transit::Action::Discard => (Outcome::Discarded, "", String::new()),
+                transit::Action::Refuse { text } => (Outcome::Rejected, "", text.clone()),
+            };
+            (delivery.outcome, delivery.at_ms, delivery.reply) = (outcome, at_ms, reply);
+            next_hop.clone_into(&mut delivery.next_hop);
+        }
+        desk.bench.intake.log.append_then(vec![self.transit.record], Vec::new(), Box::new(|_| {}));
+        let reply = if self.goes_on { Reply::Accept } else { Reply::Discard };
+        Ending { actions: self.actions, reply }
+    }
+}
+
+/// What the MTA has to change in the message: our results at its top, and what the policy says.
+fn changed(record: &LogRecord, original: &[u8], changes: &[Change], desk: &Desk) -> Vec<Action> {
+    let LogRecord { envelope, facts, .. } = record;
+    let stamped = match envelope.direction {
+        Direction::Inbound => stamp(original, &desk.bench.host, facts, envelope),
+        Direction::Outbound => None,
+    };
+    if stamped.is_none() && changes.is_empty() {
+        return Vec::new();
+    }
+    let body = Arc::new(stamped.unwrap_or_else(|| original.to_vec()));
+    edits::between(original, &desk.bench.intake.queue.changed(&body, changes))
+}
+
+/// What the MTA said of client, login and TLS.
+fn envelope(message: &Message, desk: &Desk, received_ms: i64) -> Envelope {
+    let said = |name: &str| message.macros.get(name).filter(|v| !v.is_empty()).cloned();
+    let peer = &message.peer;
+    let is_named = !peer.name.is_empty() && !peer.name.starts_with('[') && peer.name != "unknown";
+    let auth_user = said("auth_authen");
+    let within = |ip: IpAddr| desk.outbound.iter().any(|network| network.contains(ip));
+    let outbound = auth_user.is_some() || peer.address.is_some_and(within);
+    Envelope {
+        direction: if outbound { Direction::Outbound } else { Direction::Inbound },
+        client_ip: peer.address,
+        client_name: is_named.then(|| peer.name.clone()),
+        helo: peer.helo.clone(),
+        mail_from: message.mail_from.clone(),
+        rcpt_to: message.rcpt_to.clone(),
+        auth_user,
+        tls: said("tls_version").map(|version| TlsSession {
+            version,
+            cipher: said("cipher").unwrap_or_default(),
+            server_name: None,
+        }),
+        received_at: received_ms / 1_000,
+    }
+}
+
+/// The message below the Received field that it would have by SMTP: filters do not see the MTA's own.
+fn with_received(
+    original: &[u8],
+    envelope: &Envelope,
+    host: &str,
+    id: u64,
+    received_ms: i64,
+) -> Vec<u8> {
+    let Some(client) = envelope.client_ip else { return original.to_vec() };
+    let protocol = match (&envelope.tls, &envelope.auth_user) {
+        (None, None) => "ESMTP",
+        (None, Some(_)) => "ESMTPA",
+        (Some(_), None) => "ESMTPS",
+        (Some(_), Some(_)) => "ESMTPSA",
+    };
+    let field = Received {
+        helo: &envelope.helo,
+        client,
+        host,
+        protocol,
+        id: &ids::to_text(id),
+        recipient: match envelope.rcpt_to.as_slice() {
+            [one] => Some(one),
+            _ => None,
+        },
+        at_ms: received_ms,
+    }
+    .field();
+    [field.as_bytes(), original].concat()
+}
