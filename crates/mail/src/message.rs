@@ -62,6 +62,12 @@ impl<'a> Message<'a> {
         self.raw
     }
 
+    /// There is nothing but white space: no header field, no text ([`crate::DefectKind::EmptyMessage`] is
+    /// without a single byte).
+    pub fn is_blank(&self) -> bool {
+        self.raw.trim_ascii().is_empty()
+    }
+
     /// The limits it was read with.
     pub fn limits(&self) -> &Limits {
         &self.limits

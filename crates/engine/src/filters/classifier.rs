@@ -7,15 +7,22 @@
 //!
 //! No points: the log odds go into the probability (`fusion`), beside the rules. The evidence of
 //! each gives the features that moved the log odds most, with how far.
+//!
+//! About a message without a single byte to read it says nothing: there is no probability then. Where
+//! there is neither a subject nor text, link or attachment, only the header's form speaks, and the model
+//! has hardly seen that alone: its log odds are bounded by 2 either way.
 
 use std::sync::Arc;
 
-use gauntlet_mail::{Evidence, View};
+use gauntlet_mail::{Evidence, Message, View};
 
 use crate::classifier::Model;
 use crate::filter::{Filter, Findings, Item};
 use crate::rulebook::{Lean, Rule, RuleBook};
 use crate::scan::Scratch;
+
+/// Bound of the log odds of a message without words, either way: alone it makes nothing suspect.
+const WORDLESS_LOG_ODDS_MAX: f64 = 2.0;
 
 /// Asks the model, and what the site has taught on top of it.
 #[derive(Debug)]
@@ -43,11 +50,18 @@ impl Filter for Classifier {
     }
 
     fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings) {
+        if item.message.is_blank() {
+            return;
+        }
         let scratch = &mut scratch.classifier;
         scratch.read_once(item.message);
         let site = &item.snapshot.learned.site;
         let taught = site.as_ref().map_or(0.0, |site| site.logit(scratch));
-        let logit = self.model.logit(scratch) + taught;
+        let bound = match is_wordless(item.message) {
+            true => WORDLESS_LOG_ODDS_MAX,
+            false => f64::INFINITY,
+        };
+        let logit = self.model.logit(scratch).clamp(-bound, bound) + taught;
         findings.classifier = Some((logit * 1e6).round() / 1e6);
         let rule = if logit > 0.0 { &self.spam } else { &self.ham };
         if taught != 0.0 {
@@ -62,6 +76,15 @@ impl Filter for Classifier {
     fn data_version(&self) -> String {
         self.model.version().to_owned()
     }
+}
+
+/// Neither a subject nor text, link, picture or attachment.
+fn is_wordless(message: &Message<'_>) -> bool {
+    let shown = |kind: &str| !matches!(kind, "text" | "multipart");
+    message.subject().trim().is_empty()
+        && !message.texts().any(|t| !t.text.trim().is_empty())
+        && !message.parts().iter().any(|p| p.is_attachment() || shown(&p.content_type.kind))
+        && message.urls().is_empty()
 }
 
 fn feature(name: &str, text: &str) -> Evidence {
@@ -88,5 +111,22 @@ mod tests {
             > could you look at the patch?\n\nYes, it works here. Thanks, Ann\n";
         let found = crate::filters::testing::find(&filter, raw, &Envelope::default());
         assert!(found.classifier.unwrap() < 0.0, "{found:?}");
+    }
+
+    #[test]
+    fn says_nothing_about_nothing_and_little_without_words() {
+        let filter = Classifier::new(&mut RuleBook::default(), Model::shipped());
+        let find = |raw: &str| {
+            crate::filters::testing::find(&filter, raw, &Envelope::default()).classifier
+        };
+        for blank in ["", "\n", "\r\n\r\n", " \t\n\n"] {
+            assert_eq!(find(blank), None, "{blank:?}");
+        }
+        for wordless in ["X: y\n\n", "Received: from x\n\n \n", "From: a@b.example\nSubject:\n\n"] {
+            let odds = find(wordless).unwrap();
+            assert!(odds.abs() <= WORDLESS_LOG_ODDS_MAX, "{wordless:?}: {odds}");
+        }
+        // A subject is words enough.
+        assert!(find("Subject: cheap viagra online, buy now\n\n").unwrap() > 2.0);
     }
 }
