@@ -181,7 +181,9 @@ impl Gate {
     }
 
     /// Counts a message and says what policies may ask: how many there were in the hour before
-    /// `received_at` of its sender, each recipient and its client, this one included.
+    /// `received_at` of its sender, each recipient and its client, this one included. What an exempt
+    /// client sends counts by its sender only: an MTA in front of this node brings everybody's mail, and
+    /// asking it to come again later only moves the queue there.
     pub fn policy_rates(&self, envelope: &Envelope) -> Rates {
         let mut rates = Rates::default();
         let mut count = |by: RateKey, letter: char, value: String| {
@@ -190,6 +192,9 @@ impl Gate {
         };
         if !envelope.mail_from.is_empty() {
             count(RateKey::Sender, 's', envelope.mail_from.to_lowercase());
+        }
+        if envelope.client_ip.is_some_and(|client| self.is_exempt(client)) {
+            return rates;
         }
         if let Some(client) = envelope.client_ip {
             count(RateKey::Client, 'c', client.to_string());
@@ -281,5 +286,9 @@ mod tests {
         envelope.received_at += 2 * HOUR;
         let later = gate.policy_rates(&envelope).per_hour;
         assert!(later.values().all(|n| *n == 1), "{later:?}");
+        envelope.client_ip = Some(IpAddr::from([127, 0, 0, 1]));
+        let ours = gate.policy_rates(&envelope).per_hour;
+        let keys: Vec<RateKey> = ours.keys().map(|k| k.0).collect();
+        assert_eq!(keys, [RateKey::Sender], "an exempt client counts by its sender only");
     }
 }

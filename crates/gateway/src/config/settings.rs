@@ -225,7 +225,8 @@ pub struct ReceiverSettings {
     pub sessions_per_client_max: usize,
     /// Per cent of `sessions_max` from which only clients that are known for good mail are let in.
     pub shed_percent: u32,
-    /// Networks in CIDR form whose clients are never shed, greylisted or held to `rates`.
+    /// Networks in CIDR form whose clients are never shed, greylisted, or held to `rates` and to the
+    /// policy's rates by client and recipient.
     pub exempt_networks: Vec<String>,
     /// Milliseconds that strangers wait for our greeting: whoever talks before it is no mail server.
     pub greeting_wait_ms: u64,
