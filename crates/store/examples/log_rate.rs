@@ -1,9 +1,9 @@
 //! What the message log costs: fills a log with made-up messages, then searches it.
 //!
-//! `cargo run --release -p gauntlet-store --example log_rate -- FOLDER [MESSAGES [DAYS]]`
+//! `cargo run --release -p gauntlet-store --example log_rate -- FOLDER [MESSAGES [DAYS [retain]]]`
 //!
 //! Prints CPU time and bytes a message, then for each search by two fields the time to the first
-//! page. The messages are made from a seed: senders, words and rules are as unevenly frequent as in
+//! page, and to the next 20. With `retain` it then forgets half of the days while it goes on writing. The messages are made from a seed: senders, words and rules are as unevenly frequent as in
 //! real mail (Zipf), with envelope, facts, hits, evidence, costs and stages as a node writes them.
 
 use std::io::Write;
@@ -34,7 +34,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if !folder.exists() {
         fill(folder, messages, days, &mut out)?;
     }
+    let start = Instant::now();
     let log = Log::open(folder)?;
+    let opened = start.elapsed();
+    log.warm();
+    writeln!(out, "opened in {opened:.1?}, warm after {:.1?}", start.elapsed())?;
     let mut worst = Duration::ZERO;
     for (name, query) in searches(messages, days) {
         let mut times = Vec::new();
@@ -49,11 +53,59 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         worst = worst.max(most);
         writeln!(out, "{name:<44} {found:>3} found  median {median:>10.1?}  most {most:>10.1?}")?;
     }
+    let pages = Query { classes: vec![Class::Spam], ..Query::default() };
+    writeln!(out, "slowest of 20 pages: {:.1?}", slowest_page(&log, pages)?)?;
     let start = Instant::now();
     let counts = log.counts(START_MS, START_MS + days as i64 * 86_400_000, 60)?;
     let took = start.elapsed();
     writeln!(out, "counts of all days, {} buckets: {took:.1?}", counts.buckets.len())?;
     writeln!(out, "slowest search: {worst:.1?}")?;
+    if std::env::args().nth(4).as_deref() == Some("retain") {
+        forget_half(&log, messages, days, &mut out)?;
+    }
+    Ok(())
+}
+
+/// Reads on from page to page; the longest time that one took.
+fn slowest_page(log: &Log, mut query: Query) -> Result<Duration, gauntlet_store::StoreError> {
+    let mut most = Duration::ZERO;
+    for _ in 0..20 {
+        let start = Instant::now();
+        query.after = log.search(&query)?.next;
+        most = most.max(start.elapsed());
+    }
+    Ok(most)
+}
+
+/// Forgets the older half of the days while another thread writes; prints how long both took.
+fn forget_half(
+    log: &Log,
+    messages: u64,
+    days: u64,
+    out: &mut impl Write,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let end = START_MS + days as i64 * 86_400_000;
+    let append = |n: u64| {
+        let start = Instant::now();
+        log.append(vec![record(messages + n, end + n as i64)]).map(|_| start.elapsed())
+    };
+    let times = |from: u64| (from..from + 50).map(append).collect::<Result<Vec<_>, _>>();
+    let most = |times: &[Duration]| times.iter().max().copied().unwrap_or_default();
+    let before = times(0)?;
+    let (forgot, during) = std::thread::scope(|scope| {
+        let forgetting = scope.spawn(|| {
+            let start = Instant::now();
+            log.retain(end, (days / 2) as u32).map(|n| (n, start.elapsed()))
+        });
+        (forgetting.join(), times(50))
+    });
+    let (forgotten, took) = forgot.map_err(|_| "the thread failed")??;
+    writeln!(
+        out,
+        "{forgotten} days forgotten in {took:.1?}; slowest append before {:.1?}, during {:.1?}",
+        most(&before),
+        most(&during?)
+    )?;
     Ok(())
 }
 
