@@ -121,7 +121,8 @@ fn doctor_finds_what_is_wrong() {
     for line in [
         "good  resolver",
         "good  lists        bl.example answers",
-        "bad   lists        refuses.example refuses to answer us",
+        "bad   lists        refuses.example refuses to answer us: probably because",
+        "is an open public resolver; run a resolver of your own",
         "bad   lists        all.example lists everything",
         "good  our name     gw.example",
         "good  reverse name 192.0.2.9 is gw.example",
@@ -129,6 +130,12 @@ fn doctor_finds_what_is_wrong() {
     ] {
         assert!(said.contains(line), "{line}:\n{said}");
     }
+    // As the kernel has it, on whichever machine this runs.
+    let clock = match gauntlet_gateway::clock::error_ms() {
+        Some(_) => "good  clock        synchronised, wrong by",
+        None => "odd   clock        nobody synchronises the clock",
+    };
+    assert!(said.starts_with(clock), "{clock}:\n{said}");
     let output =
         gauntlet(&["doctor", "--config", conf, "--dns", &server, "--address", "192.0.2.2"]);
     assert!(text(&output).contains("192.0.2.2 is not gw.example but: bad.example"));
@@ -174,6 +181,39 @@ fn a_node_gathers_facts_and_stamps_them() {
     let stamped = String::from_utf8_lossy(stamped);
     assert!(stamped.contains("\nAuthentication-Results: gw.test;\n\tspf=fail"), "{stamped}");
     assert!(!stamped.contains("gw.test; spf=pass"), "{stamped}");
+}
+
+#[test]
+fn dns_settings_are_taken_over_by_a_reload() {
+    let records = txt("sender.example", "v=spf1 ip4:192.0.2.1 -all");
+    let Some(zone) = Zone::serve(&records) else { return };
+    let (_silent, nobody) = zone::silent();
+    let config = |server: &str| {
+        format!("[dns]\nservers = [\"{server}\"]\nwait_ms_max = 200\n[facts]\nour_networks = []\n")
+    };
+    let mut node = Node::start(&config(&nobody.to_string()));
+    let send = |node: &Node| {
+        let mut client = Smtp::connect(node.smtp).unwrap();
+        let reply = client.send("ann@sender.example", &["bob@home.example"], MAIL.as_bytes());
+        assert!(reply.unwrap().starts_with("250"));
+        node.wait_for_empty_queue();
+    };
+    send(&node);
+    let right = zone.address().to_string();
+    for (server, said) in [("nowhere", "not reloaded"), (&*right, "configuration reloaded")] {
+        node.config = node.config.replace(&nobody.to_string(), server);
+        node.write_config();
+        node.signal("-HUP");
+        node.wait_until("it has read them", || node.log().contains(said));
+        node.config = node.config.replace("\"nowhere\"", &format!("\"{nobody}\""));
+    }
+    send(&node);
+    node.stop();
+    let log = gauntlet_store::Log::open(&node.data().join("log")).unwrap();
+    let logged = log.search(&gauntlet_store::Query::default()).unwrap().messages;
+    let spf = logged.iter().rev().map(|m| log.get(&m.id).unwrap().unwrap().record.facts.spf);
+    use gauntlet_mail::facts::AuthResult;
+    assert_eq!(spf.collect::<Vec<_>>(), [AuthResult::Unknown, AuthResult::Fail]);
 }
 
 #[test]

@@ -39,6 +39,22 @@ body HIT_ADDRESS eval:check_uridnsbl('HIT_ADDRESS')
 tflags HIT_ADDRESS net a
 urinsrhssub HIT_SERVER_NAME nsl.example. A 127.0.0.9
 body HIT_SERVER_NAME eval:check_uridnsbl('HIT_SERVER_NAME')
+header HIT_FIELD eval:check_rbl_headers('field', 'field.example.')
+header HIT_FIELD_NAMED eval:check_rbl_headers('named', 'named.example.', '127.0.0.4', 'X-Home,Reply-To')
+uridnsbl HIT_SERVER_ANY any.example. A
+body HIT_SERVER_ANY eval:check_uridnsbl('HIT_SERVER_ANY')
+urinsrhsbl HIT_NS nsany.example. A
+body HIT_NS eval:check_uridnsbl('HIT_NS')
+urifullnsrhsbl HIT_FULL_NS full.example. A
+body HIT_FULL_NS eval:check_uridnsbl('HIT_FULL_NS')
+urifullnsrhssub HIT_FULL_NS_SUB full.example. A 127.0.0.8
+body HIT_FULL_NS_SUB eval:check_uridnsbl('HIT_FULL_NS_SUB')
+urirhsbl HIT_IP only.example. A
+body HIT_IP eval:check_uridnsbl('HIT_IP')
+tflags HIT_IP net ips_only
+urirhsbl HIT_NAME only.example. A
+body HIT_NAME eval:check_uridnsbl('HIT_NAME')
+tflags HIT_NAME net domains_only
 askdns HIT_ASK _AUTHORDOMAIN_.fresh.example. A /^127\.2\.0\.2$/
 askdns HIT_ASK_TXT _SENDERDOMAIN_ TXT /^v=spf1 \+all$/
 askdns HIT_ASK_REVIP _LASTEXTERNALREVIP_.asn.example TXT
@@ -51,6 +67,18 @@ header MISS_SUB eval:check_rbl_sub('bl', '127.0.0.9')
 header MISS_TRUSTED eval:check_rbl('x-untrusted', 'bl.example.')
 urirhssub MISS_RHS uri.example. A 4
 body MISS_RHS eval:check_uridnsbl('MISS_RHS')
+header MISS_FIELD eval:check_rbl_headers('other', 'field.example.', '127.0.0.9')
+header MISS_FIELD_NAMED eval:check_rbl_headers('absent', 'named.example.', '127.0.0.4', 'X-None')
+urinsrhsbl MISS_NS full.example. A
+body MISS_NS eval:check_uridnsbl('MISS_NS')
+urifullnsrhssub MISS_FULL_NS full.example. A 127.0.0.9
+body MISS_FULL_NS eval:check_uridnsbl('MISS_FULL_NS')
+urirhsbl MISS_IP names.example. A
+body MISS_IP eval:check_uridnsbl('MISS_IP')
+tflags MISS_IP net ips_only
+urirhsbl MISS_NAME addresses.example. A
+body MISS_NAME eval:check_uridnsbl('MISS_NAME')
+tflags MISS_NAME net domains_only
 askdns MISS_ASK _AUTHORDOMAIN_.fresh.example. A /^127\.2\.0\.14$/
 askdns MISS_UNSIGNED _DKIMDOMAIN_.fresh.example. A
 header MISS_NOWHERE eval:check_rbl('nowhere', 'nowhere.example.')
@@ -60,7 +88,8 @@ header MISS_BROKEN eval:check_rbl('broken', 'x.broken.example.')
 const MAIL: &str = "Received: from mail.bad.example (mail.bad.example [203.0.113.7])\n\
     \tby gw.test (Postfix) with ESMTP id 1; Sat, 21 Nov 2026 10:00:00 +0000\n\
     Return-Path: <a@all.example>\n\
-    From: Ann <ann@news.from.example>\nTo: bob@home.example\nSubject: hi\n\n\
+    From: Ann <ann@news.from.example>\nReply-To: x@reply.example\nX-Home: <y@home-page.example>\n\
+    To: bob@home.example\nSubject: hi\n\n\
     http://www.shop.example/x http://a.skipped.example/ http://198.51.100.9/y\n";
 
 fn records() -> String {
@@ -73,6 +102,11 @@ fn records() -> String {
         ns.bad.example A 198.51.100.1\n\
         1.100.51.198.sbl.example A 127.0.0.2\n2.100.51.198.sbl.example A 127.0.0.3\n\
         bad.example.nsl.example A 127.0.0.9\n\
+        reply.example.field.example A 127.0.0.2\nhome-page.example.named.example A 127.0.0.4\n\
+        1.100.51.198.any.example A 127.0.0.2\nbad.example.nsany.example A 127.0.0.2\n\
+        ns.bad.example.full.example A 127.0.0.8\n9.100.51.198.only.example A 127.0.0.2\n\
+        shop.example.only.example A 127.0.0.2\nshop.example.names.example A 127.0.0.2\n\
+        9.100.51.198.addresses.example A 127.0.0.2\n\
         news.from.example.fresh.example A 127.2.0.2\nfresh.example A 127.2.0.14\n";
     [
         list.to_owned(),

@@ -15,10 +15,14 @@ pub fn error_ms() -> Option<u64> {
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: `state` is a plain C struct that lives through the call.
     let clock = unsafe { libc::adjtimex(&raw mut state) };
-    let unsynchronised = clock < 0 || state.status & libc::STA_UNSYNC != 0;
+    (clock >= 0).then(|| error_of(&state)).flatten()
+}
+
+/// The same, read from what the kernel says.
+fn error_of(state: &libc::timex) -> Option<u64> {
     // The kernel's estimate, in microseconds.
     let error = u64::try_from(state.maxerror / 1_000).ok()?;
-    (!unsynchronised).then_some(error)
+    (state.status & libc::STA_UNSYNC == 0).then_some(error)
 }
 
 /// A date of RFC 5322 section 3.3 in UTC, e.g. `Sat, 21 Nov 2026 04:05:06 +0000`.
@@ -54,6 +58,18 @@ pub fn rfc5322(unix_ms: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_nobody_sets_is_told_from_one_that_is() {
+        // SAFETY: all zeros is a valid `timex`: integers only.
+        let mut state: libc::timex = unsafe { std::mem::zeroed() };
+        (state.maxerror, state.status) = (12_345, libc::STA_PLL);
+        assert_eq!(error_of(&state), Some(12));
+        state.status |= libc::STA_UNSYNC;
+        assert_eq!(error_of(&state), None);
+        (state.maxerror, state.status) = (-5_000, 0);
+        assert_eq!(error_of(&state), None);
+    }
 
     #[test]
     fn known_dates() {

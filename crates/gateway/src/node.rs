@@ -156,7 +156,7 @@ impl Node {
         std::fs::create_dir_all(data).with_context(|| format!("node.data {}", data.display()))?;
         let lock = lock(data)?;
         let judge = Arc::new(ArcSwap::from_pointee(make_judge(&config)?));
-        let log = Arc::new(Log::open(&data.join("log"))?);
+        let log = open_log(data)?;
         let quarantine = Arc::new(Quarantine::open(&data.join("quarantine"))?);
         let (spool, recovery) = open_spool(&config)?;
         if recovery.torn_bytes > 0 || recovery.damaged > 0 {
@@ -355,13 +355,14 @@ impl Node {
         self.judge.load_full()
     }
 
-    /// Takes new settings over without dropping a session. Listeners, data folder, spool, scan
-    /// threads and resolver stay as they are until the next start.
+    /// Takes new settings over without dropping a session. Listeners, data folder, spool and scan
+    /// threads stay as they are until the next start.
     ///
     /// # Errors
     /// If rules, policy or recipients cannot be loaded; then everything stays as it was.
     pub fn reload(&self, config: Config) -> anyhow::Result<()> {
         let judge = (self.make_judge)(&config)?;
+        let resolver = Resolver::new(&config.dns)?;
         let routes = Routes::of(&config);
         let recipients = Recipients::load(&config)?;
         let ruleset = judge.snapshot.ruleset.as_ref();
@@ -370,6 +371,7 @@ impl Node {
         let hop_tls = HopTls::load(&config.sender.roots)?;
         self.reload_certificates(&config)?;
         self.shared.gate.reload(&config)?;
+        self.resolver.take_over(resolver);
         self.logins.forget();
         let r = &config.receiver;
         self.admission.set_limits(session_limits(&config));
@@ -661,6 +663,15 @@ impl Shared {
             routes: Arc::new(ArcSwap::from_pointee(Routes::of(config))),
         })
     }
+}
+
+/// The message log; a thread of its own looks through its days, so that the first search is fast.
+fn open_log(data: &std::path::Path) -> anyhow::Result<Arc<Log>> {
+    let log = Arc::new(Log::open(&data.join("log"))?);
+    let warming = log.clone();
+    let thread = std::thread::Builder::new().name("log-warm".to_owned());
+    thread.spawn(move || warming.warm()).context("a thread for the log")?;
+    Ok(log)
 }
 
 fn key_ring(config: &Config) -> anyhow::Result<KeyRing> {

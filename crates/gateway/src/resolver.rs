@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use arc_swap::ArcSwap;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
     ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
@@ -64,7 +65,7 @@ pub struct ResolverCounts {
 
 /// The way to the DNS. Share it as `Arc<Resolver>`.
 pub struct Resolver {
-    shared: Arc<Shared>,
+    shared: ArcSwap<Shared>,
 }
 
 struct Shared {
@@ -76,7 +77,7 @@ struct Shared {
     cache: moka::sync::Cache<Arc<str>, Kept>,
     under_way: Mutex<HashMap<Arc<str>, Waiting>>,
     places: Arc<Semaphore>,
-    counts: ResolverCounts,
+    counts: Arc<ResolverCounts>,
 }
 
 /// Tells all who wait for an answer.
@@ -90,7 +91,7 @@ struct Kept {
 
 impl std::fmt::Debug for Resolver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Resolver").field("servers", &self.shared.servers).finish_non_exhaustive()
+        f.debug_struct("Resolver").field("servers", &self.servers()).finish_non_exhaustive()
     }
 }
 
@@ -134,24 +135,33 @@ impl Resolver {
             cache,
             under_way: Mutex::default(),
             places: Arc::new(Semaphore::new(settings.questions_max)),
-            counts: ResolverCounts::default(),
+            counts: Arc::default(),
         };
-        Ok(Resolver { shared: Arc::new(shared) })
+        Ok(Resolver { shared: ArcSwap::from_pointee(shared) })
+    }
+
+    /// Asks as `next` would from now on; what is under way ends as it was begun. With the settings
+    /// and servers that it has already, everything stays, what is known too.
+    pub fn take_over(&self, next: Resolver) {
+        let (now, next) = (self.shared.load(), next.shared.into_inner());
+        if next.settings != now.settings || next.servers != now.servers {
+            self.shared.store(next);
+        }
     }
 
     /// The servers that are asked.
-    pub fn servers(&self) -> &[SocketAddr] {
-        &self.shared.servers
+    pub fn servers(&self) -> Vec<SocketAddr> {
+        self.shared.load().servers.clone()
     }
 
-    /// Counts since the start.
-    pub fn counts(&self) -> &ResolverCounts {
-        &self.shared.counts
+    /// Counts since the start, or since other settings were taken over.
+    pub fn counts(&self) -> Arc<ResolverCounts> {
+        self.shared.load().counts.clone()
     }
 
     /// Answers are verified (DNSSEC) by [`Resolver::ask_secure`].
     pub fn validates(&self) -> bool {
-        self.shared.validating.is_some()
+        self.shared.load().validating.is_some()
     }
 
     /// The records of a name. Never an error: [`Answer::outcome`] says how it ended.
@@ -174,25 +184,26 @@ impl Resolver {
 
     /// What is known already, without asking anybody.
     pub fn known(&self, name: &str, kind: Kind) -> Option<Arc<Answer>> {
-        self.shared.known(&key(name, kind, false))
+        self.shared.load().known(&key(name, kind, false))
     }
 
     async fn ask_by(&self, name: &str, kind: Kind, secure: bool) -> Asked {
         let start = Instant::now();
+        let shared = self.shared.load_full();
         let key = key(name, kind, secure);
-        if let Some(answer) = self.shared.known(&key) {
-            self.shared.counts.cached.fetch_add(1, Ordering::Relaxed);
+        if let Some(answer) = shared.known(&key) {
+            shared.counts.cached.fetch_add(1, Ordering::Relaxed);
             return Asked { answer, cached: true, took: Duration::ZERO };
         }
-        let wait = Duration::from_millis(self.shared.settings.wait_ms_max);
-        let answer = match self.shared.begin(&key, kind) {
+        let wait = Duration::from_millis(shared.settings.wait_ms_max);
+        let answer = match shared.begin(&key, kind) {
             Some(mut waiting) => {
                 let answered = waiting.wait_for(Option::is_some);
                 match tokio::time::timeout(wait, answered).await {
                     Ok(Ok(answer)) => answer.clone(),
                     // The task is gone without a word: it panicked, or the runtime ends.
                     Ok(Err(_)) => {
-                        self.shared.under_way().remove(&key);
+                        shared.under_way().remove(&key);
                         None
                     }
                     Err(_) => None,

@@ -10,6 +10,8 @@ use gauntlet_gateway::facts::Gatherer;
 use gauntlet_gateway::facts::local_lists::LocalLists;
 use gauntlet_gateway::resolver::Resolver;
 use gauntlet_mail::Envelope;
+use tokio_rustls::rustls;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 /// What the server says next, and the requests it got.
 #[derive(Debug, Default)]
@@ -42,8 +44,46 @@ fn ok(headers: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len()).into_bytes()
 }
 
+/// The same behind TLS, with a certificate for `localhost`: its URL, and the authority's certificate.
+fn serve_tls(stage: Arc<Mutex<Stage>>) -> (String, String) {
+    let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let key = PrivateKeyDer::Pkcs8(certified.signing_key.serialize_der().into());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://localhost:{}/bad.txt", listener.local_addr().unwrap().port());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let session = rustls::ServerConnection::new(config.clone()).unwrap();
+            let mut stream = BufReader::new(rustls::StreamOwned::new(session, stream));
+            let mut head = String::new();
+            // A client that does not trust us leaves in the middle of the handshake.
+            while stream.read_line(&mut head).is_ok_and(|n| n > 2) {}
+            if head.is_empty() {
+                continue;
+            }
+            let mut stage = stage.lock().unwrap();
+            stage.requests.push(head.to_lowercase());
+            let _ = stream.get_mut().write_all(&stage.answer);
+            stream.get_mut().conn.send_close_notify();
+            let _ = stream.get_mut().flush();
+        }
+    });
+    (url, certified.cert.pem())
+}
+
 /// A gatherer as after a start: lists from URLs are due at once.
 fn start(url: &str, folder: &Path, bytes_max: u64) -> Gatherer {
+    start_trusting(url, folder, bytes_max, Path::new(""))
+}
+
+fn start_trusting(url: &str, folder: &Path, bytes_max: u64, roots: &Path) -> Gatherer {
     let list = LocalListSettings {
         name: "bad people".into(),
         path: "".into(),
@@ -53,7 +93,7 @@ fn start(url: &str, folder: &Path, bytes_max: u64) -> Gatherer {
         of: vec![ListSubject::Client],
         points: 3.0,
     };
-    let lists = LocalLists::open(&[list], folder, Path::new("")).unwrap();
+    let lists = LocalLists::open(&[list], folder, roots).unwrap();
     let dns = DnsSettings { servers: vec!["127.0.0.1:9".into()], ..DnsSettings::default() };
     let facts = FactSettings { wait_ms_max: 1, ..FactSettings::default() };
     let resolver = Arc::new(Resolver::new(&dns).unwrap());
@@ -121,6 +161,37 @@ async fn fetched_kept_and_never_lost() {
     let gatherer = start(&url, folder.path(), 10_000);
     gatherer.fetch_lists().await;
     assert!(!listed(&gatherer, "192.0.2.1").await && listed(&gatherer, "192.0.2.2").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_https_from_whoever_is_trusted() {
+    let stage = Arc::new(Mutex::new(Stage::default()));
+    let (url, authority) = serve_tls(stage.clone());
+    stage.lock().unwrap().answer = ok("", "192.0.2.1\n");
+    let folder = tempfile::tempdir().unwrap();
+    let (roots, others) = (folder.path().join("roots.pem"), folder.path().join("others.pem"));
+    std::fs::write(&roots, authority).unwrap();
+    let stranger = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    std::fs::write(&others, stranger.cert.pem()).unwrap();
+
+    let gatherer = start_trusting(&url, folder.path(), 10_000, &others);
+    gatherer.fetch_lists().await;
+    assert!(!listed(&gatherer, "192.0.2.1").await, "of a server that nobody vouches for");
+    assert!(stage.lock().unwrap().requests.is_empty(), "it is not even asked");
+
+    let misnamed = url.replace("localhost", "127.0.0.1");
+    let gatherer = start_trusting(&misnamed, folder.path(), 10_000, &roots);
+    gatherer.fetch_lists().await;
+    assert!(!listed(&gatherer, "192.0.2.1").await, "the certificate is for another name");
+
+    let gatherer = start_trusting(&url, folder.path(), 10_000, &roots);
+    gatherer.fetch_lists().await;
+    assert!(listed(&gatherer, "192.0.2.1").await);
+    let plain = b"HTTP/1.1 302 Found\r\nLocation: http://localhost:1/\r\nContent-Length: 0\r\n\r\n";
+    stage.lock().unwrap().answer = plain.to_vec();
+    let gatherer = start_trusting(&url, folder.path(), 10_000, &roots);
+    gatherer.fetch_lists().await;
+    assert!(listed(&gatherer, "192.0.2.1").await, "the copy stays: nothing leads back to http");
 }
 
 #[test]
