@@ -118,9 +118,21 @@ fn main() -> ExitCode {
         if is_broken_pipe(&error) {
             return ExitCode::SUCCESS;
         }
-        eprintln!("gauntlet: {error:#}");
+        eprintln!("gauntlet: {}", told(&error));
         ExitCode::from(2)
     })
+}
+
+/// The error with its causes, without those that the one before has told already.
+fn told(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !told.contains(&cause) {
+            let colon = if told.is_empty() { "" } else { ": " };
+            told.push_str(&format!("{colon}{cause}"));
+        }
+    }
+    told
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

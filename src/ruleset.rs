@@ -110,6 +110,11 @@ impl RulesetArgs {
             });
         }
         let (mut ruleset, _) = self.reading.load(&self.rules, self.subtests, self.strict)?;
+        // Mail would pass as if it had been looked at.
+        if ruleset.rules().is_empty() {
+            let names: Vec<String> = self.rules.iter().map(|s| s.display().to_string()).collect();
+            anyhow::bail!("--rules {}: there is no rule in it; name .cf files", names.join(" "));
+        }
         if self.early_stop {
             let required = ruleset.required_score();
             let thresholds =

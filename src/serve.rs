@@ -107,7 +107,7 @@ fn open_doors(config: &Config) -> anyhow::Result<(Doors, Option<std::net::TcpLis
         "" => None,
         name => Some(Account::find(name)?),
     };
-    std::fs::create_dir_all(data).with_context(|| unusable(data))?;
+    make_private(data).with_context(|| unusable(data))?;
     let doors = Doors::open(config)?;
     let console = match config.console.address.as_str() {
         "" => None,
@@ -141,6 +141,19 @@ fn own(account: &Account, data: &std::path::Path) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes the data folder, which holds people's mail, for its owner only. One that is there already stays
+/// as its owner wants it.
+fn make_private(data: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    if let Some(above) = data.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(data) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && data.is_dir() => Ok(()),
+        made => made,
+    }
 }
 
 fn users_folder(config: &Config) -> anyhow::Result<PathBuf> {

@@ -49,6 +49,74 @@ fn links_that_lead_back_are_reported_and_not_followed() {
     assert_eq!(lines.matches("not followed").count(), 2, "{lines}");
 }
 
+fn mkfifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn pipes_and_sockets_in_a_folder_are_reported_and_not_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::write(path.join("one.eml"), message("one", 100)).unwrap();
+    mkfifo(&path.join("pipe"));
+    let _socket = std::os::unix::net::UnixListener::bind(path.join("socket")).unwrap();
+    let output = gauntlet().args(["scan", "--json"]).arg(path).output().unwrap();
+    says(&output, 1, &[]);
+    let lines = text(&output.stdout);
+    assert_eq!(lines.matches("neither a file nor a folder").count(), 2, "{lines}");
+    assert_eq!(lines.matches("\"class\"").count(), 1, "{lines}");
+    let list = path.join("list");
+    fs::write(&list, path.join("pipe").as_os_str().as_bytes()).unwrap();
+    let output = gauntlet().args(["scan", "--json", "--files-from"]).arg(&list).output().unwrap();
+    says(&output, 1, &["neither a file nor a folder"]);
+}
+
+#[test]
+fn what_is_no_archive_and_no_message_is_named_and_costs_little() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let mut header = [0_u8; 512];
+    header[..5].copy_from_slice(b"a.eml");
+    header[257..263].copy_from_slice(b"ustar\0");
+    for (name, size) in [
+        ("huge", b"\x80\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+        ("negative", b"-0000000001\0"),
+    ] {
+        header[124..136].copy_from_slice(size);
+        header[148..156].copy_from_slice(b"        ");
+        let sum: u32 = header.iter().map(|b| u32::from(*b)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        fs::write(path.join(name), [&header[..], &message("one", 100)].concat()).unwrap();
+    }
+    let odd = path.join(OsStr::from_bytes(b"\xff\xfe\n.eml"));
+    fs::write(odd, message("one", 100)).unwrap();
+    fs::write(path.join("nothing.eml"), "").unwrap();
+    let output = gauntlet().args(["scan", "--json"]).arg(path).output().unwrap();
+    says(&output, 1, &[]);
+    let lines: Vec<serde_json::Value> =
+        text(&output.stdout).lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let class = |end: &str| {
+        let line = lines.iter().find(|l| l["file"].as_str().unwrap().ends_with(end)).unwrap();
+        line["class"].as_str().map(str::to_owned)
+    };
+    assert_eq!((class("huge"), class("negative")), (None, None), "{lines:?}");
+    assert_eq!(class("\n.eml").as_deref(), Some("ham"));
+    assert_eq!(class("nothing.eml").as_deref(), Some("ham"));
+    let nothing = lines.iter().find(|l| l["bytes"] == 0).unwrap();
+    assert!(nothing["probability"].is_null() && nothing["hits"] == serde_json::json!([]));
+    assert_eq!(nothing["defects"][0]["kind"], "empty_message");
+}
+
+#[test]
+fn rules_without_a_rule_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_gauntlet"));
+    for rules in [folder.path(), program] {
+        let output = gauntlet().args(["scan", "-", "--rules"]).arg(rules).output().unwrap();
+        says(&output, 2, &["--rules", "there is no rule in it"]);
+    }
+}
+
 #[test]
 fn output_that_cannot_be_written_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -112,6 +180,75 @@ fn a_data_folder_that_is_a_file_is_named_with_its_setting() {
     says(&output, 2, &["node.data", "--data", "(os error "]);
     let output = gauntlet().args(["serve", "--config", "/nowhere.toml"]).output().unwrap();
     says(&output, 2, &["cannot read the configuration /nowhere.toml"]);
+}
+
+#[test]
+fn what_stands_in_the_way_in_the_data_folder_is_named_with_its_mend() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = |data: &Path| {
+        let config = format!(
+            "[node]\ndata = {data:?}\n[[listener]]\naddress = \"127.0.0.1:0\"\n\
+             [console]\naddress = \"127.0.0.1:0\"\n"
+        );
+        serve(folder.path(), &config)
+    };
+    let long = folder.path().join("d".repeat(100));
+    says(&start(&long), 2, &["control.sock", "set node.data to a folder with a shorter path"]);
+    let taken = folder.path().join("taken");
+    fs::create_dir_all(taken.join("control.sock")).unwrap();
+    says(&start(&taken), 2, &["taken/control.sock", "take away what is there"]);
+    let garbled = folder.path().join("garbled");
+    fs::create_dir_all(garbled.join("log")).unwrap();
+    fs::write(garbled.join("log/2026-11-21.db"), "garbage".repeat(5_000)).unwrap();
+    let output = start(&garbled);
+    says(&output, 2, &["log/2026-11-21.db: file is not a database"]);
+    assert_eq!(text(&output.stderr).matches("file is not a database").count(), 2, "with its code");
+    let spool = folder.path().join("spooled");
+    fs::create_dir(&spool).unwrap();
+    fs::write(spool.join("spool"), "x").unwrap();
+    says(&start(&spool), 2, &["spool.path", "File exists"]);
+}
+
+#[test]
+fn a_folder_belongs_to_one_node_and_survives_kills_while_it_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!(
+        "[node]\ndata = {:?}\n[[listener]]\naddress = \"127.0.0.1:0\"\n\
+         [console]\naddress = \"127.0.0.1:0\"\n",
+        folder.path().join("data")
+    );
+    let path = folder.path().join("gauntlet.toml");
+    fs::write(&path, &config).unwrap();
+    let start = || {
+        let mut command = gauntlet();
+        command.args(["serve", "--config"]).arg(&path);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    for n in 0..12 {
+        let mut child = start();
+        std::thread::sleep(std::time::Duration::from_millis(n * 25));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let mut node = Node::start("");
+    node.config = node
+        .config
+        .replace(&format!("{:?}", node.data()), &format!("{:?}", folder.path().join("data")));
+    node.stop();
+    node.run();
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let reply = client.send("a@example.org", &["b@example.net"], &message("m", 100)).unwrap();
+    assert!(reply.starts_with("250"), "{reply}");
+    says(&serve(folder.path(), &config), 2, &["another node uses this folder"]);
+    // Whatever happens to the configuration file, or however often it is read: the node goes on.
+    fs::remove_file(node.folder.path().join("gauntlet.toml")).unwrap();
+    for _ in 0..100 {
+        node.signal("-HUP");
+    }
+    node.wait_until("it says so", || node.log().contains("not reloaded"));
+    let reply = client.send("a@example.org", &["b@example.net"], &message("m", 100)).unwrap();
+    assert!(reply.starts_with("250"), "{reply}");
+    node.stop();
 }
 
 #[test]

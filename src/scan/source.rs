@@ -67,6 +67,9 @@ pub(crate) struct Source {
     pub(crate) taken: Arc<AtomicU64>,
 }
 
+/// Why pipes, sockets and devices are left alone.
+const NO_FILE: &str = "neither a file nor a folder; not opened";
+
 impl Source {
     /// Emits every message below the path; `-` is standard input.
     pub(crate) fn walk(&self, path: &Path, emit: &mut Emit<'_>) -> ControlFlow<()> {
@@ -100,6 +103,8 @@ impl Source {
             let path = path_from_bytes(&line);
             let flow = if path.is_dir() {
                 self.entry(&path, &name, &[], emit)
+            } else if std::fs::metadata(&path).is_ok_and(|m| !m.is_file()) {
+                failed(&name, &NO_FILE, emit)
             } else {
                 emit(Input { name, content: Content::File(path) })
             };
@@ -128,6 +133,10 @@ impl Source {
                 return failed(name, &"a link to a folder that it is in; not followed", emit);
             }
             return self.folder(path, name, &[above, &[folder]].concat(), emit);
+        }
+        // Whoever names a pipe waits for its writer; one that is met on the way is not opened.
+        if !above.is_empty() && !metadata.is_file() {
+            return failed(name, &NO_FILE, emit);
         }
         let file = match File::open(path) {
             Ok(file) => file,

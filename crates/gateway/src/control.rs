@@ -118,12 +118,18 @@ pub fn ask(data: &Path, request: &Request) -> io::Result<Answer> {
 /// Answers requests on a thread of its own until the process ends.
 ///
 /// # Errors
-/// If the socket cannot be made.
+/// If the socket cannot be made: the path, why, and what to do.
 pub fn serve(node: Arc<Node>) -> io::Result<()> {
     let path = socket_path(&node.config().node.data);
     // Left by a node that was killed; the lock on the data folder says that none runs.
     let _none_is_fine = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path)?;
+    let listener = UnixListener::bind(&path).map_err(|error| {
+        let mend = match error.kind() {
+            io::ErrorKind::InvalidInput => "set node.data to a folder with a shorter path",
+            _ => "take away what is there, or set node.data to another folder",
+        };
+        io::Error::new(error.kind(), format!("{}: {error}; {mend}", path.display()))
+    })?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     std::thread::Builder::new().name("control".to_owned()).spawn(move || {
         for stream in listener.incoming().flatten() {
