@@ -2,7 +2,7 @@
 //! in the Maildir, at the next hop, in quarantine or in the log.
 //!
 //! `GAUNTLET_KILLS` says how often on each of the three ways (25 by default, so 75 in all); `.ci/long` asks
-//! for more.
+//! for 300, over which fewer than one message in a thousand may come twice.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Node, Sink, Smtp, message, tokens};
+use common::{Node, Sink, Smtp, message, random, tokens};
 
 /// Clients that send at once.
 const CLIENTS: usize = 4;
@@ -20,14 +20,6 @@ const CLIENTS: usize = 4;
 fn kills() -> u64 {
     let text = std::env::var("GAUNTLET_KILLS").unwrap_or_else(|_| "25".to_owned());
     text.parse().expect("GAUNTLET_KILLS is a number")
-}
-
-/// xorshift64*: small, and the same everywhere.
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    state.wrapping_mul(0x2545_F491_4F6C_DD1D)
 }
 
 /// Clients that send until they are told to stop; a message that is not answered is not sent again.
@@ -70,6 +62,17 @@ impl Load {
     }
 }
 
+/// From so many kills on duplicates are held to a share of all messages, and load lasts longer between
+/// two kills: a node that is killed five times a second is no node.
+const MANY_KILLS: u64 = 100;
+/// Messages of which at most one may come twice, over many kills.
+const DUPLICATE_IN: usize = 1_000;
+
+/// Longest load before a kill, in milliseconds.
+fn load_ms_max() -> u64 {
+    if kills() < MANY_KILLS { 250 } else { 2_000 }
+}
+
 /// Kills the node again and again; returns what was acknowledged.
 fn torture(node: &mut Node) -> BTreeSet<String> {
     let seed = u64::from(std::process::id());
@@ -79,7 +82,7 @@ fn torture(node: &mut Node) -> BTreeSet<String> {
     let mut acknowledged = BTreeSet::new();
     for _ in 0..kills() {
         let load = Load::start(node.smtp, &next);
-        std::thread::sleep(Duration::from_millis(20 + random(&mut state) % 250));
+        std::thread::sleep(Duration::from_millis(20 + random(&mut state) % load_ms_max()));
         node.kill();
         acknowledged.extend(load.end());
         node.run();
@@ -101,17 +104,7 @@ fn account(node: &Node, acknowledged: &BTreeSet<String>, delivered: &[Vec<u8>]) 
     let counts = tokens(delivered);
     let lost: Vec<&String> = acknowledged.iter().filter(|t| !counts.contains_key(*t)).collect();
     assert!(lost.is_empty(), "{} lost: {lost:?}\n{}", lost.len(), node.log());
-    let log = gauntlet_store::Log::open(&node.data().join("log")).unwrap();
-    let mut logged = 0;
-    let mut query = gauntlet_store::Query { limit: 500, ..Default::default() };
-    loop {
-        let page = log.search(&query).unwrap();
-        logged += page.messages.len();
-        query.after = page.next;
-        if query.after.is_none() {
-            break;
-        }
-    }
+    let logged = node.logged();
     assert!(logged >= acknowledged.len(), "{logged} logged, {} taken", acknowledged.len());
     let twice = counts.values().filter(|n| **n > 1).count();
     eprintln!("{} delivered, {twice} of them twice, {logged} logged", counts.len());
@@ -139,6 +132,8 @@ fn to_a_next_hop(cut_through: bool) {
     let twice = account(&node, &acknowledged, &sink.taken());
     let bound = usize::try_from(kills()).unwrap() * CLIENTS;
     assert!(twice <= bound, "{twice} delivered twice");
+    let most = acknowledged.len() / DUPLICATE_IN;
+    assert!(kills() < MANY_KILLS || twice <= most, "{twice} delivered twice, {most} may be");
 }
 
 #[test]

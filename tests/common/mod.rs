@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -188,11 +189,31 @@ impl Node {
 
     /// Waits until `done`.
     pub(crate) fn wait_until(&self, what: &str, done: impl FnMut() -> bool) {
+        self.wait_at_most(PATIENCE, what, done);
+    }
+
+    /// Waits until `done`, for so long.
+    pub(crate) fn wait_at_most(&self, most: Duration, what: &str, done: impl FnMut() -> bool) {
         let mut done = done;
         let start = Instant::now();
         while !done() {
-            assert!(start.elapsed() < PATIENCE, "waited too long until {what}:\n{}", self.log());
+            assert!(start.elapsed() < most, "waited too long until {what}:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Messages in the log of a node that has stopped.
+    pub(crate) fn logged(&self) -> usize {
+        let log = gauntlet_store::Log::open(&self.data().join("log")).unwrap();
+        let mut query = gauntlet_store::Query { limit: 500, ..Default::default() };
+        let mut logged = 0;
+        loop {
+            let page = log.search(&query).unwrap();
+            logged += page.messages.len();
+            query.after = page.next;
+            if query.after.is_none() {
+                return logged;
+            }
         }
     }
 }
@@ -334,6 +355,14 @@ pub(crate) fn token_of(message: &[u8]) -> Option<String> {
     text.lines().find_map(|l| Some(l.strip_prefix("X-Token: ")?.trim().to_owned()))
 }
 
+/// xorshift64*: small, and the same everywhere.
+pub(crate) fn random(state: &mut u64) -> u64 {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    state.wrapping_mul(0x2545_F491_4F6C_DD1D)
+}
+
 /// How often each token occurs.
 pub(crate) fn tokens(messages: &[Vec<u8>]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
@@ -352,6 +381,8 @@ pub(crate) struct Sink {
     pub(crate) recipients: Arc<Mutex<BTreeMap<String, String>>>,
     /// Reply to the message.
     pub(crate) answer: Arc<Mutex<String>>,
+    /// Of each message the field with its token is kept alone: a long run has many.
+    pub(crate) tokens_only: Arc<AtomicBool>,
 }
 
 impl Sink {
@@ -366,6 +397,7 @@ impl Sink {
             messages: Arc::default(),
             recipients: Arc::default(),
             answer: Arc::new(Mutex::new("250 2.0.0 taken".to_owned())),
+            tokens_only: Arc::default(),
         };
         let shared = sink.clone();
         std::thread::spawn(move || {
@@ -405,6 +437,10 @@ impl Sink {
                     let body = read_body(&mut reader)?;
                     let answer = self.answer.lock().unwrap().clone();
                     if answer.starts_with('2') {
+                        let body = match self.tokens_only.load(Ordering::Relaxed) {
+                            true => format!("X-Token: {}", token_of(&body).unwrap()).into_bytes(),
+                            false => body,
+                        };
                         self.messages.lock().unwrap().push(body);
                     }
                     answer
