@@ -2,8 +2,11 @@
 //! that never answers, bytes in the message log. Needs Knot (Debian's `knot`).
 //!
 //! ```text
-//! cargo run --release -p gauntlet-gateway --example facts_cost
+//! cargo run --release -p gauntlet-gateway --example facts_cost -- [RULES ...]
 //! ```
+//!
+//! With folders of rules in SpamAssassin's language it also says what their questions cost, and how many bytes
+//! their answers take.
 #![allow(clippy::print_stdout, reason = "an example prints what it measures")]
 
 #[path = "../tests/zone/mod.rs"]
@@ -17,6 +20,7 @@ use gauntlet_gateway::facts::Gatherer;
 use gauntlet_gateway::resolver::Resolver;
 use gauntlet_gateway::signing::{Algorithm, KeyRing};
 use gauntlet_mail::{Envelope, Facts};
+use gauntlet_rules::{LoadOptions, Profile, Ruleset};
 use gauntlet_store::{Log, LogRecord};
 use zone::{Zone, txt};
 
@@ -83,6 +87,37 @@ fn log_bytes(facts: &[Facts]) -> f64 {
     bytes as f64 / 20_000.0
 }
 
+/// What it costs to ask what rules ask, everything cached, for a message with links whose client is listed.
+async fn questions_of_rules(zone: &Zone, plain: &str, signed: &str) {
+    let folders: Vec<std::path::PathBuf> = std::env::args_os().skip(1).map(Into::into).collect();
+    if folders.is_empty() {
+        return;
+    }
+    let options =
+        LoadOptions { profile: Profile::Full, site: folders.clone(), ..Default::default() };
+    let (rules, _) = Ruleset::load(&folders, &options).expect("rules");
+    let asking = gatherer(zone.address(), 20_000).with_rules(Some(&Arc::new(rules)));
+    let links = "http://one.example/ https://www.two.example/x http://three.example/y\r\n";
+    let received = "Received: from mail.sender.example (mail.sender.example [192.0.2.1])\r\n\
+        \tby gw.example with ESMTP id 1; Sat, 21 Nov 2026 10:00:00 +0000\r\n";
+    let plain = format!("{received}{plain}{links}");
+    let cost = micros_per_message(&asking, plain.as_bytes(), &envelope(0)).await;
+    let facts = asking.gather(&envelope(0), plain.as_bytes()).await;
+    println!(
+        "with what rules ask: {cost:.1} us CPU a message, {} look-ups, {} answers kept",
+        facts.lookups.len(),
+        facts.rule_answers.len()
+    );
+    let signed = format!("{received}{signed}");
+    let mut gathered = Vec::new();
+    for n in 0..200 {
+        let facts = asking.gather(&envelope(n), signed.as_bytes()).await;
+        gathered.push(gauntlet_gateway::judge::kept(&facts));
+    }
+    let bytes = log_bytes(&gathered) - log_bytes(&[Facts::default()]);
+    println!("message log: {bytes:.0} bytes for facts with the answers to rules");
+}
+
 #[tokio::main]
 async fn main() {
     let keys = tempfile::tempdir().expect("a folder");
@@ -101,7 +136,8 @@ async fn main() {
     records += &txt("a.sender.example", "v=spf1 ip4:198.51.100.0/24 ip6:2001:db8::/32 -all");
     records += &txt("_dmarc.sender.example", "v=DMARC1; p=reject; rua=mailto:d@sender.example");
     records += "mx.sender.example A 198.51.100.9\n1.2.0.192.in-addr.arpa PTR mail.sender.example.\n\
-                mail.sender.example A 192.0.2.1\n";
+                mail.sender.example A 192.0.2.1\n1.2.0.192.zen.spamhaus.org A 127.0.0.2\n\
+                1.2.0.192.bl.spamcop.net A 127.0.0.2\n";
     let Some(zone) = Zone::serve(&records) else { return };
     let gatherer_ = gatherer(zone.address(), 3_000);
     let body = "A line of text as people write it, of usual length and no meaning.\r\n".repeat(440);
@@ -127,6 +163,8 @@ async fn main() {
         "message log: {with:.0} bytes a message with facts, {without:.0} without, {:.0} for facts",
         with - without
     );
+
+    questions_of_rules(&zone, &plain, &signed).await;
 
     let (_silent, nobody) = zone::silent();
     let dead = Arc::new(gatherer(nobody, 500));
