@@ -6,6 +6,7 @@ mod backup;
 mod bench;
 mod completions;
 mod config;
+mod digest;
 mod dkim;
 mod doctor;
 mod evaluate;
@@ -67,6 +68,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Make, list and rotate the keys that sign outbound mail
     Dkim(dkim::Args),
+    /// Send or preview the mails about what is held
+    Digest(digest::Args),
     /// Copy a node's data folder while the node runs
     Backup(backup::Args),
     /// Add, list and remove the people who may use the console
@@ -102,6 +105,7 @@ fn main() -> ExitCode {
         Command::Facts(args) => facts::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Dkim(args) => dkim::run(&args),
+        Command::Digest(args) => digest::run(&args),
         Command::Backup(args) => backup::run(&args),
         Command::User(args) => user::run(&args),
         Command::Token(args) => token::run(&args),

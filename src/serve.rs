@@ -24,7 +24,7 @@ use gauntlet_store::quarantine::ReleaseOrder;
 use gauntlet_store::{Policies, Users};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::learning;
+use crate::{digest, learning};
 
 /// Arguments of `gauntlet serve`.
 #[derive(Debug, Clone, clap::Args)]
@@ -76,6 +76,7 @@ async fn serve(args: &Args, config: Config) -> anyhow::Result<()> {
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
     learning::watch(&node)?;
     note_policy(&node);
+    digest::watch(&node, users.clone())?;
     let console = socket.map(|socket| Console::start(&node, users.clone(), socket)).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
     let password = users.first_start(now_ms())?;
@@ -355,6 +356,10 @@ impl NodeHandle for Handle {
             Release::NotHeld(state) => Released::NotHeld(state),
             Release::Unknown => Released::Unknown,
         })
+    }
+
+    fn people_changed(&self) -> Result<(), String> {
+        self.node.reload_policy().map_err(|e| format!("{e:#}"))
     }
 
     fn policy(&self) -> Result<Edition, String> {

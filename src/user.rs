@@ -55,6 +55,11 @@ enum Action {
         #[arg(long)]
         password_stdin: bool,
     },
+    /// Take somebody's second factor away, e.g. because their telephone is lost
+    SecondFactorOff {
+        /// Whose
+        login: String,
+    },
     /// Remove somebody and end their sessions
     Remove {
         /// Whom
@@ -89,6 +94,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 bail!("there is no user {login:?}; `gauntlet user list` prints everybody");
             }
             tell(login, &password, one_time)?;
+        }
+        Action::SecondFactorOff { login } => {
+            if !users.remove_totp(login, WHO, now_ms())? {
+                bail!("{login:?} has no second factor");
+            }
         }
         Action::Remove { login } => {
             if !users.remove(login, WHO, now_ms())? {

@@ -10,6 +10,7 @@ use gauntlet_engine::{Snapshot, Thresholds};
 use gauntlet_gateway::clock;
 use gauntlet_gateway::config::Loaded;
 use gauntlet_gateway::policy_source;
+use gauntlet_policy::Policy;
 use gauntlet_store::replay::{Changed, Order, Report, replay};
 use gauntlet_store::{Log, Quarantine};
 use indicatif::ProgressBar;
@@ -77,10 +78,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         config.node.data.clone_from(data);
     }
     let policy = read_policy(Some(&args.policy))?;
+    let in_force = policy_source::load(&config)?;
+    let people = in_force.people.clone();
     let before = match &args.before {
         Some(file) => read_policy(Some(file))?,
-        None => policy_source::load(&config)?,
+        None => in_force,
     };
+    // What single people want is no part of a file.
+    let policy = Policy { people: people.clone(), ..policy };
+    let before = Policy { people, ..before };
     let data = &config.node.data;
     if !data.join("log").is_dir() {
         let shown = data.display();

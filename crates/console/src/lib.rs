@@ -8,6 +8,7 @@
 
 mod access;
 pub mod api;
+pub mod digest;
 mod evidence;
 mod fault;
 mod format;

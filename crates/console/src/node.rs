@@ -33,6 +33,12 @@ pub trait NodeHandle: Send + Sync {
     /// A sentence for the person who changed it; the list in use is then the one before.
     fn senders_changed(&self) -> Result<(), String>;
 
+    /// Takes over what single people want ([`gauntlet_store::Users::people`]).
+    ///
+    /// # Errors
+    /// A sentence for the log.
+    fn people_changed(&self) -> Result<(), String>;
+
     /// The policy in force, as a version.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gauntlet_policy::{Groups, Policy};
+use gauntlet_policy::{Groups, People, Policy};
 use gauntlet_store::replay::{Order, Progress, Report, replay};
 
 use crate::server::ConsoleState;
@@ -96,10 +96,11 @@ impl Replays {
         trial: Trial,
         now_ms: i64,
     ) -> Result<Option<Arc<Job>>, String> {
-        let policy = parse(&trial.text)?;
+        let people = Arc::new(state.users.people().map_err(|e| e.to_string())?);
+        let policy = parse(&trial.text, &people)?;
         let base = state.policies.get(trial.base).map_err(|e| e.to_string())?;
         let base = base.ok_or_else(|| format!("there is no version {} any more", trial.base))?;
-        let before = parse(&base.text)?;
+        let before = parse(&base.text, &people)?;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|job| job.outcome().is_none()) {
             return Ok(None);
@@ -128,8 +129,10 @@ impl Replays {
     }
 }
 
-fn parse(text: &str) -> Result<Policy, String> {
-    Policy::parse(text, &Groups::default()).map_err(|e| e.to_string())
+/// The policy as it would be in force: with what single people want.
+fn parse(text: &str, people: &Arc<People>) -> Result<Policy, String> {
+    let policy = Policy::parse(text, &Groups::default()).map_err(|e| e.to_string())?;
+    Ok(Policy { people: people.clone(), ..policy })
 }
 
 fn run(

@@ -5,8 +5,10 @@ use gauntlet_store::users::Role;
 
 use crate::api::OPERATIONS;
 use crate::fault::Fault;
-use crate::pages::{account, activity, files, held, message, messages, overview, quarantine};
-use crate::pages::{export, metrics, policy, queue, replay, senders, sign_in, versions};
+use crate::pages::{account, activity, files, held, link, message, messages, overview, quarantine};
+use crate::pages::{
+    export, metrics, own, policy, queue, replay, second_factor, senders, sign_in, versions,
+};
 use crate::server::App;
 use crate::visit::Visit;
 
@@ -122,8 +124,13 @@ const PAGES: &[Route] = &[
     get("/policy/replay", Access::Administrator, replay::show),
     post("/policy/replay", Access::Administrator, replay::begin),
     post("/policy/replay/stop", Access::Administrator, replay::stop),
+    get("/link/{token}", Access::Public, link::show),
+    post("/link/{token}", Access::Public, link::follow),
+    get("/own", Access::Own, own::show),
+    post("/own", Access::Own, own::change),
     get("/account", Access::Anybody, account::show),
     post("/account/password", Access::Anybody, account::change_password),
+    post("/account/second-factor", Access::Own, second_factor::change),
     get("/sign-in", Access::Public, sign_in::show),
     post("/sign-in", Access::Public, sign_in::sign_in),
     post("/sign-out", Access::Anybody, sign_in::sign_out),

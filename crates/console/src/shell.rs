@@ -10,10 +10,11 @@ use crate::visit::Visit;
 /// A part of the navigation: name, path, whether a role sees it.
 type Part = (&'static str, &'static str, fn(Role) -> bool);
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     ("Overview", "/", |r| r != Role::User),
     ("Messages", "/messages", |r| r != Role::User),
     ("Quarantine", "/quarantine", |_| true),
+    ("My mail", "/own", |r| r == Role::User),
     ("Queue", "/queue", |r| r == Role::Administrator),
     ("Senders", "/senders", |r| r == Role::Administrator),
     ("Policy", "/policy", |r| r == Role::Administrator),
@@ -107,6 +108,8 @@ fn notice(visit: &Visit) -> Markup {
         "senders" => (true, "The list is changed; it counts from the next message on.".to_owned()),
         "policy" => (true, format!("Version {n} of the policy is in force.")),
         "policy_same" => (true, "Nothing changed: this policy was in force already.".to_owned()),
+        "factor_off" => (true, "The second factor is off.".to_owned()),
+        "own" => (true, "It counts from the next message on.".to_owned()),
         "queue" => (true, format!("Done for {n} {messages}.")),
         "stopped" => (true, "The replay is stopped.".to_owned()),
         "password" => (true, "Your password is changed.".to_owned()),

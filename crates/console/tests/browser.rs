@@ -117,28 +117,6 @@ fn sign_in(browser: &Browser, console: &Running) {
     browser.expect("h1", "Overview");
 }
 
-/// Where pictures go, if somebody wants to look at them.
-fn pictures() -> Option<PathBuf> {
-    std::env::var_os("GAUNTLET_PICTURES").map(PathBuf::from)
-}
-
-fn look_at(browser: &Browser, name: &str) {
-    for (width, height, size) in [(1280, 900, "wide"), (360, 780, "narrow")] {
-        for dark in [false, true] {
-            browser.look(width, height, dark);
-            let wide = browser.run("return document.documentElement.scrollWidth - innerWidth");
-            assert!(wide.as_i64().unwrap() <= 0, "{name} is {wide} px too wide at {width}");
-            let faults = browser.run(include_str!("common/accessible.js"));
-            assert_eq!(faults, serde_json::json!([]), "{name} at {width}, dark: {dark}");
-            if let Some(folder) = pictures() {
-                let shade = if dark { "dark" } else { "light" };
-                browser.picture(&folder.join(format!("{name}-{size}-{shade}.png")));
-            }
-        }
-    }
-    browser.look(1280, 900, false);
-}
-
 #[test]
 fn a_person_finds_reads_releases_and_deletes() {
     let Some(browser) = Browser::start() else { return };
@@ -146,13 +124,13 @@ fn a_person_finds_reads_releases_and_deletes() {
     put_samples(&console);
     browser.look(1280, 900, false);
     browser.open(&format!("http://{}/sign-in", console.address));
-    look_at(&browser, "sign-in");
+    browser.look_at("sign-in");
     sign_in(&browser, &console);
-    look_at(&browser, "overview");
+    browser.look_at("overview");
 
     browser.click("nav a[href='/messages']");
     browser.expect("h1", "Messages");
-    look_at(&browser, "messages");
+    browser.look_at("messages");
     browser.type_into("input[name=subject]", "invoice overdue");
     browser.click(".filter button.main");
     browser.expect("#list tbody tr:only-child td.what a", "Your invoice is overdue: act today");
@@ -163,11 +141,11 @@ fn a_person_finds_reads_releases_and_deletes() {
         browser.run("return [...document.querySelectorAll('mark')].map(m => m.textContent)");
     let marks: Vec<&str> = marks.as_array().unwrap().iter().filter_map(|m| m.as_str()).collect();
     assert!(marks.contains(&"suspended within 24 hours"), "{marks:?}");
-    look_at(&browser, "message");
+    browser.look_at("message");
 
     browser.click("nav a[href='/quarantine']");
     browser.expect("h1", "Quarantine");
-    look_at(&browser, "quarantine");
+    browser.look_at("quarantine");
     browser.click("input[value='held-m-1001']");
     browser.click("button[value=release]");
     browser.expect(".notice", "1 message released.");
@@ -176,17 +154,29 @@ fn a_person_finds_reads_releases_and_deletes() {
 
     browser.open(&format!("http://{}/quarantine/held-m-1001", console.address));
     assert!(browser.text("main").contains("released"));
-    look_at(&browser, "held");
+    browser.look_at("held");
     browser.open(&format!("http://{}/quarantine/held-m-0998", console.address));
     browser.click("button[value=delete]");
     browser.expect("h1", "Delete 1 message?");
     browser.click("button[value=delete]");
     browser.expect(".notice", "1 message deleted.");
     assert!(console.state.quarantine.body("held-m-0998").unwrap().is_none());
+    browser.click("nav a[href='/queue']");
+    browser.expect("h1", "Queue");
+    browser.look_at("queue");
+    browser.click("input[value=Q1]");
+    browser.click("button[value=hold]");
+    browser.expect(".notice", "Done for 1 message.");
+    browser.click("nav a[href='/account']");
+    browser.expect("h1", "Account");
+    browser.look_at("account");
+    browser.click("button[value=begin]");
+    browser.expect("h1", "Second factor");
+    browser.look_at("second-factor");
     browser.click("nav a[href='/activity']");
     browser.expect("h1", "Activity");
     assert!(browser.text("main").contains("delete"));
-    look_at(&browser, "activity");
+    browser.look_at("activity");
     browser.click(".out button");
     browser.expect("h1", "Sign in");
 }
@@ -211,7 +201,7 @@ fn a_policy_is_tried_changed_and_undone() {
     browser.click("form[action='/policy/check'] button.main");
     browser.expect("h1", "Not a policy yet");
     assert!(browser.text("main").contains("line 2"), "{}", browser.text("main"));
-    look_at(&browser, "policy-wrong");
+    browser.look_at("policy-wrong");
 
     browser.click("nav a[href='/policy']");
     browser.expect("h1", "Policy");
@@ -220,18 +210,18 @@ fn a_policy_is_tried_changed_and_undone() {
     browser.expect("h1", "Replay over 7 days");
     browser.expect(".tile:nth-child(3) b", "1");
     assert!(browser.text("main").contains("kept away: deliver → hold:bulk by No newsletters"));
-    look_at(&browser, "policy-replay");
+    browser.look_at("policy-replay");
     browser.click("form[action='/policy/check'] button.main");
     browser.expect("h1", "Check of a policy");
-    look_at(&browser, "policy-check");
+    browser.look_at("policy-check");
     browser.type_into("input[name=note]", "newsletters wait");
     browser.click("form[action='/policy'] button.main");
     browser.expect(".notice", "Version 2 of the policy is in force.");
     assert!(console.state.policies.newest().unwrap().unwrap().text.starts_with(rule));
-    look_at(&browser, "policy");
+    browser.look_at("policy");
     browser.click("a[href='/policy/versions/2']");
     browser.expect("h1", "Version 2");
-    look_at(&browser, "policy-version");
+    browser.look_at("policy-version");
     browser.click("nav a[href='/policy']");
     browser.expect("h1", "Policy");
     browser.click("button[aria-label='Undo the last change: version 1']");
@@ -240,7 +230,7 @@ fn a_policy_is_tried_changed_and_undone() {
     assert_eq!(now.text, common::SMALL_POLICY);
 }
 
-/// The check that [`look_at`] makes of every page finds what is wrong.
+/// The check that [`Browser::look_at`] makes of every page finds what is wrong.
 #[test]
 fn what_keeps_people_out_is_found() {
     let Some(browser) = Browser::start() else { return };

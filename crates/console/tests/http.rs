@@ -34,6 +34,14 @@ fn every_endpoint_is_for_those_it_is_for() {
     let console = start();
     put(&console, "one", Some("suspect"), "ursula@example.com", b"Subject: x\r\n\r\ny");
     console.state.node.policy().unwrap();
+    let link = gauntlet_store::users::Link {
+        kind: gauntlet_store::users::LinkKind::Enter,
+        address: "ursula@example.com".to_owned(),
+        item: String::new(),
+        until_ms: i64::MAX,
+        made_ms: 1,
+    };
+    let link = console.state.users.sign_link(&link).unwrap();
     let roles = [
         (None, String::new(), String::new()),
         (Some(Role::User), console.sign_in("ursula"), String::new()),
@@ -42,10 +50,10 @@ fn every_endpoint_is_for_those_it_is_for() {
     ];
     for route in routes() {
         let path = route.path.replace("{file}", "style.css").replace("{number}", "1");
-        let path = path.replace("{login}", "nobody");
+        let path = path.replace("{login}", "nobody").replace("{token}", &link);
         let held = path.contains("quarantine/{id}");
         let path = path.replace("{id}", if held { "held-one" } else { "one" });
-        let signs = ["/sign-in", "/sign-out"].contains(&route.path);
+        let signs = ["/sign-in", "/sign-out", "/link/{token}"].contains(&route.path);
         for (role, cookie, _) in roles.iter().filter(|_| !signs) {
             let csrf = if role.is_some() { console.csrf(cookie) } else { String::new() };
             // No item and no `sure`: the POSTs that may, do nothing.
@@ -156,6 +164,39 @@ fn guessing_is_slowed_down() {
     let right = format!("login=admin&password={}", PASSWORD.replace(' ', "+"));
     assert_eq!(console.request("POST", "/sign-in", "", &right).status, 429);
     console.sign_in("rita");
+}
+
+#[test]
+fn a_second_factor_is_asked_for_and_codes_count_once() {
+    let console = start();
+    let cookie = console.sign_in("rita");
+    let csrf = console.csrf(&cookie);
+    let post = |fields: &str| {
+        let form = format!("csrf={csrf}&{fields}");
+        console.request("POST", "/account/second-factor", &cookie, &form)
+    };
+    let page = post("do=begin").body;
+    let key = page.split_once("<code class=\"big\">").unwrap().1;
+    let key = key.split('<').next().unwrap().replace(' ', "");
+    assert_eq!(post("do=on&code=000000x").status, 400);
+    let code = gauntlet_store::users::code_shown(&key, common::now_ms()).unwrap();
+    let on = post(&format!("do=on&code={code}"));
+    assert!(on.status == 200 && on.body.contains("recovery codes"), "{}", on.body);
+    let recovery =
+        on.body.split_once("<li><code>").unwrap().1.split('<').next().unwrap().to_owned();
+    let word = PASSWORD.replace(' ', "+");
+    let sign_in = |code: &str| {
+        let form = format!("login=rita&password={word}&code={code}");
+        console.request("POST", "/sign-in", "", &form).status
+    };
+    assert_eq!(sign_in(""), 401);
+    assert_eq!(sign_in(&code), 401, "it was used");
+    assert_eq!(sign_in(&recovery), 303);
+    assert_eq!(sign_in(&recovery), 401, "it was used");
+    for _ in 0..6 {
+        sign_in("123456");
+    }
+    assert_eq!(sign_in("123456"), 429, "guessing codes is slowed down, too");
 }
 
 #[test]

@@ -50,6 +50,13 @@ pub enum Request {
     },
     /// Read the policy in force again.
     Policy,
+    /// Send a message of the node's own.
+    Submit {
+        /// Whom to.
+        to: String,
+        /// The message.
+        message: String,
+    },
     /// Take messages out of the queue.
     Delete {
         /// Ids.
@@ -159,6 +166,10 @@ fn answer(node: &Node, request: Request) -> Answer {
     match request {
         Request::List { max } => Answer::Messages(list(node, max)),
         Request::Trace { id } => trace(node, &id),
+        Request::Submit { to, message } => match node.send_own(&to, message.into_bytes()) {
+            Ok(_) => Answer::Done(1),
+            Err(error) => Answer::Failed(error),
+        },
         Request::Policy => match node.reload_policy() {
             Ok(()) => Answer::Done(0),
             Err(error) => Answer::Failed(format!("{error:#}")),

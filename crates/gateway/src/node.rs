@@ -1,5 +1,7 @@
 //! A node: all parts, wired. Receiver -> scan pool -> policy -> spool -> queue -> Sender.
 
+mod own_mail;
+
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;

@@ -8,11 +8,12 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use gauntlet_policy::{Groups, Policy};
 use gauntlet_store::policies::{Edition, Saved, Version};
-use gauntlet_store::{Policies, StoreError};
+use gauntlet_store::{Policies, StoreError, Users};
 
 use crate::config::Config;
 
@@ -55,13 +56,18 @@ pub fn source(config: &Config) -> anyhow::Result<Source> {
     Ok(Source { text: Policy::DEFAULT.to_owned(), place: "the default policy".to_owned() })
 }
 
-/// Reads the policy in force; a node does at every start and reload.
+/// Reads the policy in force, with what single people want; a node does at every start and reload.
 ///
 /// # Errors
 /// If it cannot be read, or is none.
 pub fn load(config: &Config) -> anyhow::Result<Policy> {
     let Source { text, place } = source(config)?;
-    Policy::parse(&text, &Groups::default()).context(place)
+    let mut policy = Policy::parse(&text, &Groups::default()).context(place)?;
+    let console = config.node.data.join("console");
+    if console.join("users.db").is_file() {
+        policy.people = Arc::new(Users::open(&console)?.people()?);
+    }
+    Ok(policy)
 }
 
 /// Notes the policy in force as a version if it is none yet: the default, or a file changed by hand.

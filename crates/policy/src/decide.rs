@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use gauntlet_engine::{Thresholds, Verdict};
 use gauntlet_mail::facts::AuthResult;
-use gauntlet_mail::{Envelope, Facts, Message, Part, attachment};
+use gauntlet_mail::{Direction, Envelope, Facts, Message, Part, attachment};
 use serde::Serialize;
 
 use crate::condition::{
@@ -13,6 +13,7 @@ use crate::condition::{
 use crate::disposition::{Change, Disposition, Final, Trace};
 use crate::file::{ChangeTemplate, Policy, Rule};
 use crate::pattern::OneOrMany;
+use crate::people::OwnClass;
 
 /// Messages in the last hour by sender, client and recipient, as the node counts them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,12 +76,11 @@ impl Policy {
     ) -> Disposition {
         let mut end: Option<Final> = None;
         let (mut changes, mut rules) = (Vec::new(), Vec::new());
+        let eval = Evaluation::new(self, input, recipient, input.message.raw().len() as u64);
         for rule in &self.rules {
             if !rule.directions.contains(&input.envelope.direction) {
                 continue;
             }
-            let size = input.message.raw().len() as u64;
-            let eval = Evaluation { input, recipient, policy: self, size };
             let (matched, because) = eval.rule(rule);
             if let Some(trace) = trace.as_deref_mut() {
                 trace.push(Trace { rule: rule.name.clone(), matched, because });
@@ -108,10 +108,32 @@ pub(crate) struct Evaluation<'e> {
     pub(crate) policy: &'e Policy,
     /// Bytes of the message.
     pub(crate) size: u64,
+    /// The class as the recipient wants it seen.
+    own: OwnClass,
 }
 
 /// A condition's answer with the value that decided it.
 pub(crate) type Answer = (bool, String);
+
+impl<'e> Evaluation<'e> {
+    pub(crate) fn new(
+        policy: &'e Policy,
+        input: &'e PolicyInput<'e>,
+        recipient: &'e str,
+        size: u64,
+    ) -> Self {
+        let verdict = input.verdict;
+        let mut own = OwnClass { class: verdict.class, because: "" };
+        // Looking for the From address is for those whose people want anything.
+        if !policy.people.wishes.is_empty() && input.envelope.direction == Direction::Inbound {
+            let from = input.message.from().map(|m| m.address).unwrap_or_default();
+            let senders = [input.envelope.mail_from.as_str(), &*from];
+            let explicit = input.thresholds.is_explicit(verdict);
+            own = policy.people.class(recipient, senders, input.facts, verdict, explicit);
+        }
+        Evaluation { input, recipient, policy, size, own }
+    }
+}
 
 impl Evaluation<'_> {
     fn rule(&self, rule: &Rule) -> Answer {
@@ -143,8 +165,12 @@ impl Evaluation<'_> {
         let verdict = self.input.verdict;
         let mut all = All::default();
         if let Some(classes) = &when.class {
-            let is = classes.as_slice().contains(&verdict.class);
-            all.and(is, || format!("class {}", verdict.class));
+            let OwnClass { class, because } = self.own;
+            let is = classes.as_slice().contains(&class);
+            all.and(is, || match because {
+                "" => format!("class {class}"),
+                because => format!("class {class}: {because}"),
+            });
         }
         if let Some(min) = when.score_min {
             all.and(verdict.score >= min, || format!("score {:.1} of {min}", verdict.score));
@@ -157,7 +183,8 @@ impl Evaluation<'_> {
             all.and(p.is_some_and(|p| p >= min), || format!("probability {p:?} of {min}"));
         }
         if let Some(wanted) = when.explicit {
-            let explicit = self.input.thresholds.is_explicit(verdict);
+            let explicit =
+                self.own.class == verdict.class && self.input.thresholds.is_explicit(verdict);
             all.and(explicit == wanted, || format!("explicit {explicit}"));
         }
         if let Some(patterns) = &when.hit {

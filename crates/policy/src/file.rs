@@ -1,5 +1,7 @@
 //! The policy file: TOML, read whole or not at all, every mistake named by line.
 
+use std::sync::Arc;
+
 use gauntlet_mail::Direction;
 use serde::Deserialize;
 use toml::Spanned;
@@ -9,6 +11,7 @@ use crate::condition::Condition;
 use crate::disposition::{Change, Final};
 use crate::groups::Groups;
 use crate::pattern::OneOrMany;
+use crate::people::People;
 
 /// Most rules in one policy.
 pub const RULES_MAX: usize = 1_000;
@@ -36,6 +39,8 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// Groups that the file itself defines.
     pub groups: Groups,
+    /// What single people want; empty until the node sets it.
+    pub people: Arc<People>,
     /// Oddities that do not keep it from being used: unreachable rules and the like.
     pub warnings: Vec<Finding>,
 }
@@ -191,7 +196,7 @@ impl Policy {
             }
         }
         let warnings = check::check(&rules, &groups)?;
-        Ok(Policy { rules, groups, warnings })
+        Ok(Policy { rules, groups, people: Arc::default(), warnings })
     }
 
     /// The default policy, with these groups.

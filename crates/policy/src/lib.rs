@@ -13,6 +13,7 @@ pub mod disposition;
 pub mod file;
 pub mod groups;
 pub mod pattern;
+pub mod people;
 pub mod replay;
 pub mod rewrite;
 
@@ -22,3 +23,4 @@ pub use decide::{Explanation, PolicyInput, Rates};
 pub use disposition::{Change, Disposition, Final, Trace};
 pub use file::{Policy, PolicyError, Rule};
 pub use groups::Groups;
+pub use people::People;

@@ -62,8 +62,7 @@ impl<'p> Replay<'p> {
     /// What the policy would have done for the recipient of the disposition.
     pub fn decide(&self, past: &Past<'_>) -> Replayed {
         let recipient = &past.disposition.recipient;
-        let eval =
-            Evaluation { input: &past.input, recipient, policy: self.policy, size: past.size };
+        let eval = Evaluation::new(self.policy, &past.input, recipient, past.size);
         let (mut end, mut changes, mut rules) = (None, Vec::new(), Vec::new());
         for rule in &self.policy.rules {
             if !rule.directions.contains(&past.input.envelope.direction) {

@@ -3,10 +3,13 @@
 //! Passwords are kept as Argon2id hashes; sessions and tokens as BLAKE3 hashes, so that who reads
 //! the file cannot use them. Every change is written together with its line of the audit log.
 
+mod links;
+mod personal;
 mod scram;
 mod senders;
 mod session;
 mod tokens;
+mod totp;
 
 pub use scram::{SCRAM_ITERATIONS, SCRAM_SALT_BYTES, ScramKeys};
 
@@ -22,9 +25,11 @@ use crate::database;
 use crate::error::StoreError;
 use crate::quarantine::AuditLine;
 
+pub use links::{Link, LinkKind, Shown};
 pub use senders::ListedSender;
 pub use session::{Session, Started};
 pub use tokens::{Scope, TOKEN_DAYS_MAX, TOKEN_MARK, Token};
+pub use totp::{RECOVERY_CODES, SecondFactor, code_shown};
 
 /// Shortest password taken, in characters.
 pub const PASSWORD_CHARS_MIN: usize = 10;
@@ -84,6 +89,37 @@ CREATE TABLE token (
     created_ms INTEGER NOT NULL,
     expires_ms INTEGER NOT NULL,
     used_ms    INTEGER
+) WITHOUT ROWID;
+",
+    "
+CREATE TABLE secret (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE used_link (hash BLOB PRIMARY KEY, until_ms INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE own_sender (
+    address TEXT NOT NULL,
+    entry   TEXT NOT NULL,
+    allow   INTEGER NOT NULL,
+    PRIMARY KEY (address, entry)
+) WITHOUT ROWID;
+CREATE TABLE wish (
+    address     TEXT PRIMARY KEY,
+    strictness  TEXT NOT NULL,
+    spam_points REAL
+) WITHOUT ROWID;
+CREATE TABLE totp (
+    login     TEXT PRIMARY KEY COLLATE NOCASE REFERENCES user (login) ON DELETE CASCADE,
+    secret    BLOB NOT NULL,
+    enabled   INTEGER NOT NULL,
+    last_step INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE recovery (
+    login TEXT NOT NULL REFERENCES user (login) ON DELETE CASCADE,
+    hash  BLOB NOT NULL,
+    PRIMARY KEY (login, hash)
+) WITHOUT ROWID;
+CREATE TABLE digest (
+    address TEXT PRIMARY KEY,
+    upto    INTEGER NOT NULL,
+    at_ms   INTEGER NOT NULL
 ) WITHOUT ROWID;
 ",
 ];
@@ -302,7 +338,8 @@ impl Users {
             let row = |row: &Row<'_>| Ok((user(row)?, row.get::<_, String>(COLUMNS_COUNT)?));
             find.query_row([login], row).optional()
         })?;
-        let hash = found.as_ref().map_or(NOBODY, |(_, hash)| hash);
+        let hash = found.as_ref().map(|(_, hash)| hash.as_str()).filter(|h| !h.is_empty());
+        let hash = hash.unwrap_or(NOBODY);
         let fits = password.len() <= PASSWORD_BYTES_MAX
             && PasswordHash::new(hash).is_ok_and(|hash| {
                 Argon2::default().verify_password(password.as_bytes(), &hash).is_ok()

@@ -5,6 +5,7 @@ use axum::response::Response;
 use gauntlet_store::users::PASSWORD_CHARS_MIN;
 use maud::html;
 
+use super::second_factor;
 use super::sign_in::with_cookie;
 use crate::fault::Fault;
 use crate::server::App;
@@ -12,11 +13,16 @@ use crate::shell;
 use crate::visit::{self, Visit};
 
 /// `GET /account`.
-pub(crate) fn show(_: &App, visit: &Visit) -> Result<Response, Fault> {
-    form(visit, StatusCode::OK, None)
+pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    form(app, visit, StatusCode::OK, None)
 }
 
-fn form(visit: &Visit, status: StatusCode, wrong: Option<&str>) -> Result<Response, Fault> {
+fn form(
+    app: &App,
+    visit: &Visit,
+    status: StatusCode,
+    wrong: Option<&str>,
+) -> Result<Response, Fault> {
     let must = visit.session.as_ref().is_some_and(|s| s.user.must_change);
     let body = html! {
         h1 { "Account" }
@@ -43,6 +49,7 @@ fn form(visit: &Visit, status: StatusCode, wrong: Option<&str>) -> Result<Respon
                 button.main type="submit" { "Change password" }
             }
         }
+        @if !must { (second_factor::section(app, visit)?) }
     };
     Ok(visit::page(status, &shell::page(visit, "/account", "Account", &body)))
 }
@@ -57,17 +64,17 @@ pub(crate) fn change_password(app: &App, visit: &Visit) -> Result<Response, Faul
     }
     let bad = StatusCode::BAD_REQUEST;
     if users.verify(who, raw("old"))?.is_none() {
-        return form(visit, bad, Some("The present password is wrong."));
+        return form(app, visit, bad, Some("The present password is wrong."));
     }
     app.guard.succeeded(visit.client, who);
     if raw("new") != raw("again") {
-        return form(visit, bad, Some("The two new passwords differ."));
+        return form(app, visit, bad, Some("The two new passwords differ."));
     }
     if raw("new") == raw("old") {
-        return form(visit, bad, Some("The new password is the old one."));
+        return form(app, visit, bad, Some("The new password is the old one."));
     }
     match users.set_password(who, raw("new"), false, who, visit.now_ms).map_err(Fault::from) {
-        Err(Fault::Bad(why)) => return form(visit, bad, Some(&why)),
+        Err(Fault::Bad(why)) => return form(app, visit, bad, Some(&why)),
         other => other?,
     };
     let started = users.start_session(who, visit.now_ms)?;

@@ -32,6 +32,11 @@ pub(crate) fn sign_in(app: &App, visit: &Visit) -> Result<Response, Fault> {
         let wrong = "This name and password do not go together.";
         return Ok(visit::page(StatusCode::UNAUTHORIZED, &form(visit, Some(wrong))));
     };
+    if !users.passes_second_factor(&user.login, visit.field("code"), visit.now_ms)? {
+        users.note(visit.now_ms, &user.login, "sign-in failed: code", &visit.client.to_string())?;
+        let wrong = "This name, password and code do not go together.";
+        return Ok(visit::page(StatusCode::UNAUTHORIZED, &form(visit, Some(wrong))));
+    }
     app.guard.succeeded(visit.client, login);
     if let Some(old) = &visit.token {
         users.end_session(old)?;
@@ -84,6 +89,10 @@ fn form(visit: &Visit, wrong: Option<&str>) -> Markup {
                     label { span { "Password" }
                         input type="password" name="password" autocomplete="current-password"
                             required;
+                    }
+                    label { span { "Code, if you set up a second factor" }
+                        input name="code" autocomplete="one-time-code" autocapitalize="none"
+                            spellcheck="false" maxlength="40";
                     }
                     button.main type="submit" { "Sign in" }
                 }

@@ -134,6 +134,26 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", &media);
     }
 
+    /// The page at all sizes, light and dark: nothing is too wide, nobody is kept out. Pictures go to
+    /// `GAUNTLET_PICTURES`, if somebody wants to look at them.
+    pub(crate) fn look_at(&self, name: &str) {
+        let pictures = std::env::var_os("GAUNTLET_PICTURES").map(std::path::PathBuf::from);
+        for (width, height, size) in [(1280, 900, "wide"), (360, 780, "narrow")] {
+            for dark in [false, true] {
+                self.look(width, height, dark);
+                let wide = self.run("return document.documentElement.scrollWidth - innerWidth");
+                assert!(wide.as_i64().unwrap() <= 0, "{name} is {wide} px too wide at {width}");
+                let faults = self.run(include_str!("accessible.js"));
+                assert_eq!(faults, json!([]), "{name} at {width}, dark: {dark}");
+                if let Some(folder) = &pictures {
+                    let shade = if dark { "dark" } else { "light" };
+                    self.picture(&folder.join(format!("{name}-{size}-{shade}.png")));
+                }
+            }
+        }
+        self.look(1280, 900, false);
+    }
+
     /// A picture of the whole page.
     pub(crate) fn picture(&self, path: &Path) {
         let options = json!({ "format": "png", "captureBeyondViewport": true });

@@ -42,6 +42,8 @@ pub(crate) struct ListNode {
     quarantine: Arc<Quarantine>,
     policies: Arc<Policies>,
     pub(crate) queued: Mutex<Vec<(String, Vec<String>)>>,
+    /// How often it was told that people want something else.
+    pub(crate) told: Mutex<u32>,
     /// Item, whether it is unwanted, and who said so.
     pub(crate) ordered: Mutex<Vec<(QueueOrder, usize)>>,
     pub(crate) taught: Mutex<Vec<(String, bool, String)>>,
@@ -67,6 +69,11 @@ impl NodeHandle for ListNode {
     }
 
     fn senders_changed(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn people_changed(&self) -> Result<(), String> {
+        *self.told.lock().unwrap() += 1;
         Ok(())
     }
 
@@ -175,6 +182,7 @@ pub(crate) fn start() -> Running {
         quarantine: quarantine.clone(),
         queued: Mutex::default(),
         taught: Mutex::default(),
+        told: Mutex::default(),
         ordered: Mutex::default(),
     });
     let options = ConsoleOptions::default();

@@ -317,6 +317,31 @@ fn check_next_hops(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Refuses digests that cannot be sent or read.
+fn check_digest(config: &Config) -> Result<(), ConfigError> {
+    let wrong = |key: &str, message: String| {
+        Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
+    };
+    let d = &config.digest;
+    let plain = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
+    let web = d.url.starts_with("https://") || d.url.starts_with("http://");
+    if d.hour > 23 {
+        return wrong("digest.hour", format!("{} is no hour: 0 to 23", d.hour));
+    }
+    if !(1..=365).contains(&d.link_days) {
+        return wrong("digest.link_days", format!("{} days; 1 to 365", d.link_days));
+    }
+    let url_fits = d.url.is_empty() || (web && plain(&d.url));
+    let from_fits = d.from.is_empty() || (plain(&d.from) && d.from.contains('@'));
+    if !url_fits {
+        return wrong("digest.url", format!("{:?} is no https:// address", d.url));
+    }
+    if !from_fits {
+        return wrong("digest.from", format!("{:?} is no mail address", d.from));
+    }
+    Ok(())
+}
+
 /// Refuses values that read but cannot work.
 fn check(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| {
@@ -366,6 +391,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if !(1..=100).contains(&config.receiver.shed_percent) {
         return wrong("receiver.shed_percent", "must be 1 to 100".into());
     }
+    check_digest(config)?;
     check_next_hops(config)?;
     if config.sender.retry_seconds.is_empty() {
         return wrong("sender.retry_seconds", "needs one number at least".into());

@@ -66,6 +66,8 @@ pub struct Config {
     pub quarantine: QuarantineSettings,
     /// The web console.
     pub console: ConsoleSettings,
+    /// Mails about held mail.
+    pub digest: DigestSettings,
     /// Logs.
     pub log: LogSettings,
 }
@@ -99,6 +101,7 @@ impl Default for Config {
             policy: PolicySettings::default(),
             quarantine: QuarantineSettings::default(),
             console: ConsoleSettings::default(),
+            digest: DigestSettings::default(),
             log: LogSettings::default(),
         }
     }
@@ -651,6 +654,34 @@ pub struct ConsoleSettings {
 impl Default for ConsoleSettings {
     fn default() -> Self {
         ConsoleSettings { address: "127.0.0.1:8025".into(), session_seconds: 8 * 3_600 }
+    }
+}
+
+/// Mails to people about what is held for them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DigestSettings {
+    /// Send them every day.
+    pub enabled: bool,
+    /// Hour of the day, UTC, from which on they are sent.
+    pub hour: u8,
+    /// From address; empty takes postmaster at the node's name.
+    pub from: String,
+    /// Where people reach the console; empty takes `console.address`.
+    pub url: String,
+    /// Days that the links in them work.
+    pub link_days: u32,
+}
+
+impl Default for DigestSettings {
+    fn default() -> Self {
+        DigestSettings {
+            enabled: false,
+            hour: 5,
+            from: String::new(),
+            url: String::new(),
+            link_days: 7,
+        }
     }
 }
 

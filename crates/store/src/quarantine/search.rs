@@ -2,7 +2,7 @@
 
 use gauntlet_engine::Class;
 use rusqlite::types::{Type, Value};
-use rusqlite::{Row, params_from_iter};
+use rusqlite::{Row, params, params_from_iter};
 use serde::{Deserialize, Serialize};
 
 use super::{Held, Quarantine, QuarantineItem, State};
@@ -90,6 +90,24 @@ impl Quarantine {
         items.truncate(limit);
         let next = items.last().filter(|_| more).map(|i| i.seq);
         Ok(HeldPage { items, next })
+    }
+
+    /// Recipients for whom something is held, in order, after `after`.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn recipients_with_held(
+        &self,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        self.read(|c| {
+            let mut find = c.prepare_cached(
+                "SELECT DISTINCT recipient FROM item_recipient JOIN item USING (seq) \
+                 WHERE recipient > ?1 AND state = 'held' ORDER BY recipient LIMIT ?2",
+            )?;
+            find.query_map(params![after, limit as i64], |row| row.get(0))?.collect()
+        })
     }
 
     /// The folders that hold something, by name.

@@ -1,0 +1,320 @@
+//! Digests: a mail for everybody about what was held for them since the last one, as text and HTML, with
+//! links that work once, for a while, and without a password.
+
+use std::fmt::Write;
+
+use gauntlet_engine::Class;
+use gauntlet_mail::Direction;
+use gauntlet_store::quarantine::{Held, HeldQuery, State};
+use gauntlet_store::users::{Link, LinkKind};
+use gauntlet_store::{Quarantine, StoreError, Users};
+use maud::{DOCTYPE, html};
+
+use crate::format;
+
+/// Messages listed in one digest; the others are counted.
+const LISTED_MAX: usize = 100;
+/// Addresses looked at in one go.
+const ADDRESSES_AT_ONCE: usize = 500;
+/// Longest address that gets a digest, in bytes (RFC 5321, section 4.5.3.1.3).
+const ADDRESS_BYTES_MAX: usize = 254;
+/// Characters of a line of base64 (RFC 2045, section 6.8).
+const LINE_CHARS: usize = 76;
+
+/// How digests are made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DigestOptions {
+    /// Where people reach the console: `https://mail.example.com`.
+    pub url: String,
+    /// The From address.
+    pub from: String,
+    /// Days that links work.
+    pub link_days: u32,
+}
+
+/// What a round of digests came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Round {
+    /// Digests sent.
+    pub sent: u64,
+    /// Digests that could not be sent; they are tried again with the next round.
+    pub failed: u64,
+}
+
+/// A digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Digest {
+    /// Whom it is for.
+    pub address: String,
+    /// The message, lines ending in CRLF, ASCII only.
+    pub raw: String,
+    /// `seq` of the newest item that it tells of.
+    pub upto: i64,
+}
+
+/// The digest of one address: what is held since the last one that was sent. None if there is nothing new.
+///
+/// # Errors
+/// If the stores cannot be read.
+pub fn digest(
+    quarantine: &Quarantine,
+    users: &Users,
+    options: &DigestOptions,
+    address: &str,
+    now_ms: i64,
+) -> Result<Option<Digest>, StoreError> {
+    let mark = users.digest_mark(address)?;
+    let query = HeldQuery {
+        recipient: address.to_owned(),
+        state: Some(State::Held),
+        limit: 500,
+        ..HeldQuery::default()
+    };
+    let mut held = quarantine.search(&query)?.items;
+    // What goes out is not for its recipients to decide.
+    held.retain(|h| h.seq > mark && h.item.envelope.direction == Direction::Inbound);
+    let Some(upto) = held.iter().map(|h| h.seq).max() else { return Ok(None) };
+    let maker = Maker { users, options, address, now_ms };
+    let raw = maker.message(&held)?;
+    Ok(Some(Digest { address: address.to_owned(), raw, upto }))
+}
+
+/// Makes and sends the digests of everybody for whom something new is held.
+///
+/// # Errors
+/// If the stores cannot be read or written. What was sent until then is not sent again.
+pub fn round(
+    quarantine: &Quarantine,
+    users: &Users,
+    options: &DigestOptions,
+    now_ms: i64,
+    send: &mut dyn FnMut(&Digest) -> Result<(), String>,
+) -> Result<Round, StoreError> {
+    let mut done = Round::default();
+    let mut after = String::new();
+    loop {
+        let some = quarantine.recipients_with_held(&after, ADDRESSES_AT_ONCE)?;
+        let Some(last) = some.last() else { return Ok(done) };
+        after.clone_from(last);
+        for address in some.iter().filter(|a| is_fit(a)) {
+            let Some(made) = digest(quarantine, users, options, address, now_ms)? else { continue };
+            match send(&made) {
+                Ok(()) => {
+                    users.set_digest_mark(address, made.upto, now_ms)?;
+                    done.sent += 1;
+                }
+                Err(error) => {
+                    tracing::error!(address, error, "a digest could not be sent");
+                    done.failed += 1;
+                }
+            }
+        }
+    }
+}
+
+/// An address that may stand in a header field.
+fn is_fit(address: &str) -> bool {
+    address.len() <= ADDRESS_BYTES_MAX
+        && address.contains('@')
+        && address.bytes().all(|b| b.is_ascii_graphic() && !b"<>,;:\"()[]\\".contains(&b))
+}
+
+/// People may release it themselves: it is for them alone, and not dangerous.
+pub(crate) fn is_own_to_release(held: &Held, address: &str) -> bool {
+    let item = &held.item;
+    item.envelope.direction == Direction::Inbound
+        && !matches!(item.class, Class::Phishing | Class::Malware | Class::Unscannable)
+        && item.recipients.iter().all(|r| r.eq_ignore_ascii_case(address))
+}
+
+/// A line of a digest.
+struct Line {
+    from: String,
+    subject: String,
+    when: String,
+    class: Class,
+    /// Links to release it, and to allow its sender, too.
+    links: Option<(String, Option<String>)>,
+}
+
+struct Maker<'a> {
+    users: &'a Users,
+    options: &'a DigestOptions,
+    address: &'a str,
+    now_ms: i64,
+}
+
+impl Maker<'_> {
+    fn message(&self, held: &[Held]) -> Result<String, StoreError> {
+        let lines = held.iter().take(LISTED_MAX).map(|h| self.line(h));
+        let lines = lines.collect::<Result<Vec<Line>, StoreError>>()?;
+        let enter = self.link(LinkKind::Enter, "")?;
+        let count = held.len();
+        let noun = if count == 1 { "message is" } else { "messages are" };
+        let subject = format!("{count} {noun} held for you");
+        let (text, page) = (self.text(&lines, count, &enter), self.page(&lines, count, &enter));
+        let domain = self.options.from.rsplit_once('@').map_or("localhost", |(_, d)| d);
+        let mark = blake3_name(&enter);
+        let date = rfc5322(self.now_ms);
+        let (from, to) = (&self.options.from, self.address);
+        Ok(format!(
+            "From: {from}\r\nTo: {to}\r\nSubject: {subject}\r\nDate: {date}\r\n\
+             Message-ID: <digest-{mark}@{domain}>\r\nAuto-Submitted: auto-generated\r\n\
+             MIME-Version: 1.0\r\nContent-Type: multipart/alternative; boundary=\"{mark}\"\r\n\r\n\
+             --{mark}\r\n{}\r\n--{mark}\r\n{}\r\n--{mark}--\r\n",
+            part("plain", &text),
+            part("html", &page)
+        ))
+    }
+
+    fn line(&self, held: &Held) -> Result<Line, StoreError> {
+        let item = &held.item;
+        let links = if is_own_to_release(held, self.address) {
+            let release = self.link(LinkKind::Release, &item.id)?;
+            let sender = &item.envelope.mail_from;
+            let allow = (!sender.is_empty()).then(|| self.link(LinkKind::Allow, &item.id));
+            Some((release, allow.transpose()?))
+        } else {
+            None
+        };
+        let subject = format::plain(&item.subject);
+        Ok(Line {
+            from: format::plain(&item.from),
+            subject: if subject.trim().is_empty() { "(no subject)".to_owned() } else { subject },
+            when: format!("{} UTC", format::day_and_clock(item.received_ms)),
+            class: item.class,
+            links,
+        })
+    }
+
+    fn link(&self, kind: LinkKind, item: &str) -> Result<String, StoreError> {
+        let link = Link {
+            kind,
+            address: self.address.to_lowercase(),
+            item: item.to_owned(),
+            until_ms: self.now_ms + i64::from(self.options.link_days) * format::DAY_MS,
+            made_ms: self.now_ms,
+        };
+        let url = self.options.url.trim_end_matches('/');
+        Ok(format!("{url}/link/{}", self.users.sign_link(&link)?))
+    }
+
+    fn text(&self, lines: &[Line], count: usize, enter: &str) -> String {
+        let mut out = String::from("These messages were held for you and not delivered.\r\n\r\n");
+        for line in lines {
+            let Line { from, subject, when, class, links } = line;
+            let _ = write!(out, "{subject}\r\n  from {from}\r\n  {when}, {class}\r\n");
+            match links {
+                Some((release, allow)) => {
+                    let _ = write!(out, "  release it:\r\n  {release}\r\n");
+                    if let Some(allow) = allow {
+                        let _ = write!(
+                            out,
+                            "  release it and always let its sender in:\r\n  {allow}\r\n"
+                        );
+                    }
+                }
+                None => out.push_str("  only an administrator can release it\r\n"),
+            }
+            out.push_str("\r\n");
+        }
+        if count > lines.len() {
+            let _ = write!(out, "And {} more.\r\n\r\n", count - lines.len());
+        }
+        let days = self.options.link_days;
+        let _ = write!(
+            out,
+            "See everything that is held for you, and choose how strict to be:\r\n{enter}\r\n\r\n\
+             Each link works once, for {days} days, and opens only your own mail: do not pass it on.\r\n"
+        );
+        out
+    }
+
+    fn page(&self, lines: &[Line], count: usize, enter: &str) -> String {
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    title { "Held for you" }
+                }
+                body style="font-family:system-ui,sans-serif;font-size:15px;line-height:1.5;max-width:640px" {
+                    h1 style="font-size:20px" { "Held for you" }
+                    p { "These messages were not delivered to " (self.address) "." }
+                    @for line in lines {
+                        div style="border-top:1px solid #ccc;padding:12px 0" {
+                            b { (line.subject) } br;
+                            "from " (line.from) br;
+                            (line.when) ", " (line.class.name()) br;
+                            @match &line.links {
+                                Some((release, allow)) => {
+                                    a href=(release) { "Release" }
+                                    @if let Some(allow) = allow {
+                                        " · " a href=(allow) { "Release, and always let its sender in" } }
+                                },
+                                None => "Only an administrator can release it.",
+                            }
+                        }
+                    }
+                    @if count > lines.len() { p { "And " (count - lines.len()) " more." } }
+                    p style="border-top:1px solid #ccc;padding-top:12px" {
+                        a href=(enter) { "See everything that is held for you" } }
+                    p style="font-size:13px" { "Each link works once, for " (self.options.link_days)
+                        " days, and opens only your own mail: do not pass it on." }
+                }
+            }
+        };
+        page.into_string()
+    }
+}
+
+/// A part in base64, so that no line is too long and nothing needs 8 bits.
+fn part(subtype: &str, text: &str) -> String {
+    let encoded = base64_simd::STANDARD.encode_to_string(text);
+    let mut out = format!(
+        "Content-Type: text/{subtype}; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n"
+    );
+    let mut rest = encoded.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(LINE_CHARS));
+        out.push_str(line);
+        out.push_str("\r\n");
+        rest = after;
+    }
+    out
+}
+
+/// A name for boundary and Message-ID: of the link, which no two digests share.
+fn blake3_name(link: &str) -> String {
+    blake3::hash(link.as_bytes()).to_hex().chars().take(32).collect()
+}
+
+/// `Sat, 21 Nov 2026 04:23:05 +0000` (RFC 5322, section 3.3).
+fn rfc5322(ms: i64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let day = ms.div_euclid(format::DAY_MS);
+    // The first day of all was a Thursday.
+    let weekday = DAYS[usize::try_from(day.rem_euclid(7)).unwrap_or(0)];
+    let name = gauntlet_store::log::day_name(day);
+    let mut parts = name.splitn(3, '-');
+    let (year, month) = (parts.next().unwrap_or("1970"), parts.next().unwrap_or("01"));
+    let month = MONTHS[month.parse::<usize>().unwrap_or(1).clamp(1, 12) - 1];
+    let date = parts.next().unwrap_or("01");
+    format!("{weekday}, {date} {month} {year} {} +0000", format::clock(ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_and_parts_are_as_the_standards_say() {
+        assert_eq!(rfc5322(1_795_235_000_000), "Sat, 21 Nov 2026 04:23:20 +0000");
+        let encoded = part("plain", &"é".repeat(200));
+        assert!(encoded.lines().all(|l| l.len() <= LINE_CHARS) && encoded.is_ascii());
+        assert!(is_fit("a+b@example.org") && !is_fit("a\r\nBcc: x@y.z") && !is_fit("a, b@c.d"));
+    }
+}

@@ -1,0 +1,191 @@
+//! Links of digests: shown first, used by a button. Mail programs and scanners open links by themselves;
+//! that must do nothing.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use gauntlet_store::quarantine::{Held, ReleaseOrder, State};
+use gauntlet_store::users::{Link, LinkKind, Shown};
+use maud::{Markup, html};
+
+use super::sign_in::with_cookie;
+use crate::digest::is_own_to_release;
+use crate::fault::Fault;
+use crate::node::Released;
+use crate::server::App;
+use crate::visit::{self, Visit};
+use crate::{format, shell};
+
+/// `GET /link/{token}`: what the link does, and the button that does it.
+pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let link = match app.state.users.look_at_link(visit.param("token"), visit.now_ms)? {
+        Shown::Good(link) => link,
+        other => return Ok(refused(&other)),
+    };
+    let held = held(app, &link)?;
+    if let Err(response) = decidable(&link, held.as_ref()) {
+        return Ok(*response);
+    }
+    let (title, button) = match link.kind {
+        LinkKind::Enter => ("Your held mail", "Go to my held mail"),
+        LinkKind::Release => ("Release this message?", "Release it"),
+        LinkKind::Allow => ("Release this message?", "Release it, and always let its sender in"),
+    };
+    let body = html! {
+        section.card.narrow {
+            h1 { (title) }
+            p { "For " b { (format::plain(&link.address)) } "." }
+            @if let Some(held) = &held { (about(held)) }
+            form method="post" action={ "/link/" (visit.param("token")) } {
+                button.main type="submit" { (button) }
+            }
+            p.hint { "This link works once." }
+        }
+    };
+    Ok(visit::page(StatusCode::OK, &shell::bare(title, &body)))
+}
+
+/// `POST /link/{token}`: uses the link.
+pub(crate) fn follow(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let (text, users) = (visit.param("token"), &app.state.users);
+    let link = match users.look_at_link(text, visit.now_ms)? {
+        Shown::Good(link) => link,
+        other => return Ok(refused(&other)),
+    };
+    let held = held(app, &link)?;
+    if let Err(response) = decidable(&link, held.as_ref()) {
+        return Ok(*response);
+    }
+    match users.use_link(text, visit.now_ms)? {
+        Shown::Good(_) => {}
+        other => return Ok(refused(&other)),
+    }
+    match held {
+        None => enter(app, visit, &link),
+        Some(held) => release(app, visit, &link, &held),
+    }
+}
+
+fn enter(app: &App, visit: &Visit, link: &Link) -> Result<Response, Fault> {
+    let users = &app.state.users;
+    let Some(user) = users.person_of(&link.address, visit.now_ms)? else {
+        let why = "Your account may do more than see your own mail: sign in with your password.";
+        return Ok(said(StatusCode::FORBIDDEN, "Sign in", why));
+    };
+    if let Some(old) = &visit.token {
+        users.end_session(old)?;
+    }
+    let started = users.start_session(&user.login, visit.now_ms)?;
+    let https = app.state.options.https;
+    Ok(with_cookie(visit::redirect("/quarantine"), &started.token, https))
+}
+
+fn release(app: &App, visit: &Visit, link: &Link, held: &Held) -> Result<Response, Fault> {
+    let order = ReleaseOrder { who: link.address.clone(), to: Vec::new(), learn: false };
+    match app.state.node.release(&held.item.id, &order) {
+        Ok(Released::Done(_)) => {
+            let mut also = "";
+            if link.kind == LinkKind::Allow {
+                let sender = &held.item.envelope.mail_from;
+                also = match allow(app, visit, link, sender) {
+                    Ok(()) => " Mail of its sender will not be held for you any more.",
+                    Err(_) => " Its sender could not be put on your list.",
+                };
+            }
+            let text = format!("It is on its way to {}.{also}", link.address);
+            Ok(said(StatusCode::OK, "Released", &text))
+        }
+        Ok(Released::NotHeld(state)) => Ok(past(state)),
+        Ok(Released::Unknown) => Ok(gone()),
+        Err(error) => {
+            tracing::error!(item = held.item.id, error, "a release by a link failed");
+            app.state.users.give_link_back(visit.param("token"))?;
+            let why = "It could not be released now. The link still works: try again later.";
+            Ok(said(StatusCode::SERVICE_UNAVAILABLE, "Not now", why))
+        }
+    }
+}
+
+fn allow(app: &App, visit: &Visit, link: &Link, sender: &str) -> Result<(), String> {
+    let listed = app.state.users.list_own(&link.address, sender, true, visit.now_ms);
+    listed.map_err(|e| e.to_string()).and_then(|()| app.state.node.people_changed()).map_err(
+        |error| {
+            tracing::error!(error, "an allowed sender could not be listed");
+            error
+        },
+    )
+}
+
+/// The item that the link is about; none for one that is about no item.
+fn held(app: &App, link: &Link) -> Result<Option<Held>, Fault> {
+    if link.kind == LinkKind::Enter {
+        return Ok(None);
+    }
+    Ok(app.state.quarantine.get(&link.item)?)
+}
+
+/// The item may be decided about by this link; else the answer that says why not.
+fn decidable(link: &Link, held: Option<&Held>) -> Result<(), Box<Response>> {
+    match held {
+        None if link.kind == LinkKind::Enter => Ok(()),
+        None => Err(Box::new(gone())),
+        Some(held) if held.state != State::Held => Err(Box::new(past(held.state))),
+        Some(held) if is_own_to_release(held, &link.address) => Ok(()),
+        Some(_) => {
+            let why = "Only an administrator can release this message.";
+            Err(Box::new(said(StatusCode::FORBIDDEN, "Not possible", why)))
+        }
+    }
+}
+
+fn about(held: &Held) -> Markup {
+    let item = &held.item;
+    html! {
+        dl.pairs {
+            dt { "Subject" } dd { (format::plain(&item.subject)) }
+            dt { "From" } dd { (format::plain(&item.from)) }
+            dt { "Sender" } dd { (format::plain(&item.envelope.mail_from)) }
+            dt { "Received" } dd { (format::time(item.received_ms)) }
+            dt { "Held as" } dd { (shell::class_pill(item.class)) }
+        }
+        p {}
+    }
+}
+
+fn past(state: State) -> Response {
+    let text = match state {
+        State::Deleted => "This message was deleted. Nothing brings it back.",
+        _ => "This message was released before. It is delivered once.",
+    };
+    said(StatusCode::CONFLICT, "Decided before", text)
+}
+
+fn gone() -> Response {
+    let text = "This message is not kept any more.";
+    said(StatusCode::GONE, "Gone", text)
+}
+
+fn refused(shown: &Shown) -> Response {
+    let (status, title, text) = match shown {
+        Shown::Used(_) => (
+            StatusCode::GONE,
+            "Used before",
+            "This link was used before, and works once. The next digest brings a new one.",
+        ),
+        Shown::Expired(_) => (
+            StatusCode::GONE,
+            "Too old",
+            "This link's time is over. The next digest brings a new one.",
+        ),
+        Shown::Forged | Shown::Good(_) => (
+            StatusCode::NOT_FOUND,
+            "No such link",
+            "This link is none of ours, or a part of it is missing. Open it as the digest has it.",
+        ),
+    };
+    said(status, title, text)
+}
+
+fn said(status: StatusCode, title: &str, text: &str) -> Response {
+    let body = html! { section.card.narrow { h1 { (title) } p role="status" { (text) } } };
+    visit::page(status, &shell::bare(title, &body))
+}

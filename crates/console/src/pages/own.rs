@@ -1,0 +1,135 @@
+//! What a person wants for their own mail: senders they allow or block, and how strict to be.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use gauntlet_policy::people::{Strictness, Wishes};
+use gauntlet_store::users::Role;
+use maud::{Markup, html};
+
+use super::messages::number;
+use crate::fault::Fault;
+use crate::server::App;
+use crate::visit::{self, Visit};
+use crate::{format, shell};
+
+/// `GET /own`.
+pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    if visit.role() != Role::User {
+        return Ok(visit::redirect("/"));
+    }
+    let address = address(visit)?;
+    let wishes = app.state.users.wishes(&address)?;
+    let all = visit.session.as_ref().map(|s| s.user.addresses.as_slice()).unwrap_or_default();
+    let body = html! {
+        h1 { "My mail" }
+        p.lead { "For " b { (format::plain(&address)) } ". It counts from the next message on. Phishing and malware \
+            are held whatever you choose." }
+        @if all.len() > 1 {
+            nav.tabs aria-label="Addresses" {
+                @for one in all {
+                    a href={ "/own?address=" (format::percent(one)) }
+                        aria-current=[(one.eq_ignore_ascii_case(&address)).then_some("true")] { (one) }
+                }
+            }
+        }
+        (strictness(visit, &address, &wishes))
+        h2 { "Senders" }
+        (senders(visit, &address, &wishes))
+    };
+    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/own", "My mail", &body)))
+}
+
+fn strictness(visit: &Visit, address: &str, wishes: &Wishes) -> Markup {
+    let points = wishes.spam_points.map(|p| p.to_string()).unwrap_or_default();
+    html! {
+        form.card method="post" action="/own" {
+            (shell::token(visit))
+            input type="hidden" name="address" value=(address);
+            fieldset {
+                legend { "How much is held" }
+                @for (one, what) in [
+                    (Strictness::Strict, "Much: what is suspect counts as spam"),
+                    (Strictness::Normal, "As for everybody"),
+                    (Strictness::Lax, "Little: only what is certainly spam counts as spam"),
+                ] {
+                    label.check { input type="radio" name="strictness" value=(one.name())
+                        checked[one == wishes.strictness]; span { (what) } }
+                }
+            }
+            label { span { "Mail counts as spam from so many points (empty: as for everybody)" }
+                input type="number" name="points" min="1" max="100" step="0.1" value=(points); }
+            div.actions { button.main type="submit" name="list" value="strictness" { "Save" } }
+        }
+    }
+}
+
+fn senders(visit: &Visit, address: &str, wishes: &Wishes) -> Markup {
+    let all = wishes.allow.iter().map(|e| (e, true)).chain(wishes.block.iter().map(|e| (e, false)));
+    let all: Vec<_> = all.collect();
+    html! {
+        form.filter.card method="post" action="/own" {
+            (shell::token(visit))
+            input type="hidden" name="address" value=(address);
+            div.fields { (shell::input("entry", "Address or domain", "", "text", "news@example.com")) }
+            div.actions {
+                button.main type="submit" name="list" value="allow" { "Allow" }
+                button.danger type="submit" name="list" value="block" { "Block" }
+            }
+        }
+        section.card.flush { table.cards {
+            thead { tr { th scope="col" { "Sender" } th scope="col" { "Is" } th scope="col" { "Change" } } }
+            tbody {
+                @for (entry, allowed) in &all { tr {
+                    td data-label="Sender" { (format::plain(entry)) }
+                    td data-label="Is" { @if *allowed { "allowed" } @else { "blocked" } }
+                    td data-label="Change" { form method="post" action="/own" {
+                        (shell::token(visit))
+                        input type="hidden" name="address" value=(address);
+                        input type="hidden" name="entry" value=(entry);
+                        button.quiet type="submit" name="list" value="remove"
+                            aria-label={ "Remove " (format::plain(entry)) } { "Remove" }
+                    } }
+                } }
+                @if all.is_empty() { tr { td.empty colspan="3" { "Nobody is listed." } } }
+            }
+        } }
+    }
+}
+
+/// `POST /own`: `list` says what: allow, block, remove, strictness.
+pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    if visit.role() != Role::User {
+        return Err(Fault::Bad("Only users have mail of their own here.".to_owned()));
+    }
+    let (address, entry, users) = (address(visit)?, visit.field("entry"), &app.state.users);
+    match visit.field("list") {
+        "remove" => {
+            users.unlist_own(&address, entry)?;
+        }
+        list @ ("allow" | "block") => {
+            users.list_own(&address, entry, list == "allow", visit.now_ms)?;
+        }
+        "strictness" => {
+            let strictness = visit.field("strictness").parse().map_err(Fault::Bad)?;
+            users.set_strictness(&address, strictness, number(visit, "points")?, visit.now_ms)?;
+        }
+        _ => return Err(Fault::Bad("list: allow, block, remove or strictness".to_owned())),
+    }
+    if let Err(error) = app.state.node.people_changed() {
+        tracing::error!(error, "what people want is kept, but not in use yet");
+        return Err(Fault::Bad("It is kept, but not in use yet.".to_owned()));
+    }
+    Ok(visit::redirect(&format!("/own?notice=own-1&address={}", format::percent(&address))))
+}
+
+/// The own address that the request names; the first if it names none.
+fn address(visit: &Visit) -> Result<String, Fault> {
+    let all = visit.session.as_ref().map(|s| s.user.addresses.as_slice()).unwrap_or_default();
+    let asked = visit.field("address");
+    let found = match asked {
+        "" => all.first(),
+        _ => all.iter().find(|a| a.eq_ignore_ascii_case(asked)),
+    };
+    let none = "This is no mail address of your account.";
+    found.map(|a| a.to_lowercase()).ok_or(Fault::Forbidden(none))
+}

@@ -1,0 +1,114 @@
+//! The second factor of one's own account.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use gauntlet_store::users::SecondFactor;
+use maud::{Markup, html};
+
+use crate::fault::Fault;
+use crate::server::App;
+use crate::visit::{self, Visit};
+use crate::{format, shell};
+
+/// The part of the account's page.
+pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
+    let state = app.state.users.second_factor(visit.who())?;
+    Ok(html! {
+        section.card.narrow {
+            h2 { "Second factor" }
+            form method="post" action="/account/second-factor" {
+                (shell::token(visit))
+                @match state {
+                    SecondFactor::On { recovery_codes } => {
+                        p { "On: signing in asks for a code. " (recovery_codes) " recovery codes are left." }
+                        (code_field())
+                        button.danger type="submit" name="do" value="off" { "Switch off" }
+                    }
+                    SecondFactor::Off | SecondFactor::Begun => {
+                        p { "Off. An authenticator app shows a code that changes every 30 seconds; a \
+                            stolen password alone opens nothing then." }
+                        button type="submit" name="do" value="begin" { "Set up" }
+                    }
+                }
+            }
+        }
+    })
+}
+
+fn code_field() -> Markup {
+    html! {
+        label { span { "Code, or a recovery code" }
+            input name="code" autocomplete="one-time-code" autocapitalize="none" spellcheck="false"
+                maxlength="40" required;
+        }
+    }
+}
+
+/// `POST /account/second-factor`: `do`: begin, on, off.
+pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let (who, users) = (visit.who(), &app.state.users);
+    if !app.guard.may_try(visit.client, who) {
+        return Err(Fault::TooMany);
+    }
+    let code = visit.field("code");
+    match visit.field("do") {
+        "begin" => {
+            app.guard.succeeded(visit.client, who);
+            Ok(shown(visit, &users.begin_totp(who)?))
+        }
+        "on" => match users.enable_totp(who, code, visit.now_ms)? {
+            Some(codes) => {
+                app.guard.succeeded(visit.client, who);
+                Ok(recovery(visit, &codes))
+            }
+            None => Err(Fault::Bad(
+                "This is not the code of this moment. Begin again under Account.".to_owned(),
+            )),
+        },
+        "off" => {
+            if !users.passes_second_factor(who, code, visit.now_ms)? {
+                return Err(Fault::Bad("The code is wrong, or was used before.".to_owned()));
+            }
+            app.guard.succeeded(visit.client, who);
+            users.remove_totp(who, who, visit.now_ms)?;
+            Ok(visit::redirect("/account?notice=factor_off-1"))
+        }
+        _ => Err(Fault::Bad("do: begin, on or off".to_owned())),
+    }
+}
+
+fn shown(visit: &Visit, secret: &str) -> Response {
+    let name = format::percent(visit.who());
+    let address = format!("otpauth://totp/Gauntlet:{name}?secret={secret}&issuer=Gauntlet");
+    let grouped: Vec<&str> = (0..secret.len())
+        .step_by(4)
+        .filter_map(|at| secret.get(at..(at + 4).min(secret.len())))
+        .collect();
+    let body = html! {
+        h1 { "Second factor" }
+        section.card.narrow {
+            p { "Add an account in your authenticator app with this key (time based, six digits), or "
+                a href=(address) { "open the app on this device" } "." }
+            p { code.big { (grouped.join(" ")) } }
+            form method="post" action="/account/second-factor" {
+                (shell::token(visit))
+                (code_field())
+                button.main type="submit" name="do" value="on" { "Switch on" }
+            }
+        }
+    };
+    visit::page(StatusCode::OK, &shell::page(visit, "/account", "Second factor", &body))
+}
+
+fn recovery(visit: &Visit, codes: &[String]) -> Response {
+    let body = html! {
+        h1 { "The second factor is on" }
+        section.card.narrow {
+            p { "Keep these recovery codes where you keep your passwords: each opens your account once, \
+                if the telephone is lost. They are not shown again." }
+            ul.plain { @for code in codes { li { code { (code) } } } }
+            p { a.button href="/account" { "I have kept them" } }
+        }
+    };
+    visit::page(StatusCode::OK, &shell::page(visit, "/account", "Second factor", &body))
+}

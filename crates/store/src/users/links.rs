@@ -1,0 +1,215 @@
+//! Links in digests: signed, for one use, for a while.
+//!
+//! A link is `payload.mac`: what it allows, as JSON in base64url, and the keyed BLAKE3 hash of that text
+//! under a key of the node. Nothing is written down when a link is made; using one writes its hash, so that
+//! it works once.
+
+use base64_simd::URL_SAFE_NO_PAD;
+use rusqlite::{OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+
+use super::{Users, audit, random_bytes};
+use crate::error::StoreError;
+
+/// Longest link that is looked at, in bytes.
+const LINK_BYTES_MAX: usize = 2_000;
+/// Bytes of the key that signs.
+const KEY_BYTES: usize = 32;
+/// Characters of the signature: hexadecimal.
+const MAC_CHARS: usize = 64;
+
+/// What a link does for whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// What it allows.
+    pub kind: LinkKind,
+    /// Whose mail: an address in lower case.
+    pub address: String,
+    /// The held item; empty for [`LinkKind::Enter`].
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub item: String,
+    /// Unix time in milliseconds from which on it is refused.
+    pub until_ms: i64,
+    /// Tells two links apart that would do the same: the digest's time.
+    pub made_ms: i64,
+}
+
+/// What a link allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkKind {
+    /// See one's own held mail, without a password.
+    Enter,
+    /// Release one held message.
+    Release,
+    /// Release it, and allow its sender for oneself.
+    Allow,
+}
+
+/// What became of a link that was shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// It is ours and may be used.
+    Good(Link),
+    /// It was ours, and its time is over.
+    Expired(Link),
+    /// It was ours, and was used before.
+    Used(Link),
+    /// It is none of ours, or was changed.
+    Forged,
+}
+
+impl Users {
+    /// The link as text: letters, digits, `-`, `_` and one `.`.
+    ///
+    /// # Errors
+    /// If there is no key yet and none could be made.
+    pub fn sign_link(&self, link: &Link) -> Result<String, StoreError> {
+        let payload = serde_json::to_vec(link).unwrap_or_default();
+        let payload = URL_SAFE_NO_PAD.encode_to_string(payload);
+        let mac = blake3::keyed_hash(&self.link_key()?, payload.as_bytes()).to_hex();
+        Ok(format!("{payload}.{mac}"))
+    }
+
+    /// What a link would do, without using it.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn look_at_link(&self, text: &str, now_ms: i64) -> Result<Shown, StoreError> {
+        let Some(link) = self.signed(text)? else { return Ok(Shown::Forged) };
+        let used = self.read(|c| {
+            let mut find = c.prepare_cached("SELECT 1 FROM used_link WHERE hash = ?1")?;
+            find.exists([hash(text)])
+        })?;
+        Ok(match link {
+            link if used => Shown::Used(link),
+            link if now_ms >= link.until_ms => Shown::Expired(link),
+            link => Shown::Good(link),
+        })
+    }
+
+    /// Uses a link: of all who try, one gets [`Shown::Good`].
+    ///
+    /// # Errors
+    /// If that could not be made durable; then it is not used.
+    pub fn use_link(&self, text: &str, now_ms: i64) -> Result<Shown, StoreError> {
+        let link = match self.look_at_link(text, now_ms)? {
+            Shown::Good(link) => link,
+            other => return Ok(other),
+        };
+        let first = self.change(|batch| {
+            // Those that are over are refused by their time.
+            batch.execute("DELETE FROM used_link WHERE until_ms < ?1", [now_ms])?;
+            let first = batch.execute(
+                "INSERT OR IGNORE INTO used_link (hash, until_ms) VALUES (?1, ?2)",
+                params![hash(text), link.until_ms],
+            )? == 1;
+            if first {
+                let what = match link.kind {
+                    LinkKind::Enter => "came by a link",
+                    LinkKind::Release => "released by a link",
+                    LinkKind::Allow => "allowed by a link",
+                };
+                audit(batch, now_ms, &link.address, what, &link.item, "")?;
+            }
+            Ok(first)
+        })?;
+        Ok(if first { Shown::Good(link) } else { Shown::Used(link) })
+    }
+
+    /// Gives a link back whose deed could not be done.
+    ///
+    /// # Errors
+    /// If that could not be made durable.
+    pub fn give_link_back(&self, text: &str) -> Result<(), StoreError> {
+        self.change(|batch| {
+            batch.execute("DELETE FROM used_link WHERE hash = ?1", [hash(text)])?;
+            Ok(())
+        })
+    }
+
+    fn signed(&self, text: &str) -> Result<Option<Link>, StoreError> {
+        let Some((payload, mac)) = text.split_once('.') else { return Ok(None) };
+        if text.len() > LINK_BYTES_MAX || mac.len() != MAC_CHARS {
+            return Ok(None);
+        }
+        let Ok(mac) = blake3::Hash::from_hex(mac) else { return Ok(None) };
+        // Compared in a time that tells nothing about where they differ.
+        if blake3::keyed_hash(&self.link_key()?, payload.as_bytes()) != mac {
+            return Ok(None);
+        }
+        let payload = URL_SAFE_NO_PAD.decode_to_vec(payload.as_bytes()).unwrap_or_default();
+        Ok(serde_json::from_slice(&payload).ok())
+    }
+
+    /// The key that signs; made when it is first needed.
+    fn link_key(&self) -> Result<[u8; KEY_BYTES], StoreError> {
+        const FIND: &str = "SELECT value FROM secret WHERE name = 'links'";
+        let found = self.read(|c| c.query_row(FIND, [], |r| r.get::<_, Vec<u8>>(0)).optional())?;
+        let kept = match found {
+            Some(kept) => kept,
+            None => {
+                let fresh = random_bytes(KEY_BYTES)?;
+                self.change(|batch| {
+                    let sql = "INSERT OR IGNORE INTO secret (name, value) VALUES ('links', ?1)";
+                    batch.execute(sql, [&fresh])?;
+                    batch.query_row(FIND, [], |r| r.get(0))
+                })?
+            }
+        };
+        let damaged = || StoreError::Damaged {
+            path: self.path.clone(),
+            what: "the key of the links".to_owned(),
+            cause: "it has another length".to_owned(),
+        };
+        kept.try_into().map_err(|_| damaged())
+    }
+}
+
+fn hash(text: &str) -> Vec<u8> {
+    blake3::hash(text.as_bytes()).as_bytes().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_works_once_for_a_while_and_as_it_was_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = Users::open(folder.path()).unwrap();
+        let link = Link {
+            kind: LinkKind::Release,
+            address: "ann@example.org".to_owned(),
+            item: "held-one".to_owned(),
+            until_ms: 1_000,
+            made_ms: 1,
+        };
+        let text = users.sign_link(&link).unwrap();
+        assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)), "{text}");
+        // Every changed letter makes it none of ours.
+        for i in 0..text.len() {
+            let mut other = text.clone().into_bytes();
+            other[i] = if other[i] == b'a' { b'b' } else { b'a' };
+            let other = String::from_utf8(other).unwrap();
+            assert_eq!(users.look_at_link(&other, 5).unwrap(), Shown::Forged, "{other}");
+        }
+        for other in ["", ".", "a.b", &text[..text.len() - 1], &"x".repeat(5_000)] {
+            assert_eq!(users.use_link(other, 5).unwrap(), Shown::Forged);
+        }
+        assert_eq!(users.look_at_link(&text, 999).unwrap(), Shown::Good(link.clone()));
+        assert_eq!(users.look_at_link(&text, 1_000).unwrap(), Shown::Expired(link.clone()));
+        assert_eq!(users.use_link(&text, 500).unwrap(), Shown::Good(link.clone()));
+        assert_eq!(users.use_link(&text, 501).unwrap(), Shown::Used(link.clone()));
+        users.give_link_back(&text).unwrap();
+        assert_eq!(users.use_link(&text, 502).unwrap(), Shown::Good(link.clone()));
+        // Another node's key.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let other = Users::open(elsewhere.path()).unwrap();
+        assert_eq!(other.look_at_link(&text, 5).unwrap(), Shown::Forged);
+        // The same after a restart.
+        drop(users);
+        let users = Users::open(folder.path()).unwrap();
+        assert_eq!(users.look_at_link(&text, 503).unwrap(), Shown::Used(link));
+    }
+}

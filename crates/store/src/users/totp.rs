@@ -1,0 +1,306 @@
+//! A second factor: codes of 30 seconds (RFC 6238) and recovery codes for a lost telephone.
+//!
+//! A code counts once: the step of the last one is kept, and only later ones are taken (RFC 6238, section
+//! 5.2). Recovery codes are kept as hashes and go with their use. How often codes may be tried is the
+//! caller's to limit.
+
+use ring::hmac;
+use rusqlite::{OptionalExtension, params};
+
+use super::{Users, audit, random_bytes, random_text};
+use crate::error::StoreError;
+
+/// Seconds of a step (RFC 6238, section 4.1).
+const STEP_SECONDS: i64 = 30;
+/// Digits of a code.
+const DIGITS: usize = 6;
+/// Steps that a clock may be off, either way (RFC 6238, section 5.2).
+const STEPS_OFF_MAX: i64 = 1;
+/// Bytes of a secret: as many as SHA-1 gives (RFC 4226, section 4).
+const SECRET_BYTES: usize = 20;
+/// Recovery codes that are made.
+pub const RECOVERY_CODES: usize = 10;
+/// Characters of a recovery code, five random bits each.
+const RECOVERY_CHARS: usize = 16;
+
+/// The letters of base32 (RFC 4648, section 6).
+const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+
+/// How somebody's second factor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecondFactor {
+    /// There is none.
+    Off,
+    /// A secret is made, and no code of it was shown yet.
+    Begun,
+    /// It is asked for; so many recovery codes are left.
+    On {
+        /// Recovery codes left.
+        recovery_codes: usize,
+    },
+}
+
+impl Users {
+    /// How somebody's second factor is.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn second_factor(&self, login: &str) -> Result<SecondFactor, StoreError> {
+        self.read(|c| {
+            let mut find = c.prepare_cached("SELECT enabled FROM totp WHERE login = ?1")?;
+            let found: Option<bool> = find.query_row([login], |r| r.get(0)).optional()?;
+            let mut count =
+                c.prepare_cached("SELECT count(*) FROM recovery WHERE login = ?1 COLLATE NOCASE")?;
+            let left: i64 = count.query_row([login], |r| r.get(0))?;
+            let recovery_codes = usize::try_from(left).unwrap_or(0);
+            Ok(match found {
+                None => SecondFactor::Off,
+                Some(false) => SecondFactor::Begun,
+                Some(true) => SecondFactor::On { recovery_codes },
+            })
+        })
+    }
+
+    /// Makes a secret for somebody who has none in use, and returns it in base32 (RFC 4648), as
+    /// authenticator apps read it. One that was begun before is replaced.
+    ///
+    /// # Errors
+    /// If one is in use, or the change could not be made durable.
+    pub fn begin_totp(&self, login: &str) -> Result<String, StoreError> {
+        let secret = random_bytes(SECRET_BYTES)?;
+        let begun = self.change(|batch| {
+            let done = batch.execute(
+                "INSERT INTO totp (login, secret, enabled, last_step) VALUES (?1, ?2, 0, 0) \
+                 ON CONFLICT DO UPDATE SET secret = ?2 WHERE enabled = 0",
+                params![login, secret],
+            )?;
+            Ok(done == 1)
+        })?;
+        if begun { Ok(base32(&secret)) } else { Err(invalid("a second factor is in use already")) }
+    }
+
+    /// Puts the secret that was begun into use, because this is a code of it. Returns recovery codes,
+    /// which are kept nowhere; none if the code is wrong.
+    ///
+    /// # Errors
+    /// If none was begun, or the change could not be made durable.
+    pub fn enable_totp(
+        &self,
+        login: &str,
+        code: &str,
+        now_ms: i64,
+    ) -> Result<Option<Vec<String>>, StoreError> {
+        if self.second_factor(login)? != SecondFactor::Begun {
+            return Err(invalid("no second factor was begun"));
+        }
+        if !self.takes_code(login, code, now_ms)? {
+            return Ok(None);
+        }
+        let codes = (0..RECOVERY_CODES).map(|_| random_text(RECOVERY_CHARS));
+        let codes = codes.collect::<Result<Vec<String>, StoreError>>()?;
+        self.change(|batch| {
+            batch.execute("UPDATE totp SET enabled = 1 WHERE login = ?1", [login])?;
+            batch.execute("DELETE FROM recovery WHERE login = ?1 COLLATE NOCASE", [login])?;
+            for code in &codes {
+                let sql = "INSERT INTO recovery (login, hash) VALUES (?1, ?2)";
+                batch.execute(sql, params![login, hash(code)])?;
+            }
+            audit(batch, now_ms, login, "second factor on", "", "")
+        })?;
+        Ok(Some(codes))
+    }
+
+    /// Takes somebody's second factor away. False if there was none.
+    ///
+    /// # Errors
+    /// If the change could not be made durable.
+    pub fn remove_totp(&self, login: &str, who: &str, now_ms: i64) -> Result<bool, StoreError> {
+        self.change(|batch| {
+            let gone = batch.execute("DELETE FROM totp WHERE login = ?1", [login])? > 0;
+            batch.execute("DELETE FROM recovery WHERE login = ?1 COLLATE NOCASE", [login])?;
+            if gone {
+                audit(batch, now_ms, who, "second factor off", login, "")?;
+            }
+            Ok(gone)
+        })
+    }
+
+    /// Whether somebody whose password was right may come in with this code: they have no second factor
+    /// in use, or it is a code of theirs that was not used before. Using it up is part of the answer.
+    ///
+    /// # Errors
+    /// If the database cannot be read or written.
+    pub fn passes_second_factor(
+        &self,
+        login: &str,
+        code: &str,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        match self.second_factor(login)? {
+            SecondFactor::Off | SecondFactor::Begun => Ok(true),
+            SecondFactor::On { .. } => Ok(self.takes_code(login, code, now_ms)?
+                || self.takes_recovery(login, code, now_ms)?),
+        }
+    }
+
+    /// The code is of a step near now, later than the last that was used; that step is used then.
+    fn takes_code(&self, login: &str, code: &str, now_ms: i64) -> Result<bool, StoreError> {
+        let code: String = code.chars().filter(|c| !c.is_whitespace()).collect();
+        let step = now_ms.div_euclid(1_000 * STEP_SECONDS);
+        self.change(|batch| {
+            let mut find =
+                batch.prepare_cached("SELECT secret, last_step FROM totp WHERE login = ?1")?;
+            let row = |r: &rusqlite::Row<'_>| Ok((r.get::<_, Vec<u8>>(0)?, r.get::<_, i64>(1)?));
+            let Some((secret, last)) = find.query_row([login], row).optional()? else {
+                return Ok(false);
+            };
+            let mut taken = None;
+            // All are computed, so that the time tells nothing.
+            for step in step - STEPS_OFF_MAX..=step + STEPS_OFF_MAX {
+                if same(&code_at(&secret, step), &code) && step > last {
+                    taken = Some(step);
+                }
+            }
+            let Some(step) = taken else { return Ok(false) };
+            let sql = "UPDATE totp SET last_step = ?2 WHERE login = ?1";
+            batch.execute(sql, params![login, step])?;
+            Ok(true)
+        })
+    }
+
+    fn takes_recovery(&self, login: &str, code: &str, now_ms: i64) -> Result<bool, StoreError> {
+        let code = code.trim().to_ascii_lowercase().replace(['-', ' '], "");
+        self.change(|batch| {
+            let sql = "DELETE FROM recovery WHERE login = ?1 COLLATE NOCASE AND hash = ?2";
+            let used = batch.execute(sql, params![login, hash(&code)])? > 0;
+            if used {
+                audit(batch, now_ms, login, "used a recovery code", "", "")?;
+            }
+            Ok(used)
+        })
+    }
+}
+
+/// The code that an authenticator app shows for a secret in base32; none if it is no base32.
+pub fn code_shown(secret: &str, now_ms: i64) -> Option<String> {
+    let mut bytes = Vec::new();
+    let (mut bits, mut count) = (0u32, 0);
+    for letter in secret.bytes() {
+        let value = LETTERS.iter().position(|l| *l == letter.to_ascii_uppercase())?;
+        bits = bits << 5 | u32::try_from(value).ok()?;
+        count += 5;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count & 255) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    Some(code_at(&bytes, now_ms.div_euclid(1_000 * STEP_SECONDS)))
+}
+
+fn invalid(cause: &str) -> StoreError {
+    StoreError::Invalid { what: "second factor", cause: cause.to_owned() }
+}
+
+/// The code of a step: HMAC-SHA-1 of its number, cut dynamically (RFC 4226, section 5.3).
+fn code_at(secret: &[u8], step: i64) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret);
+    let tag = hmac::sign(&key, &step.to_be_bytes());
+    let bytes = tag.as_ref();
+    let at = usize::from(bytes.last().copied().unwrap_or(0) & 15);
+    let four = bytes.get(at..at + 4).unwrap_or_default();
+    let number = four.iter().fold(0u32, |n, b| n << 8 | u32::from(*b)) & 0x7fff_ffff;
+    format!("{:0width$}", number % 10u32.pow(DIGITS as u32), width = DIGITS)
+}
+
+/// Equal, in a time that tells nothing about where they differ.
+fn same(a: &str, b: &str) -> bool {
+    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |d, (x, y)| d | (x ^ y)) == 0
+}
+
+/// RFC 4648, section 6, without padding: twenty bytes need none.
+fn base32(bytes: &[u8]) -> String {
+    let (mut out, mut bits, mut count) = (String::new(), 0u32, 0);
+    for byte in bytes {
+        bits = bits << 8 | u32::from(*byte);
+        count += 8;
+        while count >= 5 {
+            count -= 5;
+            out.push(char::from(LETTERS[(bits >> count & 31) as usize]));
+        }
+        bits &= (1 << count) - 1;
+    }
+    out
+}
+
+fn hash(code: &str) -> Vec<u8> {
+    blake3::hash(code.as_bytes()).as_bytes().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::users::{Role, User};
+
+    /// RFC 6238, appendix B (the last six of the eight digits).
+    #[test]
+    fn codes_are_those_of_the_standard() {
+        let secret = b"12345678901234567890";
+        for (seconds, code) in [
+            (59, "287082"),
+            (1_111_111_109, "081804"),
+            (1_111_111_111, "050471"),
+            (1_234_567_890, "005924"),
+            (2_000_000_000, "279037"),
+            (20_000_000_000, "353130"),
+        ] {
+            assert_eq!(code_at(secret, seconds / STEP_SECONDS), code);
+        }
+        let key = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
+        assert_eq!(base32(secret), key);
+        assert_eq!(code_shown(key, 59_000).as_deref(), Some("287082"));
+        assert_eq!(code_shown("1", 0), None);
+    }
+
+    #[test]
+    fn a_code_counts_once_and_recovery_codes_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = Users::open(folder.path()).unwrap();
+        let ada = User {
+            login: "ada".to_owned(),
+            role: Role::Reviewer,
+            folders: Vec::new(),
+            addresses: Vec::new(),
+            must_change: false,
+            created_ms: 1,
+        };
+        users.add(&ada, "a long password", "x", 1).unwrap();
+        assert!(users.passes_second_factor("ada", "", 1).unwrap(), "without one nothing is asked");
+        assert!(users.enable_totp("ada", "123456", 1).is_err());
+        users.begin_totp("ada").unwrap();
+        users.begin_totp("Ada").unwrap();
+        let secret = || -> Vec<u8> {
+            users.read(|c| c.query_row("SELECT secret FROM totp", [], |r| r.get(0))).unwrap()
+        };
+        let now = 1_795_235_000_000;
+        let code = |steps: i64| code_at(&secret(), now / 30_000 + steps);
+        assert!(users.passes_second_factor("ada", "", now).unwrap(), "not before a code was shown");
+        assert_eq!(users.enable_totp("ada", "abc", now).unwrap(), None);
+        let recovery = users.enable_totp("ada", &code(-1), now).unwrap().unwrap();
+        assert_eq!(recovery.len(), RECOVERY_CODES);
+        assert!(users.begin_totp("ada").is_err());
+        for wrong in ["", "000000x", &code(-1), &code(2), &code(-2)] {
+            assert!(!users.passes_second_factor("ada", wrong, now).unwrap(), "{wrong}");
+        }
+        assert!(users.passes_second_factor("ADA", &code(1), now).unwrap());
+        assert!(!users.passes_second_factor("ada", &code(0), now).unwrap(), "an earlier step");
+        assert!(!users.passes_second_factor("ada", &code(1), now).unwrap(), "the same again");
+        assert!(users.passes_second_factor("ada", &recovery[3].to_uppercase(), now).unwrap());
+        assert!(!users.passes_second_factor("ada", &recovery[3], now).unwrap());
+        let left = SecondFactor::On { recovery_codes: RECOVERY_CODES - 1 };
+        assert_eq!(users.second_factor("ada").unwrap(), left);
+        assert!(users.remove_totp("ada", "ada", now).unwrap());
+        assert!(users.passes_second_factor("ada", "", now).unwrap());
+        assert_eq!(users.second_factor("ada").unwrap(), SecondFactor::Off);
+    }
+}
