@@ -74,7 +74,8 @@ impl HeaderRulesBuilder {
     pub(crate) fn build(self) -> HeaderRules {
         let groups = self.groups.into_iter().map(|(selector, (members, exists))| {
             let prefilter = (members.len() >= PREFILTER_MIN).then(|| {
-                Prefilter::on(texts(&selector), members.iter().map(|m| &m.member.pattern))
+                let patterns = members.iter().map(|m| (&m.member.pattern, !m.member.can_wait));
+                Prefilter::on(texts(&selector), patterns)
             });
             let on_missing = (0u32..)
                 .zip(&members)

@@ -37,10 +37,17 @@ const THREADS_MAX: usize = 8;
 /// Fewer patterns are not worth a thread.
 const PATTERNS_PER_THREAD_MIN: usize = 64;
 
+/// Strings that are looked for beside the rarest ones begin at no more than this share of bytes.
+const SECOND_CHANCE_MAX: f64 = 2e-4;
+/// Marks an owner of strings: they are the pattern's second ones.
+const SECOND_OWNER: u32 = 1 << 31;
+
 /// What was found of a pattern: one of its strings.
 const STRING: u8 = 1;
 /// Its row.
 const ROW: u8 = 2;
+/// One of its second strings.
+const SECOND: u8 = 8;
 /// Bytes of each of its sets, or that it needs nothing.
 const BYTES: u8 = 4;
 
@@ -100,16 +107,33 @@ fn way(node: Option<&Node>, texts: Texts) -> Way {
     if sets.is_empty() { Way::Always } else { Way::Gated(sets) }
 }
 
+/// The same, and strings that must be there too. A pattern that is put off where it might match is
+/// seldom tried, so that they would not pay for themselves.
+fn way_and_second(
+    (pattern, is_tried): (&Pattern, bool),
+    texts: Texts,
+) -> (Way, Option<literal::Strings>) {
+    let way = way(pattern.node(), texts);
+    let second = match (&way, pattern.node()) {
+        (Way::Strings(first) | Way::Both(first, _), Some(node)) if is_tried => {
+            literal::second(node, first, SECOND_CHANCE_MAX, texts)
+        }
+        _ => None,
+    };
+    (way, second)
+}
+
 /// How each pattern is looked for. Large patterns take a while, so the CPUs share them.
-fn ways(patterns: &[&Pattern], texts: Texts) -> Vec<Way> {
+fn ways(patterns: &[(&Pattern, bool)], texts: Texts) -> Vec<(Way, Option<literal::Strings>)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     let share = patterns.len().div_ceil(threads).max(PATTERNS_PER_THREAD_MIN);
     std::thread::scope(|scope| {
-        let work =
-            |part: &[&Pattern]| part.iter().map(|p| way(p.node(), texts)).collect::<Vec<_>>();
+        let work = |part: &[(&Pattern, bool)]| -> Vec<_> {
+            part.iter().map(|p| way_and_second(*p, texts)).collect()
+        };
         let threads: Vec<_> =
             patterns.chunks(share).map(|part| scope.spawn(move || work(part))).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<Way>>| {
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<_>>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
         threads.into_iter().flat_map(join).collect()
@@ -119,18 +143,22 @@ fn ways(patterns: &[&Pattern], texts: Texts) -> Vec<Way> {
 impl Prefilter {
     /// Collects what these patterns need; they are numbered in order.
     pub(crate) fn new<'p>(patterns: impl Iterator<Item = &'p Pattern>) -> Self {
-        Self::on(Texts::Mail, patterns)
+        Self::on(Texts::Mail, patterns.map(|pattern| (pattern, true)))
     }
 
-    /// The same for texts of this kind.
-    pub(crate) fn on<'p>(texts: Texts, patterns: impl Iterator<Item = &'p Pattern>) -> Self {
-        let patterns: Vec<&Pattern> = patterns.collect();
+    /// The same for texts of this kind; beside each pattern stands whether it is tried wherever it may
+    /// match.
+    pub(crate) fn on<'p>(
+        texts: Texts,
+        patterns: impl Iterator<Item = (&'p Pattern, bool)>,
+    ) -> Self {
+        let patterns: Vec<(&Pattern, bool)> = patterns.collect();
         let (mut strings, mut rows) = (BTreeMap::new(), Vec::new());
         let mut needs = Vec::with_capacity(patterns.len());
         let mut least = vec![1; patterns.len()];
         let (mut gated, mut always) = (Vec::new(), Vec::new());
-        for (way, number) in ways(&patterns, texts).into_iter().zip(0u32..) {
-            let (need, found, row) = match way {
+        for ((way, second), number) in ways(&patterns, texts).into_iter().zip(0u32..) {
+            let (mut need, found, row) = match way {
                 Way::Strings(found) => (STRING, found, None),
                 Way::Both(found, row) => (STRING | ROW, found, Some(row)),
                 Way::Counted(found, times, row) => {
@@ -150,6 +178,10 @@ impl Prefilter {
                     (BYTES, Vec::new(), None)
                 }
             };
+            for string in second.into_iter().flatten() {
+                need |= SECOND;
+                strings.entry(string).or_insert_with(Vec::new).push(number | SECOND_OWNER);
+            }
             needs.push(need);
             rows.extend(row.map(|row| (row, number)));
             for string in found {
@@ -174,6 +206,9 @@ impl Prefilter {
         self.always.iter().for_each(|pattern| buffers.mark(*pattern, BYTES, found));
         let mut strings = std::mem::take(&mut buffers.strings);
         self.strings.search(text, &mut strings, |pattern| {
+            if pattern & SECOND_OWNER != 0 {
+                return buffers.mark(pattern & !SECOND_OWNER, SECOND, found);
+            }
             let least = self.least.get(pattern as usize).copied().unwrap_or(1);
             if least <= 1 || buffers.count(pattern) >= least {
                 buffers.mark(pattern, STRING, found);

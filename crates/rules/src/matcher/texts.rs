@@ -2,6 +2,7 @@
 
 use super::prefilter::Prefilter;
 use super::{Member, Place, Tally};
+use crate::pattern::literal::Texts;
 
 /// All rules of one view.
 #[derive(Debug)]
@@ -16,7 +17,8 @@ pub(crate) struct TextRules {
 impl TextRules {
     /// Rules that see the same strings.
     pub(crate) fn new(members: Vec<Member>) -> Self {
-        let prefilter = Prefilter::new(members.iter().map(|m| &m.pattern));
+        let patterns = members.iter().map(|m| (&m.pattern, !m.can_wait));
+        let prefilter = Prefilter::on(Texts::Mail, patterns);
         TextRules { members, prefilter, unseen: None }
     }
 

@@ -13,6 +13,10 @@ const EXACT_MAX: usize = 192;
 const MINIMIZED_MAX: usize = 128;
 /// Longest string kept, in bytes.
 const STRING_BYTES_MAX: usize = 24;
+/// Most strings that are looked for beside a pattern's first.
+const SECOND_STRINGS_MAX: usize = 96;
+/// Fewest bytes of each of them.
+const SECOND_BYTES_MIN: usize = 3;
 /// Largest set of bytes that is spelled out.
 const SET_MAX: usize = 8;
 
@@ -29,6 +33,67 @@ pub(crate) fn required(node: &Node, chance_max: f64, texts: Texts) -> Option<Can
     }
     let best = best.filter(|b| b.chance <= chance_max)?;
     Some(Candidate { strings: minimize(best.strings), chance: best.chance })
+}
+
+/// Further strings of which one must occur in every match, elsewhere than those of `first`: the
+/// rarest that can be had, if they begin at no more than `chance_max` of the bytes.
+pub(crate) fn second(
+    node: &Node,
+    first: &[Vec<u8>],
+    chance_max: f64,
+    texts: Texts,
+) -> Option<Strings> {
+    let mut nodes = Vec::new();
+    in_a_row(node, &mut nodes);
+    let is_said =
+        |string: &Vec<u8>| first.iter().any(|f| memchr::memmem::find(f, string).is_some());
+    let fits = |piece: &Candidate| {
+        piece.chance <= chance_max
+            && piece.strings.len() <= SECOND_STRINGS_MAX
+            && piece.strings.iter().all(|s| s.len() >= SECOND_BYTES_MIN && !is_said(s))
+    };
+    let pieces = pieces(nodes.into_iter().map(|node| analyse(node, texts)), texts);
+    let rarest = pieces.into_iter().filter(fits).min_by(|a, b| a.chance.total_cmp(&b.chance))?;
+    Some(minimize(rarest.strings))
+}
+
+/// What a pattern matches one after the other.
+fn in_a_row<'n>(node: &'n Node, out: &mut Vec<&'n Node>) {
+    match node {
+        Node::Group { node, .. } | Node::Atomic(node) => in_a_row(node, out),
+        Node::Concat(nodes) => nodes.iter().for_each(|node| in_a_row(node, out)),
+        other => out.push(other),
+    }
+}
+
+/// Strings of each stretch of a sequence whose bytes are known.
+fn pieces(parts: impl Iterator<Item = Known>, texts: Texts) -> Vec<Candidate> {
+    let mut out = Vec::new();
+    let mut push = |strings: Strings| {
+        let mut piece = None;
+        better(&mut piece, strings, texts);
+        out.extend(piece);
+    };
+    let mut run: Strings = vec![Vec::new()];
+    for part in parts {
+        if let Some(candidate) = part.best {
+            push(candidate.strings);
+        }
+        let Some(exact) = part.exact else {
+            push(std::mem::replace(&mut run, vec![Vec::new()]));
+            continue;
+        };
+        let longest = run.iter().map(Vec::len).max().unwrap_or(0);
+        if run.len() * exact.len() > EXACT_MAX || longest >= STRING_BYTES_MAX {
+            push(std::mem::replace(&mut run, exact));
+            continue;
+        }
+        let join =
+            |a: &Vec<u8>| exact.iter().map(|b| [a.as_slice(), b].concat()).collect::<Vec<_>>();
+        run = unique(run.iter().flat_map(join).collect());
+    }
+    push(run);
+    out
 }
 
 /// Strings of which so many occurrences, at different places, are in every match: those of what the
@@ -335,6 +400,29 @@ mod tests {
         let strings = |texts| required(&node, 1.0, texts).unwrap().strings;
         assert_eq!(strings(Texts::Mail), [b" rdns=".to_vec()]);
         assert_eq!(strings(Texts::Relays), [b"smtp".to_vec()]);
+    }
+
+    #[test]
+    fn strings_elsewhere_in_the_pattern() {
+        let found = |pattern: &str| {
+            let node = parse(pattern).expect("valid").node;
+            let first = required(&node, 1e-3, Texts::Mail)?.strings;
+            let second = second(&node, &first, 1e-3, Texts::Mail)?;
+            Some((first, second))
+        };
+        let words = |pattern: &str| {
+            let (first, second) = found(pattern)?;
+            let text = |s: Vec<Vec<u8>>| String::from_utf8_lossy(&s.join(&b' ')).into_owned();
+            Some((text(first), text(second)))
+        };
+        let two = words("(?i)\\b(?:enter|confirm)\\b[^.]{0,80}\\b(?:zqzq|password)\\b").unwrap();
+        assert_eq!(two, ("zqzq password".into(), "enter confirm".into()));
+        let two = words("a wallet.{0,9}of bitcoins").unwrap();
+        assert_eq!(two, ("of bitcoins".into(), "a wallet".into()));
+        // Not certain, or said by the first already.
+        assert_eq!(words("viagra(?:.{0,9}cialis)?"), None);
+        assert_eq!(words("viagra.viagra"), None);
+        assert_eq!(words("viagra|wallet.{0,9}bitcoin"), None);
     }
 
     #[test]
