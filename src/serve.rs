@@ -1,6 +1,8 @@
 //! `gauntlet serve`: run a node.
 
-use std::io::{IsTerminal, Write};
+mod text_logs;
+
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use gauntlet_console::{
 };
 use gauntlet_engine::fusion::probability_reached_by;
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
-use gauntlet_gateway::config::{Config, Loaded, LogFormat, RuleSettings};
+use gauntlet_gateway::config::{Config, Loaded, RuleSettings};
 use gauntlet_gateway::policy_source;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::probes::Probes;
@@ -53,7 +55,7 @@ impl Args {
 /// Runs `gauntlet serve`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.load()?;
-    start_logs(&config)?;
+    let _written_to_the_end = text_logs::start(&config)?;
     crate::allocator::keep_memory_small();
     let descriptors = raise_descriptor_limit();
     tracing::info!(descriptors, "open files allowed");
@@ -131,13 +133,12 @@ fn open_doors(config: &Config) -> anyhow::Result<(Doors, Option<std::net::TcpLis
     Ok((doors, console))
 }
 
-/// Gives the data folder, and the certificate that may just have been made, to a user.
+/// Gives the data folder, the certificate that may just have been made, and the text logs to a user.
 fn own(account: &Account, data: &std::path::Path) -> std::io::Result<()> {
     account.own(data)?;
-    let tls = data.join("tls");
-    if tls.is_dir() {
-        account.own(&tls)?;
-        for entry in std::fs::read_dir(&tls)? {
+    for folder in [data.join("tls"), data.join(text_logs::FOLDER)].iter().filter(|f| f.is_dir()) {
+        account.own(folder)?;
+        for entry in std::fs::read_dir(folder)? {
             account.own(&entry?.path())?;
         }
     }
@@ -450,25 +451,6 @@ fn welcome(node: &Node, console: Option<&Console>, password: Option<&str>) -> st
     }
     writeln!(out, "  {:<14} Ctrl-C; what has begun is finished first", "to stop")?;
     out.flush()
-}
-
-/// Structured logs on standard error: text on a terminal, JSON otherwise.
-fn start_logs(config: &Config) -> anyhow::Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(&config.log.level)
-        .with_context(|| format!("log.level {:?}", config.log.level))?;
-    let terminal = std::io::stderr().is_terminal();
-    let json = match config.log.format {
-        LogFormat::Auto => !terminal,
-        LogFormat::Text => false,
-        LogFormat::Json => true,
-    };
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if json {
-        logs.json().flatten_event(true).init();
-    } else {
-        logs.with_ansi(terminal).with_target(false).init();
-    }
-    Ok(())
 }
 
 /// Raises the limit of open files as far as the system lets us. Returns what it is now.

@@ -39,6 +39,7 @@ pub mod scan_pool;
 pub mod sender;
 pub mod services;
 pub mod signing;
+pub mod text_log;
 pub mod tls;
 pub mod trace_fields;
 pub mod transit;

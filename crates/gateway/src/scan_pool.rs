@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::judge::CurrentJudge;
 use crate::metrics::Metrics;
+use crate::text_log::ENGINE;
 
 /// A message to be judged.
 #[derive(Debug)]
@@ -110,6 +111,22 @@ impl ScanPool {
     }
 }
 
+/// A line in the text log of the Engine.
+fn tell(record: &LogRecord, start: Instant) {
+    let verdict = &record.verdict;
+    tracing::info!(
+        target: ENGINE,
+        id = record.id,
+        class = verdict.class.name(),
+        score = verdict.score,
+        probability = verdict.probability,
+        hits = verdict.hits.len(),
+        defects = verdict.defects.len(),
+        us = start.elapsed().as_micros() as u64,
+        "judged"
+    );
+}
+
 fn run(jobs: &Receiver<Job>, judge: &CurrentJudge, metrics: &Metrics) {
     let mut scratch = Scratch::default();
     while let Ok((work, reply, permit)) = jobs.recv() {
@@ -117,7 +134,9 @@ fn run(jobs: &Receiver<Job>, judge: &CurrentJudge, metrics: &Metrics) {
         let judge = judge.load_full();
         let verdict =
             std::panic::catch_unwind(AssertUnwindSafe(|| judge.judge(&work, &mut scratch))).ok();
-        if verdict.is_none() {
+        if let Some(record) = &verdict {
+            tell(record, start);
+        } else {
             tracing::error!(id = work.id, "the scan of a message failed; it is answered 451");
             scratch = Scratch::default();
         }

@@ -708,10 +708,17 @@ pub struct LogSettings {
     pub level: String,
     /// Days that the message log is kept.
     pub retention_days: u32,
+    /// Days before today of which the text logs of Receiver, Engine and Sender are kept; 0 writes none.
+    pub text_days: u32,
 }
 
 impl Default for LogSettings {
     fn default() -> Self {
-        LogSettings { format: LogFormat::Auto, level: "info".into(), retention_days: 100 }
+        LogSettings {
+            format: LogFormat::Auto,
+            level: "info".into(),
+            retention_days: 100,
+            text_days: 5,
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gauntlet_mail::{Envelope, TlsSession};
 use gauntlet_smtp::address::domain_of;
-use gauntlet_smtp::{CloseReason, Event, MailCommand, RcptCommand, Reply, Session};
+use gauntlet_smtp::{CloseReason, Event, MailCommand, RcptCommand, Reply, Session, Transaction};
 use gauntlet_store::User;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -19,6 +19,7 @@ use crate::config::ListenerRole;
 use crate::ids;
 use crate::intake::Arrival;
 use crate::recipients::Known;
+use crate::text_log::RECEIVER;
 use crate::trace_fields::Received;
 use crate::wire::{Wire, read_with};
 
@@ -42,11 +43,41 @@ pub(super) async fn run(
     let metrics = receiver.metrics.clone();
     let conversation = Conversation::new(receiver, client, stream);
     match conversation.run().await {
-        Ok(reason) => tracing::debug!(client = %address, ?reason, "session ended"),
-        Err(error) => tracing::debug!(client = %address, %error, "session broken off"),
+        Ok(reason) => tracing::debug!(target: RECEIVER, client = %address, reason, "session ended"),
+        Err(error) => {
+            tracing::debug!(target: RECEIVER, client = %address, %error, "session broken off");
+        }
     }
     metrics.sessions.add(-1);
     drop(admitted);
+}
+
+/// What the text log of the Receiver says about a message.
+struct ArrivalLine {
+    id: String,
+    from: String,
+    recipients: usize,
+    bytes: usize,
+}
+
+impl ArrivalLine {
+    fn of(incoming: &Incoming, transaction: &Transaction) -> Self {
+        ArrivalLine {
+            id: ids::to_text(incoming.id),
+            from: transaction.mail.from.clone(),
+            recipients: transaction.recipients.len(),
+            bytes: transaction.body.len(),
+        }
+    }
+
+    fn write(&self, client: &Client, helo: &str, replies: &[Reply]) {
+        let reply = replies.first().map(Reply::one_line).unwrap_or_default();
+        let ArrivalLine { id, from, recipients, bytes } = self;
+        let client = client.address;
+        tracing::info!(
+            target: RECEIVER, id, %client, helo, from, recipients, bytes, reply, "answered"
+        );
+    }
 }
 
 /// The message being received.
@@ -445,6 +476,7 @@ impl Conversation {
         };
         self.flush().await?;
         let recipients = transaction.recipients.len();
+        let line = ArrivalLine::of(&incoming, &transaction);
         let envelope = Envelope {
             direction: self.client.role.direction(),
             client_ip: Some(self.client.address),
@@ -468,6 +500,7 @@ impl Conversation {
         };
         let replies = self.receiver.intake.take(arrival).await;
         debug_assert!(!self.session.is_lmtp() || replies.len() == recipients);
+        line.write(&self.client, self.session.helo(), &replies);
         self.session.answer_message(&replies, &mut self.out);
         self.messages += 1;
         let _freed = self.memory.resize(0);

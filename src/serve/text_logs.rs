@@ -1,0 +1,116 @@
+//! Logs: structured lines on standard error, and the text logs of Receiver, Engine and Sender, a file
+//! a day each, in `logs` below the data folder.
+//!
+//! Text logs are written by a thread of their own. If it cannot keep up, lines are dropped rather than
+//! mail held up: the message log is the record, these are for reading along.
+
+use std::io::IsTerminal;
+
+use anyhow::Context;
+use gauntlet_gateway::config::{Config, LogFormat};
+use gauntlet_gateway::text_log::{ENGINE, RECEIVER};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_appender::rolling::{RollingFileAppender, Rotation};
+use tracing_subscriber::filter::{EnvFilter, LevelFilter, Targets};
+use tracing_subscriber::fmt::layer;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry};
+
+/// Folder of the text logs, below the data folder.
+pub(super) const FOLDER: &str = "logs";
+/// Lines that wait for their file at most; further ones are dropped.
+const LINES_WAITING_MAX: usize = 16_384;
+/// The part of each role: the name of its file, and whose events it takes.
+const ROLES: [(&str, &[&str]); 3] = [
+    (
+        "receiver",
+        &[
+            RECEIVER,
+            "gauntlet_gateway::receiver",
+            "gauntlet_gateway::gate",
+            "gauntlet_gateway::logins",
+            "gauntlet_gateway::recipients",
+            "gauntlet_gateway::services",
+        ],
+    ),
+    (
+        "engine",
+        &[
+            ENGINE,
+            "gauntlet_gateway::scan_pool",
+            "gauntlet_gateway::judge",
+            "gauntlet_gateway::facts",
+            "gauntlet_gateway::corrections",
+            "gauntlet_engine",
+            "gauntlet_rules",
+        ],
+    ),
+    (
+        "sender",
+        &[
+            "gauntlet_gateway::queue",
+            "gauntlet_gateway::sender",
+            "gauntlet_gateway::mta_sts",
+            "gauntlet_gateway::dsn",
+        ],
+    ),
+];
+
+/// What must live until the last line is written.
+pub(super) type Guards = Vec<WorkerGuard>;
+
+/// Starts all logs. Text logs that cannot be written are left out: a data folder that is of no use is
+/// reported by whoever needs it.
+///
+/// # Errors
+/// `log.level` is not understood.
+pub(super) fn start(config: &Config) -> anyhow::Result<Guards> {
+    let level = &config.log.level;
+    // The lines of a message on its way are for the files, unless they are asked for.
+    let filter = EnvFilter::try_new(format!("{RECEIVER}=warn,{ENGINE}=warn,{level}"))
+        .with_context(|| format!("log.level {level:?}"))?;
+    let terminal = std::io::stderr().is_terminal();
+    let json = match config.log.format {
+        LogFormat::Auto => !terminal,
+        LogFormat::Text => false,
+        LogFormat::Json => true,
+    };
+    let errors = layer().with_writer(std::io::stderr);
+    let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = Vec::new();
+    layers.push(if json {
+        errors.json().flatten_event(true).with_filter(filter).boxed()
+    } else {
+        errors.with_ansi(terminal).with_target(false).with_filter(filter).boxed()
+    });
+    let mut guards = Vec::new();
+    for (name, targets) in ROLES {
+        let Some(file) = file(config, name) else { continue };
+        let (writer, guard) = NonBlockingBuilder::default()
+            .buffered_lines_limit(LINES_WAITING_MAX)
+            .lossy(true)
+            .thread_name(name)
+            .finish(file);
+        guards.push(guard);
+        let wanted: Targets = targets.iter().map(|t| (*t, LevelFilter::INFO)).collect();
+        let text = layer().with_writer(writer).with_ansi(false).with_target(false);
+        layers.push(text.with_filter(wanted).boxed());
+    }
+    tracing_subscriber::registry().with(layers).init();
+    Ok(guards)
+}
+
+/// The file of a role for today; the oldest are removed.
+fn file(config: &Config, name: &str) -> Option<RollingFileAppender> {
+    let days = usize::try_from(config.log.text_days).ok().filter(|days| *days > 0)?;
+    let folder = config.node.data.join(FOLDER);
+    std::fs::create_dir_all(&folder).ok()?;
+    RollingFileAppender::builder()
+        .rotation(Rotation::DAILY)
+        .filename_prefix(name)
+        .filename_suffix("log")
+        // Today's file and those of the days before.
+        .max_log_files(days + 1)
+        .build(folder)
+        .ok()
+}
