@@ -143,3 +143,19 @@ fn our_driver_and_our_service_understand_each_other() {
     };
     assert_eq!((count("spam"), count("passed"), count("failed")), (20, 20, 0), "{value}");
 }
+
+#[test]
+fn spamc_teaches_a_service_that_learns() {
+    let Some(program) = program("spamc") else { return };
+    let mut node = Node::start(
+        "[facts]\nenabled = false\n[[service]]\nprotocol = \"spamd\"\nlearn = true\n\
+         address = \"127.0.0.1:0\"\n",
+    );
+    let address = node.place("spamd").parse().unwrap();
+    let tell = spamc(&program, address, &["-L", "spam", "-u", "ann"], GTUBE.as_bytes());
+    assert!(text(&tell).contains("successfully"), "learned: {} {:?}", text(&tell), tell.status);
+    let again = spamc(&program, address, &["-L", "spam", "-u", "ann"], GTUBE.as_bytes());
+    assert!(text(&again).contains("already"), "no news: {}", text(&again));
+    node.stop();
+    assert_eq!(gauntlet_store::Corrections::read(&node.data()).unwrap().len(), 1);
+}

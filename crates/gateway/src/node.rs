@@ -245,7 +245,8 @@ impl Node {
             let (ids, stopping) = (self.ids.clone(), self.stop.subscribe());
             let (judge, host) = (self.judge.clone(), config.node.host_name());
             let (intake, memory) = (intake.clone(), self.memory.clone());
-            tokio::spawn(service.run(Bench { intake, ids, judge, memory, host }, stopping));
+            let data = config.node.data.clone();
+            tokio::spawn(service.run(Bench { intake, ids, judge, memory, host, data }, stopping));
         }
         let receiver = Arc::new(Receiver {
             host: config.node.host_name(),

@@ -1,14 +1,19 @@
 //! Services: other programs have mail judged that they keep. The same facts, scan pool and judge as
 //! mail that comes by SMTP.
 
+mod api;
 mod door;
 mod edits;
+mod http;
 mod milter;
+mod rspamd;
 mod spamd;
 
 use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gauntlet_mail::trace::of_trace;
 use gauntlet_mail::{Envelope, Message};
@@ -39,6 +44,8 @@ pub struct Bench {
     pub memory: Arc<MemoryBudget>,
     /// Our name.
     pub host: String,
+    /// The data folder, where corrections are written down.
+    pub data: PathBuf,
 }
 
 impl Bench {
@@ -49,7 +56,16 @@ impl Bench {
     pub async fn judge_alone(&self, raw: Arc<Vec<u8>>) -> Result<LogRecord, NoVerdict> {
         let now = now_ms();
         let envelope: Envelope = of_trace(&Message::parse(&raw), now / 1_000);
-        self.intake.judge(self.ids.next(now), raw, envelope).await
+        self.judge(raw, envelope).await
+    }
+
+    /// Judges a message whose envelope the client told.
+    async fn judge(&self, raw: Arc<Vec<u8>>, envelope: Envelope) -> Result<LogRecord, NoVerdict> {
+        self.intake.judge(self.ids.next(now_ms()), raw, envelope).await
+    }
+
+    fn recipients_max(&self) -> usize {
+        self.intake.settings.load().recipients_max
     }
 
     /// Largest message in bytes.
@@ -77,12 +93,69 @@ struct Desk {
     outbound: Vec<Network>,
     /// The node stops: connections end after the message under way.
     stopping: watch::Receiver<bool>,
+    /// For rspamd's `/stat`.
+    counts: rspamd::Counts,
+    began: Instant,
+    /// Corrections are written down one after the other.
+    learning: Semaphore,
+}
+
+/// Why a correction was not taken.
+#[derive(Debug)]
+enum NotLearned {
+    /// The settings do not allow it.
+    Forbidden(&'static str),
+    /// It could not be written down.
+    Failed(String),
 }
 
 impl Desk {
     /// Wait for the next piece of a request.
     fn patience(&self) -> Duration {
         Duration::from_secs(self.settings.seconds_max)
+    }
+
+    /// What the client shows is the token, or none is asked for. Takes as long whatever it shows.
+    fn knows(&self, shown: Option<&str>) -> bool {
+        let token = &self.settings.token;
+        token.is_empty()
+            || blake3::hash(shown.unwrap_or_default().as_bytes()) == blake3::hash(token.as_bytes())
+    }
+
+    /// Writes down what a client says of a message; whether it was news. Each user is a reporter whose word
+    /// is bounded; without a user, the protocol is.
+    async fn learn(
+        &self,
+        raw: Arc<Vec<u8>>,
+        spam: bool,
+        user: Option<&str>,
+        client: Option<IpAddr>,
+    ) -> Result<bool, NotLearned> {
+        if !self.settings.learn {
+            return Err(NotLearned::Forbidden("this service does not learn"));
+        }
+        let is_near = client.is_none_or(|ip| ip.is_loopback());
+        let has_tokens = self.settings.protocol != ServiceProtocol::Spamd;
+        if has_tokens && self.settings.token.is_empty() && !is_near {
+            return Err(NotLearned::Forbidden("without a token only this machine may teach"));
+        }
+        let Ok(_turn) = self.learning.acquire().await else {
+            return Err(NotLearned::Failed("the node stops".to_owned()));
+        };
+        let protocol = self.settings.protocol.name();
+        let who = user.map_or_else(|| protocol.to_owned(), |user| format!("{protocol}:{user}"));
+        let data = self.bench.data.clone();
+        let written = tokio::task::spawn_blocking(move || {
+            crate::corrections::correct(&data, &raw, spam, &who, now_ms() / 1_000)
+        });
+        match written.await {
+            Ok(Ok(news)) => Ok(news),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "a correction could not be written");
+                Err(NotLearned::Failed(error.to_string()))
+            }
+            Err(error) => Err(NotLearned::Failed(error.to_string())),
+        }
     }
 }
 
@@ -100,6 +173,18 @@ impl Service {
         let networks = read_networks("networks", &settings.networks)?;
         let outbound = read_networks("outbound_networks", &settings.outbound_networks)?;
         let (door, place) = Door::bind(settings)?;
+        let guarded = match settings.protocol {
+            ServiceProtocol::Http => true,
+            ServiceProtocol::Rspamd => settings.learn,
+            ServiceProtocol::Spamd | ServiceProtocol::Milter => false,
+        };
+        if guarded && settings.token.is_empty() && !door.is_local() {
+            let text = format!(
+                "service.address {}: others than this machine reach it; set service.token",
+                settings.address
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         Ok(Service { door, settings: settings.clone(), networks, outbound, place })
     }
 
@@ -118,7 +203,15 @@ impl Service {
         // Who finds all places taken waits in the system's queue: back-pressure.
         let room = Arc::new(Semaphore::new(self.settings.connections_max));
         let (settings, outbound) = (self.settings, self.outbound);
-        let desk = Arc::new(Desk { bench, settings, outbound, stopping: stopping.clone() });
+        let desk = Arc::new(Desk {
+            bench,
+            settings,
+            outbound,
+            stopping: stopping.clone(),
+            counts: rspamd::Counts::default(),
+            began: Instant::now(),
+            learning: Semaphore::new(1),
+        });
         let mut stopping = stopping;
         loop {
             let next = async {
@@ -145,7 +238,7 @@ impl Service {
             }
             let desk = desk.clone();
             tokio::spawn(async move {
-                if let Err(error) = desk.serve(wire).await {
+                if let Err(error) = desk.serve(wire, client).await {
                     let protocol = desk.settings.protocol.name();
                     tracing::debug!(protocol, ?client, %error, "a client of a service broke off");
                 }
@@ -156,10 +249,13 @@ impl Service {
 }
 
 impl Desk {
-    async fn serve(&self, wire: Wire) -> io::Result<()> {
+    async fn serve(self: &Arc<Self>, wire: Wire, client: Option<IpAddr>) -> io::Result<()> {
         match self.settings.protocol {
-            ServiceProtocol::Spamd => spamd::serve(wire, &self.bench, self.patience()).await,
+            ServiceProtocol::Spamd => spamd::serve(wire, self, client).await,
             ServiceProtocol::Milter => milter::serve(wire, self).await,
+            ServiceProtocol::Rspamd | ServiceProtocol::Http => {
+                http::serve(wire, client, self).await
+            }
         }
     }
 }

@@ -10,6 +10,10 @@ pub enum ServiceProtocol {
     Spamd,
     /// That of an MTA and its filters.
     Milter,
+    /// That of rspamc and rspamd, over HTTP.
+    Rspamd,
+    /// Our own, over HTTP.
+    Http,
 }
 
 impl ServiceProtocol {
@@ -18,6 +22,8 @@ impl ServiceProtocol {
         match self {
             ServiceProtocol::Spamd => "spamd",
             ServiceProtocol::Milter => "milter",
+            ServiceProtocol::Rspamd => "rspamd",
+            ServiceProtocol::Http => "http",
         }
     }
 }
@@ -55,6 +61,11 @@ pub struct ServiceSettings {
     pub quarantine: Keeper,
     /// Milter: clients whose mail goes out; that of logged-in ones does always.
     pub outbound_networks: Vec<String>,
+    /// Clients may say what a message is, for the classifier to learn.
+    pub learn: bool,
+    /// Http: what clients show as their bearer token; rspamd: the password of its commands that teach and
+    /// tell. Empty asks for none.
+    pub token: String,
 }
 
 impl Default for ServiceSettings {
@@ -69,6 +80,8 @@ impl Default for ServiceSettings {
             idle_seconds_max: 7_200,
             quarantine: Keeper::Mta,
             outbound_networks: Vec::new(),
+            learn: false,
+            token: String::new(),
         }
     }
 }

@@ -1,19 +1,23 @@
 //! The protocol of spamc and spamd: one request a connection.
 //!
 //! `Spam:` follows the verdict's class, which the classifier has a say in too; score and threshold beside
-//! it are rule points. `User` is read and not used: there is one ruleset for all. `TELL` is answered as by
-//! a spamd that does not allow it.
+//! it are rule points. `User` names who tells in `TELL`, and nothing else: there is one ruleset for all.
+//! `TELL` is answered as by a spamd that does not allow it, unless the service learns; a message is then
+//! spam or ham, never nothing again.
 
 use std::io::{self, Read};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use flate2::read::ZlibDecoder;
 use gauntlet_engine::{Class, Verdict};
-use gauntlet_smtp::spamd::{Bad, Limits, Method, Request, RequestReader, Response, Score, Status};
+use gauntlet_smtp::spamd::{
+    Bad, Limits, Method, Places, Request, RequestReader, Response, Score, Status,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::Bench;
+use super::{Bench, Desk, NotLearned};
 use crate::wire::Wire;
 
 /// Bytes read at once.
@@ -24,10 +28,11 @@ const RULES_MAX: usize = 200;
 const LINE_BYTES: usize = 70;
 
 /// Reads a request, answers it, and closes.
-pub(super) async fn serve(mut stream: Wire, bench: &Bench, patience: Duration) -> io::Result<()> {
+pub(super) async fn serve(mut stream: Wire, desk: &Desk, client: Option<IpAddr>) -> io::Result<()> {
+    let (bench, patience) = (&desk.bench, desk.patience());
     let limits = Limits { body_bytes_max: bench.bytes_max(), ..Limits::default() };
     let response = match read(&mut stream, limits, patience).await? {
-        Ok(request) => answer(request, bench).await,
+        Ok(request) => answer(request, desk, client).await,
         Err(bad) => refusal(bad),
     };
     let write = async {
@@ -61,7 +66,8 @@ fn refusal(bad: Bad) -> Response {
     Response { text: bad.to_string(), ..Response::new(bad.status()) }
 }
 
-async fn answer(mut request: Request, bench: &Bench) -> Response {
+async fn answer(mut request: Request, desk: &Desk, client: Option<IpAddr>) -> Response {
+    let bench = &desk.bench;
     if request.compressed {
         match inflate(&request.body, bench.bytes_max() as u64) {
             Ok(body) => request.body = body,
@@ -71,10 +77,7 @@ async fn answer(mut request: Request, bench: &Bench) -> Response {
     match request.method {
         Method::Ping => return Response::pong(),
         Method::Skip => return Response::new(Status::Ok),
-        Method::Tell => {
-            let text = "TELL commands are not enabled; use gauntlet learn".to_owned();
-            return Response { code: 69, text, ..Response::new(Status::Software) };
-        }
+        Method::Tell => return tell(request, desk, client).await,
         _ => {}
     }
     let raw = Arc::new(request.body);
@@ -82,15 +85,40 @@ async fn answer(mut request: Request, bench: &Bench) -> Response {
         Ok(record) => record.verdict,
         Err(why) => return Response { text: why.to_string(), ..Response::new(Status::TempFail) },
     };
+    verdict_of(request.method, &raw, &verdict, bench)
+}
+
+/// Takes down what a message is.
+async fn tell(request: Request, desk: &Desk, client: Option<IpAddr>) -> Response {
+    let forbidden = |why: &str| {
+        let text = format!("TELL commands are not enabled: {why}; use gauntlet learn");
+        Response { code: 69, text, ..Response::new(Status::Software) }
+    };
+    let Some(spam) = request.tell.spam.filter(|_| request.tell.set.local) else {
+        return forbidden("a message is learned as spam or ham, here, and not forgotten");
+    };
+    let learned = desk.learn(Arc::new(request.body), spam, request.user.as_deref(), client).await;
+    match learned {
+        Ok(news) => {
+            let did_set = Places { local: news, remote: false };
+            Response { did_set, body: Some(Vec::new()), ..Response::new(Status::Ok) }
+        }
+        Err(NotLearned::Forbidden(why)) => forbidden(why),
+        Err(NotLearned::Failed(text)) => Response { text, ..Response::new(Status::TempFail) },
+    }
+}
+
+/// The answer to a method that asks for a verdict.
+fn verdict_of(method: Method, raw: &[u8], verdict: &Verdict, bench: &Bench) -> Response {
     let spam = verdict.class >= Class::Spam;
     let threshold = bench.judge.load().snapshot.thresholds.spam;
-    let body = match request.method {
-        Method::Symbols => Some(names(&verdict).join(",").into_bytes()),
-        Method::Report => Some(report(&verdict, threshold, &bench.host).into_bytes()),
-        Method::ReportIfSpam if spam => Some(report(&verdict, threshold, &bench.host).into_bytes()),
+    let body = match method {
+        Method::Symbols => Some(names(verdict).join(",").into_bytes()),
+        Method::Report => Some(report(verdict, threshold, &bench.host).into_bytes()),
+        Method::ReportIfSpam if spam => Some(report(verdict, threshold, &bench.host).into_bytes()),
         Method::ReportIfSpam => Some(Vec::new()),
-        Method::Process => Some(marked(&raw, &verdict, threshold, &bench.host, true)),
-        Method::Headers => Some(marked(&raw, &verdict, threshold, &bench.host, false)),
+        Method::Process => Some(marked(raw, verdict, threshold, &bench.host, true)),
+        Method::Headers => Some(marked(raw, verdict, threshold, &bench.host, false)),
         _ => None,
     };
     let score = Score { spam, points: verdict.score, threshold };
