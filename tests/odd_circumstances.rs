@@ -110,8 +110,10 @@ fn what_is_no_archive_and_no_message_is_named_and_costs_little() {
 #[test]
 fn rules_without_a_rule_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let program = Path::new(env!("CARGO_BIN_EXE_gauntlet"));
-    for rules in [folder.path(), program] {
+    let (empty, picture) = (folder.path().join("empty"), folder.path().join("picture.png"));
+    fs::create_dir(&empty).unwrap();
+    fs::write(&picture, b"\x89PNG\r\n\x1a\n\0\xff\xfe\n".repeat(500)).unwrap();
+    for rules in [&empty, &picture] {
         let output = gauntlet().args(["scan", "-", "--rules"]).arg(rules).output().unwrap();
         says(&output, 2, &["--rules", "there is no rule in it"]);
     }
