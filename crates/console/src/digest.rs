@@ -119,11 +119,16 @@ fn is_fit(address: &str) -> bool {
         && address.bytes().all(|b| b.is_ascii_graphic() && !b"<>,;:\"()[]\\".contains(&b))
 }
 
+/// Mail of this class is for reviewers and administrators to release, not for whom it is meant to deceive.
+pub(crate) fn is_dangerous(class: Class) -> bool {
+    matches!(class, Class::Phishing | Class::Malware | Class::Unscannable)
+}
+
 /// People may release it themselves: it is for them alone, and not dangerous.
 pub(crate) fn is_own_to_release(held: &Held, address: &str) -> bool {
     let item = &held.item;
     item.envelope.direction == Direction::Inbound
-        && !matches!(item.class, Class::Phishing | Class::Malware | Class::Unscannable)
+        && !is_dangerous(item.class)
         && item.recipients.iter().all(|r| r.eq_ignore_ascii_case(address))
 }
 

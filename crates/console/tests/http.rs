@@ -245,6 +245,29 @@ fn people_see_only_what_is_theirs() {
 }
 
 #[test]
+fn users_do_not_release_what_is_dangerous() {
+    let console = start();
+    let (id, class, hits) = ("one", Class::Malware, Vec::new());
+    let (folder, raw) = (Some("suspect"), b"Subject: invoice\r\n\r\ny");
+    let to = "ursula@example.com";
+    console.put(&Sample { id, class, score: 20.0, folder, to, raw, age_ms: 1000, hits });
+    for (login, allowed) in [("ursula", false), ("rita", true)] {
+        let cookie = console.sign_in(login);
+        let csrf = console.csrf(&cookie);
+        let page = console.request("GET", "/quarantine/held-one", &cookie, "");
+        assert_eq!(page.body.contains("value=\"release\""), allowed, "{login}");
+        let form = format!("csrf={csrf}&item=held-one&decision=release");
+        let answer = console.request("POST", "/quarantine/decide", &cookie, &form);
+        assert_eq!(answer.status, if allowed { 303 } else { 403 }, "{login}");
+        assert_eq!(answer.body.contains("ask one"), !allowed, "{login}: {}", answer.body);
+        let path = "/api/v1/quarantine/held-one/release";
+        let headers = format!("Cookie: {cookie}\r\nX-CSRF-Token: {csrf}\r\n");
+        let answer = console.request_with("POST", path, &headers, "");
+        assert_eq!(answer.status == 403, !allowed, "{login} by the API: {}", answer.status);
+    }
+}
+
+#[test]
 fn hostile_mail_is_text_everywhere() {
     let console = start();
     let raw = hostile_mail();

@@ -114,7 +114,8 @@ fn text(random: &mut Random) -> Vec<u8> {
 #[test]
 fn every_engine_says_the_same() {
     let seconds = setting("GAUNTLET_FUZZ_SECONDS", 3);
-    let mut random = Random(setting("GAUNTLET_FUZZ_SEED", 1).max(1) * 0x9e37_79b9_7f4a_7c15);
+    let mut random =
+        Random(setting("GAUNTLET_FUZZ_SEED", 1).max(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let end = Instant::now() + Duration::from_secs(seconds);
     let mut compared = 0u64;
     while Instant::now() < end {
@@ -194,7 +195,8 @@ const WORDS: [&str; 48] = [
 #[test]
 fn any_text_can_be_read_as_rules() {
     let seconds = setting("GAUNTLET_FUZZ_SECONDS", 3);
-    let mut random = Random(setting("GAUNTLET_FUZZ_SEED", 1).max(1) * 0x2545_f491_4f6c_dd1d);
+    let mut random =
+        Random(setting("GAUNTLET_FUZZ_SEED", 1).max(1).wrapping_mul(0x2545_f491_4f6c_dd1d));
     let end = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < end {
         let mut rules = String::new();

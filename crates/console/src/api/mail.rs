@@ -104,9 +104,11 @@ pub(crate) fn preview(app: &App, visit: &Visit) -> Result<Response, Fault> {
 }
 
 /// `POST /api/v1/quarantine/{id}/release`: `to` (may repeat) sends it to others instead,
-/// `learn=yes` teaches. 409 if it was released or deleted before.
+/// `learn=yes` teaches. 409 if it was released or deleted before; 403 if a user asks for what is
+/// dangerous.
 pub(crate) fn release(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let held = held_mail::find(app, visit, visit.param("id"))?;
+    held_mail::may_release(visit, &held)?;
     match held_mail::release_one(app, visit, &held) {
         Ok(Released::Done(to)) => done(&json!({ "released_to": to })),
         Ok(Released::NotHeld(state)) => Ok(not_held(state)),

@@ -85,7 +85,9 @@ fn decision(visit: &Visit, held: &Held) -> Markup {
                         span { "Teach the classifier: wanted if released, unwanted if deleted" } }
                 }
                 div.actions {
-                    button.main type="submit" name="decision" value="release" { "Release" }
+                    @if quarantine::may_release(visit, held).is_ok() {
+                        button.main type="submit" name="decision" value="release" { "Release" }
+                    }
                     button.danger type="submit" name="decision" value="delete" { "Delete" }
                     @if visit.role() != Role::User {
                         a.button.quiet href={ "/quarantine/" (format::percent(&held.item.id)) "/download" } {

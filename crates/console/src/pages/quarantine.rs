@@ -9,6 +9,7 @@ use gauntlet_store::users::{Role, User};
 use maud::{Markup, html};
 
 use super::messages::{day, number};
+use crate::digest::is_dangerous;
 use crate::fault::Fault;
 use crate::format::{self, DAY_MS};
 use crate::node::Released;
@@ -233,7 +234,14 @@ pub(crate) fn decide(app: &App, visit: &Visit) -> Result<Response, Fault> {
 
 fn release(app: &App, visit: &Visit, items: &[Held]) -> Result<Response, Fault> {
     let (mut done, mut past, mut failed) = (0, 0, 0);
+    if let [held] = items {
+        may_release(visit, held)?;
+    }
     for held in items {
+        if may_release(visit, held).is_err() {
+            failed += 1;
+            continue;
+        }
         match release_one(app, visit, held) {
             Ok(Released::Done(_)) => done += 1,
             Ok(Released::NotHeld(_) | Released::Unknown) => past += 1,
@@ -246,6 +254,16 @@ fn release(app: &App, visit: &Visit, items: &[Held]) -> Result<Response, Fault> 
         _ => format!("released-{done}"),
     };
     Ok(visit::redirect(&format!("/quarantine?notice={notice}")))
+}
+
+/// Users do not release what is dangerous.
+pub(crate) fn may_release(visit: &Visit, held: &Held) -> Result<(), Fault> {
+    if visit.role() == Role::User && is_dangerous(held.item.class) {
+        return Err(Fault::Forbidden(
+            "Phishing, malware and what could not be scanned is released by a reviewer: ask one.",
+        ));
+    }
+    Ok(())
 }
 
 /// Releases one item as the form asks. Users release to themselves only.
