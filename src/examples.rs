@@ -28,6 +28,28 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("policy check", &["gauntlet policy check policy.toml"]),
     ("policy explain", &["gauntlet policy explain message.eml"]),
     ("policy test", &["gauntlet policy test cases.toml"]),
+    ("policy apply", &["gauntlet policy apply policy.toml --note 'hold archives with passwords'"]),
+    ("policy history", &["gauntlet policy history", "gauntlet policy history --most 5 --json"]),
+    (
+        "policy show",
+        &[
+            "gauntlet policy show > policy.toml      the newest",
+            "gauntlet policy show 7 --diff           what version 7 changed",
+            "gauntlet policy show 7 --against 4",
+        ],
+    ),
+    (
+        "policy rollback",
+        &[
+            "gauntlet policy rollback                undoes the last change",
+            "gauntlet policy rollback 4 --note 'too strict'",
+        ],
+    ),
+    ("digest send", &["gauntlet digest send --now --config gauntlet.toml"]),
+    ("digest preview", &["gauntlet digest preview ann@example.org"]),
+    ("token new", &["gauntlet token new monitoring --scope status:read --days 30"]),
+    ("token list", &["gauntlet token list"]),
+    ("token revoke", &["gauntlet token revoke monitoring"]),
     ("config", &["gauntlet config check gauntlet.toml", "gauntlet config show"]),
     ("config check", &["gauntlet config check gauntlet.toml"]),
     (
@@ -47,6 +69,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("user add", &["gauntlet user add ann                   prints a one-time password"]),
     ("user list", &["gauntlet user list"]),
     ("user passwd", &["gauntlet user passwd ann                a new one-time password"]),
+    (
+        "user second-factor-off",
+        &["gauntlet user second-factor-off ann      who lost the telephone"],
+    ),
     ("user remove", &["gauntlet user remove ann"]),
     ("bench", &["gauntlet bench scan ~/Maildir"]),
     ("bench scan", &["gauntlet bench scan ~/Maildir --threads 1 --seconds 10"]),
