@@ -157,3 +157,20 @@ fn a_file_over_the_limit_does_not_stop_a_scan() {
     assert!(lines[0]["error"].is_string(), "{text}");
     assert_eq!(lines[1]["class"], "ham");
 }
+
+#[test]
+fn a_client_that_writes_on_still_reads_why_it_was_refused() {
+    let node = Node::start("");
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    for line in ["MAIL FROM:<ann@example.org>", "RCPT TO:<bob@example.net>"] {
+        assert!(client.say(line).unwrap().starts_with("250"), "{line}");
+    }
+    assert!(client.say("DATA").unwrap().starts_with("354"));
+    // Most clients write the whole message before they read; a reset would take the reply away.
+    let mut raw = with_head("\r\na\nb\r\n");
+    raw.extend(b"a line of text\r\n".repeat(MEGABYTE / 2));
+    raw.extend_from_slice(b".\r\n");
+    client.write(&raw).unwrap();
+    let reply = client.reply().unwrap();
+    assert!(reply.starts_with("521 5.5.2"), "{reply}");
+}

@@ -27,6 +27,10 @@ use crate::wire::{Wire, read_with};
 const BODY_BYTES_AT_FIRST: u64 = 16 * 1024;
 /// A client that does not take our replies is given up after this.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a client that was refused for good may go on before the connection is closed.
+const LINGER_MAX: Duration = Duration::from_secs(3);
+/// Bytes that are read meanwhile at most.
+const LINGER_BYTES_MAX: usize = 64 << 20;
 /// A handshake that takes longer is given up.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -157,6 +161,9 @@ impl Conversation {
                             self.receiver.metrics.smuggling.add_one();
                         }
                         self.flush().await?;
+                        if !matches!(reason, CloseReason::Quit) {
+                            Box::pin(self.linger()).await;
+                        }
                         return Ok("closed");
                     }
                     other => event = self.react(other).await?,
@@ -265,6 +272,25 @@ impl Conversation {
             self.session.refuse_body(Reply::new(452, (4, 3, 1), "too busy, try again later"));
             let _freed = self.memory.resize(0);
         }
+    }
+
+    /// Reads what the client had still to send, for a while. A socket that is closed with unread input
+    /// resets the connection (RFC 1122 section 4.2.2.13), and the client may lose the reply that says
+    /// why: it would come again and again.
+    async fn linger(&mut self) {
+        let read_on = async {
+            self.wire.shutdown().await?;
+            let mut left = LINGER_BYTES_MAX;
+            while let Some(bytes) = read_with(&mut self.wire, <[u8]>::len).await? {
+                left = left.saturating_sub(bytes);
+                if left == 0 {
+                    break;
+                }
+            }
+            io::Result::Ok(())
+        };
+        // Whatever comes of it, the session is over.
+        let _ = tokio::time::timeout(LINGER_MAX, read_on).await;
     }
 
     async fn flush(&mut self) -> io::Result<()> {
