@@ -28,7 +28,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("policy check", &["gauntlet policy check policy.toml"]),
     ("policy explain", &["gauntlet policy explain message.eml"]),
     ("policy test", &["gauntlet policy test cases.toml"]),
-    ("policy apply", &["gauntlet policy apply policy.toml --note 'hold archives with passwords'"]),
+    ("policy apply", &["gauntlet policy apply policy.toml --note stricter"]),
     ("policy history", &["gauntlet policy history", "gauntlet policy history --most 5 --json"]),
     (
         "policy show",
@@ -42,7 +42,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "policy rollback",
         &[
             "gauntlet policy rollback                undoes the last change",
-            "gauntlet policy rollback 4 --note 'too strict'",
+            "gauntlet policy rollback 4 --note too-strict",
         ],
     ),
     ("digest send", &["gauntlet digest send --now --config gauntlet.toml"]),
