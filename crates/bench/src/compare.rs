@@ -30,6 +30,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(120);
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 /// Connections of a relay for each worker: most of them wait for disks and next hops.
 const RELAY_CONNECTIONS: usize = 8;
+/// Messages after which a connection is closed: servers refuse more than so many in one session.
+const MESSAGES_PER_CONNECTION: u64 = 500;
 /// Time for which the client is measured against a null server.
 const CALIBRATION: Duration = Duration::from_secs(2);
 
@@ -280,7 +282,7 @@ fn plan(options: &Options, server: &Server) -> Plan {
         target: server.address,
         protocol: server.protocol,
         connections: options.connections,
-        per_connection: 0,
+        per_connection: MESSAGES_PER_CONNECTION,
         rate: None,
         time: options.time,
         messages: 0,
