@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::node_args::NodeArgs;
 use anyhow::Context;
 use gauntlet_gateway::clock::now_ms;
-use gauntlet_gateway::config::Loaded;
 use gauntlet_store::backup::back_up;
 
 const AFTER_HELP: &str = "\
@@ -25,20 +25,13 @@ Examples:
 pub(crate) struct Args {
     /// Folder to make; it must be empty or not there yet
     target: PathBuf,
-    /// The configuration file, for the data folder; without one, defaults and environment
-    #[arg(short, long, env = "GAUNTLET_CONFIG")]
-    config: Option<PathBuf>,
-    /// The node's data folder, if it is not the configuration's
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    node: NodeArgs,
 }
 
 /// Runs `gauntlet backup`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut config = Loaded::load(args.config.as_deref(), crate::config::environment())?.config;
-    if let Some(data) = &args.data {
-        config.node.data.clone_from(data);
-    }
+    let config = args.node.load()?;
     let node = &config.node;
     anyhow::ensure!(
         node.data.is_dir(),

@@ -1,7 +1,6 @@
 //! `gauntlet digest`: mails about held mail, and the thread that sends them every day.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +9,11 @@ use anyhow::{Context, bail};
 use gauntlet_console::digest::{Digest, DigestOptions, digest, round};
 use gauntlet_gateway::Node;
 use gauntlet_gateway::clock::now_ms;
-use gauntlet_gateway::config::{Config, Loaded};
+use gauntlet_gateway::config::Config;
 use gauntlet_gateway::control::{self, Answer, Request};
 use gauntlet_store::{Quarantine, Users};
 
+use crate::node_args::NodeArgs;
 use crate::user;
 
 /// Between two looks whether it is time.
@@ -33,12 +33,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// The configuration file; without one, defaults and environment
-    #[arg(short, long, env = "GAUNTLET_CONFIG", global = true)]
-    config: Option<PathBuf>,
-    /// The node's data folder, if it is not the configuration's
-    #[arg(long, global = true)]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    node: NodeArgs,
     #[command(subcommand)]
     action: Action,
 }
@@ -60,11 +56,8 @@ enum Action {
 
 /// Runs `gauntlet digest`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut config = Loaded::load(args.config.as_deref(), crate::config::environment())?.config;
-    if let Some(data) = &args.data {
-        config.node.data.clone_from(data);
-    }
-    let users = user::open(None, Some(&config.node.data))?;
+    let config = args.node.load()?;
+    let users = user::open(&config.node.data)?;
     let quarantine = Quarantine::open_beside(&config.node.data.join("quarantine"))?;
     let options = options(&config);
     let mut out = std::io::stdout().lock();

@@ -1,12 +1,13 @@
 //! `gauntlet dkim`: keys that sign outbound mail.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
+use crate::node_args::NodeArgs;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use gauntlet_gateway::config::{Config, Loaded};
+use gauntlet_gateway::config::Config;
 use gauntlet_gateway::resolver::{Kind, Resolver};
 use gauntlet_gateway::signing::{Algorithm, Key, KeyRing, KeyState};
 
@@ -23,12 +24,8 @@ Examples:
   gauntlet dkim list"
 )]
 pub(crate) struct Args {
-    /// The configuration file, for the data folder; without one, defaults and environment
-    #[arg(short, long, env = "GAUNTLET_CONFIG", global = true)]
-    config: Option<PathBuf>,
-    /// The node's data folder, if it is not the configuration's
-    #[arg(long, global = true)]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    node: NodeArgs,
     #[command(subcommand)]
     action: Action,
 }
@@ -95,10 +92,7 @@ const RSA_BITS: usize = 2_048;
 
 /// Runs `gauntlet dkim`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut config = Loaded::load(args.config.as_deref(), crate::config::environment())?.config;
-    if let Some(data) = &args.data {
-        config.node.data.clone_from(data);
-    }
+    let config = args.node.load()?;
     let folder = config.node.inside(&config.dkim.keys);
     let mut ring = KeyRing::load(&folder)?;
     match &args.action {

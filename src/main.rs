@@ -15,6 +15,7 @@ mod facts;
 mod learn;
 mod learning;
 mod man;
+mod node_args;
 mod policy;
 mod queue;
 mod rules;

@@ -1,43 +1,12 @@
 //! `gauntlet queue`: messages that wait for delivery, on a running node.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use crate::node_args::NodeArgs;
+use anyhow::bail;
 use gauntlet_gateway::clock;
-use gauntlet_gateway::config::Loaded;
-use gauntlet_gateway::control::{self, Answer, Request, Waiting};
-
-/// Where the node is.
-#[derive(Debug, Clone, clap::Args)]
-pub(crate) struct NodeArgs {
-    /// The configuration file of the node
-    #[arg(short, long, env = "GAUNTLET_CONFIG", global = true)]
-    config: Option<PathBuf>,
-    /// Its data folder, instead of `node.data`
-    #[arg(short, long, value_name = "DIR", global = true)]
-    data: Option<PathBuf>,
-}
-
-impl NodeArgs {
-    /// Asks the running node.
-    pub(crate) fn ask(&self, request: &Request) -> anyhow::Result<Answer> {
-        let data = match &self.data {
-            Some(data) => data.clone(),
-            None => {
-                Loaded::load(self.config.as_deref(), crate::config::environment())?.config.node.data
-            }
-        };
-        let answer = control::ask(&data, request).with_context(|| {
-            format!("{}: no node answers; is `gauntlet serve` running there?", data.display())
-        })?;
-        match answer {
-            Answer::Failed(why) => bail!("{why}"),
-            answer => Ok(answer),
-        }
-    }
-}
+use gauntlet_gateway::control::{Answer, Request, Waiting};
 
 /// Arguments of `gauntlet queue`.
 #[derive(Debug, clap::Args)]

@@ -14,7 +14,7 @@ use gauntlet_console::{
 };
 use gauntlet_engine::fusion::probability_reached_by;
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
-use gauntlet_gateway::config::{Config, Loaded, RuleSettings};
+use gauntlet_gateway::config::{Config, RuleSettings};
 use gauntlet_gateway::policy_source;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::probes::Probes;
@@ -26,35 +26,22 @@ use gauntlet_store::quarantine::ReleaseOrder;
 use gauntlet_store::{Policies, Users};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::node_args::NodeArgs;
 use crate::{digest, learning};
 
 /// Arguments of `gauntlet serve`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
-    /// The configuration file; without one, defaults and environment
-    #[arg(short, long, env = "GAUNTLET_CONFIG")]
-    config: Option<PathBuf>,
-    /// The data folder, instead of `node.data`
-    #[arg(short, long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    node: NodeArgs,
 }
 
 /// Descriptors that the process asks the system for.
 const DESCRIPTORS_WANTED: u64 = 1 << 20;
 
-impl Args {
-    fn load(&self) -> anyhow::Result<Config> {
-        let mut config = Loaded::load(self.config.as_deref(), crate::config::environment())?.config;
-        if let Some(data) = &self.data {
-            config.node.data.clone_from(data);
-        }
-        Ok(config)
-    }
-}
-
 /// Runs `gauntlet serve`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = args.load()?;
+    let config = args.node.load()?;
     let _written_to_the_end = text_logs::start(&config)?;
     crate::allocator::keep_memory_small();
     let descriptors = raise_descriptor_limit();
@@ -172,7 +159,7 @@ fn unusable(data: &Path) -> String {
 }
 
 fn reload(args: &Args, node: &Node) {
-    match args.load().and_then(|config| node.reload(config)) {
+    match args.node.load().and_then(|config| node.reload(config)) {
         Ok(()) => {
             note_policy(node);
             tracing::info!(ruleset = node.ruleset(), "configuration reloaded");

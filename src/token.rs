@@ -1,13 +1,13 @@
 //! `gauntlet token`: what programs show to the console's API.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
 use gauntlet_gateway::clock::{self, now_ms};
 use gauntlet_store::users::{Scope, Token};
 
+use crate::node_args::NodeArgs;
 use crate::user::{self, WHO};
 
 const AFTER_HELP: &str = "\
@@ -23,12 +23,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
-    /// The configuration file, for the data folder; without one, defaults and environment
-    #[arg(short, long, env = "GAUNTLET_CONFIG", global = true)]
-    config: Option<PathBuf>,
-    /// The node's data folder, if it is not the configuration's
-    #[arg(long, global = true)]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    node: NodeArgs,
     #[command(subcommand)]
     action: Action,
 }
@@ -61,7 +57,7 @@ enum Action {
 
 /// Runs `gauntlet token`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let users = user::open(args.config.as_deref(), args.data.as_deref())?;
+    let users = user::open(&args.node.data_folder()?)?;
     let mut out = std::io::stdout().lock();
     match &args.action {
         Action::New { name, scopes, days } => {

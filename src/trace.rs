@@ -8,7 +8,7 @@ use gauntlet_gateway::clock;
 use gauntlet_gateway::control::{Answer, Request};
 use gauntlet_store::{Event, LogRecord};
 
-use crate::queue::NodeArgs;
+use crate::node_args::NodeArgs;
 
 /// Arguments of `gauntlet trace`.
 #[derive(Debug, clap::Args)]

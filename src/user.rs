@@ -1,23 +1,19 @@
 //! `gauntlet user`: the people who may use the console.
 
 use std::io::{BufRead, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::node_args::{NodeArgs, must_exist};
 use anyhow::{Context, bail};
-use gauntlet_gateway::config::Loaded;
 use gauntlet_store::{Role, User, Users};
 
 /// Arguments of `gauntlet user`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The configuration file, for the data folder; without one, defaults and environment
-    #[arg(short, long, env = "GAUNTLET_CONFIG", global = true)]
-    config: Option<PathBuf>,
-    /// The node's data folder, if it is not the configuration's
-    #[arg(long, global = true)]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    node: NodeArgs,
     #[command(subcommand)]
     action: Action,
 }
@@ -72,7 +68,7 @@ pub(crate) const WHO: &str = "command line";
 
 /// Runs `gauntlet user`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let users = open(args.config.as_deref(), args.data.as_deref())?;
+    let users = open(&args.node.data_folder()?)?;
     match &args.action {
         Action::Add { login, role, folders, addresses, password_stdin } => {
             let (password, one_time) = password(&users, *password_stdin)?;
@@ -109,16 +105,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The people of the node that has this configuration file, or this data folder.
-pub(crate) fn open(config: Option<&Path>, data: Option<&Path>) -> anyhow::Result<Users> {
-    let data = match data {
-        Some(data) => data.to_owned(),
-        None => Loaded::load(config, crate::config::environment())?.config.node.data,
-    };
-    if !data.is_dir() {
-        let shown = data.display();
-        bail!("{shown}: no such folder; start `gauntlet serve` once, or name it with --data");
-    }
+/// The people of the node with this data folder.
+pub(crate) fn open(data: &Path) -> anyhow::Result<Users> {
+    must_exist(data)?;
     // Where `gauntlet serve` keeps them.
     Ok(Users::open(&data.join("console"))?)
 }

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Node, PATIENCE, message, program};
+use common::{Node, PATIENCE, drive, message, program};
 use serde_json::Value;
 
 const GTUBE: &str = "From: a@example.org\r\nSubject: x\r\nMessage-ID: <1@example.org>\r\n\r\n\
@@ -116,24 +116,7 @@ fn the_answer_has_rspamds_shape() {
 #[test]
 fn our_driver_and_our_service_understand_each_other() {
     let node = node("rspamd", "");
-    let mail = tempfile::tempdir().unwrap();
-    std::fs::write(mail.path().join("a.eml"), message("a", 5_000)).unwrap();
-    std::fs::write(mail.path().join("b.eml"), GTUBE).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
-        .args(["bench", "send", "--protocol", "rspamd", node.place("rspamd")])
-        .arg(mail.path())
-        .args(["--json", "--messages", "40", "--seconds", "40", "--no-calibration"])
-        .args(["--warm-up", "0"])
-        .output()
-        .unwrap();
-    let value: Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
-    let outcomes = value["subjects"][0]["rounds"][0]["outcomes"].as_array().unwrap().clone();
-    let count = |what: &str| {
-        let of = outcomes.iter().filter(|o| o["outcome"] == what);
-        of.map(|o| o["messages"].as_u64().unwrap()).sum::<u64>()
-    };
-    assert_eq!((count("spam"), count("passed"), count("failed")), (20, 20, 0), "{value}");
+    drive("rspamd", node.place("rspamd"), GTUBE);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use common::postfix::Postfix;
-use common::{Node, PATIENCE, Smtp, message, program};
+use common::{Node, PATIENCE, Smtp, drive, message, program};
 
 const GTUBE: &str = "From: a@example.org\r\nSubject: x\r\n\r\n\
                      XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X\r\n";
@@ -209,22 +209,5 @@ fn mtas_that_do_it_wrong_are_dropped_and_the_node_lives() {
 #[test]
 fn our_driver_and_our_milter_understand_each_other() {
     let node = node("", "");
-    let mail = tempfile::tempdir().unwrap();
-    std::fs::write(mail.path().join("a.eml"), message("a", 5_000)).unwrap();
-    std::fs::write(mail.path().join("b.eml"), GTUBE).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
-        .args(["bench", "send", "--protocol", "milter", node.place("milter")])
-        .arg(mail.path())
-        .args(["--json", "--messages", "40", "--seconds", "40", "--no-calibration"])
-        .args(["--warm-up", "0"])
-        .output()
-        .unwrap();
-    let value: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
-    let outcomes = value["subjects"][0]["rounds"][0]["outcomes"].as_array().unwrap().clone();
-    let count = |what: &str| {
-        let of = outcomes.iter().filter(|o| o["outcome"] == what);
-        of.map(|o| o["messages"].as_u64().unwrap()).sum::<u64>()
-    };
-    assert_eq!((count("spam"), count("passed"), count("failed")), (20, 20, 0), "{value}");
+    drive("milter", node.place("milter"), GTUBE);
 }

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{Node, files_below, message, program};
+use common::{Node, drive, files_below, message, program};
 
 const GTUBE: &str = "From: a@example.org\r\nSubject: x\r\n\r\n\
                      XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X\r\n";
@@ -124,24 +124,7 @@ fn nonsense_is_answered_and_the_node_lives() {
 #[test]
 fn our_driver_and_our_service_understand_each_other() {
     let (_node, address) = node();
-    let mail = tempfile::tempdir().unwrap();
-    std::fs::write(mail.path().join("a.eml"), message("a", 5_000)).unwrap();
-    std::fs::write(mail.path().join("b.eml"), GTUBE).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
-        .args(["bench", "send", "--protocol", "spamd", &address.to_string()])
-        .arg(mail.path())
-        .args(["--json", "--messages", "40", "--seconds", "40", "--no-calibration"])
-        .args(["--warm-up", "0"])
-        .output()
-        .unwrap();
-    let value: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
-    let outcomes = value["subjects"][0]["rounds"][0]["outcomes"].as_array().unwrap().clone();
-    let count = |what: &str| {
-        let of = outcomes.iter().filter(|o| o["outcome"] == what);
-        of.map(|o| o["messages"].as_u64().unwrap()).sum::<u64>()
-    };
-    assert_eq!((count("spam"), count("passed"), count("failed")), (20, 20, 0), "{value}");
+    drive("spamd", &address.to_string(), GTUBE);
 }
 
 #[test]

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use gauntlet_engine::{Snapshot, Thresholds};
 use gauntlet_gateway::clock;
-use gauntlet_gateway::config::Loaded;
 use gauntlet_gateway::policy_source;
 use gauntlet_policy::Policy;
 use gauntlet_store::replay::{Changed, Order, Report, replay};
@@ -16,6 +15,7 @@ use gauntlet_store::{Log, Quarantine};
 use indicatif::ProgressBar;
 
 use super::read_policy;
+use crate::node_args::NodeArgs;
 use crate::ruleset::{ReadingArgs, RulesetArgs};
 
 mod page;
@@ -45,12 +45,8 @@ pub(super) struct Args {
     /// Mail of so many last days
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=36_500))]
     days: u32,
-    /// The configuration file, for data folder and policy; without one, defaults and environment
-    #[arg(short, long, env = "GAUNTLET_CONFIG")]
-    config: Option<PathBuf>,
-    /// The node's data folder, if it is not the configuration's
-    #[arg(long)]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    node: NodeArgs,
     /// Judge mail that is still kept again, instead of using its logged verdict
     #[arg(long)]
     rescan: bool,
@@ -72,11 +68,7 @@ pub(super) struct Args {
 
 /// Runs `gauntlet policy replay`.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let loaded = Loaded::load(args.config.as_deref(), crate::config::environment())?;
-    let mut config = loaded.config;
-    if let Some(data) = &args.data {
-        config.node.data.clone_from(data);
-    }
+    let config = args.node.load()?;
     let policy = read_policy(Some(&args.policy))?;
     let in_force = policy_source::load(&config)?;
     let people = in_force.people.clone();

@@ -4,25 +4,15 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::node_args::NodeArgs;
 use anyhow::{Context, bail};
 use gauntlet_gateway::clock::{self, now_ms};
-use gauntlet_gateway::config::{Config, Loaded};
+use gauntlet_gateway::config::Config;
 use gauntlet_gateway::control::{self, Answer, Request};
 use gauntlet_gateway::policy_source::{self, Wanted};
 use gauntlet_policy::{Groups, Policy, diff};
 use gauntlet_store::Policies;
 use gauntlet_store::policies::Version;
-
-/// Whose versions.
-#[derive(Debug, clap::Args)]
-struct Where {
-    /// The configuration file, for data folder and policy; without one, defaults and environment
-    #[arg(short, long, env = "GAUNTLET_CONFIG")]
-    config: Option<PathBuf>,
-    /// The node's data folder, if it is not the configuration's
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-}
 
 /// Arguments of `gauntlet policy apply`.
 #[derive(Debug, clap::Args)]
@@ -33,7 +23,7 @@ pub(super) struct ApplyArgs {
     #[arg(long, default_value = "")]
     note: String,
     #[command(flatten)]
-    place: Where,
+    node: NodeArgs,
 }
 
 /// Arguments of `gauntlet policy history`.
@@ -46,7 +36,7 @@ pub(super) struct HistoryArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Where,
+    node: NodeArgs,
 }
 
 /// Arguments of `gauntlet policy show`.
@@ -61,7 +51,7 @@ pub(super) struct ShowArgs {
     #[arg(long, value_name = "N", conflicts_with = "diff")]
     against: Option<i64>,
     #[command(flatten)]
-    place: Where,
+    node: NodeArgs,
 }
 
 /// Arguments of `gauntlet policy rollback`.
@@ -73,27 +63,12 @@ pub(super) struct RollbackArgs {
     #[arg(long, default_value = "")]
     note: String,
     #[command(flatten)]
-    place: Where,
-}
-
-impl Where {
-    fn load(&self) -> anyhow::Result<Config> {
-        let mut config = Loaded::load(self.config.as_deref(), crate::config::environment())?.config;
-        if let Some(data) = &self.data {
-            config.node.data.clone_from(data);
-        }
-        let data = &config.node.data;
-        if !data.is_dir() {
-            let shown = data.display();
-            bail!("{shown}: no such folder; start `gauntlet serve` once, or name it with --data");
-        }
-        Ok(config)
-    }
+    node: NodeArgs,
 }
 
 /// Runs `gauntlet policy apply`.
 pub(super) fn apply(args: &ApplyArgs) -> anyhow::Result<ExitCode> {
-    let config = args.place.load()?;
+    let config = args.node.load_existing()?;
     let text = std::fs::read_to_string(&args.file);
     let text = text.with_context(|| args.file.display().to_string())?;
     let policy = Policy::parse(&text, &Groups::default())
@@ -108,7 +83,7 @@ pub(super) fn apply(args: &ApplyArgs) -> anyhow::Result<ExitCode> {
 
 /// Runs `gauntlet policy rollback`.
 pub(super) fn rollback(args: &RollbackArgs) -> anyhow::Result<ExitCode> {
-    let config = args.place.load()?;
+    let config = args.node.load_existing()?;
     let policies = Policies::open(&policy_source::folder(&config))?;
     // A file that was changed by hand is a version, too: the one that is left.
     policy_source::note(&config, &policies, now_ms())?;
@@ -146,7 +121,7 @@ fn author() -> String {
 
 /// Runs `gauntlet policy history`.
 pub(super) fn history(args: &HistoryArgs) -> anyhow::Result<ExitCode> {
-    let config = args.place.load()?;
+    let config = args.node.load_existing()?;
     let policies = Policies::open(&policy_source::folder(&config))?;
     let mut out = io::stdout().lock();
     for version in policies.list(None, args.most)? {
@@ -170,7 +145,7 @@ fn changed(policies: &Policies, version: &Version) -> anyhow::Result<(usize, usi
 
 /// Runs `gauntlet policy show`.
 pub(super) fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
-    let config = args.place.load()?;
+    let config = args.node.load_existing()?;
     let policies = Policies::open(&policy_source::folder(&config))?;
     let get = |number: i64| -> anyhow::Result<_> {
         let found = policies.get(number)?;

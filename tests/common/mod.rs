@@ -1,6 +1,6 @@
 //! A real node for end-to-end tests: the program itself, on free ports, in a temporary folder.
 
-#![allow(dead_code)] // Each scenario uses a part of this.
+#![allow(dead_code, reason = "each scenario uses a part of this")]
 
 pub(crate) mod postfix;
 
@@ -508,4 +508,27 @@ pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// Has our own load generator show a service a message of ours and the test pattern in turn: half is
+/// called spam, half passes, nothing fails.
+pub(crate) fn drive(protocol: &str, place: &str, pattern: &str) {
+    let mail = tempfile::tempdir().unwrap();
+    std::fs::write(mail.path().join("a.eml"), message("a", 5_000)).unwrap();
+    std::fs::write(mail.path().join("b.eml"), pattern).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["bench", "send", "--protocol", protocol, place])
+        .arg(mail.path())
+        .args(["--json", "--messages", "40", "--seconds", "40", "--no-calibration"])
+        .args(["--warm-up", "0"])
+        .output()
+        .unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    let outcomes = value["subjects"][0]["rounds"][0]["outcomes"].as_array().unwrap().clone();
+    let count = |what: &str| {
+        let of = outcomes.iter().filter(|o| o["outcome"] == what);
+        of.map(|o| o["messages"].as_u64().unwrap()).sum::<u64>()
+    };
+    assert_eq!((count("spam"), count("passed"), count("failed")), (20, 20, 0), "{value}");
 }

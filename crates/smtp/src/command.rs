@@ -123,7 +123,7 @@ pub enum CommandError {
     #[error("bad recipient address syntax")]
     BadRecipient,
     /// A parameter of MAIL or RCPT is unknown.
-    #[error("parameter not recognised or not implemented")]
+    #[error("unknown parameter, or one that was not offered")]
     UnknownParameter,
     /// A parameter of MAIL or RCPT has a bad value or is given twice.
     #[error("bad parameter value")]

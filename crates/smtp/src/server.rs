@@ -383,7 +383,9 @@ impl Session {
             Command::Vrfy => {
                 self.say(&Reply::new(252, (2, 5, 2), "cannot verify; send the mail"), out)
             }
-            Command::Expn => self.error(&Reply::new(502, (5, 5, 1), "not implemented"), out),
+            Command::Expn => {
+                self.error(&Reply::new(502, (5, 5, 1), "lists are not expanded here"), out)
+            }
             Command::Help => {
                 let text = "HELO EHLO MAIL RCPT DATA BDAT RSET NOOP QUIT VRFY HELP";
                 self.say(&Reply::new(214, (2, 0, 0), text), out)

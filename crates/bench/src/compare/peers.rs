@@ -13,7 +13,7 @@ use crate::spamd::SpamdRules;
 /// What all filters are told.
 const NO_NETWORK: &str = "network tests off";
 
-/// A node of ours with services for spamc and rspamc, and no console that anybody knows of.
+/// A node of ours that asks the network nothing: its SMTP listener, or a service beside it.
 pub struct Node<'a> {
     /// The program.
     pub program: &'a Path,

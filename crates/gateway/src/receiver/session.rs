@@ -502,7 +502,8 @@ impl Conversation {
         };
         self.flush().await?;
         let recipients = transaction.recipients.len();
-        let line = ArrivalLine::of(&incoming, &transaction);
+        let logged = tracing::enabled!(target: RECEIVER, tracing::Level::INFO);
+        let line = logged.then(|| ArrivalLine::of(&incoming, &transaction));
         let envelope = Envelope {
             direction: self.client.role.direction(),
             client_ip: Some(self.client.address),
@@ -526,7 +527,9 @@ impl Conversation {
         };
         let replies = self.receiver.intake.take(arrival).await;
         debug_assert!(!self.session.is_lmtp() || replies.len() == recipients);
-        line.write(&self.client, self.session.helo(), &replies);
+        if let Some(line) = line {
+            line.write(&self.client, self.session.helo(), &replies);
+        }
         self.session.answer_message(&replies, &mut self.out);
         self.messages += 1;
         let _freed = self.memory.resize(0);

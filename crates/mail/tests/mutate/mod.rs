@@ -33,7 +33,7 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 /// The files of a folder, in order of their names.
-#[allow(dead_code)] // Not every walk begins with files.
+#[allow(dead_code, reason = "not every walk begins with files")]
 pub(crate) fn seeds(folder: &Path) -> Vec<Vec<u8>> {
     let mut paths: Vec<_> =
         std::fs::read_dir(folder).expect("the seeds").flatten().map(|e| e.path()).collect();

@@ -1,7 +1,7 @@
 //! Asks for every view of a message, and for what is read of a rule file; for the walks of the
 //! smoke tests and the fuzz targets.
 
-#![allow(dead_code)] // Each user asks one of the questions.
+#![allow(dead_code, reason = "each user asks one of the questions")]
 
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_rules::{HeaderSelector, LoadOptions, RulesScratch, Ruleset, ViewSettings, Views};

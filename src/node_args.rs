@@ -1,0 +1,77 @@
+//! Which node a command is about: the same two options wherever one is asked for.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use gauntlet_gateway::config::{Config, Loaded};
+use gauntlet_gateway::control::{self, Answer, Request};
+
+/// Where the node is.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct NodeArgs {
+    /// The configuration file; without one, defaults and environment
+    #[arg(short, long, value_name = "FILE", env = "GAUNTLET_CONFIG", global = true)]
+    config: Option<PathBuf>,
+    /// The node's data folder, if it is not the configuration's
+    #[arg(short, long, value_name = "DIR", global = true)]
+    data: Option<PathBuf>,
+}
+
+impl NodeArgs {
+    /// The node's configuration, with the data folder that was named.
+    ///
+    /// # Errors
+    /// The file cannot be read, or holds a mistake.
+    pub(crate) fn load(&self) -> anyhow::Result<Config> {
+        let mut config = Loaded::load(self.config.as_deref(), crate::config::environment())?.config;
+        if let Some(data) = &self.data {
+            config.node.data.clone_from(data);
+        }
+        Ok(config)
+    }
+
+    /// The configuration of a node that was started before.
+    ///
+    /// # Errors
+    /// As [`NodeArgs::load`], or there is no data folder.
+    pub(crate) fn load_existing(&self) -> anyhow::Result<Config> {
+        let config = self.load()?;
+        must_exist(&config.node.data)?;
+        Ok(config)
+    }
+
+    /// The node's data folder. A configuration is read only if that says where it is.
+    ///
+    /// # Errors
+    /// As [`NodeArgs::load`].
+    pub(crate) fn data_folder(&self) -> anyhow::Result<PathBuf> {
+        match &self.data {
+            Some(data) => Ok(data.clone()),
+            None => Ok(self.load()?.node.data),
+        }
+    }
+
+    /// Asks the running node.
+    ///
+    /// # Errors
+    /// No node answers there, or it says why it did not do it.
+    pub(crate) fn ask(&self, request: &Request) -> anyhow::Result<Answer> {
+        let data = self.data_folder()?;
+        let answer = control::ask(&data, request).with_context(|| {
+            format!("{}: no node answers; is `gauntlet serve` running there?", data.display())
+        })?;
+        match answer {
+            Answer::Failed(why) => bail!("{why}"),
+            answer => Ok(answer),
+        }
+    }
+}
+
+/// Refuses a data folder that is not there, with what to do.
+pub(crate) fn must_exist(data: &Path) -> anyhow::Result<()> {
+    if !data.is_dir() {
+        let shown = data.display();
+        bail!("{shown}: no such folder; start `gauntlet serve` once, or name it with --data");
+    }
+    Ok(())
+}
