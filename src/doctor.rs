@@ -2,6 +2,8 @@
 //!
 //! Each check says what it found and, where something is wrong, what to do.
 
+pub(crate) mod premises;
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
@@ -16,8 +18,9 @@ use gauntlet_gateway::signing::{KeyRing, KeyState};
 /// Arguments of `gauntlet doctor`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Checks the clock, the resolver, DNS lists (do they answer us?), our name and \
-address in the DNS and back, published DKIM keys, and whether our listeners relay for strangers.
+    after_help = "Checks the clock, the disks, the certificates' ends, the queue, the resolver, \
+DNS lists (do they answer us?), our name and address in the DNS and back, published DKIM keys, and \
+whether our listeners relay for strangers.
 
 Exit codes: 0 nothing is wrong; 1 something is; 2 the configuration cannot be read.
 
@@ -44,14 +47,14 @@ pub(crate) struct Args {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Health {
+pub(crate) enum Health {
     Good,
     Odd,
     Bad,
 }
 
 impl Health {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Health::Good => "good",
             Health::Odd => "odd",
@@ -62,7 +65,7 @@ impl Health {
 
 /// What was found, in order.
 #[derive(Debug, Default)]
-struct Findings(Vec<(Health, &'static str, String)>);
+pub(crate) struct Findings(pub(crate) Vec<(Health, &'static str, String)>);
 
 impl Findings {
     fn add(&mut self, health: Health, what: &'static str, text: impl Into<String>) {
@@ -76,19 +79,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(server) = &args.dns {
         config.dns.servers = vec![server.clone()];
     }
-    let mut found = Findings::default();
-    clock(&mut found);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let resolver = Resolver::new(&config.dns)?;
-        if answers(&resolver, &mut found).await {
-            lists(&resolver, &config, &mut found).await;
-            our_name(&resolver, &config, args.address, &mut found).await;
-            keys(&resolver, &config, &mut found).await?;
-        }
-        anyhow::Ok(())
-    })?;
-    relays(&config, &mut found);
+    let found = examine(&config, args.address)?;
     let mut out = std::io::stdout().lock();
     for (health, what, text) in &found.0 {
         if args.json {
@@ -100,6 +91,28 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let bad = found.0.iter().any(|(health, _, _)| *health == Health::Bad);
     Ok(if bad { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// Examines what a node of this configuration stands on. Asks the network; do not call it on a thread
+/// of an async runtime.
+pub(crate) fn examine(config: &Config, address: Option<IpAddr>) -> anyhow::Result<Findings> {
+    let mut found = Findings::default();
+    clock(&mut found);
+    premises::disk(config, &mut found);
+    premises::certificates(config, &mut found);
+    premises::queue(config, &mut found);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let resolver = Resolver::new(&config.dns)?;
+        if answers(&resolver, &mut found).await {
+            lists(&resolver, config, &mut found).await;
+            our_name(&resolver, config, address, &mut found).await;
+            keys(&resolver, config, &mut found).await?;
+        }
+        anyhow::Ok(())
+    })?;
+    relays(config, &mut found);
+    Ok(found)
 }
 
 /// A wrong clock breaks signatures, greylisting and logs.

@@ -23,11 +23,19 @@ impl NodeArgs {
     /// # Errors
     /// The file cannot be read, or holds a mistake.
     pub(crate) fn load(&self) -> anyhow::Result<Config> {
-        let mut config = Loaded::load(self.config.as_deref(), crate::config::environment())?.config;
+        Ok(self.loaded()?.config)
+    }
+
+    /// The same, with where each setting came from.
+    ///
+    /// # Errors
+    /// As [`NodeArgs::load`].
+    pub(crate) fn loaded(&self) -> anyhow::Result<Loaded> {
+        let mut loaded = Loaded::load(self.config.as_deref(), crate::config::environment())?;
         if let Some(data) = &self.data {
-            config.node.data.clone_from(data);
+            loaded.config.node.data.clone_from(data);
         }
-        Ok(config)
+        Ok(loaded)
     }
 
     /// The configuration of a node that was started before.

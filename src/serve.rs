@@ -1,5 +1,7 @@
 //! `gauntlet serve`: run a node.
 
+mod handle;
+mod standing;
 mod text_logs;
 
 use std::io::Write;
@@ -8,24 +10,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use gauntlet_console::{
-    ConsoleOptions, ConsoleState, NodeHandle, NodeStatus, PolicyOrder, QueueOrder, QueuedMail,
-    Released,
-};
+use gauntlet_console::{ConsoleOptions, ConsoleState};
 use gauntlet_engine::fusion::probability_reached_by;
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
 use gauntlet_gateway::config::{Config, RuleSettings};
 use gauntlet_gateway::policy_source;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::probes::Probes;
-use gauntlet_gateway::{Doors, Judge, Node, Release};
-use gauntlet_gateway::{control, ids};
+use gauntlet_gateway::{Doors, Judge, Node};
 use gauntlet_rules::{LoadOptions, Profile, Ruleset};
-use gauntlet_store::policies::{Edition, Version};
-use gauntlet_store::quarantine::ReleaseOrder;
 use gauntlet_store::{Policies, Users};
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::handle::Handle;
+use self::standing::Effective;
 use crate::node_args::NodeArgs;
 use crate::{digest, learning};
 
@@ -41,7 +39,10 @@ const DESCRIPTORS_WANTED: u64 = 1 << 20;
 
 /// Runs `gauntlet serve`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = args.node.load()?;
+    let loaded = args.node.loaded()?;
+    let config = loaded.config.clone();
+    let settings = Effective::default();
+    settings.take(&loaded);
     let _written_to_the_end = text_logs::start(&config)?;
     crate::allocator::keep_memory_small();
     let descriptors = raise_descriptor_limit();
@@ -51,11 +52,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .thread_name("mail")
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(serve(args, config))?;
+    runtime.block_on(serve(args, config, settings))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(args: &Args, config: Config) -> anyhow::Result<()> {
+async fn serve(args: &Args, config: Config, settings: Effective) -> anyhow::Result<()> {
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -66,7 +67,8 @@ async fn serve(args: &Args, config: Config) -> anyhow::Result<()> {
     learning::watch(&node)?;
     note_policy(&node);
     digest::watch(&node, users.clone())?;
-    let console = socket.map(|socket| Console::start(&node, users.clone(), socket)).transpose()?;
+    let starting = |socket| Console::start(&node, users.clone(), settings.clone(), socket);
+    let console = socket.map(starting).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
     let password = users.first_start(now_ms())?;
     if let Err(error) = welcome(&node, console.as_ref(), password.as_deref()) {
@@ -77,7 +79,7 @@ async fn serve(args: &Args, config: Config) -> anyhow::Result<()> {
     tracing::info!(ruleset = node.ruleset(), "ready");
     loop {
         tokio::select! {
-            _ = hang_up.recv() => reload(args, &node),
+            _ = hang_up.recv() => reload(args, &node, &settings),
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         }
@@ -158,8 +160,13 @@ fn unusable(data: &Path) -> String {
     )
 }
 
-fn reload(args: &Args, node: &Node) {
-    match args.node.load().and_then(|config| node.reload(config)) {
+fn reload(args: &Args, node: &Node, settings: &Effective) {
+    let taken = args.node.loaded().and_then(|loaded| {
+        node.reload(loaded.config.clone())?;
+        settings.take(&loaded);
+        Ok(())
+    });
+    match taken {
         Ok(()) => {
             note_policy(node);
             tracing::info!(ruleset = node.ruleset(), "configuration reloaded");
@@ -259,6 +266,7 @@ impl Console {
     fn start(
         node: &Arc<Node>,
         users: Arc<Users>,
+        settings: Effective,
         socket: std::net::TcpListener,
     ) -> anyhow::Result<Self> {
         let config = node.config();
@@ -270,7 +278,7 @@ impl Console {
             quarantine: node.quarantine.clone(),
             users,
             policies: policies.clone(),
-            node: Arc::new(Handle { node: node.clone(), policies }),
+            node: Arc::new(Handle { node: node.clone(), policies, settings }),
             options: ConsoleOptions {
                 session_seconds: config.console.session_seconds,
                 ..ConsoleOptions::default()
@@ -307,127 +315,11 @@ impl Console {
     }
 }
 
-/// The node as the console sees it.
-struct Handle {
-    node: Arc<Node>,
-    policies: Arc<Policies>,
-}
-
-impl NodeHandle for Handle {
-    fn status(&self) -> NodeStatus {
-        let node = &self.node;
-        NodeStatus {
-            name: node.config().node.host_name(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            ruleset: node.ruleset(),
-            started_ms: node.started_ms(),
-            problems: node.problems(),
-            queued: node.queue.count(),
-            queue_age_ms: node.queue_age_ms(),
-            sessions: node.sessions(),
-            places: places(node),
-        }
-    }
-
-    fn metrics(&self) -> String {
-        self.node.render_metrics()
-    }
-
-    fn senders_changed(&self) -> Result<(), String> {
-        // Rules are read again too: a second at most, and no session notices.
-        self.node.reload(Config::clone(&self.node.config())).map_err(|e| format!("{e:#}"))
-    }
-
-    fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String> {
-        Ok(match self.node.release(id, order)? {
-            Release::Done(addresses) => Released::Done(addresses),
-            Release::NotHeld(state) => Released::NotHeld(state),
-            Release::Unknown => Released::Unknown,
-        })
-    }
-
-    fn people_changed(&self) -> Result<(), String> {
-        self.node.reload_policy().map_err(|e| format!("{e:#}"))
-    }
-
-    fn policy(&self) -> Result<Edition, String> {
-        let now = now_ms();
-        policy_source::note(&self.node.config(), &self.policies, now).map_err(|e| format!("{e:#}"))
-    }
-
-    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, String> {
-        let PolicyOrder { text, base, who, note } = *order;
-        let wanted = policy_source::Wanted { text, base, who, note, now_ms: now_ms() };
-        let saved = policy_source::save(&self.node.config(), &self.policies, &wanted);
-        let version = saved.map_err(|e| format!("{e:#}"))?;
-        let kept = |e| format!("Version {} is kept, but not in use yet: {e:#}", version.number);
-        self.node.reload_policy().map_err(kept)?;
-        Ok(version)
-    }
-
-    fn queue(&self, max: usize) -> Vec<QueuedMail> {
-        let listed = control::list(&self.node, max);
-        let told = listed.into_iter().map(|w| QueuedMail {
-            id: w.id,
-            due_ms: w.due_ms,
-            active: w.active,
-            from: w.from,
-            to: w.to,
-            size: w.size,
-            attempts: w.attempts,
-            reply: w.reply,
-        });
-        told.collect()
-    }
-
-    fn queue_order(&self, order: QueueOrder, ids: &[&str], who: &str) -> Result<usize, String> {
-        let queue = &self.node.queue;
-        let parse = |id: &&str| ids::parse(id).ok_or_else(|| format!("{id:?} is no message id"));
-        let ids = ids.iter().map(parse).collect::<Result<Vec<u64>, String>>()?;
-        match order {
-            QueueOrder::Retry => Ok(queue.retry(&ids)),
-            QueueOrder::Hold => Ok(queue.hold(&ids)),
-            QueueOrder::Delete => {
-                ids.iter().try_for_each(|id| queue.delete(*id, who))?;
-                Ok(ids.len())
-            }
-        }
-    }
-
-    fn thresholds(&self) -> Thresholds {
-        self.node.judge().snapshot.thresholds
-    }
-
-    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), String> {
-        self.node.correct(id, spam, who)
-    }
-}
-
-/// Where things are, for people.
-fn places(node: &Node) -> Vec<(String, String)> {
-    let config = node.config();
-    let mut places: Vec<(String, String)> = Vec::new();
-    for (role, address) in node.addresses() {
-        places.push((format!("SMTP, {role:?}").to_lowercase(), address.to_string()));
-    }
-    for (protocol, place) in node.services() {
-        places.push((protocol.name().to_owned(), place.clone()));
-    }
-    let next_hop = &config.route.next_hop;
-    if next_hop.is_empty() {
-        places.push(("maildir".into(), node.maildir().display().to_string()));
-    } else {
-        places.push(("next hop".into(), next_hop.clone()));
-    }
-    places.push(("data".into(), config.node.data.display().to_string()));
-    places
-}
-
 /// Says where everything is: to a person on standard output, and to the log.
 fn welcome(node: &Node, console: Option<&Console>, password: Option<&str>) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "gauntlet {} is ready", env!("CARGO_PKG_VERSION"))?;
-    for (what, place) in places(node) {
+    for (what, place) in handle::places(node) {
         writeln!(out, "  {what:<14} {place}")?;
     }
     if let Some(console) = console {

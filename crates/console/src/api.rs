@@ -7,8 +7,10 @@ mod document;
 mod mail;
 mod operation;
 mod people;
+mod personal;
 mod policies;
 mod queue;
+mod standing;
 mod table;
 
 use axum::http::StatusCode;

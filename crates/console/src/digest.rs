@@ -275,11 +275,17 @@ impl Maker<'_> {
 }
 
 /// A part in base64, so that no line is too long and nothing needs 8 bits.
-fn part(subtype: &str, text: &str) -> String {
-    let encoded = base64_simd::STANDARD.encode_to_string(text);
-    let mut out = format!(
+pub(crate) fn part(subtype: &str, text: &str) -> String {
+    let head = format!(
         "Content-Type: text/{subtype}; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n"
     );
+    head + &base64_lines(text.as_bytes())
+}
+
+/// Bytes in base64, in lines of [`LINE_CHARS`].
+pub(crate) fn base64_lines(bytes: &[u8]) -> String {
+    let encoded = base64_simd::STANDARD.encode_to_string(bytes);
+    let mut out = String::with_capacity(encoded.len() + encoded.len() / 32);
     let mut rest = encoded.as_str();
     while !rest.is_empty() {
         let (line, after) = rest.split_at(rest.len().min(LINE_CHARS));
@@ -296,7 +302,7 @@ fn blake3_name(link: &str) -> String {
 }
 
 /// `Sat, 21 Nov 2026 04:23:05 +0000` (RFC 5322, section 3.3).
-fn rfc5322(ms: i64) -> String {
+pub(crate) fn rfc5322(ms: i64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

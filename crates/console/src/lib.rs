@@ -13,15 +13,21 @@ mod evidence;
 mod fault;
 mod format;
 mod headers;
+mod latency;
 mod node;
 mod pages;
+mod plot;
 mod preview;
 mod replays;
+pub mod report;
 mod routes;
 mod server;
 mod shell;
 mod visit;
 
-pub use node::{NodeHandle, NodeStatus, PolicyOrder, QueueOrder, QueuedMail, Released};
+pub use node::{
+    Disk, HealthLine, MailRoute, NodeHandle, NodeStatus, PolicyOrder, QueueOrder, QueuedMail,
+    Released, RuleCost, RuleLine, SettingLine,
+};
 pub use routes::{Access, Method, Route, routes};
 pub use server::{ConsoleOptions, ConsoleState, serve};

@@ -64,6 +64,96 @@ pub trait NodeHandle: Send + Sync {
 
     /// Where classes begin.
     fn thresholds(&self) -> Thresholds;
+
+    /// Every rule that can hit, in the order of their names.
+    fn rules(&self) -> Vec<RuleLine>;
+
+    /// Tries the rules on these messages (as received) and says what each costs. Takes as long as it
+    /// takes; the caller bounds number and size.
+    fn rule_costs(&self, messages: &[Vec<u8>]) -> Vec<RuleCost>;
+
+    /// Every setting with its effective value and where it came from; secrets are left out.
+    fn settings(&self) -> Vec<SettingLine>;
+
+    /// What the node stands on, examined now: clock, resolver, names, certificates, disk, queue. Asks the
+    /// network; takes seconds at worst.
+    fn health(&self) -> Vec<HealthLine>;
+
+    /// Where mail goes, in the order in which it is tried.
+    fn mail_routes(&self) -> Vec<MailRoute>;
+
+    /// The disks that data is on.
+    fn disks(&self) -> Vec<Disk>;
+}
+
+/// A rule that can hit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RuleLine {
+    /// Its name.
+    pub name: String,
+    /// What it is: `body`, `header`, `meta`, ...; `filter` for one that is written in code.
+    pub kind: String,
+    /// Points that a hit adds.
+    pub score: f64,
+    /// One sentence.
+    pub description: String,
+}
+
+/// What a rule cost over some messages.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RuleCost {
+    /// Its name.
+    pub name: String,
+    /// How often its pattern or function was tried.
+    pub tries: u64,
+    /// Nanoseconds of all tries together.
+    pub cost_ns: u64,
+}
+
+/// An effective setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SettingLine {
+    /// Dotted name: `scan.threads`.
+    pub key: String,
+    /// The value as TOML writes it.
+    pub value: String,
+    /// Where it came from: `default`, `gauntlet.toml:12`, `$GAUNTLET_SCAN__THREADS`.
+    pub origin: String,
+}
+
+/// What was found about one thing the node stands on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HealthLine {
+    /// What was examined: `clock`, `resolver`, `disk`, ...
+    pub check: String,
+    /// `good`, `odd` or `bad`.
+    pub health: &'static str,
+    /// What was found and, where it is not good, what to do.
+    pub text: String,
+}
+
+/// Where some mail goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MailRoute {
+    /// Whose: domains and addresses, or a phrase for the rest.
+    pub mail_for: String,
+    /// The hosts with their shares, `maildir`, or the mail exchangers that the DNS names.
+    pub goes_to: String,
+    /// How TLS is used there.
+    pub tls: String,
+}
+
+/// A disk that data is on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Disk {
+    /// What is there: `data`, `spool`.
+    pub what: String,
+    /// The folder.
+    pub path: String,
+    /// Bytes free for the node.
+    pub free: u64,
+    /// Bytes in all.
+    pub total: u64,
 }
 
 /// A policy that a person wants in force.

@@ -7,7 +7,8 @@ use crate::api::OPERATIONS;
 use crate::fault::Fault;
 use crate::pages::{account, activity, files, held, link, message, messages, overview, quarantine};
 use crate::pages::{
-    export, metrics, own, policy, queue, replay, second_factor, senders, sign_in, versions,
+    export, health, metrics, own, policy, queue, replay, reports, rules, searches, second_factor,
+    senders, settings, sign_in, tokens, users, versions,
 };
 use crate::server::App;
 use crate::visit::Visit;
@@ -105,12 +106,26 @@ const PAGES: &[Route] = &[
     get("/", Access::Own, overview::show),
     get("/messages", Access::Reviewer, messages::show),
     get("/messages.csv", Access::Reviewer, export::show),
+    post("/messages/searches", Access::Reviewer, searches::change),
     get("/messages/{id}", Access::Reviewer, message::show),
     get("/quarantine", Access::Own, quarantine::show),
     post("/quarantine/decide", Access::Own, quarantine::decide),
     get("/quarantine/{id}", Access::Own, held::show),
     get("/quarantine/{id}/html", Access::Own, held::html_frame),
     get("/quarantine/{id}/download", Access::Reviewer, held::download),
+    get("/rules", Access::Administrator, rules::show),
+    post("/rules/measure", Access::Administrator, rules::measure_now),
+    get("/reports", Access::Reviewer, reports::show),
+    get("/reports.csv", Access::Reviewer, reports::as_csv),
+    get("/reports.pdf", Access::Reviewer, reports::as_pdf),
+    get("/health", Access::Administrator, health::show),
+    get("/settings", Access::Administrator, settings::show),
+    get("/users", Access::Administrator, users::show),
+    post("/users", Access::Administrator, users::add),
+    get("/users/{login}", Access::Administrator, users::one),
+    post("/users/{login}", Access::Administrator, users::change),
+    get("/tokens", Access::Administrator, tokens::show),
+    post("/tokens", Access::Administrator, tokens::change),
     get("/activity", Access::Administrator, activity::show),
     get("/senders", Access::Administrator, senders::show),
     post("/senders", Access::Administrator, senders::change),

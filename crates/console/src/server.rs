@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use crate::access::Guard;
 use crate::api::OPERATIONS;
 use crate::node::NodeHandle;
+use crate::pages::rules::Measured;
 use crate::replays::Replays;
 use crate::routes::{Method, Route, routes};
 use crate::visit;
@@ -66,6 +67,19 @@ pub(crate) struct App {
     pub(crate) guard: Guard,
     pub(crate) pages: Semaphore,
     pub(crate) replays: Replays,
+    measured: Mutex<Option<Measured>>,
+}
+
+impl App {
+    /// What rules cost when that was measured last.
+    pub(crate) fn measured(&self) -> Option<Measured> {
+        self.measured.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps what rules cost.
+    pub(crate) fn set_measured(&self, measured: Measured) {
+        *self.measured.lock().unwrap_or_else(PoisonError::into_inner) = Some(measured);
+    }
 }
 
 /// Serves the console on this listener until `shutdown` is done; requests under way are finished.
@@ -82,6 +96,7 @@ pub async fn serve(
         guard: Guard::default(),
         pages: Semaphore::new(PAGES_AT_ONCE_MAX),
         replays: Replays::default(),
+        measured: Mutex::default(),
     });
     let service = router(&app).into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).with_graceful_shutdown(shutdown).await

@@ -10,15 +10,16 @@ use crate::visit::Visit;
 /// A part of the navigation: name, path, whether a role sees it.
 type Part = (&'static str, &'static str, fn(Role) -> bool);
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     ("Overview", "/", |r| r != Role::User),
     ("Messages", "/messages", |r| r != Role::User),
     ("Quarantine", "/quarantine", |_| true),
     ("My mail", "/own", |r| r == Role::User),
     ("Queue", "/queue", |r| r == Role::Administrator),
-    ("Senders", "/senders", |r| r == Role::Administrator),
     ("Policy", "/policy", |r| r == Role::Administrator),
-    ("Activity", "/activity", |r| r == Role::Administrator),
+    ("Rules", "/rules", |r| r == Role::Administrator),
+    ("Reports", "/reports", |r| r != Role::User),
+    ("Manage", "/health", |r| r == Role::Administrator),
     ("Account", "/account", |_| true),
 ];
 
@@ -110,6 +111,7 @@ fn notice(visit: &Visit) -> Markup {
         "policy_same" => (true, "Nothing changed: this policy was in force already.".to_owned()),
         "factor_off" => (true, "The second factor is off.".to_owned()),
         "own" => (true, "It counts from the next message on.".to_owned()),
+        "users" | "tokens" => (true, "It is changed.".to_owned()),
         "queue" => (true, format!("Done for {n} {messages}.")),
         "stopped" => (true, "The replay is stopped.".to_owned()),
         "password" => (true, "Your password is changed.".to_owned()),

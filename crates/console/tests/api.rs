@@ -38,7 +38,10 @@ fn put(console: &Running, id: &str) {
 /// A path with its names filled in by what is there.
 fn filled(path: &str) -> String {
     let id = if path.contains("quarantine") { "held-one" } else { "one" };
-    path.replace("{id}", id).replace("{number}", "1").replace("{login}", "ursula")
+    path.replace("{id}", id)
+        .replace("{number}", "1")
+        .replace("{login}", "ursula")
+        .replace("{name}", "one")
 }
 
 #[test]
@@ -105,7 +108,10 @@ fn a_token_opens_what_its_scopes_say_and_nothing_else() {
             assert_eq!(answer.status, 401, "{method} {path} with {none:?}: {}", answer.body);
             assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
         }
-        if operation.route.method.name() == "GET" && !path.ends_with("/policy/replay") {
+        // What is of a person, no program has.
+        let of_people = path.starts_with("/api/v1/own");
+        if operation.route.method.name() == "GET" && !path.ends_with("/policy/replay") && !of_people
+        {
             let fitting = token_for(&console, &name, &[scope]);
             let answer = with_token(&console, method, &path, &fitting, "");
             assert_eq!(answer.status, 200, "{method} {path}: {}", answer.body);
@@ -359,6 +365,106 @@ fn programs_keep_lists_people_and_the_queue() {
     assert_eq!(ask("POST", "/api/v1/queue/hold", json!({ "id": ["Q1"] })).1["messages"], 1);
     assert_eq!(ask("POST", "/api/v1/queue/retry", nothing()).1["messages"], 0);
     assert_eq!(ask("POST", "/api/v1/queue/delete", json!({ "id": "nonsense" })).0, 400);
+}
+
+#[test]
+fn programs_see_what_the_node_stands_on_and_what_passed() {
+    let console = start();
+    put(&console, "one");
+    put(&console, "two");
+    let token = token_for(&console, "all", &Scope::ALL);
+    let ask = |method: &str, path: &str, body: Value| ask(&console, &token, method, path, &body);
+    let nothing = || Value::Null;
+    assert_eq!(ask("GET", "/api/v1/health", nothing()).1["good"], false);
+    assert_eq!(ask("GET", "/api/v1/settings", nothing()).1["settings"][1]["value"], "4");
+    assert_eq!(ask("GET", "/api/v1/disks", nothing()).1["disks"][0]["what"], "data");
+    assert_eq!(ask("GET", "/api/v1/routes", nothing()).1["routes"][0]["tls"], "required");
+    let (_, rules) = ask("GET", "/api/v1/rules?days=3", nothing());
+    let dead: Vec<&Value> =
+        rules["rules"].as_array().unwrap().iter().filter(|r| r["dead"] == true).collect();
+    assert_eq!(dead.len(), 3, "no hits in the samples: {rules}");
+    assert_eq!(ask("POST", "/api/v1/rules/measure", nothing()).1["messages"], 2);
+    let (_, rules) = ask("GET", "/api/v1/rules", nothing());
+    let cost = rules["rules"].as_array().unwrap().iter().find(|r| r["name"] == "EXAMPLE");
+    assert_eq!(cost.unwrap()["cost_us"], 12.3, "{rules}");
+    let (_, report) = ask("GET", "/api/v1/report?days=2", nothing());
+    assert_eq!(
+        (&report["classes"]["spam"], &report["accuracy"]["unwanted"]),
+        (&json!(2), &json!(2))
+    );
+    assert_eq!(report["domains"][0]["domain"], "example.com", "{report}");
+    assert_eq!(ask("GET", "/api/v1/report?until=yesterday", nothing()).0, 400);
+    let search = json!({ "query": "class=spam&sender=%40b.example\"><script>", "shared": "yes" });
+    let (_, saved) = ask("PUT", "/api/v1/searches/spam", search);
+    assert_eq!(saved["query"], "class=spam&sender=%40b.examplescript");
+    assert_eq!(ask("GET", "/api/v1/searches", nothing()).1["searches"][0]["name"], "spam");
+    assert_eq!(ask("DELETE", "/api/v1/searches/spam", nothing()).1["removed"], true);
+    assert_eq!(ask("DELETE", "/api/v1/searches/spam", nothing()).0, 404);
+    let lines = ask("GET", "/api/v1/activity", nothing()).1;
+    assert!(lines["lines"].as_array().unwrap().iter().any(|l| l["action"] == "save search"));
+}
+
+#[test]
+fn programs_change_rights_and_make_tokens() {
+    let console = start();
+    let token = token_for(&console, "all", &Scope::ALL);
+    let ask = |method: &str, path: &str, body: Value| ask(&console, &token, method, path, &body);
+    let nothing = || Value::Null;
+    let rights = json!({ "role": "reviewer", "folders": ["suspect", "bulk"] });
+    assert_eq!(ask("PUT", "/api/v1/users/ursula", rights.clone()).1["role"], "reviewer");
+    let users = console.state.users.list().unwrap();
+    assert_eq!(users.iter().find(|u| u.login == "ursula").unwrap().folders, ["suspect", "bulk"]);
+    assert_eq!(ask("PUT", "/api/v1/users/nobody", rights.clone()).0, 404);
+    assert_eq!(ask("PUT", "/api/v1/users/admin", rights).0, 400, "the last administrator stays");
+    assert_eq!(ask("DELETE", "/api/v1/users/ursula/second-factor", nothing()).1["removed"], false);
+    let wanted = json!({ "name": "ci", "scopes": ["queue:read"], "days": 2 });
+    let (_, made) = ask("POST", "/api/v1/tokens", wanted.clone());
+    let secret = made["secret"].as_str().unwrap().to_owned();
+    assert_eq!(with_token(&console, "GET", "/api/v1/queue", &secret, "").status, 200);
+    assert_eq!(with_token(&console, "GET", "/api/v1/users", &secret, "").status, 403);
+    assert_eq!(ask("POST", "/api/v1/tokens", wanted).0, 400);
+    let (_, listed) = ask("GET", "/api/v1/tokens", nothing());
+    assert!(!listed.to_string().contains(&secret), "{listed}");
+    assert_eq!(ask("DELETE", "/api/v1/tokens/ci", nothing()).1["removed"], true);
+    assert_eq!(with_token(&console, "GET", "/api/v1/queue", &secret, "").status, 401);
+    assert_eq!(ask("GET", "/api/v1/own", nothing()).0, 404, "a token has no mail");
+}
+
+#[test]
+fn people_keep_their_own_wishes_by_the_api() {
+    let console = start();
+    let cookie = console.sign_in("ursula");
+    let headers = format!(
+        "Cookie: {cookie}\r\nX-CSRF-Token: {}\r\nContent-Type: application/json\r\n",
+        console.csrf(&cookie)
+    );
+    let ask = |method: &str, path: &str, body: Value| {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let answer = console.request_plain(method, path, &headers, body.as_bytes());
+        (answer.status, serde_json::from_str::<Value>(&answer.body).unwrap())
+    };
+    let nothing = || Value::Null;
+    let wish = json!({ "strictness": "lax", "points": 4.5 });
+    assert_eq!(ask("PUT", "/api/v1/own", wish).0, 200);
+    let entry = json!({ "entry": "News@Shop.example", "list": "allow" });
+    assert_eq!(ask("PUT", "/api/v1/own/senders", entry).0, 200);
+    let (_, own) = ask("GET", "/api/v1/own", nothing());
+    assert_eq!((&own["strictness"], &own["spam_points"]), (&json!("lax"), &json!(4.5)));
+    assert_eq!(own["allow"], json!(["news@shop.example"]));
+    let gone = "/api/v1/own/senders?entry=news@shop.example";
+    assert_eq!(ask("DELETE", gone, nothing()).1["removed"], true);
+    assert_eq!(*console.node.told.lock().unwrap(), 3, "the node heard of each");
+    assert_eq!(ask("GET", "/api/v1/own?address=boss@example.com", nothing()).0, 403);
+    let factor = "/api/v1/own/second-factor";
+    let (_, begun) = ask("POST", factor, json!({ "do": "begin" }));
+    let secret = begun["secret"].as_str().unwrap();
+    assert_eq!(ask("POST", factor, json!({ "do": "on", "code": "000000x" })).0, 400);
+    let code = gauntlet_store::users::code_shown(secret, common::now_ms()).unwrap();
+    let (_, on) = ask("POST", factor, json!({ "do": "on", "code": code }));
+    let recovery = on["recovery_codes"][0].as_str().unwrap();
+    assert_eq!(ask("GET", factor, nothing()).1["on"], true);
+    assert_eq!(ask("POST", factor, json!({ "do": "off", "code": code })).0, 400, "it was used");
+    assert_eq!(ask("POST", factor, json!({ "do": "off", "code": recovery })).1["on"], false);
 }
 
 /// Asks as a program does; a good answer has what the document says.

@@ -173,6 +173,8 @@ fn a_person_finds_reads_releases_and_deletes() {
     browser.click("button[value=begin]");
     browser.expect("h1", "Second factor");
     browser.look_at("second-factor");
+    browser.click("nav a[href='/health']");
+    browser.expect("h1", "Health");
     browser.click("nav a[href='/activity']");
     browser.expect("h1", "Activity");
     assert!(browser.text("main").contains("delete"));
@@ -228,6 +230,120 @@ fn a_policy_is_tried_changed_and_undone() {
     browser.expect(".notice", "Version 3 of the policy is in force.");
     let now = console.state.policies.newest().unwrap().unwrap();
     assert_eq!(now.text, common::SMALL_POLICY);
+}
+
+#[test]
+fn the_node_its_rules_and_its_people_are_shown() {
+    let Some(browser) = Browser::start() else { return };
+    let console = start();
+    put_samples(&console);
+    browser.look(1280, 900, false);
+    sign_in(&browser, &console);
+    browser.click("nav a[href='/rules']");
+    browser.expect("h1", "Rules");
+    browser.click("form[action='/rules/measure'] button");
+    browser.expect(".rules tbody tr:first-child td[data-label=Cost]", "12.3 µs");
+    browser.look_at("rules");
+    browser.click("nav a[href='/reports']");
+    browser.expect("h1", "Reports");
+    browser.look_at("reports");
+    for (page, title) in [
+        ("health", "Health"),
+        ("settings", "Settings"),
+        ("tokens", "Tokens"),
+        ("senders", "Senders"),
+    ] {
+        browser.open(&format!("http://{}/{page}", console.address));
+        browser.expect("h1", title);
+        browser.look_at(page);
+    }
+    browser.click("nav a[href='/users']");
+    browser.expect("h1", "People");
+    browser.click("summary");
+    browser.type_into("input[name=login]", "bob");
+    browser.click("form[action='/users'] button.main");
+    browser.expect("h1", "One-time password");
+    browser.look_at("one-time-password");
+    browser.click("a[href='/users']");
+    browser.expect("h1", "People");
+    browser.look_at("users");
+    browser.click("a[href='/users/rita']");
+    browser.expect("h1", "rita");
+    browser.look_at("user");
+    browser.click("nav a[href='/messages']");
+    browser.type_into("input[name=subject]", "invoice");
+    browser.click(".filter button.main");
+    browser.expect("#list tbody tr:only-child td.what a", "Your invoice is overdue: act today");
+    browser.click("details.places summary");
+    browser.type_into("input[name=name]", "Invoices");
+    browser.click("form[action='/messages/searches'] button.main");
+    browser.expect("nav[aria-label='Saved searches'] a", "Invoices");
+    browser.look_at("saved-search");
+}
+
+#[test]
+fn somebody_new_signs_in_and_chooses_a_password() {
+    let Some(browser) = Browser::start() else { return };
+    let console = start();
+    let users = &console.state.users;
+    users.set_password("admin", PASSWORD, true, "test", common::now_ms()).unwrap();
+    browser.open(&format!("http://{}/", console.address));
+    browser.expect("h1", "Sign in");
+    browser.type_into("input[name=login]", "admin");
+    browser.type_into("input[name=password]", PASSWORD);
+    browser.click("button[type=submit]");
+    browser.expect("h1", "Account");
+    assert!(browser.text("main").contains("one-time password"), "{}", browser.text("main"));
+    browser.type_into("input[name=old]", PASSWORD);
+    browser.type_into("input[name=new]", "a better password");
+    browser.type_into("input[name=again]", "a better password");
+    browser.click("form[action='/account/password'] button.main");
+    browser.expect("h1", "Overview");
+    assert!(users.verify("admin", "a better password").unwrap().is_some());
+}
+
+#[test]
+fn a_link_of_a_digest_releases_once_and_opens_ones_own_mail() {
+    use gauntlet_store::users::{Link, LinkKind};
+    let Some(browser) = Browser::start() else { return };
+    let console = start();
+    let to = "ursula@example.com";
+    for id in ["m-1", "m-2"] {
+        let raw = b"From: Shop <shop@shop.example>\r\nSubject: Your order\r\n\r\nThanks\r\n";
+        let (class, score, age_ms, hits) = (Class::Suspect, 4.5, 60_000, Vec::new());
+        console.put(&Sample { id, class, score, folder: Some("suspect"), to, raw, age_ms, hits });
+    }
+    let link = |kind, item: &str| {
+        let made_ms = common::now_ms();
+        let until_ms = made_ms + 86_400_000;
+        let (address, item) = (to.to_owned(), item.to_owned());
+        let link = Link { kind, address, item, until_ms, made_ms };
+        let signed = console.state.users.sign_link(&link).unwrap();
+        format!("http://{}/link/{signed}", console.address)
+    };
+    let release = link(LinkKind::Release, "held-m-1");
+    browser.open(&release);
+    assert!(console.node.queued.lock().unwrap().is_empty(), "opening it does nothing");
+    browser.look_at("link");
+    browser.click("form button");
+    browser.run("return 1");
+    for _ in 0..100 {
+        if !console.node.queued.lock().unwrap().is_empty() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let queued = console.node.queued.lock().unwrap().clone();
+    assert_eq!(queued, [("held-m-1".to_owned(), vec![to.to_owned()])]);
+    browser.open(&release);
+    assert!(browser.text("main").contains("used before"), "{}", browser.text("main"));
+    browser.open(&link(LinkKind::Enter, ""));
+    browser.click("form button");
+    browser.expect("h1", "Quarantine");
+    assert!(browser.text("main").contains("Your order"), "{}", browser.text("main"));
+    browser.click("nav a[href='/own']");
+    browser.expect("h1", "My mail");
+    browser.look_at("own");
 }
 
 /// The check that [`Browser::look_at`] makes of every page finds what is wrong.

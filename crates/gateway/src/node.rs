@@ -474,6 +474,17 @@ impl Node {
         let data = self.config().node.data.clone();
         crate::corrections::correct(&data, &body, spam, who, now_ms() / 1_000)
             .map_err(|e| e.to_string())?;
+        if let Ok(Some(held)) = self.quarantine.get(id) {
+            let corrected = Event {
+                id: held.item.message,
+                received_ms: held.item.received_ms,
+                at_ms: now_ms(),
+                kind: if spam { "corrected_spam" } else { "corrected_ham" }.to_owned(),
+                recipient: String::new(),
+                detail: format!("by {who}"),
+            };
+            self.log.append_then(Vec::new(), vec![corrected], Box::new(|_| {}));
+        }
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 //! is all that servers ask of each other (RFC 7435), and what logins need.
 
 pub mod dane;
+pub mod expiry;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -13,6 +13,7 @@ mod calendar;
 mod counts;
 mod day;
 mod pack;
+mod report;
 mod schema;
 mod search;
 mod terms;
@@ -30,6 +31,7 @@ use rusqlite::Connection;
 pub use calendar::{civil, day_name, day_number};
 pub use counts::{Bucket, Counts, Top};
 pub use day::Appended;
+pub use report::{Said, TopKind};
 pub use search::{Cursor, Logged, Page, Query, RecipientSummary, Summary};
 
 use crate::database;

@@ -3,9 +3,11 @@
 //! Passwords are kept as Argon2id hashes; sessions and tokens as BLAKE3 hashes, so that who reads
 //! the file cannot use them. Every change is written together with its line of the audit log.
 
+mod change;
 mod links;
 mod personal;
 mod scram;
+mod searches;
 mod senders;
 mod session;
 mod tokens;
@@ -26,6 +28,7 @@ use crate::error::StoreError;
 use crate::quarantine::AuditLine;
 
 pub use links::{Link, LinkKind, Shown};
+pub use searches::{SEARCHES_MAX, SavedSearch};
 pub use senders::ListedSender;
 pub use session::{Session, Started};
 pub use tokens::{Scope, TOKEN_DAYS_MAX, TOKEN_MARK, Token};
@@ -120,6 +123,15 @@ CREATE TABLE digest (
     address TEXT PRIMARY KEY,
     upto    INTEGER NOT NULL,
     at_ms   INTEGER NOT NULL
+) WITHOUT ROWID;
+",
+    "
+CREATE TABLE saved_search (
+    login  TEXT NOT NULL,
+    name   TEXT NOT NULL,
+    query  TEXT NOT NULL,
+    shared INTEGER NOT NULL,
+    PRIMARY KEY (login, name)
 ) WITHOUT ROWID;
 ",
 ];

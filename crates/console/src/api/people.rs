@@ -2,12 +2,13 @@
 
 use axum::response::Response;
 use gauntlet_engine::lists::List;
-use gauntlet_store::users::User;
+use gauntlet_store::users::{Role, Scope, User};
 use serde_json::json;
 
 use super::done;
 use crate::fault::Fault;
-use crate::pages::senders;
+use crate::pages::messages::number;
+use crate::pages::{senders, tokens as token_page};
 use crate::server::App;
 use crate::visit::Visit;
 
@@ -72,4 +73,53 @@ pub(super) fn password(app: &App, visit: &Visit) -> Result<Response, Fault> {
         return Err(NOBODY);
     }
     done(&json!({ "login": login, "one_time_password": password }))
+}
+
+/// `PUT /api/v1/users/{login}`.
+pub(super) fn rights(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let login = visit.param("login");
+    let role: Role = visit.field("role").parse().map_err(Fault::Bad)?;
+    let all = |name| -> Vec<String> { visit.all(name).map(str::to_owned).collect() };
+    let (folders, addresses) = (all("folders"), all("addresses"));
+    let (who, now) = (visit.who(), visit.now_ms);
+    if !app.state.users.change_rights(login, role, &folders, &addresses, who, now)? {
+        return Err(NOBODY);
+    }
+    done(&json!({ "login": login, "role": role.name() }))
+}
+
+/// `DELETE /api/v1/users/{login}/second-factor`.
+pub(super) fn factor_off(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let login = visit.param("login");
+    if !app.state.users.list()?.iter().any(|u| u.login.eq_ignore_ascii_case(login)) {
+        return Err(NOBODY);
+    }
+    let removed = app.state.users.remove_totp(login, visit.who(), visit.now_ms)?;
+    done(&json!({ "removed": removed }))
+}
+
+/// `GET /api/v1/tokens`.
+pub(super) fn tokens(app: &App, _: &Visit) -> Result<Response, Fault> {
+    done(&json!({ "tokens": app.state.users.tokens()? }))
+}
+
+/// `POST /api/v1/tokens`.
+pub(super) fn add_token(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let name = visit.field("name");
+    let mut scopes = Vec::new();
+    for scope in visit.all("scopes") {
+        scopes.push(scope.parse::<Scope>().map_err(Fault::Bad)?);
+    }
+    let days = number(visit, "days")?.unwrap_or(token_page::DAYS_DEFAULT);
+    let users = &app.state.users;
+    let secret = users.add_token(name, &scopes, days, visit.who(), visit.now_ms)?;
+    done(&json!({ "name": name, "secret": secret }))
+}
+
+/// `DELETE /api/v1/tokens/{name}`.
+pub(super) fn revoke(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    if !app.state.users.revoke_token(visit.param("name"), visit.who(), visit.now_ms)? {
+        return Err(Fault::NotFound("There is no token of this name."));
+    }
+    done(&json!({ "removed": true }))
 }

@@ -4,7 +4,7 @@ use gauntlet_store::users::Scope;
 
 use super::operation::Kind::{Choice, Choices, Day, Integer, Lines, Number, Text, Texts};
 use super::operation::{Field, Operation, field, must};
-use super::{mail, people, policies, queue};
+use super::{mail, people, personal, policies, queue, standing};
 use crate::routes::{Access, Method, Page, Route};
 
 const CLASSES: &[&str] = &["ham", "bulk", "suspect", "spam", "phishing", "malware", "unscannable"];
@@ -59,6 +59,32 @@ const HELD: &[Field] = &[
     limit(),
 ];
 
+const DAYS: &[Field] = &[field("days", Integer(1, 100), "the last so many days; 30 if not given")];
+const REPORT: &[Field] = &[
+    field("days", Integer(1, 100), "whole days (UTC); 7 if not given"),
+    field("until", Day, "the last of them; today if not given"),
+];
+const RIGHTS: &[Field] = &[
+    must("role", Choice(ROLES), "what they may do"),
+    field("folders", Texts, "folders a reviewer may decide in; none is all"),
+    field("addresses", Texts, "addresses whose held mail a user may see"),
+];
+const ROLES: &[&str] = &["administrator", "reviewer", "user"];
+const SCOPES: &[&str] = &[
+    "status:read",
+    "messages:read",
+    "quarantine:read",
+    "quarantine:write",
+    "policy:read",
+    "policy:write",
+    "senders:read",
+    "senders:write",
+    "users:read",
+    "users:write",
+    "queue:read",
+    "queue:write",
+];
+const OWN_ADDRESS: Field = field("address", Text, "one of your addresses; the first if not given");
 const POLICY_TEXT: Field = must("text", Lines, "the policy: TOML");
 const LEARN: Field = field("learn", Choice(&["yes"]), "teach the classifier, too");
 const QUEUE_IDS: &[Field] = &[must("id", Texts, "ids of messages")];
@@ -140,6 +166,98 @@ pub static OPERATIONS: &[Operation] = &[
             field("span_minutes", Integer(1, 1_440), "length of a span; 60 if not given"),
         ])
         .gives(&[("buckets", "array"), ("top_rules", "array"), ("top_senders", "array")]),
+    op(Get, "/api/v1/health", Administrator, Some(Scope::StatusRead), standing::health)
+        .says("What the node stands on, examined now.")
+        .gives(&[("good", "boolean"), ("findings", "array")]),
+    op(Get, "/api/v1/settings", Administrator, Some(Scope::StatusRead), standing::settings)
+        .says("Every setting with its effective value and where it came from; no secrets.")
+        .gives(&[("settings", "array")]),
+    op(Get, "/api/v1/disks", Administrator, Some(Scope::StatusRead), standing::disks)
+        .says("The disks that data is on.")
+        .gives(&[("disks", "array")]),
+    op(Get, "/api/v1/routes", Administrator, Some(Scope::StatusRead), standing::routes)
+        .says("Where mail goes, in the order in which it is tried.")
+        .gives(&[("routes", "array")]),
+    op(Get, "/api/v1/rules", Administrator, Some(Scope::PolicyRead), standing::rules)
+        .says("Every rule that can hit, its hits, its cost where it was measured; those that hit most first.")
+        .takes(DAYS)
+        .gives(&[("rules", "array"), ("measured_ms", "integer|null")]),
+    op(Post, "/api/v1/rules/measure", Administrator, Some(Scope::PolicyRead), standing::measure)
+        .says("Measures what each rule costs, on held mail.")
+        .gives(&[("messages", "integer"), ("measured_ms", "integer")]),
+    op(Get, "/api/v1/report", Reviewer, Some(Scope::MessagesRead), standing::report)
+        .says("What passed in some days, accuracy as far as people said so, who sent and got most.")
+        .takes(REPORT)
+        .gives(&[
+            ("since", "string"),
+            ("until", "string"),
+            ("days", "array"),
+            ("classes", "object"),
+            ("accuracy", "object"),
+            ("domains", "array"),
+        ]),
+    op(Get, "/api/v1/searches", Reviewer, Some(Scope::MessagesRead), personal::searches)
+        .says("Searches that you keep, and those that others share.")
+        .gives(&[("searches", "array")]),
+    op(Put, "/api/v1/searches/{name}", Reviewer, Some(Scope::MessagesRead), personal::save_search)
+        .says("Keeps a search by a name.")
+        .takes(&[
+            must("query", Text, "as in the address of the page: `class=spam&sender=%40example.org`"),
+            field("shared", Choice(&["yes"]), "others see it, too"),
+        ])
+        .gives(&[("name", "string"), ("query", "string")]),
+    op(
+        Delete,
+        "/api/v1/searches/{name}",
+        Reviewer,
+        Some(Scope::MessagesRead),
+        personal::remove_search,
+    )
+    .says("Forgets a search of yours.")
+    .gives(&[("removed", "boolean")]),
+    op(Get, "/api/v1/activity", Administrator, Some(Scope::UsersRead), personal::activity)
+        .says("Who did what, newest first.")
+        .gives(&[("lines", "array")]),
+    op(Get, "/api/v1/own", Own, Some(Scope::UsersRead), personal::own)
+        .says("What you want for your own mail. For people: a token has no mail of its own.")
+        .takes(&[OWN_ADDRESS])
+        .gives(&[
+            ("address", "string"),
+            ("strictness", "string"),
+            ("spam_points", "number|integer|null"),
+            ("allow", "array"),
+            ("block", "array"),
+        ]),
+    op(Put, "/api/v1/own", Own, Some(Scope::UsersWrite), personal::set_own)
+        .says("How strict to be with your own mail.")
+        .takes(&[
+            OWN_ADDRESS,
+            must("strictness", Choice(&["strict", "normal", "lax"]), "how much is held"),
+            field("points", Number, "mail counts as spam from so many points; as for everybody if not given"),
+        ])
+        .gives(&[("address", "string"), ("strictness", "string")]),
+    op(Put, "/api/v1/own/senders", Own, Some(Scope::UsersWrite), personal::list_own)
+        .says("Allows or blocks a sender for your own mail.")
+        .takes(&[
+            OWN_ADDRESS,
+            must("entry", Text, "address or domain"),
+            must("list", Choice(&["allow", "block"]), "which list"),
+        ])
+        .gives(&[("entry", "string"), ("list", "string")]),
+    op(Delete, "/api/v1/own/senders", Own, Some(Scope::UsersWrite), personal::unlist_own)
+        .says("Takes a sender off your own lists.")
+        .takes(&[OWN_ADDRESS, must("entry", Text, "address or domain")])
+        .gives(&[("removed", "boolean")]),
+    op(Get, "/api/v1/own/second-factor", Own, Some(Scope::UsersRead), personal::factor)
+        .says("Whether your account has a second factor.")
+        .gives(&[("on", "boolean"), ("recovery_codes", "integer")]),
+    op(Post, "/api/v1/own/second-factor", Own, Some(Scope::UsersWrite), personal::change_factor)
+        .says("Begins, switches on (with a code) or off (with a code) the second factor of your account.")
+        .takes(&[
+            must("do", Choice(&["begin", "on", "off"]), "what to do"),
+            field("code", Text, "the code of this moment, or a recovery code"),
+        ])
+        .gives(&[("on", "boolean")]),
     op(Get, "/api/v1/quarantine", Own, Some(Scope::QuarantineRead), mail::quarantine)
         .says("Held mail, newest first.")
         .takes(HELD)
@@ -236,11 +354,15 @@ pub static OPERATIONS: &[Operation] = &[
         .says("Adds a person, with a one-time password.")
         .takes(&[
             must("login", Text, "what they sign in with"),
-            must("role", Choice(&["administrator", "reviewer", "user"]), "what they may do"),
+            must("role", Choice(ROLES), "what they may do"),
             field("folders", Texts, "folders a reviewer may decide in; none is all"),
             field("addresses", Texts, "addresses whose held mail a user may see"),
         ])
         .gives(&[("login", "string"), ("one_time_password", "string")]),
+    op(Put, "/api/v1/users/{login}", Administrator, Some(Scope::UsersWrite), people::rights)
+        .says("Changes what a person may do.")
+        .takes(RIGHTS)
+        .gives(&[("login", "string"), ("role", "string")]),
     op(Delete, "/api/v1/users/{login}", Administrator, Some(Scope::UsersWrite), people::remove)
         .says("Removes a person and ends their sessions.")
         .gives(&[("removed", "boolean")]),
@@ -253,6 +375,29 @@ pub static OPERATIONS: &[Operation] = &[
     )
     .says("Gives a person a one-time password and ends their sessions.")
     .gives(&[("login", "string"), ("one_time_password", "string")]),
+    op(
+        Delete,
+        "/api/v1/users/{login}/second-factor",
+        Administrator,
+        Some(Scope::UsersWrite),
+        people::factor_off,
+    )
+    .says("Takes a person's second factor away.")
+    .gives(&[("removed", "boolean")]),
+    op(Get, "/api/v1/tokens", Administrator, Some(Scope::UsersRead), people::tokens)
+        .says("Every token, without its secret.")
+        .gives(&[("tokens", "array")]),
+    op(Post, "/api/v1/tokens", Administrator, Some(Scope::UsersWrite), people::add_token)
+        .says("Makes a token; its secret is in the answer and nowhere else.")
+        .takes(&[
+            must("name", Text, "what it is for; unique"),
+            must("scopes", Choices(SCOPES), "what it may do"),
+            field("days", Integer(1, 3_650), "how long it lives; 90 if not given"),
+        ])
+        .gives(&[("name", "string"), ("secret", "string")]),
+    op(Delete, "/api/v1/tokens/{name}", Administrator, Some(Scope::UsersWrite), people::revoke)
+        .says("Revokes a token.")
+        .gives(&[("removed", "boolean")]),
     op(Get, "/api/v1/queue", Administrator, Some(Scope::QueueRead), queue::list)
         .says("Messages that wait or are being delivered, oldest first.")
         .takes(&[field("limit", Integer(1, 10_000), "at most so many; 1000 if not given")])

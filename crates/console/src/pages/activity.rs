@@ -13,18 +13,25 @@ use crate::{format, shell};
 /// Lines shown.
 const LINES_MAX: usize = 200;
 
-/// `GET /activity`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+/// The newest things that people did.
+pub(crate) fn newest(app: &App) -> Result<Vec<AuditLine>, Fault> {
     let mut lines = app.state.quarantine.audit_log("", LINES_MAX)?;
     lines.extend(app.state.users.audit_log(LINES_MAX)?);
     lines.sort_by_key(|l| std::cmp::Reverse(l.at_ms));
     lines.truncate(LINES_MAX);
+    Ok(lines)
+}
+
+/// `GET /activity`.
+pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let lines = newest(app)?;
     let body = html! {
         h1 { "Activity" }
+        (super::manage::tabs("/activity"))
         p.lead { "The newest " (LINES_MAX) " things that people did here." }
         section.card.flush { (table(&lines, true)) }
     };
-    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/activity", "Activity", &body)))
+    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/health", "Activity", &body)))
 }
 
 /// Lines of an audit log; with the item's id where they are of many.

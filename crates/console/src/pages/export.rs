@@ -69,7 +69,7 @@ fn push(out: &mut String, message: &Summary) {
 
 /// A field as RFC 4180 writes it. Spreadsheets run what begins with one of `=+-@`: text from outside
 /// gets an apostrophe before it.
-fn cell(text: &str, is_number: bool) -> String {
+pub(crate) fn cell(text: &str, is_number: bool) -> String {
     let plain = format::plain(text);
     let runs = plain.trim_start().starts_with(['=', '+', '-', '@', '\t']) && !is_number;
     let plain = if runs { format!("'{plain}") } else { plain };

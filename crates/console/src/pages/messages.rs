@@ -7,6 +7,7 @@ use gauntlet_store::log::{Cursor, day_number};
 use gauntlet_store::{Page, Query, Summary};
 use maud::{Markup, html};
 
+use super::searches;
 use crate::fault::Fault;
 use crate::format::{self, DAY_MS};
 use crate::server::App;
@@ -78,6 +79,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             h1 { "Messages" }
             @if live { label.live hidden { input type="checkbox" data-live-switch checked; "Live" } }
         }
+        (searches::bar(app, visit)?)
         (filter(visit))
         div id="list" data-live[live] {
             (list(&page))

@@ -12,39 +12,66 @@ use maud::{Markup, html};
 
 use super::messages;
 use crate::fault::Fault;
-use crate::format;
-use crate::node::NodeStatus;
+use crate::latency::Distribution;
+use crate::node::{Disk, NodeStatus};
+use crate::plot::{self, Column};
 use crate::server::App;
 use crate::shell;
 use crate::visit::{self, Visit};
+use crate::{format, node};
 
 const HOUR_MS: i64 = 3_600_000;
+const MINUTE_MS: i64 = 60_000;
 /// Bars of the plot: one an hour.
 const HOURS: i64 = 24;
+/// Whole minutes over which the rate of messages is taken.
+const RATE_MINUTES: i64 = 5;
 /// Newest messages shown.
 const NEWEST: usize = 8;
 /// Names in a list of the most frequent.
 const TOP: usize = 8;
+/// Stages whose times are shown: what they are called here and in the metrics.
+const STAGES: [(&str, &str); 5] = [
+    ("Answer to the client", "gauntlet_answer_seconds"),
+    ("Facts of the network", "gauntlet_facts_seconds"),
+    ("Scan and policy", "gauntlet_scan_seconds"),
+    ("Stable storage", "gauntlet_spool_seconds"),
+    ("Last outcome", "gauntlet_delivery_seconds"),
+];
+/// Free share of a disk below which it is marked.
+const DISK_FREE_LOW: f64 = 0.10;
 
 /// `GET /`.
 pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     if visit.role() == Role::User {
         return Ok(visit::redirect("/quarantine"));
     }
+    let log = &app.state.log;
     let until = (visit.now_ms.div_euclid(HOUR_MS) + 1) * HOUR_MS;
-    let counts = app.state.log.counts(until - HOURS * HOUR_MS, until, 60)?;
-    let newest = app.state.log.search(&Query { limit: NEWEST, ..Query::default() })?;
+    let counts = log.counts(until - HOURS * HOUR_MS, until, 60)?;
+    let minute = visit.now_ms.div_euclid(MINUTE_MS) * MINUTE_MS;
+    let lately = log.counts(minute - RATE_MINUTES * MINUTE_MS, minute, 1)?;
+    let newest = log.search(&Query { limit: NEWEST, ..Query::default() })?;
     let held: u64 = app.state.quarantine.folders()?.iter().map(|f| f.items).sum();
-    let status = app.state.node.status();
+    let node = &app.state.node;
+    let status = node.status();
     let body = html! {
         h1 { "Overview" }
         div id="list" data-live {
-            (health(&status))
+            @for problem in &status.problems { p.notice.poor role="alert" { (problem) } }
             (tiles(&counts, held, &status))
-            section.card { h2 { "Messages an hour, last 24 hours (UTC)" } (plot(&counts, until)) }
+            section.card { h2 { "Messages an hour, last 24 hours (UTC)" } (hours(&counts, until)) }
             div.halves {
                 section.card { h2 { "Rules that hit most" } (tops(&counts.top_rules, "rule")) }
                 section.card { h2 { "Domains that sent most" } (tops(&counts.top_senders, "domain")) }
+            }
+            div.halves {
+                section.card { h2 { "Messages a second, last " (RATE_MINUTES) " minutes" } (rates(&lately)) }
+                section.card { h2 { "Times" } (times(&node.metrics())) }
+            }
+            div.halves {
+                section.card { h2 { "Nodes" } (nodes(&status)) }
+                section.card { h2 { "Disks" } (disks(&node.disks())) }
             }
             h2 { "Newest" }
             (messages::list(&newest))
@@ -53,15 +80,75 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     Ok(visit::page(StatusCode::OK, &shell::page(visit, "/", "Overview", &body)))
 }
 
-fn health(status: &NodeStatus) -> Markup {
+/// The nodes whose log this is. One today: nodes do not talk to each other.
+fn nodes(status: &NodeStatus) -> Markup {
     html! {
-        @for problem in &status.problems { p.notice.poor role="alert" { (problem) } }
-        details.places {
-            summary { "Node " b { (status.name) } ", version " (status.version)
+        details.places open {
+            summary { b { (status.name) } ", version " (status.version)
                 @if status.started_ms > 0 { ", since " (format::time(status.started_ms)) } }
             dl.pairs {
+                dt { "Takes mail" } dd { @if status.problems.is_empty() { "yes" } @else { "no" } }
+                dt { "Sessions" } dd { (format::count(status.sessions)) }
                 dt { "Ruleset" } dd { code { (status.ruleset) } }
                 @for (name, place) in &status.places { dt { (name) } dd { code { (place) } } }
+            }
+        }
+    }
+}
+
+/// How full the disks are.
+pub(super) fn disks(disks: &[Disk]) -> Markup {
+    html! {
+        table.costs {
+            tbody {
+                @for disk in disks {
+                    @let used = disk.total.saturating_sub(disk.free);
+                    tr {
+                        th scope="row" { (disk.what) " " code { (disk.path) } }
+                        td.bar { meter min="0" max=(disk.total) value=(used) aria-hidden="true" {} }
+                        td.number {
+                            @if (disk.free as f64) < DISK_FREE_LOW * disk.total as f64 { b { "low: " } }
+                            (format::bytes(disk.free)) " free of " (format::bytes(disk.total)) }
+                    }
+                }
+                @if disks.is_empty() { tr { td { "Unknown." } } }
+            }
+        }
+    }
+}
+
+fn times(metrics: &str) -> Markup {
+    let shown = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), format::duration_us);
+    html! {
+        table.costs {
+            caption { "Since the start; what half and what 95 of 100 messages stay under" }
+            tbody {
+                @for (name, metric) in STAGES {
+                    @if let Some(found) = Distribution::read(metrics, metric) {
+                        tr {
+                            th scope="row" { (name) }
+                            td.number { (shown(found.quantile_us(0.5))) }
+                            td.number { (shown(found.quantile_us(0.95))) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn rates(lately: &Counts) -> Markup {
+    let seconds = (RATE_MINUTES * 60) as f64;
+    let sums = by_class(lately);
+    let all: u64 = sums.values().sum();
+    html! {
+        table.costs {
+            tbody {
+                tr { th scope="row" { "all" } td.number { (format!("{:.2}", all as f64 / seconds)) } }
+                @for (class, n) in &sums {
+                    tr { th scope="row" { (shell::class_pill(*class)) }
+                        td.number { (format!("{:.2}", *n as f64 / seconds)) } }
+                }
             }
         }
     }
@@ -75,7 +162,7 @@ fn by_class(counts: &Counts) -> BTreeMap<Class, u64> {
     sums
 }
 
-fn tiles(counts: &Counts, held: u64, status: &NodeStatus) -> Markup {
+fn tiles(counts: &Counts, held: u64, status: &node::NodeStatus) -> Markup {
     let sums = by_class(counts);
     let all: u64 = sums.values().sum();
     let unwanted: u64 = sums.iter().filter(|(c, _)| **c >= Class::Spam).map(|(_, n)| n).sum();
@@ -95,82 +182,32 @@ fn tiles(counts: &Counts, held: u64, status: &NodeStatus) -> Markup {
     }
 }
 
-/// Width of a bar with its gap, and height of the plot, in the picture's own units.
-const BAR: i64 = 30;
-const HEIGHT: f64 = 140.0;
-
-/// Stacked bars, one an hour; also readable as a table by those who do not see it.
-fn plot(counts: &Counts, until: i64) -> Markup {
+/// The last hours as stacked bars.
+fn hours(counts: &Counts, until: i64) -> Markup {
+    let first = until / HOUR_MS - HOURS;
+    let mut columns: Vec<Column> = (first..first + HOURS)
+        .enumerate()
+        .map(|(n, hour)| {
+            let clock = format::clock(hour * HOUR_MS);
+            let label = if n % 4 == 0 { clock[..5].to_owned() } else { String::new() };
+            Column { label, title: format::day_and_clock(hour * HOUR_MS), parts: Vec::new() }
+        })
+        .collect();
     let mut hours: BTreeMap<i64, BTreeMap<Class, u64>> = BTreeMap::new();
     for bucket in &counts.buckets {
-        let classes = hours.entry(bucket.start_ms.div_euclid(HOUR_MS)).or_default();
+        let classes = hours.entry(bucket.start_ms.div_euclid(HOUR_MS) - first).or_default();
         *classes.entry(bucket.class).or_default() += bucket.messages;
     }
-    let most = hours.values().map(|c| c.values().sum::<u64>()).max().unwrap_or(0).max(1);
-    let first = until / HOUR_MS - HOURS;
-    let sums = by_class(counts);
-    html! {
-        svg.plot viewBox={ "0 -18 " (HOURS * BAR) " " (HEIGHT + 40.0) } role="img"
-            aria-label={ "Messages an hour, at most " (format::count(most)) } {
-            @for line in 0..=2u32 {
-                line.grid x1="0" x2=(HOURS * BAR) y1=(HEIGHT * f64::from(line) / 2.0)
-                    y2=(HEIGHT * f64::from(line) / 2.0) {}
-            }
-            @for hour in 0..HOURS {
-                (bar(hours.get(&(first + hour)), most, hour * BAR, (first + hour) * HOUR_MS))
-                @if hour % 4 == 0 {
-                    text x=(hour * BAR) y=(HEIGHT + 16.0) {
-                        (&format::clock((first + hour) * HOUR_MS)[..5])
-                    }
-                }
-            }
-            text.most x=(HOURS * BAR) y="-6" text-anchor="end" { (format::count(most)) }
-        }
-        ul.legend {
-            @for (class, n) in &sums {
-                li { span class={ "key fill-" (class.name()) } {} (class.name()) " "
-                    b { (format::count(*n)) } }
-            }
-            @if sums.is_empty() { li { "No messages yet." } }
+    for (at, classes) in hours {
+        if let Some(column) = usize::try_from(at).ok().and_then(|at| columns.get_mut(at)) {
+            column.parts = classes.into_iter().collect();
         }
     }
-}
-
-fn bar(classes: Option<&BTreeMap<Class, u64>>, most: u64, x: i64, start_ms: i64) -> Markup {
-    let Some(classes) = classes else { return html! {} };
-    let mut y = HEIGHT;
-    let total: u64 = classes.values().sum();
-    html! {
-        g {
-            title { (format::day_and_clock(start_ms)) ": " (format::count(total)) }
-            @for (class, n) in classes {
-                @let height = HEIGHT * *n as f64 / most as f64;
-                ({ y -= height; "" })
-                rect class={ "fill-" (class.name()) } x=(x) y=(format!("{y:.1}")) width=(BAR - 5)
-                    height=(format!("{height:.1}")) {}
-            }
-        }
-    }
+    plot::stacked("Messages an hour", &columns)
 }
 
 fn tops(tops: &[Top], field: &str) -> Markup {
-    let most = tops.first().map_or(1, |t| t.messages.max(1));
-    html! {
-        table.costs {
-            tbody {
-                @for top in tops.iter().take(TOP) {
-                    tr {
-                        th scope="row" {
-                            a href={ "/messages?" (field) "=" (format::percent(&top.name)) } {
-                                (format::plain(&top.name)) }
-                        }
-                        td.bar { meter min="0" max=(most) value=(top.messages)
-                            aria-hidden="true" {} }
-                        td.number { (format::count(top.messages)) }
-                    }
-                }
-                @if tops.is_empty() { tr { td { "None yet." } } }
-            }
-        }
-    }
+    let names: Vec<(String, u64)> =
+        tops.iter().take(TOP).map(|t| (t.name.clone(), t.messages)).collect();
+    plot::tops(&names, |name| format!("/messages?{field}={}", format::percent(name)))
 }

@@ -115,16 +115,24 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
         }
         _ => return Err(Fault::Bad("list: allow, block, remove or strictness".to_owned())),
     }
-    if let Err(error) = app.state.node.people_changed() {
-        tracing::error!(error, "what people want is kept, but not in use yet");
-        return Err(Fault::Bad("It is kept, but not in use yet.".to_owned()));
-    }
+    tell(app)?;
     Ok(visit::redirect(&format!("/own?notice=own-1&address={}", format::percent(&address))))
 }
 
+/// Has the node take over what people want.
+pub(crate) fn tell(app: &App) -> Result<(), Fault> {
+    app.state.node.people_changed().map_err(|error| {
+        tracing::error!(error, "what people want is kept, but not in use yet");
+        Fault::Bad("It is kept, but not in use yet.".to_owned())
+    })
+}
+
 /// The own address that the request names; the first if it names none.
-fn address(visit: &Visit) -> Result<String, Fault> {
+pub(crate) fn address(visit: &Visit) -> Result<String, Fault> {
     let all = visit.session.as_ref().map(|s| s.user.addresses.as_slice()).unwrap_or_default();
+    if all.is_empty() {
+        return Err(Fault::NotFound("Your account has no mail address here."));
+    }
     let asked = visit.field("address");
     let found = match asked {
         "" => all.first(),

@@ -17,14 +17,12 @@ const SHOWN_MAX: usize = 200;
 pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let messages = app.state.node.queue(SHOWN_MAX);
     let status = app.state.node.status();
-    let routes = status.places.iter().filter(|(what, _)| what != "data");
+    let routes = app.state.node.mail_routes();
     let body = html! {
         h1 { "Queue" }
         p.lead { (format::count(status.queued)) " messages wait or are on their way"
             @if status.queue_age_ms > 0 { ", the oldest for "
                 (format::duration_us(status.queue_age_ms * 1000)) } "." }
-        details.places { summary { "Where mail comes in and goes" }
-            dl.pairs { @for (what, place) in routes { dt { (what) } dd { code { (place) } } } } }
         form method="post" action="/queue" {
             (shell::token(visit))
             table.cards.card.flush {
@@ -48,6 +46,16 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
                 }
             }
         }
+        h2 { "Routes" }
+        section.card.flush { table.cards {
+            thead { tr { th scope="col" { "Mail for" } th scope="col" { "Goes to" } th scope="col" { "TLS" } } }
+            tbody { @for route in &routes { tr {
+                td data-label="Mail for" { (format::plain(&route.mail_for)) }
+                td data-label="Goes to" { code { (format::plain(&route.goes_to)) } }
+                td data-label="TLS" { (route.tls) }
+            } } }
+        } }
+        p.hint { "The first that fits counts; routes are set in [route] and [[next_hop]] of the configuration." }
     };
     Ok(visit::page(StatusCode::OK, &shell::page(visit, "/queue", "Queue", &body)))
 }

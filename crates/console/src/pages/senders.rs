@@ -17,6 +17,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let listed = app.state.users.listed_senders()?;
     let body = html! {
         h1 { "Senders" }
+        (super::manage::tabs("/senders"))
         p.lead { "An allowed sender's mail passes unless it is phishing or malware, a blocked sender's is spam. \
             A sender is an address, a domain with all below it, or a network. The lists of the \
             configuration count beside these." }
@@ -50,7 +51,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             }
         } }
     };
-    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/senders", "Senders", &body)))
+    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/health", "Senders", &body)))
 }
 
 /// `POST /senders`: `entry`, and `list`: allow, block or remove.

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gauntlet_console::{
-    ConsoleOptions, ConsoleState, NodeHandle, NodeStatus, PolicyOrder, QueueOrder, QueuedMail,
-    Released, serve,
+    ConsoleOptions, ConsoleState, Disk, HealthLine, MailRoute, NodeHandle, NodeStatus, PolicyOrder,
+    QueueOrder, QueuedMail, Released, RuleCost, RuleLine, SettingLine, serve,
 };
 use gauntlet_engine::{Class, Counterfactual, FilterCost, Thresholds, Verdict};
 use gauntlet_mail::facts::AuthResult;
@@ -116,6 +116,75 @@ impl NodeHandle for ListNode {
 
     fn thresholds(&self) -> Thresholds {
         Thresholds::default()
+    }
+
+    fn rules(&self) -> Vec<RuleLine> {
+        let rule = |name: &str, score, description: &str| RuleLine {
+            name: name.to_owned(),
+            kind: "body".to_owned(),
+            score,
+            description: description.to_owned(),
+        };
+        vec![
+            rule("ASKS_FOR_PAYMENT", 3.1, "Asks to confirm payment details"),
+            rule("EXAMPLE", 1.0, "An example"),
+            rule("NEVER_HITS", 2.0, "Waits for mail that nobody sends any more"),
+        ]
+    }
+
+    fn rule_costs(&self, messages: &[Vec<u8>]) -> Vec<RuleCost> {
+        let cost_ns = 12_300 * messages.len() as u64;
+        vec![RuleCost { name: "EXAMPLE".to_owned(), tries: 1, cost_ns }]
+    }
+
+    fn settings(&self) -> Vec<SettingLine> {
+        let line = |key: &str, value: &str, origin: &str| SettingLine {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            origin: origin.to_owned(),
+        };
+        vec![
+            line("console.address", "\"127.0.0.1:8025\"", "default"),
+            line("scan.threads", "4", "gauntlet.toml:12"),
+        ]
+    }
+
+    fn health(&self) -> Vec<HealthLine> {
+        let line = |check: &str, health, text: &str| HealthLine {
+            check: check.to_owned(),
+            health,
+            text: text.to_owned(),
+        };
+        vec![
+            line("clock", "good", "synchronised, wrong by 3 ms at most"),
+            line(
+                "disk",
+                "odd",
+                "/var/lib/gauntlet: 7.0 of 100.0 GB free; make room before it is full",
+            ),
+            line("reverse name", "bad", "192.0.2.1 is not mx1.example.com; ask for a PTR record"),
+        ]
+    }
+
+    fn mail_routes(&self) -> Vec<MailRoute> {
+        let route = |mail_for: &str, goes_to: &str, tls: &str| MailRoute {
+            mail_for: mail_for.to_owned(),
+            goes_to: goes_to.to_owned(),
+            tls: tls.to_owned(),
+        };
+        vec![
+            route("example.org", "10.0.0.1:25 (share 3), 10.0.0.2:25 (share 1)", "required"),
+            route("all else, outbound", "mail exchangers that the DNS names", "opportunistic"),
+        ]
+    }
+
+    fn disks(&self) -> Vec<Disk> {
+        vec![Disk {
+            what: "data".to_owned(),
+            path: "/var/lib/gauntlet".to_owned(),
+            free: 7_000_000_000,
+            total: 100_000_000_000,
+        }]
     }
 
     fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String> {

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use gauntlet_engine::Class;
+use gauntlet_mail::Direction;
 use gauntlet_policy::Disposition;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::pack::Packer;
+use super::report::TopKind;
 use super::schema::MIGRATIONS;
 use super::terms::{self, Field};
 use crate::database;
@@ -263,10 +265,21 @@ impl<'a> Tallies<'a> {
         *messages += 1;
         *bytes += i64::try_from(record.size).unwrap_or(i64::MAX);
         for hit in &record.verdict.hits {
-            *self.tops.entry(("rule", &hit.rule)).or_default() += 1;
+            *self.tops.entry((TopKind::Rule.name(), &hit.rule)).or_default() += 1;
         }
-        if let Some(domain) = terms::domain(&record.envelope.mail_from) {
-            *self.tops.entry(("sender", domain)).or_default() += 1;
+        let sender = terms::domain(&record.envelope.mail_from);
+        if let Some(domain) = sender {
+            *self.tops.entry((TopKind::Sender.name(), domain)).or_default() += 1;
+        }
+        let ours = match record.envelope.direction {
+            Direction::Inbound => {
+                record.dispositions.first().and_then(|d| terms::domain(&d.recipient))
+            }
+            Direction::Outbound => sender,
+        };
+        if let Some(domain) = ours {
+            let kind = TopKind::Ours(record.verdict.class).name();
+            *self.tops.entry((kind, domain)).or_default() += 1;
         }
     }
 

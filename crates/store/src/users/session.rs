@@ -90,6 +90,17 @@ impl Users {
         Ok(Some(session))
     }
 
+    /// Ends all sessions of a person.
+    ///
+    /// # Errors
+    /// If it could not be made durable.
+    pub fn end_sessions(&self, login: &str, who: &str, now_ms: i64) -> Result<(), StoreError> {
+        self.change(|batch| {
+            batch.execute("DELETE FROM session WHERE login = ?1 COLLATE NOCASE", [login])?;
+            super::audit(batch, now_ms, who, "end sessions", login, "")
+        })
+    }
+
     /// Ends a session, if there is one of this token.
     ///
     /// # Errors

@@ -1,0 +1,171 @@
+//! Reports: volume, accuracy, who sent and got most; for people, as CSV and as PDF.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use maud::{Markup, html};
+
+use super::messages::number;
+use crate::fault::Fault;
+use crate::format;
+use crate::plot::{self, Column};
+use crate::report::{Accuracy, DAYS_MAX, Domain, Name, Report, csv, pdf, percent, report};
+use crate::server::App;
+use crate::shell;
+use crate::visit::{self, Visit};
+
+/// Days of a report when nobody says.
+const DAYS_DEFAULT: i64 = 7;
+/// Labels under the plot, at most.
+const LABELS_MAX: usize = 8;
+
+/// The report that a request asks for.
+pub(crate) fn asked(app: &App, visit: &Visit) -> Result<Report, Fault> {
+    let days = number(visit, "days")?.unwrap_or(DAYS_DEFAULT);
+    if !(1..=DAYS_MAX).contains(&days) {
+        return Err(Fault::Bad(format!("days: a whole number from 1 to {DAYS_MAX}")));
+    }
+    let until = super::messages::day(visit, "until")?.unwrap_or(visit.now_ms);
+    Ok(report(&app.state.log, days, until.min(visit.now_ms))?)
+}
+
+/// `GET /reports`.
+pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let report = asked(app, visit)?;
+    let kept = shell::kept(visit);
+    let days = report.days.len();
+    let body = html! {
+        h1 { "Reports" }
+        p.lead { (report.since) " to " (report.until) " (UTC): "
+            b { (format::count(report.messages())) } " messages, " (format::bytes(report.bytes)) "." }
+        form.filter.card method="get" action="/reports" {
+            div.fields {
+                label { span { "Days" }
+                    input type="number" name="days" min="1" max=(DAYS_MAX) value=(days); }
+                (shell::input("until", "Last day", visit.field("until"), "date", ""))
+            }
+            div.actions {
+                button.main type="submit" { "Show" }
+                a.button.quiet href={ "/reports.csv?" (kept) } download { "CSV" }
+                a.button.quiet href={ "/reports.pdf?" (kept) } download { "PDF" }
+            }
+        }
+        section.card { h2 { "Messages a day" } (volume(&report)) }
+        div.halves {
+            section.card { h2 { "Accuracy, as far as people said so" } (accuracy(&report.accuracy)) }
+            section.card { h2 { "Dispositions" } (actions(&report)) }
+        }
+        section.card.flush { h2.inside { "Our domains" } (domains(&report.domains)) }
+        div.halves {
+            section.card { h2 { "Domains that sent most" } (names(&report.senders, "domain")) }
+            section.card { h2 { "Rules that hit most" } (names(&report.rules, "rule")) }
+        }
+    };
+    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/reports", "Reports", &body)))
+}
+
+fn volume(report: &Report) -> Markup {
+    let step = report.days.len().div_ceil(LABELS_MAX).max(1);
+    let column = |(n, day): (usize, &crate::report::Day)| Column {
+        label: if n % step == 0 {
+            day.day.get(5..).unwrap_or("").to_owned()
+        } else {
+            String::new()
+        },
+        title: day.day.clone(),
+        parts: day.classes.iter().map(|(c, n)| (*c, *n)).collect(),
+    };
+    let columns: Vec<Column> = report.days.iter().enumerate().map(column).collect();
+    plot::stacked("Messages a day", &columns)
+}
+
+fn accuracy(a: &Accuracy) -> Markup {
+    html! {
+        table.costs {
+            caption { "What nobody looked at is not known: these are bounds from below" }
+            tbody {
+                @for (what, n, of, share) in [
+                    ("Judged unwanted, wanted by people", a.wrongly_unwanted, a.unwanted,
+                        a.false_positives()),
+                    ("Judged wanted, unwanted by people", a.wrongly_wanted, a.wanted,
+                        a.false_negatives()),
+                ] {
+                    tr {
+                        th scope="row" { (what) }
+                        td.number { (format::count(n)) " of " (format::count(of)) }
+                        td.number { b { (percent(share)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn actions(report: &Report) -> Markup {
+    html! {
+        table.costs { tbody {
+            @for (action, n) in &report.actions {
+                tr { th scope="row" { (shell::state(action)) } td.number { (format::count(*n)) } }
+            }
+            @if report.actions.is_empty() { tr { td { "No messages yet." } } }
+        } }
+    }
+}
+
+fn domains(all: &[Domain]) -> Markup {
+    let classes = gauntlet_engine::Class::ALL;
+    html! {
+        table.cards {
+            thead { tr {
+                th scope="col" { "Domain" }
+                @for class in classes { th.number scope="col" { (class.name()) } }
+                th.number scope="col" { "all" }
+            } }
+            tbody {
+                @for domain in all { tr {
+                    td data-label="Domain" {
+                        a href={ "/messages?domain=" (format::percent(&domain.domain)) } {
+                            (format::plain(&domain.domain)) } }
+                    @for class in classes {
+                        td.number data-label=(class.name()) {
+                            (format::count(domain.classes.get(&class).copied().unwrap_or(0))) }
+                    }
+                    td.number data-label="all" { b { (format::count(domain.messages())) } }
+                } }
+                @if all.is_empty() { tr { td.empty colspan="9" { "No messages yet." } } }
+            }
+        }
+    }
+}
+
+fn names(names: &[Name], field: &str) -> Markup {
+    let names: Vec<(String, u64)> = names.iter().map(|n| (n.name.clone(), n.messages)).collect();
+    plot::tops(&names, |name| format!("/messages?{field}={}", format::percent(name)))
+}
+
+/// `GET /reports.csv`.
+pub(crate) fn as_csv(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let report = asked(app, visit)?;
+    let name = file_name(&report, "csv");
+    let body = Body::from(csv::csv(&report));
+    Ok(attached(visit::respond(StatusCode::OK, "text/csv; charset=utf-8", body), &name))
+}
+
+/// `GET /reports.pdf`.
+pub(crate) fn as_pdf(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let report = asked(app, visit)?;
+    let name = file_name(&report, "pdf");
+    let body = Body::from(pdf::pdf(&report, &app.state.node.status().name));
+    Ok(attached(visit::respond(StatusCode::OK, "application/pdf", body), &name))
+}
+
+fn file_name(report: &Report, ending: &str) -> String {
+    format!("gauntlet-{}-{}.{ending}", report.since, report.until)
+}
+
+fn attached(mut response: Response, name: &str) -> Response {
+    if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
+        response.headers_mut().insert(header::CONTENT_DISPOSITION, value);
+    }
+    response
+}

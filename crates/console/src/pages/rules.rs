@@ -1,0 +1,212 @@
+//! The rules: how often each hit, what it costs, and which never do.
+
+use std::collections::BTreeMap;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use gauntlet_store::log::TopKind;
+use gauntlet_store::quarantine::{HeldQuery, State};
+use maud::{Markup, html};
+use serde::Serialize;
+
+use super::messages::number;
+use crate::fault::Fault;
+use crate::format::{self, DAY_MS};
+use crate::node::RuleLine;
+use crate::server::App;
+use crate::shell;
+use crate::visit::{self, Visit};
+
+/// Days looked back when nobody says.
+const DAYS_DEFAULT: i64 = 30;
+/// Most days looked back.
+pub(crate) const DAYS_MAX: i64 = 100;
+/// Held messages on which costs are measured, and the longest of them in bytes: a second or two.
+const MEASURED_MAX: usize = 200;
+const MEASURED_BYTES_MAX: u64 = 300_000;
+/// Rules shown; the rest is in the CSV and the API.
+const SHOWN_MAX: usize = 500;
+
+/// A rule with what it did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Usage {
+    #[serde(flatten)]
+    pub(crate) rule: RuleLine,
+    /// Messages that it hit in the days looked at.
+    pub(crate) hits: u64,
+    /// It is in force, gives points, and hit nothing.
+    pub(crate) dead: bool,
+    /// Microseconds a message, where it was measured.
+    pub(crate) cost_us: Option<f64>,
+}
+
+/// What costs were measured last.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Measured {
+    /// When, in Unix milliseconds.
+    pub(crate) at_ms: i64,
+    /// On how many messages.
+    pub(crate) messages: usize,
+    /// Nanoseconds of all messages together, by rule.
+    costs: BTreeMap<String, u64>,
+}
+
+/// What the rules did in the last days, those that hit most first.
+pub(crate) fn usage(app: &App, days: i64, now_ms: i64) -> Result<Vec<Usage>, Fault> {
+    let mut hits = app.state.log.tops(TopKind::Rule, now_ms - days * DAY_MS, now_ms + DAY_MS)?;
+    let measured = app.measured();
+    let cost = |name: &str| {
+        let found = measured.as_ref().filter(|m| m.messages > 0)?;
+        Some(*found.costs.get(name)? as f64 / 1e3 / found.messages as f64)
+    };
+    let mut all: Vec<Usage> = Vec::new();
+    for rule in app.state.node.rules() {
+        let hits = hits.remove(&rule.name).unwrap_or(0);
+        let (dead, cost_us) = (hits == 0 && rule.score != 0.0, cost(&rule.name));
+        all.push(Usage { rule, hits, dead, cost_us });
+    }
+    // Hits of rules that were in force then and are no more.
+    all.extend(hits.into_iter().map(|(name, hits)| {
+        let (kind, description) = ("gone".to_owned(), String::new());
+        let rule = RuleLine { name, kind, score: 0.0, description };
+        Usage { rule, hits, dead: false, cost_us: None }
+    }));
+    all.sort_by(|a, b| b.hits.cmp(&a.hits).then_with(|| a.rule.name.cmp(&b.rule.name)));
+    Ok(all)
+}
+
+/// Measures what the rules cost on the newest held mail, and keeps the result.
+pub(crate) fn measure(app: &App, now_ms: i64) -> Result<Measured, Fault> {
+    let query = HeldQuery { state: Some(State::Held), limit: 500, ..HeldQuery::default() };
+    let mut bodies = Vec::new();
+    for held in app.state.quarantine.search(&query)?.items {
+        if bodies.len() < MEASURED_MAX && held.size <= MEASURED_BYTES_MAX {
+            bodies.extend(app.state.quarantine.body(&held.item.id)?);
+        }
+    }
+    if bodies.is_empty() {
+        let why = "Costs are measured on held mail, and nothing is held.";
+        return Err(Fault::Bad(why.to_owned()));
+    }
+    let costs = app.state.node.rule_costs(&bodies);
+    let costs = costs.into_iter().map(|c| (c.name, c.cost_ns)).collect();
+    let measured = Measured { at_ms: now_ms, messages: bodies.len(), costs };
+    app.set_measured(measured.clone());
+    Ok(measured)
+}
+
+/// Days that the request asks for.
+pub(crate) fn days(visit: &Visit) -> Result<i64, Fault> {
+    let days = number(visit, "days")?.unwrap_or(DAYS_DEFAULT);
+    if (1..=DAYS_MAX).contains(&days) {
+        return Ok(days);
+    }
+    Err(Fault::Bad(format!("days: a whole number from 1 to {DAYS_MAX}")))
+}
+
+/// `GET /rules`.
+pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let days = days(visit)?;
+    let mut all = usage(app, days, visit.now_ms)?;
+    let counts = (all.len(), all.iter().filter(|u| u.dead).count());
+    let (which, word) = (visit.field("show"), visit.field("name").to_uppercase());
+    match which {
+        "dead" => all.retain(|u| u.dead),
+        "costly" => {
+            let cost = |u: &Usage| u.cost_us.unwrap_or(0.0);
+            all.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
+        }
+        _ => {}
+    }
+    all.retain(|u| word.is_empty() || u.rule.name.to_uppercase().contains(&word));
+    let body = html! {
+        h1 { "Rules" }
+        p.lead { (format::count(counts.0 as u64)) " rules can hit. " (format::count(counts.1 as u64))
+            " of those that give points did not hit once in " (days) " days." }
+        (filter(visit, days, which))
+        (costs(app, visit))
+        (table(&all, days))
+    };
+    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/rules", "Rules", &body)))
+}
+
+fn filter(visit: &Visit, days: i64, which: &str) -> Markup {
+    html! {
+        form.filter.card method="get" action="/rules" role="search" {
+            div.fields {
+                (shell::input("name", "Part of the name", visit.field("name"), "search", "URL"))
+                label { span { "Days" }
+                    input type="number" name="days" min="1" max=(DAYS_MAX) value=(days); }
+                label { span { "Show" }
+                    select name="show" {
+                        @for (value, name) in
+                            [("", "those that hit most first"), ("costly", "the costliest first"),
+                             ("dead", "those that never hit")] {
+                            option value=(value) selected[value == which] { (name) }
+                        }
+                    }
+                }
+            }
+            div.actions { button.main type="submit" { "Show" } }
+        }
+    }
+}
+
+fn costs(app: &App, visit: &Visit) -> Markup {
+    html! {
+        form.actions method="post" action="/rules/measure" {
+            (shell::token(visit))
+            button type="submit" { "Measure costs on held mail" }
+            @match app.measured() {
+                Some(found) => span.hint { "Measured " (format::time(found.at_ms)) " on "
+                    (found.messages) " messages; what rules share is not in it." },
+                None => span.hint { "Not measured since the node started." },
+            }
+        }
+    }
+}
+
+fn table(all: &[Usage], days: i64) -> Markup {
+    html! {
+        section.card.flush.rules { table.cards {
+            thead { tr {
+                th scope="col" { "Rule" } th.number scope="col" { "Hits in " (days) " days" }
+                th.number scope="col" { "Points" } th.number scope="col" { "Cost a message" }
+                th scope="col" { "Kind" }
+            } }
+            tbody {
+                @for usage in all.iter().take(SHOWN_MAX) { (row(usage)) }
+                @if all.is_empty() { tr { td.empty colspan="5" { "No rule fits." } } }
+            }
+        } }
+        @if all.len() > SHOWN_MAX {
+            p.hint { "And " (all.len() - SHOWN_MAX) " more: name a part of what you look for." }
+        }
+    }
+}
+
+fn row(usage: &Usage) -> Markup {
+    let Usage { rule, hits, dead, cost_us } = usage;
+    html! {
+        tr {
+            td data-label="Rule" {
+                a href={ "/messages?rule=" (format::percent(&rule.name)) } { (format::plain(&rule.name)) }
+                @if !rule.description.is_empty() { span.more { " " (format::plain(&rule.description)) } }
+            }
+            td.number data-label="Hits" {
+                @if *dead { span.state.state-failed { "none" } } @else { (format::count(*hits)) }
+            }
+            td.number data-label="Points" { (format::points(rule.score)) }
+            td.number data-label="Cost" {
+                @match cost_us { Some(us) => (format!("{us:.1} µs")), None => "-" }
+            }
+            td data-label="Kind" { (rule.kind) }
+        }
+    }
+}
+
+/// `POST /rules/measure`.
+pub(crate) fn measure_now(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    measure(app, visit.now_ms)?;
+    Ok(visit::redirect("/rules?show=costly"))
+}

@@ -1,0 +1,203 @@
+//! The people who may use the console.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use gauntlet_store::users::{Role, SecondFactor, User};
+use maud::{Markup, html};
+
+use super::manage;
+use crate::fault::Fault;
+use crate::server::App;
+use crate::visit::{self, Visit};
+use crate::{format, shell};
+
+const NOBODY: Fault = Fault::NotFound("There is nobody of this login.");
+
+/// `GET /users`.
+pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let users = app.state.users.list()?;
+    let body = html! {
+        h1 { "People" }
+        (manage::tabs("/users"))
+        (add_form(visit))
+        section.card.flush { table.cards {
+            thead { tr {
+                th scope="col" { "Login" } th scope="col" { "May" } th scope="col" { "Folders or addresses" }
+                th scope="col" { "Since" } th scope="col" { "Change" }
+            } }
+            tbody { @for user in &users { (row(user)) } }
+        } }
+    };
+    Ok(page(visit, StatusCode::OK, "People", &body))
+}
+
+fn page(visit: &Visit, status: StatusCode, title: &str, body: &Markup) -> Response {
+    visit::page(status, &shell::page(visit, "/health", title, body))
+}
+
+fn row(user: &User) -> Markup {
+    let more = [user.folders.join(", "), user.addresses.join(", ")].join(" ");
+    html! {
+        tr {
+            td data-label="Login" { (format::plain(&user.login)) }
+            td data-label="May" { (user.role.name())
+                @if user.must_change { span.more { " one-time password" } } }
+            td data-label="Of" { (format::plain(more.trim())) }
+            td data-label="Since" { (format::time(user.created_ms)) }
+            td data-label="Change" { a href={ "/users/" (format::percent(&user.login)) }
+                aria-label={ "Change " (format::plain(&user.login)) } { "Change" } }
+        }
+    }
+}
+
+/// Fields for role, folders and addresses.
+fn rights(role: Role, folders: &[String], addresses: &[String]) -> Markup {
+    html! {
+        label { span { "May" }
+            select name="role" {
+                @for (one, what) in [
+                    (Role::User, "user: see and release own mail"),
+                    (Role::Reviewer, "reviewer: see all, decide in folders"),
+                    (Role::Administrator, "administrator: everything"),
+                ] { option value=(one.name()) selected[one == role] { (what) } }
+            }
+        }
+        (shell::input("folders", "Folders of a reviewer, with commas (none: all)", &folders.join(", "), "text",
+            "suspect, bulk"))
+        (shell::input("addresses", "Mail addresses of a user, with commas", &addresses.join(", "), "text",
+            "ann@example.org"))
+    }
+}
+
+fn add_form(visit: &Visit) -> Markup {
+    html! {
+        details.card {
+            summary { h2 { "Add somebody" } }
+            form method="post" action="/users" {
+                (shell::token(visit))
+                (shell::input("login", "Login, e.g. the mail address", "", "text", "ann@example.org"))
+                (rights(Role::User, &[], &[]))
+                button.main type="submit" { "Add, with a one-time password" }
+            }
+        }
+    }
+}
+
+/// The parts of a field with commas.
+fn list(visit: &Visit, name: &str) -> Vec<String> {
+    let parts = visit.field(name).split(',').map(str::trim).filter(|p| !p.is_empty());
+    parts.map(str::to_owned).collect()
+}
+
+/// `POST /users`: adds somebody and shows the one-time password.
+pub(crate) fn add(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let user = User {
+        login: visit.field("login").to_owned(),
+        role: visit.field("role").parse().map_err(Fault::Bad)?,
+        folders: list(visit, "folders"),
+        addresses: list(visit, "addresses"),
+        must_change: true,
+        created_ms: visit.now_ms,
+    };
+    let password = app.state.users.one_time_password()?;
+    app.state.users.add(&user, &password, visit.who(), visit.now_ms)?;
+    Ok(told(visit, &user.login, &password))
+}
+
+fn told(visit: &Visit, login: &str, password: &str) -> Response {
+    let body = html! {
+        h1 { "One-time password" }
+        section.card.narrow {
+            p { "Give it to " b { (format::plain(login)) } " by a safe way; it is not shown again, and must \
+                be changed at the first sign-in." }
+            p { code.big { (password) } }
+            p { a.button href="/users" { "Done" } }
+        }
+    };
+    page(visit, StatusCode::OK, "One-time password", &body)
+}
+
+fn find(app: &App, visit: &Visit) -> Result<User, Fault> {
+    let login = visit.param("login");
+    app.state.users.list()?.into_iter().find(|u| u.login.eq_ignore_ascii_case(login)).ok_or(NOBODY)
+}
+
+/// `GET /users/{login}`.
+pub(crate) fn one(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let user = find(app, visit)?;
+    let factor = app.state.users.second_factor(&user.login)?;
+    let action = format!("/users/{}", format::percent(&user.login));
+    let body = html! {
+        h1 { (format::plain(&user.login)) }
+        (manage::tabs("/users"))
+        form.card.narrow method="post" action=(action) {
+            (shell::token(visit))
+            h2 { "Rights" }
+            (rights(user.role, &user.folders, &user.addresses))
+            button.main type="submit" name="do" value="rights" { "Save" }
+        }
+        form.card.narrow method="post" action=(action) {
+            (shell::token(visit))
+            h2 { "Access" }
+            p { @match factor {
+                SecondFactor::On { recovery_codes } => { "Has a second factor, " (recovery_codes)
+                    " recovery codes are left." },
+                SecondFactor::Off | SecondFactor::Begun => "Has no second factor.",
+            } }
+            div.actions {
+                button type="submit" name="do" value="password" { "New one-time password" }
+                @if matches!(factor, SecondFactor::On { .. }) {
+                    button type="submit" name="do" value="factor_off" { "Switch the second factor off" }
+                }
+                button type="submit" name="do" value="sign_out" { "Sign out everywhere" }
+                button.danger type="submit" name="do" value="remove" { "Remove" }
+            }
+        }
+    };
+    Ok(page(visit, StatusCode::OK, "Person", &body))
+}
+
+/// `POST /users/{login}`: `do`: rights, password, factor_off, sign_out, remove.
+pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let user = find(app, visit)?;
+    let (login, who, now, users) = (&user.login, visit.who(), visit.now_ms, &app.state.users);
+    match visit.field("do") {
+        "rights" => {
+            let role = visit.field("role").parse().map_err(Fault::Bad)?;
+            let (folders, addresses) = (list(visit, "folders"), list(visit, "addresses"));
+            users.change_rights(login, role, &folders, &addresses, who, now)?;
+        }
+        "password" => {
+            let password = users.one_time_password()?;
+            users.set_password(login, &password, true, who, now)?;
+            return Ok(told(visit, login, &password));
+        }
+        "factor_off" => {
+            users.remove_totp(login, who, now)?;
+        }
+        "sign_out" => users.end_sessions(login, who, now)?,
+        "remove" if visit.field("sure") == "yes" => {
+            users.remove(login, who, now)?;
+        }
+        "remove" => return Ok(ask(visit, login)),
+        _ => {
+            let why = "do: rights, password, factor_off, sign_out or remove";
+            return Err(Fault::Bad(why.to_owned()));
+        }
+    }
+    Ok(visit::redirect("/users?notice=users-1"))
+}
+
+fn ask(visit: &Visit, login: &str) -> Response {
+    let body = html! {
+        h1 { "Remove " (format::plain(login)) "?" }
+        p.lead { "Their sessions end. What they did stays in Activity." }
+        form.actions method="post" action={ "/users/" (format::percent(login)) } {
+            (shell::token(visit))
+            input type="hidden" name="sure" value="yes";
+            button.danger type="submit" name="do" value="remove" { "Remove" }
+            a.button.quiet href="/users" { "Keep" }
+        }
+    };
+    page(visit, StatusCode::OK, "Remove?", &body)
+}

@@ -1,0 +1,201 @@
+//! Reports: what passed in some days, how good the verdicts were as far as people said so, who sent
+//! and who got most. As a page, CSV, PDF, JSON and mail.
+
+pub mod csv;
+pub mod mail;
+pub mod pdf;
+
+use std::collections::BTreeMap;
+
+use gauntlet_engine::Class;
+use gauntlet_store::log::{TopKind, day_name};
+use gauntlet_store::{Log, StoreError};
+use serde::Serialize;
+
+use crate::format::DAY_MS;
+
+/// Most days of a report.
+pub const DAYS_MAX: i64 = 100;
+/// Names in a list.
+const NAMES_MAX: usize = 20;
+
+/// What passed in some days.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// First day, `2026-11-15`.
+    pub since: String,
+    /// Last day.
+    pub until: String,
+    /// Day by day, oldest first; days without mail, too.
+    pub days: Vec<Day>,
+    /// Messages by class.
+    pub classes: BTreeMap<Class, u64>,
+    /// Messages by final disposition of their first recipient.
+    pub actions: BTreeMap<String, u64>,
+    /// Bytes of all messages.
+    pub bytes: u64,
+    /// How good the verdicts were.
+    pub accuracy: Accuracy,
+    /// Domains that sent most.
+    pub senders: Vec<Name>,
+    /// Our domains, the busiest first.
+    pub domains: Vec<Domain>,
+    /// Rules that hit most.
+    pub rules: Vec<Name>,
+}
+
+/// One day.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Day {
+    /// `2026-11-15`.
+    pub day: String,
+    /// Messages by class.
+    pub classes: BTreeMap<Class, u64>,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// How often people disagreed with verdicts. What nobody looked at is not known: shares are of all
+/// messages, so a bound from below on mistakes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Accuracy {
+    /// Messages judged worse than bulk.
+    pub unwanted: u64,
+    /// Of those, how many people released or called wanted.
+    pub wrongly_unwanted: u64,
+    /// Messages judged ham or bulk.
+    pub wanted: u64,
+    /// Of those, how many people called unwanted.
+    pub wrongly_wanted: u64,
+}
+
+impl Accuracy {
+    /// Share of the unwanted that people took for wanted, 0 to 1; none without any.
+    pub fn false_positives(&self) -> Option<f64> {
+        (self.unwanted > 0).then(|| self.wrongly_unwanted as f64 / self.unwanted as f64)
+    }
+
+    /// Share of the wanted that people took for unwanted, 0 to 1; none without any.
+    pub fn false_negatives(&self) -> Option<f64> {
+        (self.wanted > 0).then(|| self.wrongly_wanted as f64 / self.wanted as f64)
+    }
+}
+
+/// A name and how often it occurred.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Name {
+    /// A domain or a rule.
+    pub name: String,
+    /// In how many messages.
+    pub messages: u64,
+}
+
+/// One of our domains.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Domain {
+    /// Its name.
+    pub domain: String,
+    /// Messages by class, in both directions.
+    pub classes: BTreeMap<Class, u64>,
+}
+
+impl Domain {
+    /// All messages.
+    pub fn messages(&self) -> u64 {
+        self.classes.values().sum()
+    }
+}
+
+impl Report {
+    /// All messages.
+    pub fn messages(&self) -> u64 {
+        self.classes.values().sum()
+    }
+}
+
+/// The report of the `days` whole days (UTC) that end with the one of `until_ms`.
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn report(log: &Log, days: i64, until_ms: i64) -> Result<Report, StoreError> {
+    let last = until_ms.div_euclid(DAY_MS);
+    let first = last - days.clamp(1, DAYS_MAX) + 1;
+    let (since_ms, end_ms) = (first * DAY_MS, (last + 1) * DAY_MS);
+    let mut report = Report { since: day_name(first), until: day_name(last), ..Report::default() };
+    report.days = (first..=last).map(|d| Day { day: day_name(d), ..Day::default() }).collect();
+    // Spans of 24 hours begin at midnight UTC, as minute 0 did.
+    for bucket in log.counts(since_ms, end_ms, 24 * 60)?.buckets {
+        let at = usize::try_from(bucket.start_ms.div_euclid(DAY_MS) - first).ok();
+        if let Some(day) = at.and_then(|at| report.days.get_mut(at)) {
+            *day.classes.entry(bucket.class).or_default() += bucket.messages;
+            day.bytes += bucket.bytes;
+        }
+        *report.classes.entry(bucket.class).or_default() += bucket.messages;
+        *report.actions.entry(bucket.action).or_default() += bucket.messages;
+        report.bytes += bucket.bytes;
+    }
+    report.accuracy = accuracy(log, &report.classes, since_ms, end_ms)?;
+    report.senders = most(log.tops(TopKind::Sender, since_ms, end_ms)?);
+    report.rules = most(log.tops(TopKind::Rule, since_ms, end_ms)?);
+    report.domains = domains(log, since_ms, end_ms)?;
+    Ok(report)
+}
+
+fn is_unwanted(class: Class) -> bool {
+    class > Class::Bulk
+}
+
+fn accuracy(
+    log: &Log,
+    classes: &BTreeMap<Class, u64>,
+    since_ms: i64,
+    until_ms: i64,
+) -> Result<Accuracy, StoreError> {
+    let sum = |unwanted| {
+        classes.iter().filter(|(c, _)| is_unwanted(**c) == unwanted).map(|(_, n)| n).sum()
+    };
+    let mut accuracy = Accuracy { unwanted: sum(true), wanted: sum(false), ..Accuracy::default() };
+    // Who releases and teaches says it twice: the larger of both counts, by class.
+    let mut wanted: BTreeMap<Class, u64> = BTreeMap::new();
+    for said in log.said(since_ms, until_ms)? {
+        match said.kind.as_str() {
+            "corrected_spam" if !is_unwanted(said.class) => {
+                accuracy.wrongly_wanted += said.messages;
+            }
+            "released" | "corrected_ham" if is_unwanted(said.class) => {
+                let known = wanted.entry(said.class).or_default();
+                *known = (*known).max(said.messages);
+            }
+            _ => {}
+        }
+    }
+    accuracy.wrongly_unwanted = wanted.values().sum();
+    Ok(accuracy)
+}
+
+fn most(names: BTreeMap<String, u64>) -> Vec<Name> {
+    let mut all: Vec<Name> =
+        names.into_iter().map(|(name, messages)| Name { name, messages }).collect();
+    all.sort_by(|a, b| b.messages.cmp(&a.messages).then_with(|| a.name.cmp(&b.name)));
+    all.truncate(NAMES_MAX);
+    all
+}
+
+fn domains(log: &Log, since_ms: i64, until_ms: i64) -> Result<Vec<Domain>, StoreError> {
+    let mut found: BTreeMap<String, BTreeMap<Class, u64>> = BTreeMap::new();
+    for class in Class::ALL {
+        for (domain, n) in log.tops(TopKind::Ours(class), since_ms, until_ms)? {
+            *found.entry(domain).or_default().entry(class).or_default() += n;
+        }
+    }
+    let mut all: Vec<Domain> =
+        found.into_iter().map(|(domain, classes)| Domain { domain, classes }).collect();
+    all.sort_by(|a, b| b.messages().cmp(&a.messages()).then_with(|| a.domain.cmp(&b.domain)));
+    all.truncate(NAMES_MAX);
+    Ok(all)
+}
+
+/// A share for people: `0.12 %`, `none`.
+pub(crate) fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "unknown".to_owned(), |s| format!("{:.2} %", 100.0 * s))
+}

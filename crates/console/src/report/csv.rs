@@ -1,0 +1,48 @@
+//! A report as CSV (RFC 4180): one table, its first column says what a line is about.
+
+use gauntlet_engine::Class;
+
+use super::Report;
+use crate::pages::export::cell;
+
+/// The report as CSV; lines end in CRLF.
+pub fn csv(report: &Report) -> String {
+    let mut out = String::from("section,name,class,messages,bytes\r\n");
+    let mut line = |section: &str, name: &str, class: &str, messages: u64, bytes: Option<u64>| {
+        let bytes = bytes.map(|b| b.to_string()).unwrap_or_default();
+        let (name, messages) = (cell(name, false), messages.to_string());
+        out.push_str(&format!("{section},{name},{class},{messages},{bytes}\r\n"));
+    };
+    for day in &report.days {
+        line("day", &day.day, "", day.classes.values().sum(), Some(day.bytes));
+        for (class, n) in &day.classes {
+            line("day", &day.day, class.name(), *n, None);
+        }
+    }
+    for (action, n) in &report.actions {
+        line("disposition", action, "", *n, None);
+    }
+    let accuracy = &report.accuracy;
+    for (name, n) in [
+        ("judged unwanted", accuracy.unwanted),
+        ("of them wanted by people", accuracy.wrongly_unwanted),
+        ("judged wanted", accuracy.wanted),
+        ("of them unwanted by people", accuracy.wrongly_wanted),
+    ] {
+        line("accuracy", name, "", n, None);
+    }
+    for name in &report.senders {
+        line("sender domain", &name.name, "", name.messages, None);
+    }
+    for domain in &report.domains {
+        for class in Class::ALL {
+            if let Some(n) = domain.classes.get(&class) {
+                line("our domain", &domain.domain, class.name(), *n, None);
+            }
+        }
+    }
+    for name in &report.rules {
+        line("rule", &name.name, "", name.messages, None);
+    }
+    out
+}

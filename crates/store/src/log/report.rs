@@ -1,0 +1,142 @@
+//! What reports ask of the log: names counted over days, and what people said about verdicts.
+
+use std::collections::BTreeMap;
+
+use gauntlet_engine::Class;
+use rusqlite::{Connection, params};
+use serde::Serialize;
+
+use super::Log;
+use super::day::{DAY_MS, ms_of, seq_of};
+use crate::error::StoreError;
+
+/// Names read of one day and kind; the most frequent ones.
+const NAMES_OF_A_DAY_MAX: i64 = 10_000;
+
+/// What is counted by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TopKind {
+    /// Rules that hit.
+    Rule,
+    /// Domains that sent.
+    Sender,
+    /// Our own domains (of recipients where mail came in, of the sender where it went out), by the
+    /// class of the message.
+    Ours(Class),
+}
+
+impl TopKind {
+    /// Its name in the tables.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            TopKind::Rule => "rule",
+            TopKind::Sender => "sender",
+            TopKind::Ours(Class::Ham) => "ours/ham",
+            TopKind::Ours(Class::Bulk) => "ours/bulk",
+            TopKind::Ours(Class::Suspect) => "ours/suspect",
+            TopKind::Ours(Class::Spam) => "ours/spam",
+            TopKind::Ours(Class::Phishing) => "ours/phishing",
+            TopKind::Ours(Class::Malware) => "ours/malware",
+            TopKind::Ours(Class::Unscannable) => "ours/unscannable",
+        }
+    }
+}
+
+/// How often people did something with messages of one class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Said {
+    /// `released`, `corrected_ham`, `corrected_spam`.
+    pub kind: String,
+    /// Class of the messages.
+    pub class: Class,
+    /// How many messages.
+    pub messages: u64,
+}
+
+impl Log {
+    /// In how many messages each name occurred, over the whole days that `[since_ms, until_ms)` touches.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn tops(
+        &self,
+        kind: TopKind,
+        since_ms: i64,
+        until_ms: i64,
+    ) -> Result<BTreeMap<String, u64>, StoreError> {
+        let mut names = BTreeMap::new();
+        self.each_day(since_ms, until_ms, |c| {
+            let mut statement = c.prepare_cached(
+                "SELECT name, messages FROM tally_top WHERE kind = ?1 \
+                 ORDER BY messages DESC, name LIMIT ?2",
+            )?;
+            let rows = statement.query_map(params![kind.name(), NAMES_OF_A_DAY_MAX], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+            })?;
+            for row in rows {
+                let (name, messages) = row?;
+                *names.entry(name).or_default() += u64::try_from(messages).unwrap_or(0);
+            }
+            Ok(())
+        })?;
+        Ok(names)
+    }
+
+    /// What people did with messages received in `[since_ms, until_ms)`: in order of kind and class.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn said(&self, since_ms: i64, until_ms: i64) -> Result<Vec<Said>, StoreError> {
+        let mut sums: BTreeMap<(String, Class), u64> = BTreeMap::new();
+        self.each_day(since_ms, until_ms, |c| {
+            let mut statement = c.prepare_cached(
+                "SELECT kind, class, count(DISTINCT event.seq) FROM event \
+                 JOIN message ON message.seq = event.seq \
+                 WHERE kind IN ('released', 'corrected_ham', 'corrected_spam') \
+                 AND event.seq >= ?1 AND event.seq < ?2 GROUP BY kind, class",
+            )?;
+            let rows = statement.query_map(params![seq_of(since_ms), seq_of(until_ms)], |row| {
+                let class: String = row.get(1)?;
+                Ok((row.get::<_, String>(0)?, class, row.get::<_, i64>(2)?))
+            })?;
+            for row in rows {
+                let (kind, class, messages) = row?;
+                let class = class.parse().unwrap_or(Class::Unscannable);
+                *sums.entry((kind, class)).or_default() += u64::try_from(messages).unwrap_or(0);
+            }
+            Ok(())
+        })?;
+        let said = sums.into_iter().map(|((kind, class), messages)| Said { kind, class, messages });
+        Ok(said.collect())
+    }
+
+    /// The moment of the oldest message that is kept, in Unix milliseconds; none if there is none.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn oldest_ms(&self) -> Result<Option<i64>, StoreError> {
+        for day in self.days().into_iter().rev() {
+            let read =
+                |c: &Connection| c.query_row("SELECT min(seq) FROM message", [], |r| r.get(0));
+            if let Some(Some(seq)) = self.read_day::<Option<i64>>(day, read)? {
+                return Ok(Some(ms_of(seq)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Runs `read` on every day that the range touches, oldest first.
+    fn each_day(
+        &self,
+        since_ms: i64,
+        until_ms: i64,
+        mut read: impl FnMut(&Connection) -> rusqlite::Result<()>,
+    ) -> Result<(), StoreError> {
+        for day in self.days().into_iter().rev() {
+            if (day + 1) * DAY_MS > since_ms && day * DAY_MS < until_ms {
+                self.read_day(day, &mut read)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! Changing what a person may do.
+
+use rusqlite::params;
+
+use super::{Role, Users, audit};
+use crate::error::StoreError;
+
+impl Users {
+    /// Gives a person another role, other folders and addresses. Their sessions go on, with the new
+    /// rights from the next request on. False if there is no such person.
+    ///
+    /// # Errors
+    /// If it is the last administrator who would be none, or the change could not be made durable.
+    pub fn change_rights(
+        &self,
+        login: &str,
+        role: Role,
+        folders: &[String],
+        addresses: &[String],
+        who: &str,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        let all = self.list()?;
+        let mut others = all.iter().filter(|u| !u.login.eq_ignore_ascii_case(login));
+        let last = !others.any(|u| u.role == Role::Administrator);
+        if last && role != Role::Administrator {
+            let cause = "the last administrator must stay one; make another first".to_owned();
+            return Err(StoreError::Invalid { what: "role", cause });
+        }
+        let lists = [folders, addresses].map(|l| serde_json::to_string(l).unwrap_or_default());
+        self.change(|batch| {
+            let changed = batch.execute(
+                "UPDATE user SET role = ?2, folders = ?3, addresses = ?4 WHERE login = ?1",
+                params![login, role.name(), lists[0], lists[1]],
+            )?;
+            if changed == 1 {
+                let detail = format!("{} {} {}", role.name(), lists[0], lists[1]);
+                audit(batch, now_ms, who, "change rights", login, &detail)?;
+            }
+            Ok(changed == 1)
+        })
+    }
+
+    /// The person of this login, who comes with a proof of somebody else's (a single sign-on). `role`
+    /// says what a new one may do; without it nobody new is let in. None then.
+    ///
+    /// # Errors
+    /// If the login is unfit, or the change could not be made durable.
+    pub fn person_from_outside(
+        &self,
+        login: &str,
+        role: Option<Role>,
+        addresses: &[String],
+        now_ms: i64,
+    ) -> Result<Option<super::User>, StoreError> {
+        let known = self.list()?.into_iter().find(|u| u.login.eq_ignore_ascii_case(login));
+        let (None, Some(role)) = (&known, role) else { return Ok(known) };
+        super::check_login(login)?;
+        let addresses = serde_json::to_string(addresses).unwrap_or_default();
+        self.change(|batch| {
+            // No hash: no password opens it.
+            batch.execute(
+                "INSERT OR IGNORE INTO user (login, role, hash, folders, addresses, must_change, \
+                 created_ms, scram) VALUES (?1, ?2, '', '[]', ?3, 0, ?4, '')",
+                params![login, role.name(), addresses, now_ms],
+            )?;
+            audit(batch, now_ms, login, "add user", login, "by single sign-on")
+        })?;
+        Ok(self.list()?.into_iter().find(|u| u.login.eq_ignore_ascii_case(login)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::users::User;
+
+    #[test]
+    fn rights_change_but_an_administrator_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = Users::open(folder.path()).unwrap();
+        users.first_start(1).unwrap();
+        let user = |login: &str| User {
+            login: login.to_owned(),
+            role: Role::User,
+            folders: Vec::new(),
+            addresses: vec!["a@example.org".to_owned()],
+            must_change: false,
+            created_ms: 1,
+        };
+        users.add(&user("ada"), "correct horse battery", "test", 1).unwrap();
+        let folders = ["suspect".to_owned()];
+        assert!(users.change_rights("ADA", Role::Reviewer, &folders, &[], "admin", 2).unwrap());
+        let ada = users.list().unwrap().into_iter().find(|u| u.login == "ada").unwrap();
+        assert_eq!((ada.role, ada.folders.as_slice()), (Role::Reviewer, &folders[..]));
+        assert!(!users.change_rights("eve", Role::User, &[], &[], "admin", 2).unwrap());
+        assert!(users.change_rights("admin", Role::User, &[], &[], "admin", 2).is_err());
+        let role = Some(Role::User);
+        assert_eq!(users.person_from_outside("eve@b.example", None, &[], 3).unwrap(), None);
+        let eve = users.person_from_outside("eve@b.example", role, &[], 3).unwrap().unwrap();
+        assert_eq!((eve.role, eve.must_change), (Role::User, false));
+        assert_eq!(users.verify("eve@b.example", "").unwrap(), None, "no password opens it");
+        let ada = users.person_from_outside("ada", role, &[], 3).unwrap().unwrap();
+        assert_eq!(ada.role, Role::Reviewer, "who is known keeps the rights given here");
+    }
+}

@@ -1,0 +1,137 @@
+//! What is on this machine: disks, certificates, the queue.
+
+use std::path::{Path, PathBuf};
+
+use gauntlet_gateway::clock::now_ms;
+use gauntlet_gateway::config::{Config, SpoolBackend};
+use gauntlet_gateway::control::{self, Answer, Request};
+use gauntlet_gateway::{ids, tls};
+
+use super::{Findings, Health};
+
+/// Free share of a disk below which it is odd.
+const DISK_FREE_ODD: f64 = 0.10;
+/// Days before a certificate's end from which on it is odd, and bad.
+const CERTIFICATE_DAYS_ODD: i64 = 21;
+const CERTIFICATE_DAYS_BAD: i64 = 5;
+/// Age of the oldest message that waits, in minutes, from which on it is odd.
+const QUEUE_MINUTES_ODD: i64 = 60;
+
+/// A disk that data is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Disk {
+    /// What is there.
+    pub(crate) what: &'static str,
+    /// The folder.
+    pub(crate) path: PathBuf,
+    /// Bytes free for us.
+    pub(crate) free: u64,
+    /// Bytes in all.
+    pub(crate) total: u64,
+}
+
+/// The disks of data and spool; one line if they are the same.
+pub(crate) fn disks(config: &Config) -> Vec<Disk> {
+    let data = room(&config.node.data).map(|r| ("data", config.node.data.clone(), r));
+    let spool = config.node.inside(&config.spool.path);
+    let apart = config.spool.backend == SpoolBackend::Disk;
+    let spool = room(&spool).filter(|_| apart).map(|r| ("spool", spool, r));
+    let same = |a: &Room, b: &Room| a.device == b.device;
+    let spool = match (&data, spool) {
+        (Some((_, _, data)), Some((_, _, room))) if same(data, &room) => None,
+        (_, spool) => spool,
+    };
+    let found = data.into_iter().chain(spool);
+    found
+        .map(|(what, path, room)| Disk { what, path, free: room.free, total: room.total })
+        .collect()
+}
+
+struct Room {
+    device: u64,
+    free: u64,
+    total: u64,
+}
+
+fn room(path: &Path) -> Option<Room> {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
+    let device = std::fs::metadata(path).ok()?.dev();
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut found = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `name` ends in NUL and lives through the call; statvfs fills the struct it is given, and it
+    // is read only if the call says that it did.
+    let found = unsafe {
+        if libc::statvfs(name.as_ptr(), found.as_mut_ptr()) != 0 {
+            return None;
+        }
+        found.assume_init()
+    };
+    let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+    Some(Room { device, free: bytes(found.f_bavail), total: bytes(found.f_blocks) })
+}
+
+/// There is room for mail.
+pub(super) fn disk(config: &Config, found: &mut Findings) {
+    for disk in disks(config) {
+        let (free, total) = (disk.free as f64 / 1e9, disk.total as f64 / 1e9);
+        let place = disk.path.display();
+        let text = format!("{place}: {free:.1} of {total:.1} GB free");
+        let min = config.spool.free_bytes_min;
+        if disk.free < min {
+            let mend =
+                format!("under spool.free_bytes_min ({min} bytes): new mail gets 452; make room");
+            found.add(Health::Bad, "disk", format!("{text}, {mend}"));
+        } else if free < DISK_FREE_ODD * total {
+            found.add(Health::Odd, "disk", format!("{text}; make room before it is full"));
+        } else {
+            found.add(Health::Good, "disk", text);
+        }
+    }
+}
+
+/// Certificates of listeners are good for a while.
+pub(super) fn certificates(config: &Config, found: &mut Findings) {
+    let now = now_ms() / 1_000;
+    for (path, end) in tls::expiry::ends(config) {
+        let place = path.display();
+        let days = match end {
+            Ok(end) => (end - now).div_euclid(86_400),
+            Err(error) => {
+                found.add(Health::Bad, "certificate", format!("{place}: {error:#}"));
+                continue;
+            }
+        };
+        let (health, text) = match days {
+            ..0 => (Health::Bad, format!("{place} is over since {} days; renew it", -days)),
+            0..CERTIFICATE_DAYS_BAD => {
+                (Health::Bad, format!("{place} ends in {days} days; renew it"))
+            }
+            CERTIFICATE_DAYS_BAD..CERTIFICATE_DAYS_ODD => {
+                (Health::Odd, format!("{place} ends in {days} days; is its renewal under way?"))
+            }
+            _ => (Health::Good, format!("{place} is good for {days} days")),
+        };
+        found.add(health, "certificate", text);
+    }
+}
+
+/// Mail leaves.
+pub(super) fn queue(config: &Config, found: &mut Findings) {
+    let oldest = match control::ask(&config.node.data, &Request::List { max: 1 }) {
+        Ok(Answer::Messages(waiting)) => waiting.into_iter().next(),
+        _ => {
+            found.add(Health::Odd, "queue", "no node answers there; is `gauntlet serve` running?");
+            return;
+        }
+    };
+    let Some(oldest) = oldest else {
+        found.add(Health::Good, "queue", "nothing waits");
+        return;
+    };
+    let since = ids::parse(&oldest.id).map_or(0, |id| now_ms() - ids::time_of(id));
+    let minutes = since.max(0) / 60_000;
+    let text = format!("the oldest message waits for {minutes} minutes: {}", oldest.reply);
+    let odd = minutes >= QUEUE_MINUTES_ODD;
+    found.add(if odd { Health::Odd } else { Health::Good }, "queue", text.trim_end_matches(": "));
+}

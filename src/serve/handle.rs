@@ -1,0 +1,158 @@
+//! The running node as the console sees it.
+
+use std::sync::Arc;
+
+use gauntlet_console::{
+    Disk, HealthLine, MailRoute, NodeHandle, NodeStatus, PolicyOrder, QueueOrder, QueuedMail,
+    Released, RuleCost, RuleLine, SettingLine,
+};
+use gauntlet_engine::Thresholds;
+use gauntlet_gateway::config::Config;
+use gauntlet_gateway::{Node, Release, control, ids, policy_source};
+use gauntlet_store::Policies;
+use gauntlet_store::policies::{Edition, Version};
+use gauntlet_store::quarantine::ReleaseOrder;
+
+use super::now_ms;
+use super::standing::{self, Effective};
+
+/// The node, its policies and its settings.
+pub(super) struct Handle {
+    pub(super) node: Arc<Node>,
+    pub(super) policies: Arc<Policies>,
+    pub(super) settings: Effective,
+}
+
+impl NodeHandle for Handle {
+    fn status(&self) -> NodeStatus {
+        let node = &self.node;
+        NodeStatus {
+            name: node.config().node.host_name(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ruleset: node.ruleset(),
+            started_ms: node.started_ms(),
+            problems: node.problems(),
+            queued: node.queue.count(),
+            queue_age_ms: node.queue_age_ms(),
+            sessions: node.sessions(),
+            places: places(node),
+        }
+    }
+
+    fn metrics(&self) -> String {
+        self.node.render_metrics()
+    }
+
+    fn senders_changed(&self) -> Result<(), String> {
+        // Rules are read again too: a second at most, and no session notices.
+        self.node.reload(Config::clone(&self.node.config())).map_err(|e| format!("{e:#}"))
+    }
+
+    fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String> {
+        Ok(match self.node.release(id, order)? {
+            Release::Done(addresses) => Released::Done(addresses),
+            Release::NotHeld(state) => Released::NotHeld(state),
+            Release::Unknown => Released::Unknown,
+        })
+    }
+
+    fn people_changed(&self) -> Result<(), String> {
+        self.node.reload_policy().map_err(|e| format!("{e:#}"))
+    }
+
+    fn policy(&self) -> Result<Edition, String> {
+        let now = now_ms();
+        policy_source::note(&self.node.config(), &self.policies, now).map_err(|e| format!("{e:#}"))
+    }
+
+    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, String> {
+        let PolicyOrder { text, base, who, note } = *order;
+        let wanted = policy_source::Wanted { text, base, who, note, now_ms: now_ms() };
+        let saved = policy_source::save(&self.node.config(), &self.policies, &wanted);
+        let version = saved.map_err(|e| format!("{e:#}"))?;
+        let kept = |e| format!("Version {} is kept, but not in use yet: {e:#}", version.number);
+        self.node.reload_policy().map_err(kept)?;
+        Ok(version)
+    }
+
+    fn queue(&self, max: usize) -> Vec<QueuedMail> {
+        let listed = control::list(&self.node, max);
+        let told = listed.into_iter().map(|w| QueuedMail {
+            id: w.id,
+            due_ms: w.due_ms,
+            active: w.active,
+            from: w.from,
+            to: w.to,
+            size: w.size,
+            attempts: w.attempts,
+            reply: w.reply,
+        });
+        told.collect()
+    }
+
+    fn queue_order(&self, order: QueueOrder, ids: &[&str], who: &str) -> Result<usize, String> {
+        let queue = &self.node.queue;
+        let parse = |id: &&str| ids::parse(id).ok_or_else(|| format!("{id:?} is no message id"));
+        let ids = ids.iter().map(parse).collect::<Result<Vec<u64>, String>>()?;
+        match order {
+            QueueOrder::Retry => Ok(queue.retry(&ids)),
+            QueueOrder::Hold => Ok(queue.hold(&ids)),
+            QueueOrder::Delete => {
+                ids.iter().try_for_each(|id| queue.delete(*id, who))?;
+                Ok(ids.len())
+            }
+        }
+    }
+
+    fn thresholds(&self) -> Thresholds {
+        self.node.judge().snapshot.thresholds
+    }
+
+    fn rules(&self) -> Vec<RuleLine> {
+        standing::rules(&self.node.judge().snapshot)
+    }
+
+    fn rule_costs(&self, messages: &[Vec<u8>]) -> Vec<RuleCost> {
+        standing::rule_costs(&self.node.judge().snapshot, messages)
+    }
+
+    fn settings(&self) -> Vec<SettingLine> {
+        self.settings.lines()
+    }
+
+    fn health(&self) -> Vec<HealthLine> {
+        standing::health(&self.node.config())
+    }
+
+    fn mail_routes(&self) -> Vec<MailRoute> {
+        standing::mail_routes(&self.node.config())
+    }
+
+    fn disks(&self) -> Vec<Disk> {
+        standing::disks(&self.node.config())
+    }
+
+    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), String> {
+        self.node.correct(id, spam, who)
+    }
+}
+
+/// Where things are, for people.
+pub(super) fn places(node: &Node) -> Vec<(String, String)> {
+    let config = node.config();
+    let mut places: Vec<(String, String)> = Vec::new();
+    for (role, address) in node.addresses() {
+        places.push((format!("SMTP, {role:?}").to_lowercase(), address.to_string()));
+    }
+    for (protocol, place) in node.services() {
+        places.push((protocol.name().to_owned(), place.clone()));
+    }
+    let next_hop = &config.route.next_hop;
+    if next_hop.is_empty() {
+        places.push(("maildir".into(), node.maildir().display().to_string()));
+    } else {
+        places.push(("next hop".into(), next_hop.clone()));
+    }
+    places.push(("data".into(), config.node.data.display().to_string()));
+    places
+}

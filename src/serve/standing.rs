@@ -1,0 +1,191 @@
+//! What the console tells about the node: rules and their cost, settings, health, routes, disks.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use gauntlet_console::{Disk, HealthLine, MailRoute, RuleCost, RuleLine, SettingLine};
+use gauntlet_engine::Snapshot;
+use gauntlet_gateway::config::{Config, Loaded};
+use gauntlet_mail::{Envelope, Facts, Message};
+use gauntlet_rules::RulesScratch;
+
+use crate::doctor::{self, premises};
+
+/// The effective settings; a reload replaces them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Effective(Arc<RwLock<Vec<SettingLine>>>);
+
+impl Effective {
+    /// Takes those of a configuration over.
+    pub(super) fn take(&self, loaded: &Loaded) {
+        let lines = loaded.settings().into_iter().map(|s| SettingLine {
+            value: without_secrets(&s.key, &s.value),
+            key: s.key,
+            origin: s.origin.to_string(),
+        });
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = lines.collect();
+    }
+
+    pub(super) fn lines(&self) -> Vec<SettingLine> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Names of settings whose values open something.
+const SECRET: [&str; 4] = ["token", "password", "secret", "client_secret"];
+
+/// A value as TOML writes it, with what is secret left out.
+fn without_secrets(key: &str, value: &str) -> String {
+    let name = key.rsplit('.').next().unwrap_or(key);
+    if SECRET.contains(&name) {
+        return if value == "\"\"" { value.to_owned() } else { "(set)".to_owned() };
+    }
+    let holder = format!("value = {value}");
+    let Ok(mut table) = holder.parse::<toml::Table>() else { return value.to_owned() };
+    for (_, value) in table.iter_mut() {
+        hide(value);
+    }
+    table.get("value").map_or_else(|| value.to_owned(), ToString::to_string)
+}
+
+fn hide(value: &mut toml::Value) {
+    match value {
+        toml::Value::Table(table) => {
+            for (name, value) in table.iter_mut() {
+                match value {
+                    toml::Value::String(text) if SECRET.contains(&name.as_str()) => {
+                        if !text.is_empty() {
+                            *text = "(set)".to_owned();
+                        }
+                    }
+                    other => hide(other),
+                }
+            }
+        }
+        toml::Value::Array(values) => values.iter_mut().for_each(hide),
+        _ => {}
+    }
+}
+
+/// Every rule of a snapshot, by name.
+pub(super) fn rules(snapshot: &Snapshot) -> Vec<RuleLine> {
+    let filters = snapshot.book.rules().iter().filter(|r| r.enabled).map(|r| RuleLine {
+        name: r.name.to_string(),
+        kind: "filter".to_owned(),
+        score: r.score,
+        description: r.description.to_string(),
+    });
+    let mut all: Vec<RuleLine> = filters.collect();
+    if let Some(ruleset) = &snapshot.ruleset {
+        let set = ruleset.profile().score_set();
+        let scored = ruleset.rules().iter().filter(|r| !r.is_sub() && r.is_callable);
+        all.extend(scored.map(|r| RuleLine {
+            name: r.name.to_string(),
+            kind: r.test.kind().to_owned(),
+            score: r.scores.get(set).copied().unwrap_or(0.0),
+            description: r.description.to_string(),
+        }));
+    }
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all.dedup_by(|a, b| a.name == b.name);
+    all
+}
+
+/// What trying the rules on these messages costs, by rule.
+pub(super) fn rule_costs(snapshot: &Snapshot, messages: &[Vec<u8>]) -> Vec<RuleCost> {
+    let Some(ruleset) = &snapshot.ruleset else { return Vec::new() };
+    // Engines are made when first needed, which would count as the rule's cost.
+    ruleset.not_run();
+    let mut scratch = RulesScratch::with_costs();
+    for raw in messages {
+        let message = Message::parse(raw);
+        ruleset.scan(&message, &Envelope::default(), &Facts::default(), 0, &mut scratch);
+    }
+    let named = ruleset.rules().iter().zip(scratch.costs());
+    let cost = named.map(|(rule, (tries, nanos))| RuleCost {
+        name: rule.name.to_string(),
+        tries: *tries,
+        cost_ns: *nanos,
+    });
+    cost.collect()
+}
+
+/// What `gauntlet doctor` finds.
+pub(super) fn health(config: &Config) -> Vec<HealthLine> {
+    match doctor::examine(config, None) {
+        Ok(found) => {
+            let line = |(health, check, text): (doctor::Health, &str, String)| HealthLine {
+                check: check.to_owned(),
+                health: health.name(),
+                text,
+            };
+            found.0.into_iter().map(line).collect()
+        }
+        Err(error) => vec![HealthLine {
+            check: "doctor".to_owned(),
+            health: "bad",
+            text: format!("{error:#}"),
+        }],
+    }
+}
+
+/// Where mail goes, in the order in which it is tried.
+pub(super) fn mail_routes(config: &Config) -> Vec<MailRoute> {
+    let tls = |of: Option<gauntlet_gateway::config::HopTlsPolicy>| {
+        format!("{:?}", of.unwrap_or(config.sender.tls)).to_lowercase()
+    };
+    let exchangers = || "mail exchangers that the DNS names".to_owned();
+    let mut routes: Vec<MailRoute> = Vec::new();
+    for hop in &config.next_hop {
+        let weighed = hop.hosts.iter().enumerate().map(|(n, host)| match hop.weights.get(n) {
+            Some(weight) => format!("{host} (share {weight})"),
+            None => host.clone(),
+        });
+        let hosts: Vec<String> = weighed.collect();
+        let lmtp = if hop.lmtp { "LMTP to " } else { "" };
+        let goes_to =
+            if hosts.is_empty() { exchangers() } else { format!("{lmtp}{}", hosts.join(", ")) };
+        routes.push(MailRoute { mail_for: hop.r#for.join(", "), goes_to, tls: tls(hop.tls) });
+    }
+    let ours = match config.domains.local.as_slice() {
+        [] => "every domain".to_owned(),
+        local => local.join(", "),
+    };
+    let maildir = || format!("Maildir {}", config.node.inside(&config.route.maildir).display());
+    let (goes_to, how) = match config.route.next_hop.as_str() {
+        "" => (maildir(), "-".to_owned()),
+        hop => (hop.to_owned(), tls(None)),
+    };
+    routes.push(MailRoute { mail_for: ours, goes_to, tls: how });
+    let goes_to = match config.route.smart_host.as_str() {
+        "" => exchangers(),
+        host => host.to_owned(),
+    };
+    routes.push(MailRoute { mail_for: "all else, outbound".to_owned(), goes_to, tls: tls(None) });
+    routes
+}
+
+/// The disks of data and spool.
+pub(super) fn disks(config: &Config) -> Vec<Disk> {
+    let shown = |d: premises::Disk| Disk {
+        what: d.what.to_owned(),
+        path: d.path.display().to_string(),
+        free: d.free,
+        total: d.total,
+    };
+    premises::disks(config).into_iter().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        assert_eq!(without_secrets("oidc.client_secret", "\"abc\""), "(set)");
+        assert_eq!(without_secrets("oidc.client_secret", "\"\""), "\"\"");
+        let services = "[{ protocol = \"http\", token = \"abc\" }, { token = \"\" }]";
+        let shown = without_secrets("service", services);
+        assert!(shown.contains("(set)") && !shown.contains("abc"), "{shown}");
+        assert_eq!(without_secrets("scan.threads", "4"), "4");
+    }
+}
