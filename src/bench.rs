@@ -1,10 +1,13 @@
 //! `gauntlet bench`: what it costs, measured here. One file a measurement.
 
 mod compare;
+mod disk;
 mod gateway;
+mod http;
 mod scan;
 mod send;
 mod sink;
+mod store;
 
 use std::process::ExitCode;
 
@@ -25,6 +28,12 @@ enum What {
     Compare(Box<compare::Args>),
     /// Load a server over SMTP, LMTP, milter, spamd's, clamd's or rspamd's protocol, honestly
     Send(Box<send::Args>),
+    /// Spool and message log alone: messages/s, CPU, syncs and latency by backend, batch and size
+    Store(store::Args),
+    /// File reads by size of the buffer, and the time until a write is durable
+    Disk(disk::Args),
+    /// Load an HTTP server: requests/s, latency against concurrency, recovery, a download, energy
+    Http(Box<http::Args>),
     /// Take messages and forget them: the server behind or instead of the one that is measured
     Sink(sink::Args),
 }
@@ -36,6 +45,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Compare(args) => compare::run(args),
         What::Gateway(args) => gateway::run(args),
         What::Send(args) => send::run(args),
+        What::Store(args) => store::run(args),
+        What::Disk(args) => disk::run(args),
+        What::Http(args) => http::run(args),
         What::Sink(args) => sink::run(args),
     }
 }

@@ -14,7 +14,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("store", &["mail", "engine", "policy"]),
     ("gateway", &["mail", "rules", "engine", "policy", "smtp", "store"]),
     ("console", &["mail", "engine", "policy", "store"]),
-    ("bench", &["mail", "rules", "engine", "smtp"]),
+    ("bench", &["mail", "rules", "engine", "policy", "store", "smtp"]),
 ];
 
 /// Lines of a file before its tests, and of a function.

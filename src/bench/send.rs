@@ -12,7 +12,7 @@ use gauntlet_bench::load::{Addresses, Corpus, Label, Plan, Protocol, page};
 use gauntlet_bench::null::Null;
 
 /// Exit code of a run in which the client was the limit.
-const INVALID: u8 = 3;
+pub(crate) const INVALID: u8 = 3;
 /// Seconds of the run against a null server.
 const CALIBRATION_SECONDS: f64 = 3.0;
 
@@ -147,7 +147,8 @@ fn weight(text: &str) -> Result<(Label, u32), String> {
     }
 }
 
-fn seconds(name: &str, value: f64) -> anyhow::Result<Duration> {
+/// A time in seconds, or what is wrong with it.
+pub(crate) fn seconds(name: &str, value: f64) -> anyhow::Result<Duration> {
     Duration::try_from_secs_f64(value).map_err(|error| anyhow::anyhow!("{name} {value}: {error}"))
 }
 

@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// What to speak
     #[arg(long, value_enum, default_value_t = ProtocolName::Smtp)]
     protocol: ProtocolName,
+    /// Speak HTTP: answer every GET with one byte, /bytes/N with N of them
+    #[arg(long, conflicts_with_all = ["protocol", "delay_ms", "stall_after", "defer_every", "threads"])]
+    http: bool,
     /// Wait before each answer to a message, in milliseconds
     #[arg(long, value_name = "N", default_value_t = 0)]
     delay_ms: u64,
@@ -50,6 +53,9 @@ pub(crate) struct Args {
 
 /// Serves until it is told to end.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.http {
+        return http(args);
+    }
     let time = |seconds: f64| {
         Duration::try_from_secs_f64(seconds).with_context(|| format!("{seconds} seconds"))
     };
@@ -72,6 +78,33 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Whoever is still connected has been told nothing that is not so.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Answers HTTP until whoever started it is gone, or it is killed.
+fn http(args: &Args) -> anyhow::Result<ExitCode> {
+    let listener = std::net::TcpListener::bind(args.listen)
+        .with_context(|| format!("cannot listen on {}", args.listen))?;
+    let mut out = std::io::stdout();
+    writeln!(out, "listening on {}", listener.local_addr()?)?;
+    out.flush()?;
+    let (failed, wait) = std::sync::mpsc::channel();
+    std::thread::spawn(move || failed.send(gauntlet_bench::http::sink::serve(listener)));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let end = async {
+        let mut terminate =
+            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+            () = orphaned() => {}
+        }
+        anyhow::Ok(())
+    };
+    runtime.block_on(end)?;
+    match wait.try_recv() {
+        Ok(Err(error)) => Err(error).context("the event loop failed"),
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 async fn serve(args: &Args, behaviour: Behaviour) -> anyhow::Result<()> {

@@ -21,7 +21,7 @@ use crate::load::{Addresses, Corpus, Label, Latency, Outcome, Plan, Protocol};
 use crate::machine::Manifest;
 use crate::null::Null;
 use crate::spamd::SpamdRules;
-use peers::Node;
+use peers::{Around, Node};
 use server::Server;
 
 /// Longest wait for a relay to pass on what it took.
@@ -221,7 +221,8 @@ fn filters(
     let protocol = if peer == Peer::Rspamd { Protocol::Rspamd } else { Protocol::Spamd };
     let node = |name, settings, notes| {
         let Options { program, version, .. } = options;
-        Node { program, version, name, protocol, settings, notes }.start()
+        Node { program, version, name, protocol, settings, notes, around: &Around::default() }
+            .start()
     };
     let mut servers = vec![node("gauntlet", "", &["as it comes"])?];
     let stock;
@@ -262,8 +263,16 @@ fn relays(
     let node = |name, settings: &str, notes| {
         let Options { program, version, .. } = options;
         let settings = format!("{route}{settings}");
-        Node { program, version, name, protocol: Protocol::Smtp, settings: &settings, notes }
-            .start()
+        Node {
+            program,
+            version,
+            name,
+            protocol: Protocol::Smtp,
+            settings: &settings,
+            notes,
+            around: &Around::default(),
+        }
+        .start()
     };
     let servers = [
         node("gauntlet, spool alone", &bare, &["one rule that never hits; cut-through off"])?,

@@ -1,13 +1,18 @@
 //! Measuring: what the engine and a node cost, and load to measure them with.
 
 pub mod compare;
+pub mod disk;
+pub mod http;
 pub mod load;
 pub mod machine;
 pub mod null;
 pub mod plot;
 pub mod process;
 pub mod scan;
+pub mod sheet;
 pub mod sink;
 pub mod size;
 pub mod spamd;
+pub mod store;
+pub mod topology;
 pub mod usage;

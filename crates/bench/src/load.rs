@@ -20,7 +20,7 @@ mod pace;
 pub mod page;
 mod smtp;
 mod spamd;
-mod tally;
+pub(crate) mod tally;
 pub mod trial;
 mod wire;
 

@@ -22,9 +22,22 @@ impl Null {
     /// # Errors
     /// The program cannot be started, or does not say where it listens.
     pub fn start(protocol: Protocol) -> anyhow::Result<Self> {
+        Self::of(&["--protocol", protocol.name()])
+    }
+
+    /// Starts one that speaks HTTP.
+    ///
+    /// # Errors
+    /// As [`Null::start`].
+    pub fn http() -> anyhow::Result<Self> {
+        Self::of(&["--http"])
+    }
+
+    fn of(further: &[&str]) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut child = Command::new(program)
-            .args(["bench", "sink", "--listen", "127.0.0.1:0", "--protocol", protocol.name()])
+            .args(["bench", "sink", "--listen", "127.0.0.1:0"])
+            .args(further)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

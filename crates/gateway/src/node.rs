@@ -775,6 +775,7 @@ fn open_spool(config: &Config) -> anyhow::Result<(Arc<Spool>, gauntlet_store::sp
     let options = SpoolOptions {
         segment_bytes_max: settings.segment_bytes_max,
         batch_messages_max: settings.batch_messages_max,
+        batch_wait: Duration::from_millis(settings.batch_wait_ms),
         free_bytes_min: settings.free_bytes_min,
         bytes_max: settings.bytes_max,
         ..SpoolOptions::default()

@@ -21,6 +21,7 @@ mod writer;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -78,6 +79,7 @@ pub struct Log {
     queue: Option<SyncSender<Command>>,
     writer: Option<JoinHandle<()>>,
     days: Arc<RwLock<BTreeSet<i64>>>,
+    commits: Arc<AtomicU64>,
     readers: Mutex<Vec<(i64, Connection)>>,
 }
 
@@ -108,7 +110,8 @@ impl Log {
         }
         let days = Arc::new(RwLock::new(found));
         let (queue, commands) = sync_channel(options.queue_appends_max);
-        let writer = Writer::new(folder.to_owned(), options, days.clone());
+        let commits = Arc::new(AtomicU64::new(0));
+        let writer = Writer::new(folder.to_owned(), options, days.clone(), commits.clone());
         let writer = std::thread::Builder::new()
             .name("log-writer".to_owned())
             .spawn(move || writer.run(&commands))
@@ -118,6 +121,7 @@ impl Log {
             queue: Some(queue),
             writer: Some(writer),
             days,
+            commits,
             readers: Mutex::new(Vec::new()),
         })
     }
@@ -207,6 +211,11 @@ impl Log {
         let nobody = Query { sender: "nobody@nowhere.invalid".to_owned(), ..Query::default() };
         // A day that cannot be read is an error of the search that needs it.
         let _ = self.search(&nobody);
+    }
+
+    /// Transactions since it was opened: each waited for the disk once (checkpoints apart).
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
     }
 
     /// Where the log is.

@@ -45,6 +45,8 @@ pub struct SpoolOptions {
     pub batch_messages_max: usize,
     /// Most bytes made durable by one sync.
     pub batch_bytes_max: u64,
+    /// How long a sync waits for more messages to share it, unless the batch is full.
+    pub batch_wait: Duration,
     /// Free bytes of the medium below which no message is taken.
     pub free_bytes_min: u64,
     /// Bytes of all segments above which no message is taken.
@@ -57,6 +59,7 @@ impl Default for SpoolOptions {
             segment_bytes_max: 64 << 20,
             batch_messages_max: 256,
             batch_bytes_max: 32 << 20,
+            batch_wait: Duration::ZERO,
             free_bytes_min: 256 << 20,
             bytes_max: 64 << 30,
         }

@@ -1,6 +1,7 @@
 //! Servers to compare: how each is started with as little changed as can be, so that it listens on
 //! loopback alone and asks the network nothing.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -27,7 +28,50 @@ pub struct Node<'a> {
     pub settings: &'a str,
     /// What those mean.
     pub notes: &'a [&'a str],
+    /// What is put around the process.
+    pub around: &'a Around,
 }
+
+/// What is put around a process before it starts.
+#[derive(Debug, Clone, Default)]
+pub struct Around {
+    /// Environment variables.
+    pub environment: Vec<(&'static str, String)>,
+    /// CPUs that it may use; all if there are none.
+    pub cpus: Vec<usize>,
+    /// Memory may not be written and run (Linux' PR_SET_MDWE): expressions are interpreted then,
+    /// not compiled to machine code.
+    pub no_machine_code: bool,
+}
+
+impl Around {
+    fn apply(&self, command: &mut Command) {
+        command.envs(self.environment.iter().map(|(name, value)| (*name, value)));
+        let (cpus, no_machine_code) = (self.cpus.clone(), self.no_machine_code);
+        if cpus.is_empty() && !no_machine_code {
+            return;
+        }
+        let prepare = move || {
+            if !cpus.is_empty() {
+                crate::topology::run_on(&cpus)?;
+            }
+            let flag = libc::c_ulong::from(PR_MDWE_REFUSE_EXEC_GAIN);
+            // SAFETY: prctl takes numbers, and forbids this process something; unused arguments
+            // must be 0 here.
+            if no_machine_code && unsafe { libc::prctl(PR_SET_MDWE, flag, 0, 0, 0) } != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(())
+        };
+        // SAFETY: between fork and exec it only makes two system calls, on values that were made
+        // before; it allocates nothing and takes no lock.
+        unsafe { command.pre_exec(prepare) };
+    }
+}
+
+/// prctl(2): no memory that is writable and executable, and none that becomes executable (Linux 6.3).
+const PR_SET_MDWE: libc::c_int = 65;
+const PR_MDWE_REFUSE_EXEC_GAIN: u32 = 1;
 
 impl Node<'_> {
     /// Starts it.
@@ -57,6 +101,7 @@ impl Node<'_> {
         let config = write(folder.path(), "gauntlet.toml", &text)?;
         let mut command = Command::new(self.program);
         command.arg("serve").arg("--config").arg(config);
+        self.around.apply(&mut command);
         let notes = [NO_NETWORK].iter().chain(self.notes).map(|n| (*n).to_owned()).collect();
         let start = Start {
             name: self.name.to_owned(),

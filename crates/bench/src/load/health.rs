@@ -1,6 +1,9 @@
 //! Was it the client? What the load generator used of the machine while it drove, and what the
 //! machine kept from it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -106,8 +109,8 @@ fn stalled(resource: &str) -> Option<f64> {
 }
 
 /// Sleeps again and again until `stop` and records how late each sleep ended, in nanoseconds.
-pub(crate) async fn probe(stop: &std::sync::atomic::AtomicBool, lag: &mut Histogram<u64>) {
-    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+pub(crate) async fn probe(stop: &AtomicBool, lag: &mut Histogram<u64>) {
+    while !stop.load(Ordering::Relaxed) {
         let due = Instant::now() + PROBE_EVERY;
         tokio::time::sleep_until(due.into()).await;
         lag.saturating_record(u64::try_from(due.elapsed().as_nanos()).unwrap_or(u64::MAX));
@@ -133,7 +136,6 @@ pub struct Run {
 
 /// Why the figures of a run are not the server's; empty if they are.
 pub fn invalid(health: &Health, run: &Run) -> Vec<String> {
-    let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let mut why = Vec::new();
     if health.busy_share > BUSY_MAX {
         why.push(format!(
@@ -157,12 +159,7 @@ pub fn invalid(health: &Health, run: &Run) -> Vec<String> {
             run.latency_p99_us / 1e3
         ));
     }
-    if let Some(steal) = health.steal_share.filter(|s| *s > STEAL_MAX) {
-        why.push(format!("the hypervisor gave {} of the CPU time to others", percent(steal)));
-    }
-    if let Some(share) = health.memory_pressure_share.filter(|s| *s > MEMORY_PRESSURE_MAX) {
-        why.push(format!("processes waited for memory {} of the time", percent(share)));
-    }
+    why.extend(disturbed(health));
     if run.dropped as f64 > run.tried as f64 * DROPS_MAX {
         why.push(format!(
             "{} of {} messages failed for want of ports, descriptors or memory of the client",
@@ -170,6 +167,60 @@ pub fn invalid(health: &Health, run: &Run) -> Vec<String> {
         ));
     }
     why
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// What the machine kept from everybody, so that no figure of that time is worth anything.
+pub fn disturbed(health: &Health) -> Vec<String> {
+    let mut why = Vec::new();
+    if let Some(steal) = health.steal_share.filter(|s| *s > STEAL_MAX) {
+        why.push(format!("the hypervisor gave {} of the CPU time to others", percent(steal)));
+    }
+    if let Some(share) = health.memory_pressure_share.filter(|s| *s > MEMORY_PRESSURE_MAX) {
+        why.push(format!("processes waited for memory {} of the time", percent(share)));
+    }
+    why
+}
+
+/// A thread that records how late its sleeps end, for a client without a runtime.
+#[derive(Debug)]
+pub struct LagProbe {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Histogram<u64>>,
+}
+
+impl LagProbe {
+    /// Begins.
+    ///
+    /// # Errors
+    /// If there is no room for a histogram, or for a thread.
+    pub fn start() -> anyhow::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (seen, mut lag) = (stop.clone(), super::tally::histogram()?);
+        let watch = move || {
+            while !seen.load(Ordering::Relaxed) {
+                let due = Instant::now() + PROBE_EVERY;
+                std::thread::sleep(PROBE_EVERY);
+                let late = due.elapsed().as_nanos();
+                lag.saturating_record(u64::try_from(late).unwrap_or(u64::MAX));
+            }
+            lag
+        };
+        let thread = std::thread::Builder::new().name("lag-probe".to_owned()).spawn(watch)?;
+        Ok(LagProbe { stop, thread })
+    }
+
+    /// Ends; how late the sleeps were, in nanoseconds.
+    ///
+    /// # Errors
+    /// If the thread panicked, which it cannot.
+    pub fn stop(self) -> anyhow::Result<Histogram<u64>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().map_err(|_| anyhow::anyhow!("the probe of the client's timers failed"))
+    }
 }
 
 #[cfg(test)]

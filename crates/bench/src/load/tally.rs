@@ -19,7 +19,7 @@ const SAMPLES_MAX: usize = 86_400;
 const ERRORS_MAX: usize = 8;
 
 /// An empty histogram of nanoseconds: three digits are exact.
-pub(super) fn histogram() -> anyhow::Result<Histogram<u64>> {
+pub(crate) fn histogram() -> anyhow::Result<Histogram<u64>> {
     Histogram::new_with_bounds(1_000, NANOS_MAX, 3).context("cannot make a histogram")
 }
 

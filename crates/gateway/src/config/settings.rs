@@ -311,6 +311,8 @@ pub struct SpoolSettings {
     pub segment_bytes_max: u64,
     /// Messages made durable by one sync.
     pub batch_messages_max: usize,
+    /// How long a sync waits for more messages to share it, in milliseconds.
+    pub batch_wait_ms: u64,
     /// Bytes of free disk below which new mail gets 452.
     pub free_bytes_min: u64,
     /// Bytes of the spool above which new mail gets 452.
@@ -324,6 +326,7 @@ impl Default for SpoolSettings {
             path: "spool".into(),
             segment_bytes_max: 64 << 20,
             batch_messages_max: 256,
+            batch_wait_ms: 0,
             free_bytes_min: 256 << 20,
             bytes_max: 64 << 30,
         }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -52,6 +53,8 @@ pub(crate) struct Writer {
     options: LogOptions,
     days: Arc<RwLock<BTreeSet<i64>>>,
     open: BTreeMap<i64, DayWriter>,
+    /// Transactions made durable.
+    commits: Arc<AtomicU64>,
 }
 
 impl Writer {
@@ -59,8 +62,9 @@ impl Writer {
         folder: PathBuf,
         options: LogOptions,
         days: Arc<RwLock<BTreeSet<i64>>>,
+        commits: Arc<AtomicU64>,
     ) -> Self {
-        Writer { folder, options, days, open: BTreeMap::new() }
+        Writer { folder, options, days, open: BTreeMap::new(), commits }
     }
 
     /// Works until the queue is closed and empty.
@@ -147,6 +151,7 @@ impl Writer {
             let path = day_path(&self.folder, day);
             let result = self.day(day)?.write(&part.records, &part.events, &mut appended);
             result.map_err(StoreError::db(&path))?;
+            self.commits.fetch_add(1, Ordering::Relaxed);
         }
         Ok(appended)
     }

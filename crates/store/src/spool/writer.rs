@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::medium::MediumFile;
 use super::record::{FILE_HEAD_BYTES, HEAD_BYTES, Head, Kind, file_head};
@@ -59,10 +59,13 @@ impl Writer {
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            let deadline = Instant::now() + self.options.batch_wait;
             while self.batch.len() < self.options.batch_messages_max
                 && self.batch_bytes < self.options.batch_bytes_max
             {
-                match commands.try_recv() {
+                // With no time left, what is queued is still taken.
+                let left = deadline.saturating_duration_since(Instant::now());
+                match commands.recv_timeout(left) {
                     Ok(command) => self.take(command),
                     Err(_) => break,
                 }

@@ -1,0 +1,499 @@
+//! Experiments with an HTTP server: requests/s, latency against concurrency until half of the
+//! requests fail, the time to recover from that, one large download, energy.
+//!
+//! The client measures itself first, against a server that does nothing (a process of its own); a
+//! figure near its ceiling is marked INVALID. Several servers are measured in turn (A B A B).
+
+pub mod client;
+pub mod energy;
+mod head;
+pub mod page;
+pub mod sink;
+pub mod wrk;
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::load::health::{self, Health, LagProbe, Run, Watch};
+use crate::load::tally::histogram;
+use crate::load::trial::{Estimate, ROUNDS_MAX};
+use crate::load::{CONNECTIONS_MAX, Latency};
+use crate::machine::Manifest;
+use crate::null::Null;
+use crate::process::Used;
+use client::{Counts, Plan};
+use energy::{Counters, Energy};
+
+/// Share of requests that fail at which a server counts as overloaded.
+const HALF: f64 = 0.5;
+/// Descriptors that the client needs beside its connections.
+const DESCRIPTORS_KEPT: u64 = 64;
+/// A server has recovered when so many requests in a row are answered as before.
+const RECOVERED_REQUESTS: u32 = 10;
+/// As before: within so many times the median before, and so much more.
+const RECOVERED_TIMES: f64 = 3.0;
+const RECOVERED_SLACK: Duration = Duration::from_millis(20);
+/// Time of a run against the null server.
+const CALIBRATION: Duration = Duration::from_secs(1);
+
+/// A server and a file of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Target {
+    /// The URL as it was given.
+    pub url: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Host and port of the URL.
+    pub host: String,
+    /// Path and query.
+    pub path: String,
+    /// Its process, whose CPU time is read, those of its children included.
+    pub process: Option<u32>,
+}
+
+impl Target {
+    /// Of `http://HOST[:PORT][/PATH]`.
+    ///
+    /// # Errors
+    /// Another kind of URL, or a host without an address.
+    pub fn parse(url: &str, process: Option<u32>) -> anyhow::Result<Self> {
+        let rest = url.strip_prefix("http://");
+        let rest = rest.with_context(|| format!("{url:?} is not http://HOST:PORT/PATH"))?;
+        let (host, path) = match rest.find('/') {
+            Some(at) => rest.split_at(at),
+            None => (rest, "/"),
+        };
+        if path.bytes().any(|b| b <= b' ' || b == 0x7f) {
+            bail!("{url:?}: a space or control character in a URL");
+        }
+        let port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let with_port = if port { host.to_owned() } else { format!("{host}:80") };
+        let mut found = with_port
+            .to_socket_addrs()
+            .with_context(|| format!("{host:?} is no host that resolves"))?;
+        let address = found.next().with_context(|| format!("{host} has no address"))?;
+        let (url, host, path) = (url.to_owned(), host.to_owned(), path.to_owned());
+        Ok(Target { url, address, host, path, process })
+    }
+}
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Servers, in turn.
+    pub targets: Vec<Target>,
+    /// Connections of the run that counts requests/s.
+    pub connections: usize,
+    /// Threads of the client.
+    pub threads: usize,
+    /// Ask again over the same connection.
+    pub keep_alive: bool,
+    /// Time of each run.
+    pub time: Duration,
+    /// Longest wait for an answer.
+    pub timeout: Duration,
+    /// Runs of each server.
+    pub rounds: u32,
+    /// Connections at once, step by step; the last step that is tried is the one at which half fail.
+    pub ladder: Vec<usize>,
+    /// Longest wait until the server has recovered from the last step.
+    pub recovery_max: Duration,
+    /// A large file for one download, of the first server.
+    pub download: Option<Target>,
+    /// Measure the client against the null server.
+    pub calibrate: bool,
+}
+
+/// One run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measured {
+    /// Connections.
+    pub connections: usize,
+    /// Requests answered a second.
+    pub requests_per_second: f64,
+    /// Bytes of bodies a second, 10^6.
+    pub megabytes_per_second: f64,
+    /// Answered.
+    pub answered: u64,
+    /// Not answered in time, refused, broken off, or with a status from 400 on.
+    pub failed: u64,
+    /// Errors with how often each came.
+    pub errors: BTreeMap<String, u64>,
+    /// From asking to the last byte; of a new connection, from connecting.
+    pub latency: Latency,
+    /// CPU time of the server for each request, in microseconds, if its process is known.
+    pub server_cpu_us: Option<f64>,
+    /// CPU time of this client for each request, in microseconds.
+    pub client_cpu_us: f64,
+    /// The client and the machine.
+    pub health: Health,
+    /// Why the figures are not the server's.
+    pub invalid: Vec<String>,
+    #[serde(skip)]
+    histogram: Histogram<u64>,
+}
+
+impl Measured {
+    /// Share of requests that failed.
+    pub fn failed_share(&self) -> f64 {
+        self.failed as f64 / (self.failed + self.answered).max(1) as f64
+    }
+}
+
+/// What a server did.
+#[derive(Debug, Clone, Serialize)]
+pub struct Subject {
+    /// The server.
+    pub target: Target,
+    /// Requests/s.
+    pub requests_per_second: Estimate,
+    /// CPU time a request of the server.
+    pub server_cpu_us: Option<Estimate>,
+    /// Over all runs.
+    pub latency: Latency,
+    /// Runs with the same number of connections.
+    pub rounds: Vec<Measured>,
+    /// Runs with more and more connections.
+    pub ladder: Vec<Measured>,
+    /// Connections at which half of the requests failed.
+    pub half_fails_at: Option<usize>,
+    /// Seconds from the end of the last step until requests were answered as before; none if that
+    /// took longer than the wait.
+    pub recovery_seconds: Option<f64>,
+    /// Energy of the runs; or why it is unknown.
+    pub energy: Result<Energy, String>,
+}
+
+/// One large download.
+#[derive(Debug, Clone, Serialize)]
+pub struct Download {
+    /// What.
+    pub url: String,
+    /// 10^6 bytes a second, by round.
+    pub megabytes_per_second: Estimate,
+    /// The same from the null server.
+    pub ceiling: Option<f64>,
+    /// Why the figures are not the server's.
+    pub invalid: Vec<String>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Requests/s of this client against a server that does nothing.
+    pub ceiling: Option<f64>,
+    /// Servers.
+    pub subjects: Vec<Subject>,
+    /// Requests/s of the first over those of the second.
+    pub rate_ratio: Option<Estimate>,
+    /// One large download.
+    pub download: Option<Download>,
+    /// Steps that were not tried, and why.
+    pub missing: Vec<String>,
+    /// All figures are the servers'.
+    pub valid: bool,
+    /// Machine and program.
+    pub manifest: Manifest,
+}
+
+fn check(options: &Options) -> anyhow::Result<()> {
+    let all = options.ladder.iter().chain([&options.connections]);
+    if let Some(wrong) = all.into_iter().find(|n| **n == 0 || **n > CONNECTIONS_MAX) {
+        bail!("{wrong} connections: it must be 1 to {CONNECTIONS_MAX}");
+    }
+    if options.time.is_zero() || options.threads == 0 || options.targets.is_empty() {
+        bail!("there is nothing to measure in no time, on no thread, or of no server");
+    }
+    Ok(())
+}
+
+/// Files that this process may have open.
+fn descriptors_max() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit writes to the struct, which is valid for that.
+    let told = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+    if told { limit.rlim_cur } else { 1_024 }
+}
+
+/// Measures. `progress` hears of each run when it ends.
+///
+/// # Errors
+/// Settings that make no sense, or a server that answers nothing at all.
+pub fn run(
+    options: &Options,
+    version: &str,
+    progress: &mut dyn FnMut(&str),
+) -> anyhow::Result<Report> {
+    check(options)?;
+    let null = if options.calibrate { Some(Null::http()?) } else { None };
+    let ceiling = null.as_ref().map(|null| ceiling(options, null.address)).transpose()?;
+    let mut rounds: Vec<Vec<Measured>> = vec![Vec::new(); options.targets.len()];
+    let counters = Counters::read(Path::new(energy::POWERCAP));
+    let mut energies = vec![Err("unknown: nothing was measured".to_owned()); rounds.len()];
+    for _ in 0..options.rounds.clamp(1, ROUNDS_MAX) {
+        for ((target, rounds), energy) in options.targets.iter().zip(&mut rounds).zip(&mut energies)
+        {
+            // Of the last round: counters that run over twice tell nothing.
+            let before = counters.clone().and_then(|_| Counters::read(Path::new(energy::POWERCAP)));
+            let began = Instant::now();
+            let measured = measure(options, target, options.connections, ceiling)?;
+            let seconds = began.elapsed().as_secs_f64();
+            *energy = before.and_then(|counters| {
+                counters.since(seconds).ok_or_else(|| "the counters went away".to_owned())
+            });
+            progress(&told(target, &measured));
+            rounds.push(measured);
+        }
+    }
+    let (mut subjects, mut missing) = (Vec::new(), Vec::new());
+    for ((target, rounds), energy) in options.targets.iter().zip(rounds).zip(energies) {
+        let mut subject = subject(target.clone(), rounds, energy)?;
+        climb(options, &mut subject, &mut missing, ceiling, progress)?;
+        subjects.push(subject);
+    }
+    let rate_ratio = match subjects.as_slice() {
+        [a, b] => {
+            let pairs = a.rounds.iter().zip(&b.rounds);
+            let pairs = pairs.map(|(a, b)| (a.requests_per_second, b.requests_per_second));
+            Estimate::ratio(&pairs.collect::<Vec<_>>())
+        }
+        _ => None,
+    };
+    let null = null.as_ref().map(|null| null.address);
+    let download = options.download.as_ref();
+    let download = download.map(|target| fetch(options, target, null)).transpose()?;
+    let valid = subjects.iter().flat_map(|s| &s.rounds).all(|m| m.invalid.is_empty())
+        && download.as_ref().is_none_or(|d| d.invalid.is_empty());
+    let manifest = Manifest::here(version);
+    Ok(Report { ceiling, subjects, rate_ratio, download, missing, valid, manifest })
+}
+
+fn told(target: &Target, measured: &Measured) -> String {
+    format!(
+        "{}: {} connections: {:.0} requests/s, {:.1} % failed{}",
+        target.url,
+        measured.connections,
+        measured.requests_per_second,
+        measured.failed_share() * 100.0,
+        if measured.invalid.is_empty() { "" } else { ", INVALID" }
+    )
+}
+
+fn plan(options: &Options, target: &Target, connections: usize) -> Plan {
+    Plan {
+        target: target.address,
+        host: target.host.clone(),
+        path: target.path.clone(),
+        connections,
+        keep_alive: options.keep_alive,
+        warm_up: Duration::from_millis(300),
+        time: options.time,
+        timeout: options.timeout,
+        threads: options.threads,
+        requests: 0,
+    }
+}
+
+/// Requests/s against a server that does nothing.
+fn ceiling(options: &Options, null: SocketAddr) -> anyhow::Result<f64> {
+    let target = null_target(null, "/");
+    let plan = Plan { time: CALIBRATION, ..plan(options, &target, options.connections) };
+    let counts = client::run(&plan)?;
+    Ok(counts.answered as f64 / counts.seconds)
+}
+
+fn null_target(address: SocketAddr, path: &str) -> Target {
+    let host = address.to_string();
+    Target { url: format!("http://{host}{path}"), address, host, path: path.into(), process: None }
+}
+
+/// One run.
+fn measure(
+    options: &Options,
+    target: &Target,
+    connections: usize,
+    ceiling: Option<f64>,
+) -> anyhow::Result<Measured> {
+    let used = || target.process.and_then(Used::of).map(|used| used.cpu_seconds);
+    let plan = plan(options, target, connections);
+    let lag = LagProbe::start()?;
+    let (before, watch) = (used(), Watch::start());
+    let counts = client::run(&plan)?;
+    let health = watch.stop(plan.threads, &lag.stop()?);
+    let server = before.zip(used()).map(|(before, after)| after - before);
+    let Counts { answered, failed, .. } = counts;
+    let latency = Latency::of(&counts.latency);
+    let rate = answered as f64 / counts.seconds.max(1e-9);
+    let run = Run {
+        rate,
+        ceiling,
+        tried: answered + failed,
+        dropped: counts.dropped,
+        latency_p99_us: latency.p99_us,
+        open_loop: false,
+    };
+    // The warm-up is in the CPU times and not in the counts.
+    let share = counts.seconds / (counts.seconds + plan.warm_up.as_secs_f64());
+    let each = |seconds: f64| seconds * share * 1e6 / answered.max(1) as f64;
+    Ok(Measured {
+        connections,
+        requests_per_second: rate,
+        megabytes_per_second: counts.body_bytes as f64 / 1e6 / counts.seconds.max(1e-9),
+        answered,
+        failed,
+        errors: counts.errors,
+        latency,
+        server_cpu_us: server.map(each),
+        client_cpu_us: each(health.cpu_seconds),
+        invalid: health::invalid(&health, &run),
+        health,
+        histogram: counts.latency,
+    })
+}
+
+fn subject(
+    target: Target,
+    rounds: Vec<Measured>,
+    energy: Result<Energy, String>,
+) -> anyhow::Result<Subject> {
+    if rounds.iter().all(|r| r.answered == 0) {
+        let errors = rounds.iter().flat_map(|r| &r.errors);
+        let worst = errors.max_by_key(|(_, count)| **count);
+        let why = worst.map_or_else(|| "no answer in time".to_owned(), |(error, _)| error.clone());
+        bail!("{} answers nothing: {why}", target.url);
+    }
+    let mut latency = histogram()?;
+    for round in &rounds {
+        latency.add(&round.histogram)?;
+    }
+    let rates: Vec<f64> = rounds.iter().map(|r| r.requests_per_second).collect();
+    let cpu: Vec<f64> = rounds.iter().filter_map(|r| r.server_cpu_us).collect();
+    Ok(Subject {
+        target,
+        requests_per_second: Estimate::of(&rates).context("no run was made")?,
+        server_cpu_us: Estimate::of(&cpu),
+        latency: Latency::of(&latency),
+        rounds,
+        ladder: Vec::new(),
+        half_fails_at: None,
+        recovery_seconds: None,
+        energy,
+    })
+}
+
+/// More and more connections until half of the requests fail; then, how long the server needs.
+fn climb(
+    options: &Options,
+    subject: &mut Subject,
+    missing: &mut Vec<String>,
+    ceiling: Option<f64>,
+    progress: &mut dyn FnMut(&str),
+) -> anyhow::Result<()> {
+    let room = descriptors_max().saturating_sub(DESCRIPTORS_KEPT);
+    for &connections in &options.ladder {
+        if connections as u64 > room {
+            missing.push(format!(
+                "{connections} connections to {}: this client may open {room} at once (ulimit -n)",
+                subject.target.url
+            ));
+            continue;
+        }
+        // Long enough that whoever is not answered counts as failed.
+        let step = Options { time: options.time.max(options.timeout), ..options.clone() };
+        let measured = measure(&step, &subject.target, connections, ceiling)?;
+        progress(&told(&subject.target, &measured));
+        let half = measured.failed_share() >= HALF;
+        subject.ladder.push(measured);
+        if half {
+            subject.half_fails_at = Some(connections);
+            break;
+        }
+    }
+    if !subject.ladder.is_empty() {
+        subject.recovery_seconds = recovery(options, subject)?;
+    }
+    Ok(())
+}
+
+/// Asks one request after the other until they are answered as before the load.
+fn recovery(options: &Options, subject: &Subject) -> anyhow::Result<Option<f64>> {
+    let before = subject.ladder.first().map_or(subject.latency.p50_us, |m| m.latency.p50_us);
+    let enough = Duration::from_secs_f64(before * RECOVERED_TIMES / 1e6) + RECOVERED_SLACK;
+    let start = Instant::now();
+    let (mut row, mut since) = (0, 0.0);
+    while start.elapsed() < options.recovery_max {
+        let plan = Plan {
+            connections: 1,
+            threads: 1,
+            keep_alive: false,
+            warm_up: Duration::ZERO,
+            time: enough,
+            timeout: enough,
+            requests: 1,
+            ..plan(options, &subject.target, 1)
+        };
+        let asked = start.elapsed().as_secs_f64();
+        if client::run(&plan)?.answered == 0 {
+            row = 0;
+            continue;
+        }
+        if row == 0 {
+            since = asked;
+        }
+        row += 1;
+        if row == RECOVERED_REQUESTS {
+            return Ok(Some(since));
+        }
+    }
+    Ok(None)
+}
+
+/// One large file over one connection, once a round.
+fn fetch(options: &Options, target: &Target, null: Option<SocketAddr>) -> anyhow::Result<Download> {
+    let once = |target: &Target| {
+        let once = Plan {
+            connections: 1,
+            threads: 1,
+            warm_up: Duration::ZERO,
+            time: options.timeout,
+            requests: 1,
+            ..plan(options, target, 1)
+        };
+        let began = Instant::now();
+        let counts = client::run(&once)?;
+        if counts.answered == 0 {
+            let why = counts.errors.keys().next().cloned();
+            bail!("{}: {}", target.url, why.unwrap_or_else(|| "not in time".to_owned()));
+        }
+        Ok((counts.body_bytes, counts.body_bytes as f64 / 1e6 / began.elapsed().as_secs_f64()))
+    };
+    let (mut rates, mut bytes) = (Vec::new(), 0);
+    let lag = LagProbe::start()?;
+    let watch = Watch::start();
+    for _ in 0..options.rounds.clamp(1, ROUNDS_MAX) {
+        let (length, rate) = once(target)?;
+        rates.push(rate);
+        bytes = length;
+    }
+    let mut invalid = health::disturbed(&watch.stop(1, &lag.stop()?));
+    let ceiling = null.map(|null| once(&null_target(null, &format!("/bytes/{bytes}"))));
+    let ceiling = ceiling.transpose()?.map(|(_, rate)| rate);
+    let megabytes_per_second = Estimate::of(&rates).context("no run was made")?;
+    let rate = megabytes_per_second.mean;
+    if let Some(ceiling) = ceiling.filter(|c| rate > c * health::CEILING_SHARE_MAX) {
+        invalid.push(format!(
+            "{rate:.0} MB/s of one download are near the {ceiling:.0} of this client against a server \
+             that does nothing"
+        ));
+    }
+    Ok(Download { url: target.url.clone(), megabytes_per_second, ceiling, invalid })
+}
+
+#[cfg(test)]
+mod tests;
