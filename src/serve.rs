@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use gauntlet_console::{ConsoleOptions, ConsoleState};
-use gauntlet_engine::fusion::probability_reached_by;
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
 use gauntlet_gateway::config::{Config, RuleSettings};
 use gauntlet_gateway::policy_source;
@@ -193,15 +192,7 @@ fn note_policy(node: &Node) {
 
 /// Loads rules, lists and policy.
 fn judge_of(config: &Config) -> anyhow::Result<Judge> {
-    let thresholds = Thresholds {
-        suspect: config.thresholds.suspect,
-        spam: config.thresholds.spam,
-        explicit: config.thresholds.explicit,
-        suspect_probability: probability_reached_by(config.thresholds.suspect_error),
-        spam_probability: probability_reached_by(config.thresholds.spam_error),
-        explicit_probability: probability_reached_by(config.thresholds.explicit_error),
-        ..Thresholds::default()
-    };
+    let thresholds = Thresholds::from(&config.thresholds);
     let mut settings = Settings {
         thresholds,
         allow: config.lists.allow.clone(),

@@ -87,16 +87,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let log = Log::open(&data.join("log"))?;
     let quarantine = Quarantine::open_beside(&data.join("quarantine"))?;
     let snapshot = args.snapshot(data)?;
-    let limits = config.thresholds;
     let order = Order {
         policy: &policy,
         before: &before,
-        thresholds: Thresholds {
-            suspect: limits.suspect,
-            spam: limits.spam,
-            explicit: limits.explicit,
-            ..Thresholds::default()
-        },
+        thresholds: Thresholds::from(&config.thresholds),
         snapshot: snapshot.as_ref(),
         since_ms: clock::now_ms().saturating_sub(i64::from(args.days) * 86_400_000),
     };

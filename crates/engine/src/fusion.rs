@@ -2,9 +2,10 @@
 //!
 //! With a classifier, rules, classifier and signatures are added up as log odds with weights fitted
 //! on mail that the classifier had not seen (`examples/fit_fusion.rs`), which gives the probability.
-//! The class is the more severe of what the points say and what the probability says: points stay
-//! what an administrator may rely on, and a rule about an attached program is not talked away by a
-//! friendly text. Without a classifier (or with SpamAssassin's rules in their `local` profile) there
+//! The class is the more severe of what the points say and what the probability says. Where the
+//! probability says clearly that the message is good, a sum of small suspicions makes nothing of it;
+//! a rule that has the points of a class by itself is obeyed all the same, so that an administrator
+//! may rely on it and a rule about an attached program is not talked away by a friendly text. Without a classifier (or with SpamAssassin's rules in their `local` profile) there
 //! is no probability, and the points alone decide.
 
 use crate::snapshot::{Snapshot, Thresholds};
@@ -15,6 +16,8 @@ use crate::verdict::Class;
 pub struct Signals {
     /// Points of all rules that fired.
     pub rule_points: f64,
+    /// Points of the rule that gave most.
+    pub strongest: f64,
     /// Points of those that speak of phishing.
     pub phishing_points: f64,
     /// Some rule says that this is mass mail.
@@ -87,7 +90,12 @@ pub struct Judgement {
 pub fn judge(signals: &Signals, snapshot: &Snapshot) -> Judgement {
     let thresholds = &snapshot.thresholds;
     let probability = snapshot.fusion.as_ref().and_then(|w| probability(signals, w));
-    let by_points = by_threshold(signals.rule_points, &thresholds.points());
+    let contradicted = probability.is_some_and(|p| p < thresholds.contradicted);
+    let points = match contradicted {
+        true => signals.rule_points.min(signals.strongest),
+        false => signals.rule_points,
+    };
+    let by_points = by_threshold(points, &thresholds.points());
     let by_probability = probability.map(|p| by_threshold(p, &thresholds.probability()));
     let (class, explicit) = by_points.max(by_probability.unwrap_or_default());
     let phishing = class >= Class::Suspect && signals.phishing_points >= thresholds.phishing;
@@ -181,6 +189,23 @@ mod tests {
         assert!(p(0.0, -6.0) < 0.01);
         assert!(p(8.0, 8.0) > 0.99);
         assert!(p(1.0, 0.0) > p(0.0, 0.0) && p(0.0, 1.0) > p(0.0, 0.0));
+    }
+
+    #[test]
+    fn small_suspicions_do_not_outvote_a_message_that_looks_good() {
+        let of = |rule_points, strongest, logit| {
+            class(Signals {
+                rule_points,
+                strongest,
+                phishing_points: 3.0,
+                classifier: Some(logit),
+                ..Signals::default()
+            })
+        };
+        assert_eq!(of(9.0, 2.0, -9.0), Class::Ham);
+        assert_eq!(of(9.0, 2.0, 0.0), Class::Phishing, "nothing speaks against the points");
+        assert_eq!(of(9.0, 7.0, -9.0), Class::Phishing, "one rule has points enough alone");
+        assert_eq!(of(1.0, 7.0, -9.0), Class::Ham, "other rules take its points back");
     }
 
     #[test]

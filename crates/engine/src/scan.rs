@@ -125,6 +125,7 @@ pub(crate) fn signals(findings: &Findings, counts: &dyn Fn(&Arc<str>) -> bool) -
     let certain = findings.certain.iter().filter(|c| counts(&c.1)).map(|c| c.0);
     Signals {
         rule_points: rounded(hits().map(|h| h.score).sum()),
+        strongest: hits().map(|h| h.score).fold(0.0, f64::max),
         phishing_points: rounded(
             hits().filter(|h| speaks(&findings.phishing, &h.rule)).map(|h| h.score).sum(),
         ),

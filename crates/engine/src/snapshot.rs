@@ -32,6 +32,9 @@ pub struct Thresholds {
     pub spam_probability: f64,
     /// From here it is explicit spam (probability).
     pub explicit_probability: f64,
+    /// Below this probability points that only several rules reach together say nothing: the whole
+    /// message looks good. 0: points always count.
+    pub contradicted: f64,
 }
 
 impl Default for Thresholds {
@@ -44,6 +47,7 @@ impl Default for Thresholds {
             suspect_probability: probability_reached_by(Self::ERRORS[0]),
             spam_probability: probability_reached_by(Self::ERRORS[1]),
             explicit_probability: probability_reached_by(Self::ERRORS[2]),
+            contradicted: 0.2,
         }
     }
 }
@@ -51,7 +55,7 @@ impl Default for Thresholds {
 impl Thresholds {
     /// Shares of good mail expected to be called suspect, spam and explicit spam, or worse, by their
     /// probability.
-    pub const ERRORS: [f64; 3] = [0.00125, 0.000_45, 0.000_04];
+    pub const ERRORS: [f64; 3] = [0.00125, 0.0008, 0.000_04];
 
     /// Whether the verdict is explicit spam: spam above the high threshold, by probability where there
     /// is one, else by points.

@@ -317,6 +317,26 @@ fn check_next_hops(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Thresholds rise in points, fall in errors, and are probabilities where they say so.
+fn check_thresholds(config: &Config) -> Result<(), ConfigError> {
+    let wrong = |key: &str, message: String| {
+        Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
+    };
+    let t = &config.thresholds;
+    if !(t.suspect <= t.spam && t.spam <= t.explicit) {
+        return wrong("thresholds", "must rise: suspect, spam, explicit".into());
+    }
+    let errors = [t.suspect_error, t.spam_error, t.explicit_error];
+    if !errors.windows(2).all(|e| e[0] >= e[1]) || !errors.iter().all(|e| *e > 0.0 && *e < 1.0) {
+        let message = "suspect_error, spam_error, explicit_error are shares of good mail that fall";
+        return wrong("thresholds", format!("{message}, between 0 and 1"));
+    }
+    if !(0.0..=1.0).contains(&t.contradicted) {
+        return wrong("thresholds.contradicted", "is a probability: 0 to 1".into());
+    }
+    Ok(())
+}
+
 /// Refuses digests that cannot be sent or read.
 fn check_digest(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| {
@@ -376,15 +396,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         let message = format!("{:?} is no address and port", config.console.address);
         return wrong("console.address", message);
     }
-    let t = &config.thresholds;
-    if !(t.suspect <= t.spam && t.spam <= t.explicit) {
-        return wrong("thresholds", "must rise: suspect, spam, explicit".into());
-    }
-    let errors = [t.suspect_error, t.spam_error, t.explicit_error];
-    if !errors.windows(2).all(|e| e[0] >= e[1]) || !errors.iter().all(|e| *e > 0.0 && *e < 1.0) {
-        let message = "suspect_error, spam_error, explicit_error are shares of good mail that fall";
-        return wrong("thresholds", format!("{message}, between 0 and 1"));
-    }
+    check_thresholds(config)?;
     if config.sender.tls == HopTlsPolicy::Verified && config.sender.roots.as_os_str().is_empty() {
         return wrong("sender.roots", "sender.tls = \"verified\" needs trusted roots".into());
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gauntlet_engine::Thresholds;
+use gauntlet_engine::fusion::probability_reached_by;
 use gauntlet_mail::{Direction, Limits};
 use serde::{Deserialize, Serialize};
 
@@ -570,13 +571,38 @@ pub struct ThresholdSettings {
     pub spam_error: f64,
     /// Share of good mail that may be called explicit spam.
     pub explicit_error: f64,
+    /// Below this probability the points of several rules together say nothing; 0: they always count.
+    pub contradicted: f64,
 }
 
 impl Default for ThresholdSettings {
     fn default() -> Self {
-        let Thresholds { suspect, spam, explicit, .. } = Thresholds::default();
+        let Thresholds { suspect, spam, explicit, contradicted, .. } = Thresholds::default();
         let [suspect_error, spam_error, explicit_error] = Thresholds::ERRORS;
-        ThresholdSettings { suspect, spam, explicit, suspect_error, spam_error, explicit_error }
+        ThresholdSettings {
+            suspect,
+            spam,
+            explicit,
+            suspect_error,
+            spam_error,
+            explicit_error,
+            contradicted,
+        }
+    }
+}
+
+impl From<&ThresholdSettings> for Thresholds {
+    fn from(settings: &ThresholdSettings) -> Self {
+        Thresholds {
+            suspect: settings.suspect,
+            spam: settings.spam,
+            explicit: settings.explicit,
+            suspect_probability: probability_reached_by(settings.suspect_error),
+            spam_probability: probability_reached_by(settings.spam_error),
+            explicit_probability: probability_reached_by(settings.explicit_error),
+            contradicted: settings.contradicted,
+            ..Thresholds::default()
+        }
     }
 }
 
