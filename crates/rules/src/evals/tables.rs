@@ -114,6 +114,11 @@ impl Glob {
 
     /// Whether the whole text (in lower case) matches.
     pub(super) fn matches(&self, text: &[u8]) -> bool {
+        // What stands after the last wildcard ends the text, or no way there needs to be tried.
+        let tail = self.0.rsplit(|b| matches!(b, b'*' | b'?')).next().unwrap_or_default();
+        if !text.ends_with(tail) {
+            return false;
+        }
         let (mut p, mut t) = (0, 0);
         // Where to go on when the text after the last star turns out not to fit.
         let mut retry: Option<(usize, usize)> = None;

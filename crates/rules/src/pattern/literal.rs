@@ -88,9 +88,7 @@ fn pieces(parts: impl Iterator<Item = Known>, texts: Texts) -> Vec<Candidate> {
             push(std::mem::replace(&mut run, exact));
             continue;
         }
-        let join =
-            |a: &Vec<u8>| exact.iter().map(|b| [a.as_slice(), b].concat()).collect::<Vec<_>>();
-        run = unique(run.iter().flat_map(join).collect());
+        run = join(run, &exact);
     }
     push(run);
     out
@@ -139,13 +137,29 @@ pub(crate) struct Candidate {
 
 /// Keeps the rarer of what there is and these strings.
 fn better(best: &mut Option<Candidate>, strings: Strings, texts: Texts) {
-    if strings.is_empty() || strings.len() > STRINGS_MAX || strings.iter().any(Vec::is_empty) {
-        return;
-    }
-    let chance: f64 = strings.iter().map(|s| string_chance(s, texts)).sum();
-    if best.as_ref().is_none_or(|b| chance < b.chance) {
+    if let Some(chance) = chance_if_rarer(best.as_ref(), &strings, texts) {
         *best = Some(Candidate { strings, chance });
     }
+}
+
+/// The chance of the strings, if they may stand for a pattern and are rarer than what there is.
+fn chance_if_rarer(best: Option<&Candidate>, strings: &Strings, texts: Texts) -> Option<f64> {
+    if strings.is_empty() || strings.len() > STRINGS_MAX || strings.iter().any(Vec::is_empty) {
+        return None;
+    }
+    let chance: f64 = strings.iter().map(|s| string_chance(s, texts)).sum();
+    best.is_none_or(|b| chance < b.chance).then_some(chance)
+}
+
+/// Continues each of the strings with each of the others.
+fn join(run: Strings, exact: &[Vec<u8>]) -> Strings {
+    if let [only] = exact {
+        let mut run = run;
+        run.iter_mut().for_each(|string| string.extend_from_slice(only));
+        return run;
+    }
+    let longer = |a: &Vec<u8>| exact.iter().map(|b| [a.as_slice(), b].concat()).collect::<Vec<_>>();
+    unique(run.iter().flat_map(longer).collect())
 }
 
 /// What is searched.
@@ -182,14 +196,25 @@ pub(crate) fn string_chance(string: &[u8], texts: Texts) -> f64 {
     if texts != Texts::Mail && memchr::memmem::find(texts.common(), string).is_some() {
         return COMMON_CHANCE;
     }
-    string.iter().map(|b| byte_chance(*b)).product()
+    string.iter().map(|b| BYTE_CHANCES[usize::from(*b)]).product()
 }
 
 /// The chance of a string that is in every text.
 const COMMON_CHANCE: f64 = 0.01;
 
+/// [`byte_chance`] of every byte.
+static BYTE_CHANCES: [f64; 256] = {
+    let mut chances = [0.0; 256];
+    let mut byte = 0;
+    while byte < chances.len() {
+        chances[byte] = byte_chance(byte as u8);
+        byte += 1;
+    }
+    chances
+};
+
 /// How likely a byte of mail is this one.
-fn byte_chance(byte: u8) -> f64 {
+const fn byte_chance(byte: u8) -> f64 {
     match byte {
         b' ' => 0.15,
         b'e' | b't' | b'a' | b'o' => 0.08,
@@ -222,6 +247,8 @@ fn minimize(strings: Strings) -> Strings {
 
 fn analyse(node: &Node, texts: Texts) -> Known {
     match node {
+        // Without case a set has half its bytes at least.
+        Node::Set(set) if set.len() > 2 * SET_MAX as u32 => Known::default(),
         Node::Set(set) => {
             let mut bytes: Vec<u8> = set.iter().map(|b| b.to_ascii_lowercase()).collect();
             bytes.sort_unstable();
@@ -300,10 +327,10 @@ fn concat(parts: impl Iterator<Item = Known>, texts: Texts) -> Known {
             continue;
         }
         // A run that has become an empty string on one way tells nothing, but may grow again.
-        let join =
-            |a: &Vec<u8>| exact.iter().map(|b| [a.as_slice(), b].concat()).collect::<Vec<_>>();
-        run = unique(run.iter().flat_map(join).collect());
-        better(&mut best, run.clone(), texts);
+        run = join(run, &exact);
+        if let Some(chance) = chance_if_rarer(best.as_ref(), &run, texts) {
+            best = Some(Candidate { strings: run.clone(), chance });
+        }
     }
     Known { exact: whole.then_some(run), best }
 }
@@ -338,7 +365,8 @@ const SET_CHANCE_MAX: f64 = 0.2;
 
 /// Sets of each of which a byte occurs in every match, the rarest first.
 pub(crate) fn required_sets(node: &Node) -> Vec<ByteSet> {
-    let mut sets = collect_sets(node);
+    let mut sets = Vec::new();
+    collect_sets(node, &mut sets);
     sets.retain(|s| set_chance(s) <= SET_CHANCE_MAX);
     sets.sort_by(|a, b| set_chance(a).total_cmp(&set_chance(b)));
     sets.dedup();
@@ -347,25 +375,28 @@ pub(crate) fn required_sets(node: &Node) -> Vec<ByteSet> {
 }
 
 fn set_chance(set: &ByteSet) -> f64 {
-    set.iter().map(byte_chance).sum()
+    set.sum_of(&BYTE_CHANCES)
 }
 
-fn collect_sets(node: &Node) -> Vec<ByteSet> {
+fn collect_sets(node: &Node, out: &mut Vec<ByteSet>) {
     match node {
-        Node::Set(set) => vec![*set],
-        Node::Concat(nodes) => nodes.iter().flat_map(collect_sets).collect(),
-        Node::Repeat { node, min, .. } if *min > 0 => collect_sets(node),
-        Node::Group { node, .. } | Node::Atomic(node) => collect_sets(node),
+        Node::Set(set) => out.push(*set),
+        Node::Concat(nodes) => nodes.iter().for_each(|n| collect_sets(n, out)),
+        Node::Repeat { node, min, .. } if *min > 0 => collect_sets(node, out),
+        Node::Group { node, .. } | Node::Atomic(node) => collect_sets(node, out),
         Node::Alternate(nodes) => {
-            let rarest = |n: &Node| {
-                let sets = collect_sets(n).into_iter();
-                sets.min_by(|a, b| set_chance(a).total_cmp(&set_chance(b)))
+            let mut sets = Vec::new();
+            let mut rarest = |n: &Node| {
+                sets.clear();
+                collect_sets(n, &mut sets);
+                let chances = sets.iter().map(|set| (set_chance(set), *set));
+                chances.min_by(|a, b| a.0.total_cmp(&b.0)).map(|c| c.1)
             };
-            let all: Option<Vec<ByteSet>> = nodes.iter().map(rarest).collect();
+            let all: Option<Vec<ByteSet>> = nodes.iter().map(&mut rarest).collect();
             let all = all.unwrap_or_default();
-            all.into_iter().reduce(|a, b| a.union(&b)).into_iter().collect()
+            out.extend(all.into_iter().reduce(|a, b| a.union(&b)));
         }
-        _ => Vec::new(),
+        _ => {}
     }
 }
 

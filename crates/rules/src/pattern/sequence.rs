@@ -73,12 +73,23 @@ fn chance(row: &[(f64, f64)]) -> f64 {
 /// How likely a byte of text is one of the set. Letters come in words: the next byte after a letter
 /// is a letter more often than their share says, hence the root.
 fn set_chance(set: &ByteSet) -> f64 {
-    let share: f64 = set.iter().map(byte_chance).sum();
+    let share: f64 = set.sum_of(&BYTE_CHANCES);
     if share > 0.5 { share.sqrt().min(1.0) } else { share }
 }
 
+/// [`byte_chance`] of every byte.
+static BYTE_CHANCES: [f64; 256] = {
+    let mut chances = [0.0; 256];
+    let mut byte = 0;
+    while byte < chances.len() {
+        chances[byte] = byte_chance(byte as u8);
+        byte += 1;
+    }
+    chances
+};
+
 /// How likely a byte of text is this one.
-fn byte_chance(byte: u8) -> f64 {
+const fn byte_chance(byte: u8) -> f64 {
     match byte {
         b' ' => 0.14,
         b'e' | b't' | b'a' | b'o' => 0.06,

@@ -34,8 +34,9 @@ impl ByteSet {
         self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
     }
 
+    #[cfg(test)]
     pub(crate) fn contains(&self, byte: u8) -> bool {
-        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
+        self.meets(&Self::of(byte))
     }
 
     pub(crate) fn union(&self, other: &Self) -> Self {
@@ -64,7 +65,14 @@ impl ByteSet {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = u8> + '_ {
-        (0..=255u8).filter(|b| self.contains(*b))
+        [0u8, 64, 128, 192].into_iter().zip(self.0).flat_map(|(first, mut word)| {
+            std::iter::from_fn(move || {
+                let bit = word.trailing_zeros() as u8;
+                // The lowest bit goes; of an empty word nothing is left.
+                word &= word.checked_sub(1)?;
+                Some(first + bit)
+            })
+        })
     }
 
     /// The bytes of a text.
@@ -78,6 +86,11 @@ impl ByteSet {
         set
     }
 
+    /// The sum of what a table holds for each of its bytes.
+    pub(crate) fn sum_of(&self, values: &[f64; 256]) -> f64 {
+        self.iter().map(|byte| values[usize::from(byte)]).sum()
+    }
+
     /// The only byte of the set.
     pub(crate) fn single(&self) -> Option<u8> {
         if self.len() == 1 { self.iter().next() } else { None }
@@ -85,11 +98,14 @@ impl ByteSet {
 
     /// With every letter also in the other case: ASCII and Latin-1, as Perl folds bytes under `/aa`.
     pub(crate) fn fold_case(&self) -> Self {
-        let mut set = *self;
-        for byte in self.iter() {
-            set.insert(other_case(byte));
-        }
-        set
+        let [low, letters, high, latin] = self.0;
+        let other = |word: u64, capitals: u64| (word & capitals) << 32 | word >> 32 & capitals;
+        ByteSet([
+            low,
+            letters | other(letters, ASCII_CAPITALS),
+            high,
+            latin | other(latin, LATIN_CAPITALS),
+        ])
     }
 
     /// Runs of bytes, first and last.
@@ -105,16 +121,10 @@ impl ByteSet {
     }
 }
 
-/// The byte in the other case; itself if it has none.
-fn other_case(byte: u8) -> u8 {
-    match byte {
-        b'a'..=b'z' | b'A'..=b'Z' => byte ^ 0x20,
-        // × and ÷ are no letters.
-        0xd7 | 0xf7 => byte,
-        0xc0..=0xde | 0xe0..=0xfe => byte ^ 0x20,
-        _ => byte,
-    }
-}
+/// `A` to `Z` among the bytes from 0x40 on; each small letter stands 32 above its capital.
+const ASCII_CAPITALS: u64 = ((1 << 26) - 1) << 1;
+/// 0xC0 to 0xDE among the bytes from 0xC0 on, but for × (0xD7), which is no letter.
+const LATIN_CAPITALS: u64 = ((1 << 31) - 1) & !(1 << (0xd7 - 0xc0));
 
 /// An assertion without width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -281,5 +291,34 @@ impl Node {
             Node::Group { node, .. } | Node::Atomic(node) => node.is_impossible(),
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_and_nothing_else_have_another_case() {
+        // As Perl folds characters up to U+00FF among themselves.
+        for byte in 0..=255u8 {
+            let other: Vec<u8> = (0..=255u8)
+                .filter(|b| {
+                    let (one, two) = (char::from(byte), char::from(*b));
+                    one.is_alphabetic() && one != two && one.to_lowercase().eq(two.to_lowercase())
+                })
+                .collect();
+            let mut expected = ByteSet::from_bytes(other);
+            expected.insert(byte);
+            assert_eq!(ByteSet::of(byte).fold_case(), expected, "{byte:#x}");
+        }
+    }
+
+    #[test]
+    fn a_set_gives_its_bytes_in_order() {
+        let bytes = [0, 1, 63, 64, 65, 127, 128, 191, 192, 254, 255];
+        assert!(ByteSet::from_bytes(bytes).iter().eq(bytes));
+        assert!(ByteSet::ALL.iter().eq(0..=255));
+        assert_eq!(ByteSet::default().iter().next(), None);
     }
 }
