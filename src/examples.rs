@@ -62,6 +62,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("rules", &["gauntlet rules check /usr/share/spamassassin", "gauntlet rules test rules"]),
     ("rules check", &["gauntlet rules check /usr/share/spamassassin --site /etc/spamassassin"]),
     ("rules diff", &["gauntlet rules diff old.cf new.cf ~/Maildir"]),
+    ("dmarc report", &["gauntlet dmarc report --config gauntlet.toml --day 2026-11-20"]),
+    ("dmarc send", &["gauntlet dmarc send --config gauntlet.toml"]),
     ("dkim new", &["gauntlet dkim new --config gauntlet.toml example.org"]),
     ("dkim list", &["gauntlet dkim list --config gauntlet.toml"]),
     ("dkim rotate", &["gauntlet dkim rotate --config gauntlet.toml example.org"]),

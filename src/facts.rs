@@ -162,20 +162,22 @@ fn table(facts: &Facts, envelope: &Envelope) -> String {
     };
     let client = envelope.client_ip.map_or_else(|| "unknown".to_owned(), |ip| ip.to_string());
     line("client", &client, &format!("helo {:?}, from <{}>", envelope.helo, envelope.mail_from));
-    let confirmed = match facts.reverse_confirmed {
-        Some(true) => "confirmed",
-        Some(false) => "false",
-        None => "unknown",
+    let confirmed = match (facts.reverse_confirmed, &facts.reverse_name) {
+        (Some(true), _) => "confirmed",
+        (Some(false), None) => "no name",
+        (Some(false), Some(_)) => "false",
+        (None, _) => "unknown",
     };
     line("reverse", confirmed, facts.reverse_name.as_deref().unwrap_or_default());
     line("spf", &word(&facts.spf), facts.spf_explanation.as_deref().unwrap_or_default());
     line("spf helo", &word(&facts.spf_helo), "");
     for signature in &facts.dkim {
         let part = if signature.partial_body { ", a part of the body" } else { "" };
-        let about = format!(
-            "{} of {}, {} bits{part}",
-            signature.selector, signature.domain, signature.key_bits
-        );
+        let key = match signature.key_bits {
+            0 => "no key that can be read".to_owned(),
+            bits => format!("{bits} bits"),
+        };
+        let about = format!("{} of {}, {key}{part}", signature.selector, signature.domain);
         line("dkim", &word(&signature.result), &about);
     }
     if facts.dkim.is_empty() {
@@ -200,7 +202,7 @@ fn table(facts: &Facts, envelope: &Envelope) -> String {
         line("rule asks", &answer.question, &about);
     }
     for note in &facts.notes {
-        line("note", "", note);
+        text.push_str(&format!("note       {note}\n"));
     }
     text.push('\n');
     text.push_str(&lookups(facts));

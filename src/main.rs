@@ -8,6 +8,7 @@ mod completions;
 mod config;
 mod digest;
 mod dkim;
+mod dmarc;
 mod doctor;
 mod evaluate;
 mod examples;
@@ -69,6 +70,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Make, list and rotate the keys that sign outbound mail
     Dkim(dkim::Args),
+    /// Make or send the reports that domains get about mail in their name
+    Dmarc(dmarc::Args),
     /// Send or preview the mails about what is held
     Digest(digest::Args),
     /// Copy a node's data folder while the node runs
@@ -106,6 +109,7 @@ fn main() -> ExitCode {
         Command::Facts(args) => facts::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Dkim(args) => dkim::run(&args),
+        Command::Dmarc(args) => dmarc::run(&args),
         Command::Digest(args) => digest::run(&args),
         Command::Backup(args) => backup::run(&args),
         Command::User(args) => user::run(&args),

@@ -23,6 +23,14 @@ pub struct Scratch {
     pub(crate) words: filters::words::Counts,
 }
 
+impl Scratch {
+    /// What is known already of the text of the item that is scanned next; none forgets what was given
+    /// before. Verdicts are the same with it and without.
+    pub fn give(&mut self, text: Option<(Arc<str>, gauntlet_rules::TextViews)>) {
+        self.rules.give(text);
+    }
+}
+
 /// Runs the item through every filter of the snapshot.
 ///
 /// A filter that panics, or finds more than [`Snapshot::hits_max`] hits, is a `filter_failed` defect

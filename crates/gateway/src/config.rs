@@ -7,12 +7,14 @@
 mod delivery;
 mod load;
 mod receiving;
+mod reports;
 mod services;
 mod settings;
 
 pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings};
 pub use load::{ConfigError, Loaded, Origin, Setting};
 pub use receiving::{GreylistSettings, RateSettings, RecipientSettings};
+pub use reports::ReportSettings;
 pub use services::{Keeper, ServiceProtocol, ServiceSettings};
 pub use settings::{
     Config, ConsoleSettings, DkimSettings, DnsListSettings, DnsSettings, DomainSettings,

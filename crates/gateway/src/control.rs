@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::ids;
 use crate::node::Node;
 use crate::queue::QueuedMessage;
+use crate::reports::Day;
+use crate::reports::round::Reported;
 
 /// Longest request, in bytes.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
@@ -50,6 +52,11 @@ pub enum Request {
     },
     /// Read the policy in force again.
     Policy,
+    /// Send the DMARC reports of a day.
+    DmarcReports {
+        /// The day, `2026-11-21`.
+        day: String,
+    },
     /// Send a message of the node's own.
     Submit {
         /// Whom to.
@@ -77,6 +84,8 @@ pub enum Answer {
         /// What happened to it since.
         events: Vec<Event>,
     },
+    /// To `DmarcReports`.
+    Reports(Vec<Reported>),
     /// To the others: how many messages it concerned.
     Done(usize),
     /// It could not be done, and why.
@@ -169,6 +178,13 @@ fn answer(node: &Node, request: Request) -> Answer {
         Request::Submit { to, message } => match node.send_own(&to, message.into_bytes()) {
             Ok(_) => Answer::Done(1),
             Err(error) => Answer::Failed(error),
+        },
+        Request::DmarcReports { day } => match Day::parse(&day) {
+            Some(day) => match node.send_dmarc_reports(day) {
+                Ok(sent) => Answer::Reports(sent),
+                Err(error) => Answer::Failed(format!("{error:#}")),
+            },
+            None => Answer::Failed(format!("{day:?} is no day such as 2026-11-21")),
         },
         Request::Policy => match node.reload_policy() {
             Ok(()) => Answer::Done(0),

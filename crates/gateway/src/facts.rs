@@ -30,14 +30,16 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use gauntlet_engine::Verdict;
 use gauntlet_mail::address::{ascii_domain, mailboxes};
 use gauntlet_mail::facts::{AuthResult, Facts};
-use gauntlet_mail::{Envelope, Message};
+use gauntlet_mail::{Direction, Envelope, Message};
 
 use self::dkim::Verifier;
 use self::inquiry::Inquiry;
 use self::lists::{DnsLists, Subjects};
 use self::local_lists::LocalLists;
+use self::rules::KnownText;
 use crate::config::{DnsListSettings, FactSettings};
 use crate::network::Network;
 use crate::resolver::Resolver;
@@ -128,15 +130,34 @@ impl Gatherer {
         }
     }
 
+    /// Heeds what fired: rules may end questions of theirs for a while (`dns_block_rule`).
+    pub fn heed(&self, verdict: &Verdict) {
+        if let Some(rules) = &self.rules {
+            let fired: Vec<&str> = verdict.hits.iter().map(|hit| &*hit.rule).collect();
+            rules.heed(&fired);
+        }
+    }
+
     /// Gathers what there is to know about a message. `raw` has CRLF line ends.
     pub async fn gather(&self, envelope: &Envelope, raw: &[u8]) -> Facts {
+        self.gather_for_scan(envelope, raw).await.0
+    }
+
+    /// The same, with what became known of the message's text on the way, for the scan to go on with.
+    pub async fn gather_for_scan(&self, envelope: &Envelope, raw: &[u8]) -> (Facts, KnownText) {
         let settings = &self.settings;
         if !settings.enabled {
-            return Facts::default();
+            return (Facts::default(), None);
         }
         let wait = Duration::from_millis(settings.wait_ms_max);
         let inquiry = Inquiry::new(&self.resolver, settings.questions_max, wait);
         let client = envelope.client_ip.filter(|ip| self.is_foreign(*ip, envelope));
+        let claims = auth_results::claims(raw, &self.host);
+        if claims > 0 && envelope.direction == Direction::Inbound {
+            inquiry.note(format!(
+                "authentication-results: {claims} in the message claim to be ours and do not count"
+            ));
+        }
         let (authenticated, reverse) =
             both(self.authenticate(&inquiry, envelope, client, raw), async {
                 match client {
@@ -147,13 +168,16 @@ impl Gatherer {
             .await;
         let (mut facts, from) = authenticated;
         let about = Subjects { client, envelope, from: from.as_deref(), dkim: &facts.dkim, raw };
-        let (mut listings, rule_answers) = both(self.dns_lists.ask(&inquiry, &about), async {
-            match &self.rules {
-                Some(rules) => rules.ask(&inquiry, &self.dns_lists, raw, envelope, &facts).await,
-                None => Vec::new(),
-            }
-        })
-        .await;
+        let (mut listings, (rule_answers, text)) =
+            both(self.dns_lists.ask(&inquiry, &about), async {
+                match &self.rules {
+                    Some(rules) => {
+                        rules.ask(&inquiry, &self.dns_lists, raw, envelope, &facts).await
+                    }
+                    None => (Vec::new(), None),
+                }
+            })
+            .await;
         listings.extend(self.local_lists.ask(&about));
         (facts.listings, facts.rule_answers) = (listings, rule_answers);
         if let (Some(history), Some(client)) = (&self.history, client) {
@@ -165,7 +189,7 @@ impl Gatherer {
             inquiry.note("the time for look-ups was over before all were answered".to_owned());
         }
         (facts.lookups, facts.notes) = inquiry.finish();
-        facts
+        (facts, text)
     }
 
     /// Our name, as `Authentication-Results` has it.

@@ -18,6 +18,7 @@ use crate::clock::now_ms;
 use crate::config::ReceiverSettings;
 use crate::facts::Gatherer;
 use crate::facts::auth_results::stamp;
+use crate::facts::rules::KnownText;
 use crate::gate::Gate;
 use crate::ids;
 use crate::metrics::Metrics;
@@ -147,7 +148,7 @@ impl Intake {
         began: Instant,
     ) -> Result<(LogRecord, Arc<Vec<u8>>), NoVerdict> {
         let (mut envelope, mut body) = (envelope, body);
-        let facts = self.facts(&mut envelope, &mut body).await;
+        let (facts, text) = self.facts(&mut envelope, &mut body).await;
         let body = Arc::new(body);
         let work = Work {
             id: ids::to_text(id),
@@ -155,12 +156,15 @@ impl Intake {
             rates: self.gate.policy_rates(&envelope),
             envelope,
             facts,
+            text,
             received_ms,
             began,
         };
         let mut record = self.scan_pool.judge(work).await?;
         let spam = record.verdict.class >= gauntlet_engine::Class::Spam;
-        self.gatherer.load().remember(&record.envelope, &record.facts, spam);
+        let gatherer = self.gatherer.load();
+        gatherer.remember(&record.envelope, &record.facts, spam);
+        gatherer.heed(&record.verdict);
         record.latency_ms = milliseconds_since(began);
         Ok((record, body))
     }
@@ -176,10 +180,13 @@ impl Intake {
         raw: Arc<Vec<u8>>,
         envelope: Envelope,
     ) -> Result<LogRecord, NoVerdict> {
-        let facts = self.gatherer.load_full().gather(&envelope, &raw).await;
+        let (facts, text) = self.gatherer.load_full().gather_for_scan(&envelope, &raw).await;
         let rates = Rates::default();
         let (id, received_ms, began) = (ids::to_text(id), now_ms(), Instant::now());
-        self.scan_pool.judge(Work { id, raw, envelope, facts, rates, received_ms, began }).await
+        let work = Work { id, raw, envelope, facts, text, rates, received_ms, began };
+        let record = self.scan_pool.judge(work).await?;
+        self.gatherer.load().heed(&record.verdict);
+        Ok(record)
     }
 
     /// The answer to a message that was to be made durable.
@@ -199,10 +206,10 @@ impl Intake {
     }
 
     /// Asks the network about the message; its answers also go into the envelope and the header.
-    async fn facts(&self, envelope: &mut Envelope, body: &mut Vec<u8>) -> Facts {
+    async fn facts(&self, envelope: &mut Envelope, body: &mut Vec<u8>) -> (Facts, KnownText) {
         let gatherer = self.gatherer.load_full();
         let start = Instant::now();
-        let facts = gatherer.gather(envelope, body).await;
+        let (facts, text) = gatherer.gather_for_scan(envelope, body).await;
         self.metrics.facts_time.record(start.elapsed());
         if facts.reverse_confirmed == Some(true) {
             envelope.client_name.clone_from(&facts.reverse_name);
@@ -212,7 +219,7 @@ impl Intake {
         {
             *body = stamped;
         }
-        facts
+        (facts, text)
     }
 
     /// The answer to a message that the next hop took or refused while the client waited.

@@ -59,7 +59,7 @@ impl Judge {
     /// Judges a message: its line of the log, with the dispositions. Deterministic but for
     /// costs and times.
     pub fn judge(&self, work: &Work, scratch: &mut Scratch) -> LogRecord {
-        let Work { id, raw, envelope, facts, rates, received_ms, began } = work;
+        let Work { id, raw, envelope, facts, rates, received_ms, began, text: _ } = work;
         let mut stages = vec![Stage::now("waited", *began)];
         let message = Message::parse_with(raw, &self.limits);
         let verdict = scan(&message, envelope, facts, &self.snapshot, scratch);

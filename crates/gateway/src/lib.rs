@@ -6,6 +6,7 @@
 //! ```
 
 pub mod admission;
+pub mod arc;
 pub mod clock;
 pub mod config;
 pub mod control;
@@ -33,6 +34,7 @@ pub mod random;
 pub mod rates;
 pub mod receiver;
 pub mod recipients;
+pub mod reports;
 pub mod resolver;
 pub mod route;
 pub mod scan_pool;

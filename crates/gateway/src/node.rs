@@ -1,6 +1,7 @@
 //! A node: all parts, wired. Receiver -> scan pool -> policy -> spool -> queue -> Sender.
 
 mod own_mail;
+mod reports;
 
 use std::fs::File;
 use std::io;
@@ -93,6 +94,7 @@ pub struct Node {
     services: Vec<(ServiceProtocol, String)>,
     maildir: PathBuf,
     started_ms: i64,
+    runtime: tokio::runtime::Handle,
     _lock: File,
 }
 
@@ -212,6 +214,7 @@ impl Node {
             services: services.iter().map(|s| (s.protocol(), s.place().to_owned())).collect(),
             maildir,
             started_ms: now_ms(),
+            runtime: tokio::runtime::Handle::current(),
             _lock: lock,
         });
         node.finish_releases()?;
@@ -270,6 +273,7 @@ impl Node {
         tokio::spawn(self.clone().housekeeping());
         tokio::spawn(self.clone().watch_lists());
         tokio::spawn(self.clone().fetch_lists());
+        self.watch_reports().context("a thread for reports")?;
         Ok(())
     }
 
@@ -689,7 +693,7 @@ fn open_log(data: &std::path::Path) -> anyhow::Result<Arc<Log>> {
 }
 
 fn key_ring(config: &Config) -> anyhow::Result<KeyRing> {
-    KeyRing::load(&config.node.inside(&config.dkim.keys))
+    KeyRing::load(&config.node.inside(&config.dkim.keys))?.with_seal(&config.dkim.seal_as)
 }
 
 fn gatherer(

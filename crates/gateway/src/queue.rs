@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use gauntlet_mail::Message;
+use gauntlet_mail::{Direction, Message};
 use gauntlet_policy::{Change, rewrite};
 use gauntlet_smtp::{Notify as DsnNotify, Outgoing, OutgoingRecipient, Ret};
 use gauntlet_store::{Delivery, Event, Log, LogRecord, Outcome, Spool};
@@ -386,7 +386,7 @@ impl Queue {
                 self.parts.holder.hold(HoldJob { item, body: active.body.clone(), done });
             }
             Group::Send(route, changes) => {
-                let body = self.changed(&active.body, &changes);
+                let body = self.changed(&active.transit.record, &active.body, &changes);
                 if route == Route::Maildir {
                     for target in targets {
                         self.into_maildir(active, target, body.clone());
@@ -420,24 +420,30 @@ impl Queue {
         });
     }
 
-    /// The body with these changes made, signed last.
-    pub(crate) fn changed(&self, body: &Arc<Vec<u8>>, changes: &[Change]) -> Arc<Vec<u8>> {
+    /// The body with these changes made, signed and sealed last.
+    pub(crate) fn changed(
+        &self,
+        record: &LogRecord,
+        body: &Arc<Vec<u8>>,
+        changes: &[Change],
+    ) -> Arc<Vec<u8>> {
         let signs = changes.contains(&Change::DkimSign);
         let body = match changes.len() - usize::from(signs) {
             0 => body.clone(),
             _ => Arc::new(rewrite::apply(&Message::parse(body), changes)),
         };
-        if !signs {
+        let keys = self.parts.key_ring.load();
+        let body = if signs { with_fields(body, |body| keys.sign(body)) } else { body };
+        if !self.seals(record) {
             return body;
         }
-        match self.parts.key_ring.load().sign(&body) {
-            Ok(fields) if fields.is_empty() => body,
-            Ok(fields) => Arc::new([fields.as_bytes(), &body].concat()),
-            Err(error) => {
-                tracing::error!(%error, "a message goes out unsigned");
-                body
-            }
-        }
+        let now = now_ms() / 1_000;
+        with_fields(body, |body| keys.seal(body, &self.parts.host, record.facts.arc, now))
+    }
+
+    /// Whether a message gets a seal when it goes on.
+    pub(crate) fn seals(&self, record: &LogRecord) -> bool {
+        record.envelope.direction == Direction::Inbound && self.parts.key_ring.load().seals()
     }
 
     /// Puts a message that does not go through the queue into quarantine, for those of its targets that
@@ -640,6 +646,21 @@ impl Active {
             kind: kind.to_owned(),
             recipient: delivery.address.clone(),
             detail: format!("{} {}", delivery.next_hop, delivery.reply),
+        }
+    }
+}
+
+/// The message with fields on top that are made of it; as it is, said in the log, if they cannot be.
+fn with_fields(
+    body: Arc<Vec<u8>>,
+    make: impl FnOnce(&[u8]) -> anyhow::Result<String>,
+) -> Arc<Vec<u8>> {
+    match make(&body) {
+        Ok(fields) if fields.is_empty() => body,
+        Ok(fields) => Arc::new([fields.as_bytes(), &body].concat()),
+        Err(error) => {
+            tracing::error!(%error, "a message goes out unsigned");
+            body
         }
     }
 }

@@ -26,7 +26,7 @@ use hickory_resolver::config::{
 };
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::proto::dnssec::TrustAnchors;
-use hickory_resolver::proto::rr::Name;
+use hickory_resolver::proto::rr::{Name, RecordType};
 use tokio::sync::{Semaphore, watch};
 
 pub use self::answer::{ANSWER_BYTES_MAX, Answer, Data, Kind, Outcome, RECORDS_MAX};
@@ -36,6 +36,8 @@ use crate::config::DnsSettings;
 const PORT: u16 = 53;
 /// Answers that `hickory` itself keeps: parts of chains only, ours are above it.
 const PARTS_KEPT: u64 = 256;
+/// Aliases of one chain that `hickory` follows.
+const ALIASES_MAX: usize = 8;
 /// Bytes of one UDP answer that are asked for: what passes every network unfragmented.
 const UDP_BYTES: u16 = 1_232;
 
@@ -263,7 +265,7 @@ impl Shared {
             Err(_) => (Answer::empty(Outcome::Failed), settings.failure_seconds),
             Ok(name) => {
                 let wait = Duration::from_millis(settings.wait_ms_max);
-                let looked_up = resolver.lookup(name, kind.record_type());
+                let looked_up = resolver.lookup(name.clone(), kind.record_type());
                 match tokio::time::timeout(wait, looked_up).await {
                     Ok(Ok(found)) => {
                         let verified =
@@ -274,6 +276,12 @@ impl Shared {
                         let answer = answer::read(kind, found.answers(), secure && all);
                         let bounds = settings.ttl_seconds_min..=settings.ttl_seconds_max;
                         (answer, left.as_secs().clamp(*bounds.start(), *bounds.end()))
+                    }
+                    Ok(Err(error)) if answer::lacks_authority(&error) => {
+                        match tokio::time::timeout(wait, has_no_end(resolver, name)).await {
+                            Ok(false) => self.failure(&error),
+                            _ => (Answer::empty(Outcome::Looping), settings.failure_seconds),
+                        }
                     }
                     Ok(Err(error)) => self.failure(&error),
                     Err(_) => (Answer::empty(Outcome::Timeout), settings.failure_seconds),
@@ -301,6 +309,18 @@ impl Shared {
     }
 }
 
+/// Whether a name is an alias whose chain does not end: the resolver takes that for "there is nothing".
+async fn has_no_end(resolver: &TokioResolver, mut name: Name) -> bool {
+    for _ in 0..ALIASES_MAX {
+        let asked = resolver.lookup(name.clone(), RecordType::CNAME).await;
+        match asked.as_ref().ok().and_then(|found| answer::alias(found.answers())) {
+            Some(target) => name = target.clone(),
+            None => return false,
+        }
+    }
+    true
+}
+
 /// Name of a question in the cache: two characters, then the name in lower case.
 fn key(name: &str, kind: Kind, secure: bool) -> Arc<str> {
     let name = name.strip_suffix('.').unwrap_or(name);
@@ -310,6 +330,7 @@ fn key(name: &str, kind: Kind, secure: bool) -> Arc<str> {
         Kind::Mx => 'm',
         Kind::Ns => 'n',
         Kind::Ptr => 'p',
+        Kind::Soa => 'z',
         Kind::Tlsa => 's',
         Kind::Txt => 't',
     };

@@ -14,6 +14,7 @@ use gauntlet_policy::Rates;
 use gauntlet_store::LogRecord;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use crate::facts::rules::KnownText;
 use crate::judge::CurrentJudge;
 use crate::metrics::Metrics;
 use crate::text_log::ENGINE;
@@ -29,6 +30,8 @@ pub struct Work {
     pub envelope: Envelope,
     /// What the network said.
     pub facts: Facts,
+    /// What is known already of the message's text.
+    pub text: KnownText,
     /// How busy sender, client and recipients were.
     pub rates: Rates,
     /// Unix time in milliseconds.
@@ -129,7 +132,8 @@ fn tell(record: &LogRecord, start: Instant) {
 
 fn run(jobs: &Receiver<Job>, judge: &CurrentJudge, metrics: &Metrics) {
     let mut scratch = Scratch::default();
-    while let Ok((work, reply, permit)) = jobs.recv() {
+    while let Ok((mut work, reply, permit)) = jobs.recv() {
+        scratch.give(work.text.take());
         let start = Instant::now();
         let judge = judge.load_full();
         let verdict =

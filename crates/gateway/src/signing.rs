@@ -13,12 +13,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use gauntlet_mail::Message;
 use gauntlet_mail::address::ascii_domain;
+use gauntlet_mail::facts::AuthResult;
 use mail_auth::common::crypto::{DkimKey, Ed25519Key, RsaKey, Sha256, SigningKey};
 use mail_auth::common::headers::HeaderWriter;
 use mail_auth::dkim::generate::DkimKeyPair;
 use mail_auth::dkim::{Canonicalization, DkimSigner, Done};
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
+
+use crate::arc::{self, Chain, Sealing};
 
 /// Fields that are signed, where a message has them (RFC 6376 section 5.4.1). `From` stands twice, so
 /// that none can be added.
@@ -181,6 +184,15 @@ impl Key {
         Ok(header.map_err(|e| anyhow::anyhow!("{}: {e}", self.path.display()))?.to_header())
     }
 
+    /// A signature over these bytes, without any field around it.
+    fn signature(&self, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
+        let signature = match &self.secret {
+            DkimKey::Rsa(key) => key.sign(bytes),
+            DkimKey::Ed25519(key) => key.sign(bytes),
+        };
+        signature.map_err(|e| anyhow::anyhow!("{}: {e}", self.path.display()))
+    }
+
     fn signer<'k, K: SigningKey>(&self, key: &'k K) -> DkimSigner<Borrowed<'k, K>, Done> {
         DkimSigner::from_key(Borrowed(key))
             .domain(&self.domain)
@@ -211,6 +223,8 @@ impl<K: SigningKey> SigningKey for Borrowed<'_, K> {
 pub struct KeyRing {
     folder: PathBuf,
     keys: BTreeMap<String, Vec<Key>>,
+    /// Whose key seals mail that goes on; empty if none does.
+    seal_as: String,
 }
 
 impl KeyRing {
@@ -219,7 +233,7 @@ impl KeyRing {
     /// # Errors
     /// The key that cannot be read.
     pub fn load(folder: &Path) -> anyhow::Result<Self> {
-        let mut ring = KeyRing { folder: folder.to_owned(), keys: BTreeMap::new() };
+        let mut ring = KeyRing { folder: folder.to_owned(), ..KeyRing::default() };
         for domain in names(folder)? {
             for file in names(&folder.join(&domain))? {
                 let path = folder.join(&domain).join(&file);
@@ -235,6 +249,63 @@ impl KeyRing {
             }
         }
         Ok(ring)
+    }
+
+    /// The same, sealing mail that goes on with a key of this domain; with none if it is empty.
+    ///
+    /// # Errors
+    /// If the domain has no active key.
+    pub fn with_seal(mut self, domain: &str) -> anyhow::Result<Self> {
+        self.seal_as = ascii_domain(domain).unwrap_or_default();
+        if !domain.is_empty() && self.sealing_key().is_none() {
+            bail!(
+                "dkim.seal_as: no key of {domain} signs; make one with gauntlet dkim new {domain}"
+            );
+        }
+        Ok(self)
+    }
+
+    /// Whether mail that goes on is sealed.
+    pub fn seals(&self) -> bool {
+        !self.seal_as.is_empty()
+    }
+
+    /// An RSA key if there is one: RFC 8617 knows no other yet.
+    fn sealing_key(&self) -> Option<&Key> {
+        let active = || self.keys_of(&self.seal_as).iter().filter(|k| k.state == KeyState::Active);
+        active().find(|k| matches!(k.secret, DkimKey::Rsa(_))).or_else(|| active().next())
+    }
+
+    /// Seals a message (RFC 8617) whose chain was found to be `arc`. Gives the header fields to put on
+    /// top; empty if none is due: nothing seals, nobody knows whether the chain is good, or the chain is
+    /// over. `now` is Unix time in seconds.
+    ///
+    /// # Errors
+    /// If the key cannot sign.
+    pub fn seal(
+        &self,
+        message: &[u8],
+        host: &str,
+        arc: AuthResult,
+        now: i64,
+    ) -> anyhow::Result<String> {
+        let (chain, otherwise) = match arc {
+            AuthResult::None => (Chain::None, "arc=none"),
+            AuthResult::Pass => (Chain::Pass, "arc=pass"),
+            AuthResult::Fail | AuthResult::PermError | AuthResult::Policy => {
+                (Chain::Fail, "arc=fail")
+            }
+            _ => return Ok(String::new()),
+        };
+        let Some(key) = self.sealing_key() else { return Ok(String::new()) };
+        let algorithm = match key.secret {
+            DkimKey::Rsa(_) => "rsa-sha256",
+            DkimKey::Ed25519(_) => "ed25519-sha256",
+        };
+        let (domain, selector) = (key.domain.as_str(), key.selector.as_str());
+        let sealing = Sealing { host, domain, selector, algorithm, chain, otherwise, now };
+        let fields = arc::seal(message, &sealing, |bytes| key.signature(bytes))?;
+        Ok(fields.unwrap_or_default())
     }
 
     /// All keys by domain and selector.

@@ -244,6 +244,58 @@ async fn too_many_signatures_and_strange_headers() {
     assert!(facts.notes.iter().any(|n| n.contains("malformed")), "{:?}", facts.notes);
 }
 
+/// Every kind of bad input that the DNS or a message can bring is bounded, and named in the facts.
+#[tokio::test]
+async fn bad_input_is_named() {
+    let mut records = String::new();
+    for n in 0..400 {
+        records.push_str(&format!("huge.example TXT \"v=spf1 {n}{}\"\n", "x".repeat(90)));
+    }
+    records.push_str("loop.example CNAME round.example.\nround.example CNAME loop.example.\n");
+    for n in 0..11 {
+        records.push_str(&format!("h{n}.example A 198.51.100.{n}\n"));
+    }
+    let terms: Vec<String> = (0..11).map(|n| format!("a:h{n}.example")).collect();
+    records.push_str(&txt("eleven.example", &format!("v=spf1 {} -all", terms.join(" "))));
+    records.push_str(&txt("around.example", "v=spf1 include:around.example -all"));
+    records.push_str(&txt("_dmarc.perhaps.example", "v=DMARC1; p=perhaps"));
+    records.push_str(&txt("_dmarc.glued.example", "v=DMARC1 p=reject"));
+    records.push_str(&txt("_dmarc.two.example", "v=DMARC1; p=reject"));
+    records.push_str(&txt("_dmarc.two.example", "v=DMARC1; p=none"));
+    let Some((zone, _)) = zone_for_mail(&records) else { return };
+    let gatherer = gatherer(zone.address());
+    let plain = |from: &str| format!("From: a@{from}\r\n\r\nx\r\n");
+    let signed = |selector: &str| sign_rsa(MAIL, "sender.example", selector, false);
+    let many = {
+        let one = signed("r1");
+        one.strip_suffix(MAIL).unwrap().repeat(10_000) + MAIL
+    };
+    let forged = "Authentication-Results: gw.example; dmarc=pass\r\n".to_owned() + MAIL;
+    for (sender, mail, named) in [
+        ("huge.example", plain("x.example"), "huge.example TXT: the answer is too large"),
+        ("loop.example", plain("x.example"), "loop.example TXT: aliases (CNAME) without end"),
+        ("eleven.example", plain("x.example"), "terms ask the DNS"),
+        ("around.example", plain("x.example"), "spf: "),
+        (
+            "x.example",
+            plain("perhaps.example"),
+            "dmarc: the record of perhaps.example is malformed",
+        ),
+        ("x.example", plain("glued.example"), "dmarc: the record of glued.example is malformed"),
+        ("x.example", plain("two.example"), "dmarc: two.example has several records"),
+        ("x.example", many, "dkim: 10 of 10000 signatures tried"),
+        ("x.example", signed("absurd"), "dkim: absurd of sender.example: "),
+        ("x.example", signed("revoked"), "dkim: revoked of sender.example: "),
+        ("x.example", forged, "authentication-results: 1 in the message"),
+    ] {
+        let envelope = envelope("192.0.2.1", &format!("a@{sender}"));
+        let facts = gatherer.gather(&envelope, mail.as_bytes()).await;
+        assert!(facts.notes.iter().any(|n| n.contains(named)), "{named}: {:?}", facts.notes);
+        let proven = dkim_results(&facts).contains(&AuthResult::Pass);
+        assert_eq!(facts.dmarc == AuthResult::Pass, proven, "{named}");
+    }
+}
+
 #[tokio::test]
 async fn nobody_answers() {
     let (_silent, address) = zone::silent();

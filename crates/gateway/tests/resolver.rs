@@ -70,9 +70,9 @@ async fn strange_answers_are_bounded() {
     let Some(zone) = Zone::serve(&records) else { return };
     let resolver = Resolver::new(&settings(zone.address())).unwrap();
     let outcome = async |name: &str, kind: Kind| resolver.ask(name, kind).await.answer.outcome;
-    assert_ne!(outcome("loop1.example", Kind::A).await, Outcome::Answered);
+    assert_eq!(outcome("loop1.example", Kind::A).await, Outcome::Looping);
     assert!(outcome("dangling.example", Kind::A).await.is_nothing());
-    assert_ne!(outcome("chain0.example", Kind::A).await, Outcome::Answered);
+    assert_eq!(outcome("chain0.example", Kind::A).await, Outcome::Looping);
     assert_eq!(outcome("many.example", Kind::A).await, Outcome::TooLarge);
     assert_eq!(outcome("huge.example", Kind::Txt).await, Outcome::TooLarge);
     for no_name in ["", ".", "a..b", "x y", &"a".repeat(64), &"a.".repeat(200), "\u{e9}.example"] {

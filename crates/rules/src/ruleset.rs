@@ -11,11 +11,11 @@ use crate::evals::{EvalContext, EvalTables};
 use crate::language::{self, Config, Problem, Severity, SourceHash};
 use crate::matcher::{Found, Tally};
 use crate::program::{Program, runs};
-use crate::questions::Question;
+use crate::questions::{Question, Restrictions};
 use crate::rule::{Rule, Test};
 use crate::settings::Settings;
 use crate::stages::Bounds;
-use crate::views::{ViewSettings, Views};
+use crate::views::{TextViews, ViewSettings, Views};
 
 /// Which rules run and which score set counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -96,12 +96,20 @@ pub struct LoadReport {
 #[derive(Debug, Default)]
 pub struct RulesScratch {
     tally: Tally,
+    /// Of the next message, and the version of the ruleset that made them.
+    text: Option<(Arc<str>, TextViews)>,
 }
 
 impl RulesScratch {
     /// Buffers that also keep what each rule costs.
     pub fn with_costs() -> Self {
-        RulesScratch { tally: Tally { costs: Some(Vec::new()), ..Tally::default() } }
+        RulesScratch { tally: Tally { costs: Some(Vec::new()), ..Tally::default() }, text: None }
+    }
+
+    /// What is known already of the text of the message that is scanned next; none forgets what was
+    /// given before. It counts only for the ruleset that it came from ([`Ruleset::questions`]).
+    pub fn give(&mut self, text: Option<(Arc<str>, TextViews)>) {
+        self.text = text;
     }
 
     /// For each rule (as in [`Ruleset::rules`]) how often its pattern or function was tried, and the
@@ -281,6 +289,11 @@ impl Ruleset {
         String::from_utf8_lossy(&domain).into_owned()
     }
 
+    /// What rules may ask of the DNS, and which of them end that for a while.
+    pub fn restrictions(&self) -> &Restrictions {
+        self.eval_tables.restrictions()
+    }
+
     /// What the rules ask of the DNS about a message. Signatures in `facts` must be judged already:
     /// rules ask about domains that signed.
     pub fn questions(
@@ -289,13 +302,25 @@ impl Ruleset {
         envelope: &Envelope,
         facts: &Facts,
     ) -> Vec<Question> {
+        self.questions_and_text(message, envelope, facts).0
+    }
+
+    /// The same, with what was computed of the message's text on the way: for [`RulesScratch::give`], so
+    /// that the scan need not do it again.
+    pub fn questions_and_text(
+        &self,
+        message: &Message<'_>,
+        envelope: &Envelope,
+        facts: &Facts,
+    ) -> (Vec<Question>, Option<(Arc<str>, TextViews)>) {
         if !self.asks() {
-            return Vec::new();
+            return (Vec::new(), None);
         }
         let views = Views::new(message, envelope, facts, &self.view_settings);
         let now = envelope.received_at;
         let evals = EvalContext::new(&views, &self.eval_tables, now, self.profile);
-        self.eval_tables.questions(&evals)
+        let questions = self.eval_tables.questions(&evals);
+        (questions, Some((self.version.clone(), views.text())))
     }
 
     /// Judges a message; `now` is Unix time in seconds. Deterministic.
@@ -307,7 +332,12 @@ impl Ruleset {
         now: i64,
         scratch: &mut RulesScratch,
     ) -> Outcome {
-        let views = Views::new(message, envelope, facts, &self.view_settings);
+        let mut views = Views::new(message, envelope, facts, &self.view_settings);
+        if let Some((version, text)) = scratch.text.take()
+            && version == self.version
+        {
+            views = views.with_text(text);
+        }
         let evals = EvalContext::new(&views, &self.eval_tables, now, self.profile);
         let tally = &mut scratch.tally;
         // To end early one must know what has not fired: then nothing is put off.

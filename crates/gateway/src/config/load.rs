@@ -9,6 +9,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::delivery::HopTlsPolicy;
+use super::reports::ReportSettings;
 use super::settings::{Config, ListenerRole};
 
 /// Environment variables that begin with this override settings: `GAUNTLET_SCAN__THREADS=4` is
@@ -362,6 +363,26 @@ fn check_digest(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Refuses reports that cannot be sent.
+fn check_reports(name: &str, reports: &ReportSettings) -> Result<(), ConfigError> {
+    let wrong = |key: &str, message: String| {
+        let key = format!("{name}.{key}");
+        Err(ConfigError::Meaning { place: String::new(), key, message })
+    };
+    let plain = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
+    if reports.hour > 23 {
+        return wrong("hour", format!("{} is no hour: 0 to 23", reports.hour));
+    }
+    let from = &reports.from;
+    if !(from.is_empty() || (plain(from) && from.contains('@'))) {
+        return wrong("from", format!("{from:?} is no mail address"));
+    }
+    if reports.organisation.chars().any(char::is_control) {
+        return wrong("organisation", "has control characters".to_owned());
+    }
+    Ok(())
+}
+
 /// Refuses values that read but cannot work.
 fn check(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| {
@@ -404,6 +425,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return wrong("receiver.shed_percent", "must be 1 to 100".into());
     }
     check_digest(config)?;
+    check_reports("dmarc_reports", &config.dmarc_reports)?;
     check_next_hops(config)?;
     if config.sender.retry_seconds.is_empty() {
         return wrong("sender.retry_seconds", "needs one number at least".into());

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
 use super::receiving::{GreylistSettings, RateSettings, RecipientSettings};
+use super::reports::ReportSettings;
 use super::services::ServiceSettings;
 
 /// Everything that can be set.
@@ -49,6 +50,8 @@ pub struct Config {
     pub local_list: Vec<LocalListSettings>,
     /// Signatures of outbound mail.
     pub dkim: DkimSettings,
+    /// Daily reports to domains about mail in their name.
+    pub dmarc_reports: ReportSettings,
     /// The scan pool.
     pub scan: ScanSettings,
     /// Bounds of one message.
@@ -93,6 +96,7 @@ impl Default for Config {
             dns_list: Vec::new(),
             local_list: Vec::new(),
             dkim: DkimSettings::default(),
+            dmarc_reports: ReportSettings::default(),
             scan: ScanSettings::default(),
             limits: Limits::default(),
             thresholds: ThresholdSettings::default(),
@@ -510,11 +514,13 @@ fn client_only() -> Vec<ListSubject> {
 pub struct DkimSettings {
     /// Folder of the keys, relative to the data folder; `gauntlet dkim` writes them.
     pub keys: PathBuf,
+    /// Domain whose key seals inbound mail that goes on (ARC, RFC 8617); empty: none is sealed.
+    pub seal_as: String,
 }
 
 impl Default for DkimSettings {
     fn default() -> Self {
-        DkimSettings { keys: "dkim".into() }
+        DkimSettings { keys: "dkim".into(), seal_as: String::new() }
     }
 }
 

@@ -41,6 +41,27 @@ fn names_host(field: &[u8], host: &str) -> bool {
         && server_of(field).is_some_and(|s| s.eq_ignore_ascii_case(host.trim_end_matches('.')))
 }
 
+/// How many fields claim to be the results of this host.
+pub(crate) fn claims(raw: &[u8], host: &str) -> usize {
+    super::fields(raw).filter(|field| names_host(field, host)).count()
+}
+
+/// What all fields of this host say, each result by itself, unfolded, in their order.
+pub(crate) fn results_of(raw: &[u8], host: &str) -> Vec<String> {
+    let mut results = Vec::new();
+    for field in super::fields(raw).filter(|field| names_host(field, host)) {
+        let text = String::from_utf8_lossy(field);
+        let said = text.split_once(':').and_then(|(_, value)| value.split_once(';'));
+        for result in said.map_or("", |(_, said)| said).split(';') {
+            let words: Vec<&str> = result.split_ascii_whitespace().collect();
+            if !words.is_empty() && words != ["none"] {
+                results.push(words.join(" "));
+            }
+        }
+    }
+    results
+}
+
 /// The host that a field names: its first word, comments left out (RFC 8601 section 2.2).
 fn server_of(field: &[u8]) -> Option<String> {
     let colon = memchr::memchr(b':', field)?;

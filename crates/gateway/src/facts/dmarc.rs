@@ -261,7 +261,14 @@ async fn walk(inquiry: &Inquiry<'_>, domain: &str) -> Result<Walk, Outcome> {
             return Err(answer.outcome);
         }
         let mut records = answer.texts().filter_map(Policy::parse);
-        let (Some(record), None) = (records.next(), records.next()) else { continue };
+        let (record, several) = (records.next(), records.next().is_some());
+        // RFC 9989 section 4.10: several records are none.
+        if several {
+            inquiry.note(format!("dmarc: {name} has several records, so none counts"));
+        } else if record.is_none() && answer.texts().any(means_dmarc) {
+            inquiry.note(format!("dmarc: the record of {name} is malformed"));
+        }
+        let Some(record) = record.filter(|_| !several) else { continue };
         let stop = record.suffix != Suffix::Unknown;
         walk.found.push(((*name).to_owned(), record));
         if stop {
@@ -269,6 +276,11 @@ async fn walk(inquiry: &Inquiry<'_>, domain: &str) -> Result<Walk, Outcome> {
         }
     }
     Ok(walk)
+}
+
+/// The text begins as a DMARC record does, whether it is one or not.
+fn means_dmarc(text: &[u8]) -> bool {
+    text.trim_ascii_start().get(..8).is_some_and(|t| t.eq_ignore_ascii_case(b"v=dmarc1"))
 }
 
 async fn is_aligned(

@@ -87,10 +87,23 @@ impl<'r> Inquiry<'r> {
     pub async fn ask(&self, effect: Effect, name: &str, kind: Kind) -> Arc<Answer> {
         let may = |left: usize| left.checked_sub(1);
         if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, may).is_err() {
+            self.note("not all questions were asked: the message has too many".to_owned());
             let answer = Answer::empty(Outcome::NotAsked);
             self.write_down(effect, name, kind, &answer, false, Duration::ZERO);
             return Arc::new(answer);
         }
+        let answer = self.ask_within_time(effect, name, kind).await;
+        let what = match answer.outcome {
+            Outcome::TooLarge => "the answer is too large to be kept",
+            Outcome::Looping => "aliases (CNAME) without end",
+            Outcome::Bogus => "the answer is not what its signatures say",
+            _ => return answer,
+        };
+        self.note(format!("dns: {} {}: {what}", super::cut(name, 255), kind.name()));
+        answer
+    }
+
+    async fn ask_within_time(&self, effect: Effect, name: &str, kind: Kind) -> Arc<Answer> {
         let start = Instant::now();
         // What is known costs no wait, so it is taken even when the time is over.
         if let Some(answer) = self.resolver.known(name, kind) {

@@ -5,17 +5,20 @@
 //! answers become facts, under the questions' text. Only what the DNS said for certain is a fact:
 //! where nobody answered, a rule has nothing to read.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use gauntlet_mail::facts::{Facts, RuleAnswer};
 use gauntlet_mail::{Envelope, Message};
-use gauntlet_rules::{About, Question, RecordType, Ruleset};
+use gauntlet_rules::questions::parents;
+use gauntlet_rules::{About, Question, RecordType, Ruleset, TextViews};
 use tokio::sync::Semaphore;
 
 use super::inquiry::{Effect, Inquiry};
 use super::lists::{DnsLists, Meaning, meaning};
-use crate::resolver::{Answer, Kind, reversed};
+use crate::resolver::{Answer, Data, Kind, Outcome, reversed};
 
 /// Answers of one message that are kept.
 const ANSWERS_MAX: usize = 128;
@@ -23,8 +26,13 @@ const ANSWERS_MAX: usize = 128;
 const RECORDS_MAX: usize = 16;
 /// Bytes of one record that are kept.
 const RECORD_BYTES_MAX: usize = 512;
+/// Most of a message's text that is kept for the scan; of larger ones it is worked out again.
+const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Name servers of a domain, and addresses of a host, that are looked up.
 const STEPS_MAX: usize = 4;
+
+/// What became known of a message's text, with the version of the rules that it is for.
+pub type KnownText = Option<(Arc<str>, TextViews)>;
 
 /// Asks for rules.
 #[derive(Debug)]
@@ -32,13 +40,15 @@ pub struct Asker {
     ruleset: Arc<Ruleset>,
     /// Messages at once whose questions are worked out: that takes a CPU each.
     working: Arc<Semaphore>,
+    /// What a rule has ended for now.
+    blocks: Blocks,
 }
 
 impl Asker {
     /// Asks for these rules.
     pub fn new(ruleset: Arc<Ruleset>) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Asker { ruleset, working: Arc::new(Semaphore::new(threads)) }
+        Asker { ruleset, working: Arc::new(Semaphore::new(threads)), blocks: Blocks::default() }
     }
 
     /// The answers to all that the rules ask about a message, by question.
@@ -49,8 +59,8 @@ impl Asker {
         raw: &[u8],
         envelope: &Envelope,
         facts: &Facts,
-    ) -> Vec<RuleAnswer> {
-        let questions = self.questions(raw, envelope, facts).await;
+    ) -> (Vec<RuleAnswer>, KnownText) {
+        let (questions, text) = self.questions(raw, envelope, facts).await;
         let asked = questions.iter().map(|question| self.answer(inquiry, question));
         let found = super::all(asked.collect()).await;
         let mut answers = Vec::new();
@@ -63,21 +73,30 @@ impl Asker {
             }
         }
         answers.sort_by(|a, b| a.question.cmp(&b.question));
-        answers
+        (answers, text)
     }
 
     /// Works the questions out, away from the threads that serve connections.
-    async fn questions(&self, raw: &[u8], envelope: &Envelope, facts: &Facts) -> Vec<Question> {
-        let Ok(permit) = self.working.clone().acquire_owned().await else { return Vec::new() };
+    async fn questions(
+        &self,
+        raw: &[u8],
+        envelope: &Envelope,
+        facts: &Facts,
+    ) -> (Vec<Question>, KnownText) {
+        let Ok(permit) = self.working.clone().acquire_owned().await else {
+            return (Vec::new(), None);
+        };
         let (ruleset, raw) = (self.ruleset.clone(), raw.to_vec());
         let (envelope, facts) = (envelope.clone(), facts.clone());
         let worked_out = tokio::task::spawn_blocking(move || {
             let _until_done = permit;
-            ruleset.questions(&Message::parse(&raw), &envelope, &facts)
+            let message = Message::parse(&raw);
+            let (questions, text) = ruleset.questions_and_text(&message, &envelope, &facts);
+            (questions, text.filter(|(_, text)| text.bytes() <= TEXT_BYTES_MAX))
         });
         worked_out.await.unwrap_or_else(|error| {
             tracing::error!(%error, "what rules ask about a message could not be worked out");
-            Vec::new()
+            (Vec::new(), None)
         })
     }
 
@@ -87,29 +106,111 @@ impl Asker {
         let labels: Vec<String> = match &question.about {
             About::Name(_) => {
                 let name = question.name().unwrap_or_default();
-                let answer = inquiry.ask(Effect::Rule, &name, kind).await;
-                return Found::of(&[answer]);
+                let answer = self.ask_one(inquiry, &name, kind).await;
+                return match question.status {
+                    true => Found::status_of(&answer),
+                    false => Found::of(&[answer]),
+                };
             }
-            About::AddressesOf(host) => addresses(inquiry, host).await,
+            About::AddressesOf(host) => self.addresses(inquiry, host).await,
             About::ServersOf(domain) => {
-                let servers = servers(inquiry, domain).await;
-                let each = servers.iter().map(|server| addresses(inquiry, server)).collect();
+                let servers = self.servers(inquiry, domain).await;
+                let each = servers.iter().map(|server| self.addresses(inquiry, server)).collect();
                 super::all(each).await.concat()
             }
             About::ServerNamesOf { domain, whole } => {
-                let servers = servers(inquiry, domain).await;
+                let servers = self.servers(inquiry, domain).await;
                 let trimmed = |name: String| {
                     if *whole { name } else { self.ruleset.registered_domain(&name) }
                 };
                 servers.into_iter().map(trimmed).collect()
             }
+            About::AuthoritiesOf(host) => self.authorities(inquiry, host).await,
         };
         let mut names: Vec<String> =
             labels.iter().map(|label| format!("{label}.{}", question.zone)).collect();
         names.sort();
         names.dedup();
-        let asked = names.iter().map(|name| inquiry.ask(Effect::Rule, name, kind));
+        let asked = names.iter().map(|name| self.ask_one(inquiry, name, kind));
         Found::of(&super::all(asked.collect()).await)
+    }
+
+    /// Asks, if the rules' settings allow it and no rule has ended it for now.
+    async fn ask_one(&self, inquiry: &Inquiry<'_>, name: &str, kind: Kind) -> Arc<Answer> {
+        if !self.ruleset.restrictions().allow(name) {
+            return Arc::new(Answer::empty(Outcome::NotAsked));
+        }
+        if let Some((domain, rule)) = self.blocks.of(name) {
+            inquiry.note(format!("rules: {domain} is not asked for now (dns_block_rule {rule})"));
+            return Arc::new(Answer::empty(Outcome::NotAsked));
+        }
+        inquiry.ask(Effect::Rule, name, kind).await
+    }
+
+    /// The name servers of a domain, the first few by name.
+    async fn servers(&self, inquiry: &Inquiry<'_>, domain: &str) -> Vec<String> {
+        let answer = self.ask_one(inquiry, domain, Kind::Ns).await;
+        answer.names().take(STEPS_MAX).map(str::to_owned).collect()
+    }
+
+    /// The name servers of a host's domain: those of the host itself, else of the registered domain,
+    /// and the first one of the zone.
+    async fn authorities(&self, inquiry: &Inquiry<'_>, host: &str) -> Vec<String> {
+        let domain = self.ruleset.registered_domain(host);
+        let mut servers = self.servers(inquiry, host).await;
+        if servers.is_empty() && domain != host {
+            servers = self.servers(inquiry, &domain).await;
+        }
+        let answer = self.ask_one(inquiry, &domain, Kind::Soa).await;
+        servers.extend(answer.data.iter().filter_map(|data| match data {
+            Data::Authority { server, .. } => Some(server.clone()),
+            _ => None,
+        }));
+        servers
+    }
+
+    /// The addresses of a host, backwards.
+    async fn addresses(&self, inquiry: &Inquiry<'_>, host: &str) -> Vec<String> {
+        let answer = self.ask_one(inquiry, host, Kind::A).await;
+        answer.addresses().take(STEPS_MAX).map(reversed).collect()
+    }
+
+    /// Heeds rules that fired: those that `dns_block_rule` names end questions for a while.
+    pub fn heed(&self, fired: &[&str]) {
+        let restrictions = self.ruleset.restrictions();
+        for (rule, domain) in &restrictions.blocks {
+            if fired.contains(&rule.as_str()) {
+                self.blocks.add(domain, rule, Duration::from_secs(restrictions.block_seconds));
+            }
+        }
+    }
+}
+
+/// Domains that are not asked for a while, by the domain.
+#[derive(Debug, Default)]
+struct Blocks(RwLock<BTreeMap<String, (String, Instant)>>);
+
+impl Blocks {
+    /// The domain at or above this name that is not asked for now, and the rule that said so.
+    fn of(&self, name: &str) -> Option<(String, String)> {
+        let blocks = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if blocks.is_empty() {
+            return None;
+        }
+        let now = Instant::now();
+        parents(name).find_map(|domain| {
+            let (rule, until) = blocks.get(domain)?;
+            (*until > now).then(|| (domain.to_owned(), rule.clone()))
+        })
+    }
+
+    fn add(&self, domain: &str, rule: &str, time: Duration) {
+        let mut blocks = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let until = Instant::now() + time;
+        if blocks.insert(domain.to_owned(), (rule.to_owned(), until)).is_none() {
+            let seconds = time.as_secs();
+            tracing::warn!(domain, rule, seconds, "rules do not ask this domain for a while");
+        }
     }
 }
 
@@ -131,18 +232,21 @@ impl Found {
         let is_nothing = answers.iter().all(|a| a.outcome.is_nothing());
         Found { records, is_nothing }
     }
-}
 
-/// The name servers of a domain, the first few by name.
-async fn servers(inquiry: &Inquiry<'_>, domain: &str) -> Vec<String> {
-    let answer = inquiry.ask(Effect::Rule, domain, Kind::Ns).await;
-    answer.names().take(STEPS_MAX).map(str::to_owned).collect()
-}
-
-/// The addresses of a host, backwards.
-async fn addresses(inquiry: &Inquiry<'_>, host: &str) -> Vec<String> {
-    let answer = inquiry.ask(Effect::Rule, host, Kind::A).await;
-    answer.addresses().take(STEPS_MAX).map(reversed).collect()
+    /// How the question ended, as a response code; nothing if nobody said.
+    fn status_of(answer: &Answer) -> Self {
+        let code = match answer.outcome {
+            Outcome::Answered | Outcome::NoData => "NOERROR",
+            Outcome::NoName => "NXDOMAIN",
+            Outcome::Failed => "SERVFAIL",
+            Outcome::Refused => "REFUSED",
+            Outcome::Looping => "SERVFAIL",
+            Outcome::Timeout | Outcome::TooLarge | Outcome::Bogus | Outcome::NotAsked => {
+                return Found { records: Vec::new(), is_nothing: false };
+            }
+        };
+        Found { records: vec![code.to_owned()], is_nothing: false }
+    }
 }
 
 /// A list that refuses to answer us is named, once in the node's log and with the message.
@@ -172,6 +276,7 @@ fn kind_of(kind: RecordType) -> Kind {
         RecordType::Mx => Kind::Mx,
         RecordType::Ns => Kind::Ns,
         RecordType::Ptr => Kind::Ptr,
+        RecordType::Soa => Kind::Soa,
         RecordType::Txt => Kind::Txt,
     }
 }

@@ -25,6 +25,8 @@ pub enum Kind {
     Ns,
     /// Names of an address.
     Ptr,
+    /// Where a zone's authority lies.
+    Soa,
     /// Certificates of a service (RFC 6698).
     Tlsa,
     /// Texts.
@@ -40,6 +42,7 @@ impl Kind {
             Kind::Mx => "MX",
             Kind::Ns => "NS",
             Kind::Ptr => "PTR",
+            Kind::Soa => "SOA",
             Kind::Tlsa => "TLSA",
             Kind::Txt => "TXT",
         }
@@ -52,6 +55,7 @@ impl Kind {
             Kind::Mx => RecordType::MX,
             Kind::Ns => RecordType::NS,
             Kind::Ptr => RecordType::PTR,
+            Kind::Soa => RecordType::SOA,
             Kind::Tlsa => RecordType::TLSA,
             Kind::Txt => RecordType::TXT,
         }
@@ -77,6 +81,8 @@ pub enum Outcome {
     TooLarge,
     /// The answer is not what its signatures say (DNSSEC).
     Bogus,
+    /// Aliases (CNAME) that lead back to themselves, or on and on.
+    Looping,
     /// Too many questions were under way, or the message had asked all that it may.
     NotAsked,
 }
@@ -93,6 +99,7 @@ impl Outcome {
             Outcome::Failed => "failed",
             Outcome::TooLarge => "too large",
             Outcome::Bogus => "bogus",
+            Outcome::Looping => "aliases without end",
             Outcome::NotAsked => "not asked",
         }
     }
@@ -122,6 +129,13 @@ pub enum Data {
     },
     /// NS or PTR: a name in lower case without the final dot.
     Name(String),
+    /// SOA (RFC 1035 section 3.3.13).
+    Authority {
+        /// The zone's first name server, in lower case without the final dot.
+        server: String,
+        /// Who is responsible, serial number and times, as zone files write them.
+        rest: String,
+    },
     /// TLSA (RFC 6698 section 2.1).
     Tlsa {
         /// Certificate usage, 0 to 3.
@@ -143,6 +157,7 @@ impl fmt::Display for Data {
             Data::Address(ip) => write!(f, "{ip}"),
             Data::Exchanger { preference, host } => write!(f, "{preference} {host}"),
             Data::Name(name) => f.write_str(name),
+            Data::Authority { server, rest } => write!(f, "{server} {rest}"),
             Data::Tlsa { usage, selector, matching, data } => {
                 write!(f, "{usage} {selector} {matching} ")?;
                 data.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -198,6 +213,7 @@ impl Answer {
         let of = |data: &Data| match data {
             Data::Address(_) => 0,
             Data::Exchanger { host: name, .. } | Data::Name(name) => name.len(),
+            Data::Authority { server, rest } => server.len() + rest.len(),
             Data::Tlsa { data, .. } | Data::Text(data) => data.len(),
         };
         let size = std::mem::size_of::<Data>();
@@ -242,6 +258,18 @@ fn read_one(data: &RData) -> Option<Data> {
         RData::MX(mx) => Data::Exchanger { preference: mx.preference, host: host(&mx.exchange) },
         RData::NS(name) => Data::Name(host(&name.0)),
         RData::PTR(name) => Data::Name(host(&name.0)),
+        RData::SOA(soa) => Data::Authority {
+            server: host(&soa.mname),
+            rest: format!(
+                "{} {} {} {} {} {}",
+                host(&soa.rname),
+                soa.serial,
+                soa.refresh,
+                soa.retry,
+                soa.expire,
+                soa.minimum
+            ),
+        },
         RData::TLSA(tlsa) => Data::Tlsa {
             usage: tlsa.cert_usage.into(),
             selector: tlsa.selector.into(),
@@ -250,6 +278,24 @@ fn read_one(data: &RData) -> Option<Data> {
         },
         RData::TXT(txt) => Data::Text(txt.txt_data.concat()),
         _ => return None,
+    })
+}
+
+/// The server says that there is nothing, without the record that such an answer has (RFC 2308).
+pub(super) fn lacks_authority(error: &NetError) -> bool {
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(none)) => {
+            none.response_code == ResponseCode::NoError && none.soa.is_none()
+        }
+        _ => false,
+    }
+}
+
+/// Where an answer says that the name is an alias for.
+pub(super) fn alias(records: &[Record]) -> Option<&hickory_resolver::proto::rr::Name> {
+    records.iter().find_map(|record| match &record.data {
+        RData::CNAME(target) => Some(&target.0),
+        _ => None,
     })
 }
 

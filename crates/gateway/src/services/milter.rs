@@ -295,11 +295,12 @@ fn changed(record: &LogRecord, original: &[u8], changes: &[Change], desk: &Desk)
         Direction::Inbound => stamp(original, &desk.bench.host, facts, envelope),
         Direction::Outbound => None,
     };
-    if stamped.is_none() && changes.is_empty() {
+    let queue = &desk.bench.intake.queue;
+    if stamped.is_none() && changes.is_empty() && !queue.seals(record) {
         return Vec::new();
     }
     let body = Arc::new(stamped.unwrap_or_else(|| original.to_vec()));
-    edits::between(original, &desk.bench.intake.queue.changed(&body, changes))
+    edits::between(original, &queue.changed(record, &body, changes))
 }
 
 /// What the MTA said of client, login and TLS.

@@ -10,15 +10,16 @@ use super::EvalContext;
 use super::lists::all_from;
 use super::net;
 use super::network::LinkRules;
+use super::template::{Piece, expanded};
 use crate::questions::{About, Question, RecordType};
-use crate::views::Relay;
+use crate::views::{Relay, addresses_in, is_private};
 
-/// Names that one template is expanded to.
-const EXPANSIONS_MAX: usize = 20;
 /// Longest name that is asked for (RFC 1035 section 3.1).
 const NAME_BYTES_MAX: usize = 253;
 /// Relays that are looked up in one list, as SpamAssassin's `num_check_received`.
 const RELAYS_MAX: usize = 9;
+/// Addresses of `originating_ip_headers` that are read.
+const ORIGINS_MAX: usize = 20;
 
 /// What one rule asks.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,13 +32,24 @@ pub(super) enum Plan {
         kind: RecordType,
         /// A welcome list: trusted relays are looked up too.
         nice: bool,
+        /// Only if this accreditor is said to vouch for the sender.
+        accreditor: Option<String>,
     },
     /// Hosts of senders, in a list.
-    Senders { of: Senders, zone: String },
+    Senders { of: Senders, zone: String, only: LinkHosts },
+    /// The hop that is furthest away, in a list.
+    FirstHop { zone: String, only: LinkHosts },
+    /// Name servers of the envelope sender's domain, in a list.
+    Authorities { zone: String },
     /// Hosts of links, in a list.
     Links { how: LinkLookup, zone: String, kind: RecordType, only: LinkHosts },
     /// Names made from tags.
-    Template { pieces: Vec<Piece>, kinds: Vec<RecordType> },
+    Template {
+        pieces: Vec<Piece>,
+        kinds: Vec<RecordType>,
+        /// What counts is the response code.
+        status: bool,
+    },
     /// Whether senders' domains exist.
     SenderExists,
 }
@@ -49,7 +61,9 @@ pub(super) enum Senders {
     FromHost,
     /// Their registered domains.
     FromDomain,
-    /// Hosts of the addresses in these header fields.
+    /// Host of the envelope sender.
+    Envelope,
+    /// Hosts of the addresses in these header fields, or what else they name.
     Fields(Vec<String>),
 }
 
@@ -78,89 +92,43 @@ pub(super) enum LinkHosts {
     Addresses,
 }
 
-/// A piece of an `askdns` template.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Piece {
-    Text(String),
-    Tag(String),
-}
-
-/// The pieces of `_TAG_.rest`; tags are upper-case letters, digits and `_`.
-pub(super) fn template(text: &str) -> Vec<Piece> {
-    let mut pieces = Vec::new();
-    let mut plain = String::new();
-    let mut rest = text.trim_end_matches('.');
-    while let Some(at) = rest.find('_') {
-        let (before, tail) = rest.split_at(at);
-        plain.push_str(before);
-        let inner = &tail[1..];
-        let end = inner.find('_');
-        let tag = end.and_then(|end| inner.get(..end)).filter(|t| is_tag(t));
-        match tag {
-            Some(tag) => {
-                if !plain.is_empty() {
-                    pieces.push(Piece::Text(std::mem::take(&mut plain)));
-                }
-                pieces.push(Piece::Tag(tag.to_owned()));
-                rest = &inner[tag.len() + 1..];
-            }
-            None => {
-                plain.push('_');
-                rest = inner;
-            }
-        }
-    }
-    plain.push_str(rest);
-    if !plain.is_empty() {
-        pieces.push(Piece::Text(plain));
-    }
-    pieces
-}
-
-fn is_tag(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_uppercase())
-        && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
-}
-
-/// Tags that have values here.
-pub(super) const TAGS: [&str; 11] = [
-    "AUTHORDOMAIN",
-    "DKIMDOMAIN",
-    "FIRSTTRUSTEDIP",
-    "FIRSTTRUSTEDREVIP",
-    "LASTEXTERNALHELO",
-    "LASTEXTERNALIP",
-    "LASTEXTERNALRDNS",
-    "LASTEXTERNALREVIP",
-    "SENDERDOMAIN",
-    "URIDOMAINS",
-    "URIHOSTS",
-];
-
 impl Plan {
     /// What it asks about this message.
     pub(super) fn questions(&self, cx: &EvalContext<'_>) -> Vec<Question> {
         let to_list = |kind: RecordType, zone: &str| {
             let zone = zone.to_owned();
-            move |about| Question { kind, about, zone: zone.clone(), absence: false }
+            move |about| Question { kind, about, zone: zone.clone(), absence: false, status: false }
         };
         match self {
-            Plan::Relays { set, zone, kind, nice } => {
+            Plan::Relays { accreditor: Some(by), .. } if !is_accredited(cx, by) => Vec::new(),
+            Plan::Relays { set, zone, kind, nice, .. } => {
                 let named = relays(cx, set, *nice).into_iter().map(reversed).map(About::Name);
                 named.map(to_list(*kind, zone)).collect()
             }
-            Plan::Senders { of, zone } => {
-                let hosts = sender_hosts(cx, of).into_iter().map(About::Name);
+            Plan::Senders { of, zone, only } => {
+                let hosts = sender_hosts(cx, of, *only).into_iter().map(About::Name);
                 hosts.map(to_list(RecordType::A, zone)).collect()
+            }
+            Plan::FirstHop { zone, only } => {
+                let names = first_hop(cx, *only).into_iter().map(About::Name);
+                names.map(to_list(RecordType::A, zone)).collect()
+            }
+            Plan::Authorities { zone } => {
+                let domain = envelope_domain(cx).into_iter().map(About::AuthoritiesOf);
+                domain.map(to_list(RecordType::A, zone)).collect()
             }
             Plan::Links { how, zone, kind, only } => {
                 let wanted = cx.links().iter().filter(|l| l.is_wanted(*only));
                 wanted.flat_map(|l| l.abouts(*how)).map(to_list(*kind, zone)).collect()
             }
-            Plan::Template { pieces, kinds } => {
+            Plan::Template { pieces, kinds, status } => {
                 let names = expanded(cx, pieces);
                 let each = names.iter().flat_map(|name| kinds.iter().map(move |k| (name, *k)));
-                each.map(|(name, kind)| to_list(kind, "")(About::Name(name.clone()))).collect()
+                let question = |(name, kind): (&String, RecordType)| Question {
+                    status: *status,
+                    ..to_list(kind, "")(About::Name(name.clone()))
+                };
+                each.map(question).collect()
             }
             Plan::SenderExists => {
                 let domains = sender_domains(cx);
@@ -171,6 +139,7 @@ impl Plan {
                     about: About::Name(domain),
                     zone: String::new(),
                     absence: true,
+                    status: false,
                 };
                 each.map(question).collect()
             }
@@ -184,13 +153,17 @@ pub(super) fn sender_domains(cx: &EvalContext<'_>) -> Vec<String> {
     unique(domains)
 }
 
-fn host_of(address: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn host_of(address: &[u8]) -> Option<Vec<u8>> {
     memchr::memrchr(b'@', address).map(|at| address[at + 1..].to_vec())
 }
 
 /// A name that can be asked for, in lower case.
-fn host_name(host: &[u8]) -> Option<String> {
-    let host = std::str::from_utf8(host).ok()?.trim_end_matches('.').to_ascii_lowercase();
+pub(super) fn host_name(host: &[u8]) -> Option<String> {
+    let host = std::str::from_utf8(host).ok()?.trim_end_matches('.');
+    let host = match host.is_ascii() {
+        true => host.to_ascii_lowercase(),
+        false => gauntlet_mail::address::ascii_domain(host)?,
+    };
     let fine = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
     let is_name = host.contains('.')
         && host.len() <= NAME_BYTES_MAX
@@ -199,7 +172,7 @@ fn host_name(host: &[u8]) -> Option<String> {
     is_name.then_some(host)
 }
 
-fn unique<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+pub(super) fn unique<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut out = Vec::new();
     for one in all {
         if !out.contains(&one) {
@@ -210,7 +183,7 @@ fn unique<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
 }
 
 /// The address as lists have it: its bytes, or hexadecimal digits, backwards.
-fn reversed(address: IpAddr) -> String {
+pub(super) fn reversed(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
             let [a, b, c, d] = v4.octets();
@@ -229,57 +202,122 @@ fn addresses<'r>(relays: impl Iterator<Item = &'r Relay>) -> Vec<IpAddr> {
     unique(relays.filter(|r| !r.private).filter_map(|r| r.address))
 }
 
-/// The relays that a set asks for: the end of its name says which.
+/// The addresses that a set asks for: the end of its name says which. Where mail came from before the
+/// first relay that wrote a Received field (`originating_ip_headers`) counts as a relay further away,
+/// unless it is trusted.
 fn relays(cx: &EvalContext<'_>, set: &str, nice: bool) -> Vec<IpAddr> {
-    let all = cx.views.relays();
-    let mut chosen = match set.rsplit_once('-').map_or("", |(_, end)| end) {
+    let (all, trust) = (cx.views.relays(), cx.views.settings().trust());
+    let mut untrusted = addresses(all.untrusted.iter());
+    let origins = origins(cx);
+    if untrusted.is_empty() && origins.is_empty() {
+        return Vec::new();
+    }
+    let public = origins.into_iter().filter(|ip| !trust.trusts(*ip) && !is_private(*ip));
+    let before: Vec<IpAddr> = public.filter(|ip| !untrusted.contains(ip)).collect();
+    untrusted.extend(unique(before));
+    let mut chosen: Vec<IpAddr> = match set.rsplit_once('-').map_or("", |(_, end)| end) {
         "lastexternal" => addresses(all.external.iter()).into_iter().take(1).collect(),
         "notfirsthop" => {
             let mut external = addresses(all.external.iter());
             external.truncate(external.len().saturating_sub(1).max(1));
             external
         }
-        "firsttrusted" => addresses(all.untrusted.iter()).into_iter().take(1).collect(),
-        "untrusted" => addresses(all.untrusted.iter()).into_iter().skip(1).collect(),
-        _ => {
-            // Trusted relays are looked up in welcome lists only.
-            let trusted = addresses(all.trusted.iter());
-            let mut both = addresses(all.trusted.iter().chain(&all.untrusted));
-            both.retain(|ip| nice || !trusted.contains(ip));
-            both.reverse();
-            both
-        }
+        "firsttrusted" => untrusted.into_iter().take(1).collect(),
+        "untrusted" => untrusted.into_iter().skip(1).collect(),
+        _ => untrusted.into_iter().rev().collect(),
     };
     chosen.truncate(RELAYS_MAX);
-    chosen
+    // Trusted relays are looked up in welcome lists only.
+    let trusted = chosen.iter().take_while(|ip| !nice && trust.trusts(**ip)).count();
+    chosen.split_off(trusted)
 }
 
-fn sender_hosts(cx: &EvalContext<'_>, of: &Senders) -> Vec<String> {
-    let in_fields = |fields: &[String]| {
-        let values = fields.iter().flat_map(|f| cx.values(&format!("{f}:addr")));
-        let hosts: Vec<String> =
-            values.filter_map(|a| host_of(&a)).filter_map(|h| host_name(&h)).collect();
-        unique(hosts)
+/// The addresses that fields name which tell where a message came from.
+fn origins(cx: &EvalContext<'_>) -> Vec<IpAddr> {
+    let names = cx.views.settings().trust().originating_ip_headers();
+    names.iter().flat_map(|name| addresses_in(&cx.text(name))).take(ORIGINS_MAX).collect()
+}
+
+/// Names and addresses of the hop that is furthest away: client, server, what the client called
+/// itself, its name by reverse DNS.
+fn first_hop(cx: &EvalContext<'_>, only: LinkHosts) -> Vec<String> {
+    let Some(relay) = cx.views.relays().untrusted.last() else { return Vec::new() };
+    let words = [&relay.ip, &relay.by, &relay.helo, &relay.rdns];
+    unique(words.into_iter().filter_map(|word| list_name(cx, word, only)))
+}
+
+/// How lists are asked about a host: an address backwards, a name as it is; none for the other kind,
+/// or if it is neither.
+fn list_name(cx: &EvalContext<'_>, host: &[u8], only: LinkHosts) -> Option<String> {
+    let host = host.trim_ascii();
+    match net::address(host) {
+        Some(_) if only == LinkHosts::Names => None,
+        Some(address) => Some(reversed(address)),
+        None if only == LinkHosts::Addresses => None,
+        None => host_name(host).filter(|name| cx.boundaries().is_valid(name.as_bytes())),
+    }
+}
+
+/// Whether somebody is said to vouch for the sender: in the envelope sender's host (`a--name.`) or in
+/// the field `Accreditor`.
+pub(super) fn is_accredited(cx: &EvalContext<'_>, by: &str) -> bool {
+    let sender = cx.text("EnvelopeFrom:addr").to_ascii_lowercase();
+    let starts = memchr::memmem::find_iter(&sender, b"a--");
+    let in_host = |at: usize| {
+        let opens = at.checked_sub(1).and_then(|i| sender.get(i));
+        let rest = sender.get(at + 3..).unwrap_or_default();
+        let word = rest.iter().take_while(|b| b.is_ascii_alphanumeric()).count();
+        matches!(opens, Some(b'@' | b'.'))
+            && word >= 3
+            && rest.get(word) == Some(&b'.')
+            && rest.get(..word) == Some(by.as_bytes())
     };
+    if starts.into_iter().any(in_host) {
+        return true;
+    }
+    let field = cx.text("Accreditor");
+    let first = |part: &[u8]| {
+        let mut words = part.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty());
+        words.next().is_some_and(|w| w.eq_ignore_ascii_case(by.as_bytes()))
+    };
+    field.split(|b| *b == b',').any(first)
+}
+
+fn sender_hosts(cx: &EvalContext<'_>, of: &Senders, only: LinkHosts) -> Vec<String> {
     match of {
-        Senders::FromHost => sender_domains(cx),
+        Senders::FromHost => {
+            let hosts = all_from(cx).iter().filter_map(|a| host_of(a));
+            unique(hosts.filter_map(|host| list_name(cx, &host, only)))
+        }
         Senders::FromDomain => {
             let domains = sender_domains(cx);
             let trimmed = domains.iter().map(|d| cx.boundaries().trim(d.as_bytes()));
-            unique(trimmed.filter_map(|d| host_name(&d)))
+            unique(trimmed.filter_map(|d| list_name(cx, &d, only)))
+        }
+        Senders::Envelope => {
+            let domain = envelope_domain(cx);
+            domain.and_then(|d| list_name(cx, d.as_bytes(), only)).into_iter().collect()
         }
         Senders::Fields(fields) => {
-            let mut hosts = in_fields(fields);
-            if fields.iter().any(|f| f.eq_ignore_ascii_case("EnvelopeFrom")) {
-                hosts.extend(envelope_domain(cx).filter(|d| !hosts.contains(d)));
-            }
-            hosts
+            let names = fields.iter().flat_map(|field| field_hosts(cx, field));
+            unique(names.filter_map(|host| list_name(cx, &host, only)))
         }
     }
 }
 
+/// Whom a field names: the host of its first address, else each of its lines.
+fn field_hosts(cx: &EvalContext<'_>, field: &str) -> Vec<Vec<u8>> {
+    if field.eq_ignore_ascii_case("EnvelopeFrom") {
+        return envelope_domain(cx).map(String::into_bytes).into_iter().collect();
+    }
+    match host_of(&cx.text(&format!("{field}:addr"))) {
+        Some(host) => vec![host],
+        None => cx.text(field).split(|b| *b == b'\n').map(<[u8]>::to_vec).collect(),
+    }
+}
+
 /// Domain of the envelope sender: as the header tells it, else as the connection did.
-fn envelope_domain(cx: &EvalContext<'_>) -> Option<String> {
+pub(super) fn envelope_domain(cx: &EvalContext<'_>) -> Option<String> {
     let told = cx.text("EnvelopeFrom:addr");
     let said = cx.views.envelope().mail_from.as_bytes();
     let address = if told.is_empty() { said } else { &told };
@@ -289,8 +327,8 @@ fn envelope_domain(cx: &EvalContext<'_>) -> Option<String> {
 /// A host of links, with its registered domain.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct LinkHost {
-    host: String,
-    domain: String,
+    pub(super) host: String,
+    pub(super) domain: String,
     address: Option<IpAddr>,
 }
 
@@ -328,7 +366,7 @@ impl LinkHost {
 pub(super) fn link_hosts(cx: &EvalContext<'_>, rules: &LinkRules) -> Vec<LinkHost> {
     let mut domains: Vec<String> = Vec::new();
     let mut found: Vec<LinkHost> = Vec::new();
-    for host in cx.uri_hosts() {
+    for host in cx.hosts_of_uris(rules.mailto) {
         let address = net::address(host.trim_ascii());
         let Some(name) = host_name(host) else { continue };
         let domain = match address {
@@ -355,61 +393,9 @@ pub(super) fn link_hosts(cx: &EvalContext<'_>, rules: &LinkRules) -> Vec<LinkHos
     found
 }
 
-/// The names that a template stands for; none while a tag has no value.
-fn expanded(cx: &EvalContext<'_>, pieces: &[Piece]) -> Vec<String> {
-    let mut names = vec![String::new()];
-    for piece in pieces {
-        let values = match piece {
-            Piece::Text(text) => vec![text.clone()],
-            Piece::Tag(tag) => tag_values(cx, tag),
-        };
-        let longer = names.iter().flat_map(|name| values.iter().map(move |v| format!("{name}{v}")));
-        names = longer.take(EXPANSIONS_MAX).collect();
-    }
-    unique(names.iter().filter_map(|name| host_name(name.as_bytes())))
-}
-
-fn tag_values(cx: &EvalContext<'_>, tag: &str) -> Vec<String> {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let relays = cx.views.relays();
-    let (external, trusted) = (relays.external.first(), relays.trusted.last());
-    let address = |relay: Option<&Relay>| relay.and_then(|r| r.address);
-    match tag {
-        "AUTHORDOMAIN" => {
-            let values = cx.values("From:addr");
-            unique(values.iter().filter_map(|a| host_of(a)).filter_map(|h| host_name(&h)))
-        }
-        "SENDERDOMAIN" => envelope_domain(cx).into_iter().collect(),
-        "DKIMDOMAIN" => {
-            let valid = super::auth::valid_signatures(cx);
-            unique(valid.map(|s| s.domain.to_ascii_lowercase()))
-        }
-        "FIRSTTRUSTEDIP" => address(trusted).iter().map(IpAddr::to_string).collect(),
-        "FIRSTTRUSTEDREVIP" => address(trusted).map(reversed).into_iter().collect(),
-        "LASTEXTERNALIP" => address(external).iter().map(IpAddr::to_string).collect(),
-        "LASTEXTERNALREVIP" => address(external).map(reversed).into_iter().collect(),
-        "LASTEXTERNALRDNS" => external.iter().map(|r| text(&r.rdns)).collect(),
-        "LASTEXTERNALHELO" => external.iter().map(|r| text(&r.helo)).collect(),
-        "URIDOMAINS" => unique(cx.links().iter().map(|l| l.domain.clone())),
-        "URIHOSTS" => unique(cx.links().iter().map(|l| l.host.clone())),
-        _ => Vec::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn templates() {
-        let tag = |t: &str| Piece::Tag(t.to_owned());
-        let text = |t: &str| Piece::Text(t.to_owned());
-        assert_eq!(template("_AUTHORDOMAIN_.a.b."), [tag("AUTHORDOMAIN"), text(".a.b")]);
-        assert_eq!(template("_dmarc._SENDERDOMAIN_"), [text("_dmarc."), tag("SENDERDOMAIN")]);
-        assert_eq!(template("a_b_c"), [text("a_b_c")]);
-        assert_eq!(template("_A__B_"), [tag("A"), tag("B")]);
-        assert_eq!(template("x_"), [text("x_")]);
-    }
 
     #[test]
     fn names_and_addresses() {

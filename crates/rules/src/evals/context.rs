@@ -134,9 +134,15 @@ impl<'a> EvalContext<'a> {
 
     /// Hosts of all URIs but `mailto:`.
     pub(super) fn uri_hosts(&self) -> impl Iterator<Item = &[u8]> {
+        self.hosts_of_uris(false)
+    }
+
+    /// Hosts of all URIs, with or without `mailto:`.
+    pub(super) fn hosts_of_uris(&self, mailto: bool) -> impl Iterator<Item = &[u8]> {
         let details = self.views.uri_details().details.iter();
-        let links = details.filter(|(uri, _)| {
-            !uri.get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"mailto:"))
+        let links = details.filter(move |(uri, _)| {
+            let start = uri.get(..7);
+            mailto || !start.is_some_and(|start| start.eq_ignore_ascii_case(b"mailto:"))
         });
         links.flat_map(|(_, detail)| &detail.hosts).map(Vec::as_slice)
     }

@@ -3,11 +3,11 @@
 //! Two kinds of facts answer: what was asked because of the rule itself (`rule_answers`, by the
 //! question's text), and the listings of lists that the node asks anyway, for the same subjects.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
 use gauntlet_mail::facts::Listing;
 
-use super::asking::{Plan, sender_domains};
+use super::asking::{Plan, is_accredited, sender_domains};
 use super::auth::facts;
 use super::{Args, EvalContext, net};
 use crate::questions::RecordType;
@@ -19,6 +19,30 @@ pub(super) fn relay_listed(cx: &EvalContext<'_>, args: &Args) -> bool {
     let of_zone = plans.iter().filter(|p| matches!(p, Plan::Relays { zone: z, .. } if *z == zone));
     any_answer(cx, of_zone, args.word(2))
         || listings(cx, &zone).any(|l| is_address(l) && listing_passes(l, args.word(2)))
+}
+
+/// `check_rbl_accreditor(set, zone, subtest, accreditor)`: the same, if the message says that this
+/// accreditor vouches for its sender.
+pub(super) fn accredited_listed(cx: &EvalContext<'_>, args: &Args) -> bool {
+    let accreditor = args.word(3).unwrap_or_default().to_ascii_lowercase();
+    is_accredited(cx, &accreditor) && relay_listed(cx, args)
+}
+
+/// `check_rbl_rcvd(set, zone, [subtest])`: the first hop's address or a name of it is listed.
+pub(super) fn first_hop_listed(cx: &EvalContext<'_>, args: &Args) -> bool {
+    let plans = args.word(0).map_or(&[][..], |set| cx.tables.set(set));
+    let zone = bare_zone(args.word(1));
+    let of_zone =
+        plans.iter().filter(|p| matches!(p, Plan::FirstHop { zone: z, .. } if *z == zone));
+    any_answer(cx, of_zone, args.word(2))
+}
+
+/// `check_rbl_ns_from(set, zone, [subtest])`: a name server of the envelope sender's domain is listed.
+pub(super) fn authority_listed(cx: &EvalContext<'_>, args: &Args) -> bool {
+    let plans = args.word(0).map_or(&[][..], |set| cx.tables.set(set));
+    let zone = bare_zone(args.word(1));
+    let of_zone = plans.iter().filter(|p| matches!(p, Plan::Authorities { zone: z } if *z == zone));
+    any_answer(cx, of_zone, args.word(2))
 }
 
 /// `check_rbl_txt(set, zone, [subtest])`: the same, by the answer's text.
@@ -74,11 +98,48 @@ pub(super) fn template_answered(cx: &EvalContext<'_>, args: &Args) -> bool {
     };
     plan.questions(cx).iter().any(|question| {
         let answers = answers_to(cx, &question.to_string());
-        answers.iter().any(|a| match &args.pattern {
-            Some(pattern) => pattern.is_match(a.as_bytes()),
-            None => passes(a, filter.as_deref()),
+        answers.iter().any(|a| match (&args.pattern, filter.as_deref()) {
+            (Some(pattern), _) => pattern.is_match(a.as_bytes()),
+            (None, None) => true,
+            (None, Some(codes)) if question.status => names_code(codes, a),
+            (None, Some(filter)) => template_passes(a, filter),
         })
     })
+}
+
+/// Whether `[NXDOMAIN, 5]` names a response code.
+fn names_code(codes: &str, code: &str) -> bool {
+    let number = CODES.iter().find(|(name, _)| *name == code).map_or("", |(_, number)| number);
+    let inner = codes.trim().trim_start_matches('[').trim_end_matches(']');
+    inner.split(',').map(str::trim).any(|c| c.eq_ignore_ascii_case(code) || c == number)
+}
+
+/// Response codes that the resolver tells apart, with their numbers (RFC 6895 section 2.3).
+const CODES: [(&str, &str); 4] =
+    [("NOERROR", "0"), ("SERVFAIL", "2"), ("NXDOMAIN", "3"), ("REFUSED", "5")];
+
+/// Whether an answer passes the filter of an `askdns` rule: the text itself, with or without quotes;
+/// of addresses also a range `n1-n2`, a value under a mask `n/m`, or bits `n` of one in 127.0.0.0/8.
+fn template_passes(answer: &str, filter: &str) -> bool {
+    let filter = filter.trim();
+    for quote in ['"', '\''] {
+        if let Some(inner) = filter.strip_prefix(quote).and_then(|f| f.strip_suffix(quote)) {
+            return answer == inner;
+        }
+    }
+    if answer == filter {
+        return true;
+    }
+    let Ok(address) = answer.parse::<Ipv4Addr>() else { return false };
+    let bits = address.to_bits();
+    let range = filter.split_once('-').map(|(low, high)| (value_of(low), value_of(high)));
+    let masked = filter.split_once('/').map(|(value, mask)| (value_of(value), value_of(mask)));
+    match (range, masked) {
+        (Some((Some(low), Some(high))), _) => (low..=high).contains(&bits),
+        (_, Some((Some(value), Some(mask)))) => bits & mask == value & mask,
+        _ if filter.contains('.') => false,
+        _ => value_of(filter).is_some_and(|mask| address.octets()[0] == 127 && bits & mask != 0),
+    }
 }
 
 /// `check_dns_sender()`: a sender's domain has neither mail servers nor addresses.
@@ -154,19 +215,6 @@ fn list_answer_passes(answer: &str, test: Option<&str>) -> bool {
 /// address, an address or a range of addresses must contain it, anything else is a pattern.
 fn passes(answer: &str, test: Option<&str>) -> bool {
     let Some(test) = test.filter(|t| !t.is_empty()) else { return true };
-    let number = |text: &str| -> Option<u32> {
-        match text.parse::<IpAddr>() {
-            Ok(IpAddr::V4(v4)) => Some(v4.to_bits()),
-            _ => None,
-        }
-    };
-    let digits = |text: &str| -> Option<u32> {
-        match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-            Some(hex) => u32::from_str_radix(hex, 16).ok(),
-            None => text.parse().ok(),
-        }
-    };
-    let value = |text: &str| number(text).or_else(|| digits(text));
     let Some(bits) = number(answer) else { return pattern_matches(test, answer) };
     if let Some(exact) = number(test) {
         return bits == exact;
@@ -176,17 +224,35 @@ fn passes(answer: &str, test: Option<&str>) -> bool {
         return bits & 0x00ff_ffff & mask != 0;
     }
     if let Some((low, high)) = test.split_once('-')
-        && let (Some(low), Some(high)) = (value(low), value(high))
+        && let (Some(low), Some(high)) = (value_of(low), value_of(high))
     {
         let last = if high < 1 << 24 { bits & 0x00ff_ffff } else { bits };
         return (low..=high).contains(&last);
     }
-    if let Some((value_of, mask)) = test.split_once('/')
-        && let (Some(wanted), Some(mask)) = (value(value_of), value(mask))
+    if let Some((wanted, mask)) = test.split_once('/')
+        && let (Some(wanted), Some(mask)) = (value_of(wanted), value_of(mask))
     {
         return bits & mask == wanted & mask;
     }
     pattern_matches(test, answer)
+}
+
+/// An IPv4 address as a number.
+fn number(text: &str) -> Option<u32> {
+    text.parse::<Ipv4Addr>().ok().map(Ipv4Addr::to_bits)
+}
+
+/// A number in decimal or (`0x`) hexadecimal digits.
+fn digits(text: &str) -> Option<u32> {
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// A number as subtests write it.
+fn value_of(text: &str) -> Option<u32> {
+    number(text).or_else(|| digits(text))
 }
 
 fn pattern_matches(pattern: &str, text: &str) -> bool {
@@ -219,5 +285,25 @@ mod tests {
         ] {
             assert_eq!(list_answer_passes(answer, test), hits, "{answer} {test:?}");
         }
+    }
+
+    #[test]
+    fn filters_of_templates() {
+        for (answer, filter, hits) in [
+            ("127.0.0.4", "127.0.0.4", true),
+            ("127.0.0.4", "127.0.0.5", false),
+            ("127.0.0.4", "4", true),
+            ("127.0.0.4", "0x4", true),
+            ("192.0.2.4", "4", false),
+            ("192.0.2.4", "192.0.2.0-192.0.2.9", true),
+            ("192.0.2.4", "0.0.0.4/0.0.0.4", true),
+            ("192.0.2.4", "0.0.0.8/0.0.0.8", false),
+            ("some \"text\"", "'some \"text\"'", true),
+            ("some text", "\"other\"", false),
+        ] {
+            assert_eq!(template_passes(answer, filter), hits, "{answer} {filter}");
+        }
+        assert!(names_code("[NXDOMAIN]", "NXDOMAIN") && names_code("[0, ServFail]", "SERVFAIL"));
+        assert!(names_code("[3]", "NXDOMAIN") && !names_code("[NXDOMAIN]", "NOERROR"));
     }
 }

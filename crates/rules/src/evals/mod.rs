@@ -39,13 +39,14 @@ mod network;
 mod relay;
 mod seen;
 mod tables;
+mod template;
 mod text;
 mod uri;
 
 pub use self::context::EvalContext;
 use self::functions::Function;
-pub(crate) use self::network::unknown_tags;
 pub use self::tables::EvalTables;
+pub(crate) use self::template::unknown_tags;
 
 /// The arguments of a call, and what kind of rule makes it.
 #[derive(Debug)]

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::asking::{LinkHosts, LinkLookup, Piece, Plan, Senders, TAGS, template};
+use super::asking::{LinkHosts, LinkLookup, Plan, Senders};
 use super::dns::bare_zone;
+use super::template::template;
 use super::{EvalContext, EvalTables};
-use crate::questions::{QUESTIONS_MAX, Question, RecordType};
+use crate::questions::{QUESTIONS_MAX, Question, RecordType, Restrictions};
 use crate::rule::{EvalCall, Rule, Test};
 use crate::settings::Settings;
 
@@ -22,7 +23,8 @@ const LINK_COMMANDS: [(&str, LinkLookup); 8] = [
 ];
 
 /// Header fields whose addresses `check_rbl_headers` asks about by default.
-const RBL_HEADERS: [&str; 3] = ["EnvelopeFrom", "Reply-To", "Disposition-Notification-To"];
+const RBL_HEADERS: &str =
+    "EnvelopeFrom,Reply-To,Disposition-Notification-To,X-WebmailclientIP,X-Source-IP";
 
 /// A plan, and what its answer must be.
 type Tested = (Plan, Option<String>);
@@ -39,6 +41,19 @@ pub(super) struct NetworkTables {
     /// All of them, each once.
     plans: Vec<Plan>,
     pub(super) links: LinkRules,
+    /// Fields that `check_rbl_headers` reads unless it names others.
+    list_fields: Vec<String>,
+    /// Nothing is asked by `check_rbl` and its kin, or by `check_uridnsbl` (`skip_rbl_checks`,
+    /// `skip_uribl_checks`).
+    skips: Skips,
+    /// What may be asked.
+    restrictions: Restrictions,
+}
+
+#[derive(Debug, Default)]
+struct Skips {
+    lists: bool,
+    links: bool,
 }
 
 /// Which links lists are asked about.
@@ -48,11 +63,13 @@ pub(super) struct LinkRules {
     pub(super) skipped: HashSet<String>,
     /// Domains of one message.
     pub(super) domains_max: usize,
+    /// Hosts of mail addresses too.
+    pub(super) mailto: bool,
 }
 
 impl Default for LinkRules {
     fn default() -> Self {
-        LinkRules { skipped: HashSet::new(), domains_max: 20 }
+        LinkRules { skipped: HashSet::new(), domains_max: 20, mailto: false }
     }
 }
 
@@ -64,13 +81,27 @@ impl EvalTables {
         settings: &Settings,
         rules: impl Iterator<Item = &'r Rule> + Clone,
     ) -> Self {
-        let mut network = NetworkTables { links: link_rules(settings), ..Default::default() };
+        let fields = settings.last("rbl_headers").unwrap_or(RBL_HEADERS);
+        let mut network = NetworkTables {
+            links: link_rules(settings),
+            list_fields: names(fields),
+            skips: Skips {
+                lists: settings.flag("skip_rbl_checks", false),
+                links: settings.flag("skip_uribl_checks", false),
+            },
+            restrictions: Restrictions::from_settings(settings),
+            ..Default::default()
+        };
         let queries = uri_queries(settings, &flags(rules.clone()));
         for rule in rules {
             match &rule.test {
                 Test::Eval { call, .. } => network.add_call(rule, call, &queries),
                 Test::AskDns { query, kinds, filter } => {
-                    let plan = Plan::Template { pieces: template(query), kinds: kinds.clone() };
+                    let plan = Plan::Template {
+                        pieces: template(query),
+                        kinds: kinds.clone(),
+                        status: filter.as_deref().is_some_and(|f| f.starts_with('[')),
+                    };
                     network.plan(&plan);
                     network.templates.insert(rule.name.to_string(), (plan, filter.clone()));
                 }
@@ -103,7 +134,13 @@ impl EvalTables {
     pub fn questions(&self, cx: &EvalContext<'_>) -> Vec<Question> {
         let mut known = HashSet::new();
         let all = self.network.plans.iter().flat_map(|plan| plan.questions(cx));
-        all.filter(|question| known.insert(question.clone())).take(QUESTIONS_MAX).collect()
+        let allowed = all.filter(|question| self.network.restrictions.allow_asking(question));
+        allowed.filter(|question| known.insert(question.clone())).take(QUESTIONS_MAX).collect()
+    }
+
+    /// What rules may ask, and which of them end that for a while.
+    pub fn restrictions(&self) -> &Restrictions {
+        &self.network.restrictions
     }
 }
 
@@ -116,27 +153,33 @@ impl NetworkTables {
 
     fn add_call(&mut self, rule: &Rule, call: &EvalCall, queries: &BTreeMap<String, Tested>) {
         let word = |i: usize| call.args.get(i).map(String::as_str);
+        let function = call.function.as_str();
+        let skipped =
+            if function == "check_uridnsbl" { self.skips.links } else { self.skips.lists };
+        if skipped {
+            return;
+        }
         let zone = bare_zone(word(1));
-        let plan = match call.function.as_str() {
-            "check_rbl" | "check_rbl_txt" => {
-                let is_text = call.function == "check_rbl_txt";
-                Plan::Relays {
-                    set: word(0).unwrap_or_default().to_owned(),
-                    kind: if is_text { RecordType::Txt } else { RecordType::A },
-                    nice: rule.has_flag("nice"),
-                    zone,
-                }
-            }
-            "check_rbl_from_host" => Plan::Senders { of: Senders::FromHost, zone },
-            "check_rbl_from_domain" => Plan::Senders { of: Senders::FromDomain, zone },
-            "check_rbl_envfrom" => {
-                Plan::Senders { of: Senders::Fields(vec!["EnvelopeFrom".into()]), zone }
-            }
+        let only = only(|flag| rule.has_flag(flag));
+        let senders = |of: Senders| Plan::Senders { of, zone: zone.clone(), only };
+        let plan = match function {
+            "check_rbl" | "check_rbl_txt" | "check_rbl_accreditor" => Plan::Relays {
+                set: word(0).unwrap_or_default().to_owned(),
+                kind: if function == "check_rbl_txt" { RecordType::Txt } else { RecordType::A },
+                nice: rule.has_flag("nice"),
+                accreditor: (function == "check_rbl_accreditor")
+                    .then(|| word(3).unwrap_or_default().to_ascii_lowercase()),
+                zone,
+            },
+            "check_rbl_from_host" => senders(Senders::FromHost),
+            "check_rbl_from_domain" => senders(Senders::FromDomain),
+            "check_rbl_envfrom" => senders(Senders::Envelope),
             "check_rbl_headers" => {
-                let named = |list: &str| list.split(',').map(|f| f.trim().to_owned()).collect();
-                let default = || RBL_HEADERS.map(str::to_owned).to_vec();
-                Plan::Senders { of: Senders::Fields(word(3).map_or_else(default, named)), zone }
+                let fields = word(3).map_or_else(|| self.list_fields.clone(), names);
+                senders(Senders::Fields(fields))
             }
+            "check_rbl_rcvd" => Plan::FirstHop { zone, only },
+            "check_rbl_ns_from" => Plan::Authorities { zone },
             "check_uridnsbl" => {
                 let Some((name, query)) = word(0).and_then(|name| queries.get_key_value(name))
                 else {
@@ -162,10 +205,26 @@ impl NetworkTables {
 
 fn zone_of(plan: &Plan) -> Option<&str> {
     match plan {
-        Plan::Relays { zone, .. } | Plan::Senders { zone, .. } | Plan::Links { zone, .. } => {
-            Some(zone)
-        }
+        Plan::Relays { zone, .. }
+        | Plan::Senders { zone, .. }
+        | Plan::FirstHop { zone, .. }
+        | Plan::Authorities { zone }
+        | Plan::Links { zone, .. } => Some(zone),
         _ => None,
+    }
+}
+
+/// Names between commas.
+fn names(list: &str) -> Vec<String> {
+    list.split(',').map(|field| field.trim().to_owned()).collect()
+}
+
+/// Which hosts a rule with these flags asks about.
+fn only(has: impl Fn(&str) -> bool) -> LinkHosts {
+    match (has("domains_only"), has("ips_only")) {
+        (true, false) => LinkHosts::Names,
+        (false, true) => LinkHosts::Addresses,
+        _ => LinkHosts::All,
     }
 }
 
@@ -191,11 +250,7 @@ fn uri_queries(settings: &Settings, rules: &BTreeMap<&str, &Rule>) -> BTreeMap<S
                 LinkLookup::Servers if has("a") => LinkLookup::Addresses,
                 other => other,
             };
-            let only = match (has("domains_only"), has("ips_only")) {
-                (true, false) => LinkHosts::Names,
-                (false, true) => LinkHosts::Addresses,
-                _ => LinkHosts::All,
-            };
+            let only = only(has);
             let plan = Plan::Links { how, zone: bare_zone(Some(zone)), kind, only };
             queries.insert(name.to_owned(), (plan, test));
         }
@@ -211,14 +266,6 @@ fn link_rules(settings: &Settings) -> LinkRules {
     LinkRules {
         skipped: words.map(str::to_ascii_lowercase).collect(),
         domains_max: settings.number("uridnsbl_max_domains", 20.0).clamp(0.0, 100.0) as usize,
+        mailto: !settings.flag("uridnsbl_skip_mailto", true),
     }
-}
-
-/// Tags of an `askdns` query that never have a value here.
-pub(crate) fn unknown_tags(query: &str) -> Vec<String> {
-    let tags = template(query).into_iter().filter_map(|piece| match piece {
-        Piece::Tag(tag) if !TAGS.contains(&tag.as_str()) => Some(tag),
-        _ => None,
-    });
-    tags.collect()
 }

@@ -234,7 +234,7 @@ fn ask_dns_test(text: &str) -> Result<Test, String> {
     let (types, filter) = if is_types { (first, tail) } else { ("A", rest) };
     let kinds: Option<Vec<RecordType>> = types.split(',').map(RecordType::named).collect();
     let kinds = kinds.ok_or_else(|| {
-        format!("askdns asks for A, AAAA, MX, NS, PTR and TXT records, not for {types}")
+        format!("askdns asks for A, AAAA, MX, NS, PTR, SOA and TXT records, not for {types}")
     })?;
     let filter = filter.trim();
     let filter = (!filter.is_empty()).then(|| filter.to_owned());

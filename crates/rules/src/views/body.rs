@@ -98,9 +98,10 @@ fn squeeze(text: &str, wide: bool) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len());
     let mut i = 0;
     while i < bytes.len() {
-        // Plain stretches are copied whole.
+        // Plain stretches are copied whole, with the single spaces between their words.
         let start = i;
-        while i < bytes.len() && bytes[i] > b' ' && bytes[i] < 0x80 {
+        let is_plain = |i: usize| bytes.get(i).is_some_and(|b| *b > b' ' && *b < 0x80);
+        while is_plain(i) || (bytes.get(i) == Some(&b' ') && is_plain(i + 1)) {
             i += 1;
         }
         out.push_str(&text[start..i]);

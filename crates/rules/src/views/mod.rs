@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 use gauntlet_mail::{Envelope, Facts, Message};
 
@@ -35,8 +36,8 @@ pub use self::body::Rendered;
 pub use self::html::{HtmlState, HtmlUri};
 pub use self::mime::{MimeTree, Node};
 pub use self::perl::Text;
-pub(crate) use self::relays::reversed_ip;
 pub use self::relays::{Networks, Relay, Relays, TrustSettings};
+pub(crate) use self::relays::{addresses_in, is_private, reversed_ip};
 pub use self::uri::{UriDetail, Uris};
 
 /// The settings that views depend on.
@@ -70,6 +71,11 @@ impl ViewSettings {
             rawbody_part_bytes_max: settings.number("rawbody_part_scan_size", 500_000.0) as usize,
             has_signer_uris: settings.number("parse_dkim_uris", 1.0) != 0.0,
         }
+    }
+
+    /// Which relays are trusted.
+    pub(crate) fn trust(&self) -> &TrustSettings {
+        &self.trust
     }
 }
 
@@ -113,18 +119,64 @@ pub struct Views<'m> {
     facts: &'m Facts,
     settings: &'m ViewSettings,
     mime: OnceCell<MimeTree<'m>>,
-    rendered: OnceCell<Vec<Option<Rendered>>>,
-    body: OnceCell<Vec<Vec<u8>>>,
+    rendered: OnceCell<Arc<Vec<Option<Rendered>>>>,
+    body: OnceCell<Arc<Vec<Vec<u8>>>>,
     edited_body: OnceCell<Vec<Vec<u8>>>,
     rawbody: OnceCell<Vec<Vec<u8>>>,
-    uris: OnceCell<Uris>,
+    uris: OnceCell<Arc<Uris>>,
     uri_forms: OnceCell<Vec<Uri>>,
     relays: OnceCell<Relays>,
     envelope_from: OnceCell<Option<Vec<u8>>>,
     all_fields: OnceCell<Vec<u8>>,
 }
 
+/// Views of a message's text, kept from one look at it for the next: its parts as they are rendered, what
+/// `body` rules see, its URIs. They depend on the body, on the subject and on fields of signatures; the
+/// message may have got other fields in the meantime, or lost some.
+#[derive(Debug, Default)]
+pub struct TextViews {
+    rendered: OnceCell<Arc<Vec<Option<Rendered>>>>,
+    body: OnceCell<Arc<Vec<Vec<u8>>>>,
+    uris: OnceCell<Arc<Uris>>,
+    /// Bytes of the body that they are of.
+    body_bytes: usize,
+}
+
+impl TextViews {
+    /// About how many bytes they take.
+    pub fn bytes(&self) -> usize {
+        let rendered = self.rendered.get().into_iter().flat_map(|all| all.iter()).flatten();
+        let shown: usize = rendered.map(|part| part.text().chars.len()).sum();
+        let lines = self.body.get().into_iter().flat_map(|all| all.iter());
+        let lines: usize = lines.map(Vec::len).sum();
+        shown + lines
+    }
+}
+
 impl<'m> Views<'m> {
+    /// The same with views of its text that are known already; without them if they are of another body.
+    pub(crate) fn with_text(self, text: TextViews) -> Self {
+        if text.body_bytes != self.body_bytes() {
+            return self;
+        }
+        let TextViews { rendered, body, uris, body_bytes: _ } = text;
+        Views { rendered, body, uris, ..self }
+    }
+
+    /// What was computed of its text.
+    pub(crate) fn text(&self) -> TextViews {
+        TextViews {
+            rendered: self.rendered.clone(),
+            body: self.body.clone(),
+            uris: self.uris.clone(),
+            body_bytes: self.body_bytes(),
+        }
+    }
+
+    fn body_bytes(&self) -> usize {
+        self.message.raw().len().saturating_sub(self.mime().body_start)
+    }
+
     /// Views of this message.
     pub fn new(
         message: &'m Message<'m>,
@@ -187,7 +239,8 @@ impl<'m> Views<'m> {
 
     /// Every part as it is rendered, by its index in the tree; none if it is not shown as text.
     pub fn rendered(&self) -> &[Option<Rendered>] {
-        self.rendered.get_or_init(|| self.mime().nodes.iter().map(body::render).collect())
+        let render = || Arc::new(self.mime().nodes.iter().map(body::render).collect());
+        self.rendered.get_or_init(render)
     }
 
     /// The strings that `body` rules match, the subject first.
@@ -223,7 +276,7 @@ impl<'m> Views<'m> {
             let rendered = self.rendered();
             let leaves = tree.in_order().into_iter().filter(|&i| tree.nodes[i].is_leaf);
             let parts = leaves.map(|i| rendered.get(i).and_then(Option::as_ref));
-            body::body(tree, parts, self.settings.body_part_chars_max)
+            Arc::new(body::body(tree, parts, self.settings.body_part_chars_max))
         })
     }
 
@@ -254,7 +307,8 @@ impl<'m> Views<'m> {
                 }
             }
             let redirectors = &self.settings.redirectors;
-            Uris::find(self.body(), parts, &signatures, self.boundaries(), redirectors)
+            let boundaries = self.boundaries();
+            Arc::new(Uris::find(self.body(), parts, &signatures, boundaries, redirectors))
         })
     }
 

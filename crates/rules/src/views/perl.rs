@@ -72,7 +72,11 @@ pub struct Text {
 impl Text {
     /// A narrow string of these bytes.
     pub(crate) fn narrow(bytes: &[u8]) -> Self {
-        Text { chars: bytes.iter().map(|&b| char::from(b)).collect(), wide: false }
+        let chars = match std::str::from_utf8(bytes).ok().filter(|text| text.is_ascii()) {
+            Some(text) => text.to_owned(),
+            None => bytes.iter().map(|&b| char::from(b)).collect(),
+        };
+        Text { chars, wide: false }
     }
 
     /// A wide string.

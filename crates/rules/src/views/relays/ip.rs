@@ -100,6 +100,22 @@ pub(crate) fn any_address(text: &[u8]) -> Option<&[u8]> {
     starts.into_iter().find_map(|i| address_at(text, i).map(|end| &text[i..end]))
 }
 
+/// Every address in the text, in order.
+pub(crate) fn addresses_in(text: &[u8]) -> Vec<IpAddr> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        match may_begin(byte).then(|| address_at(text, at)).flatten() {
+            Some(end) => {
+                found.extend(text.get(at..end).and_then(parse));
+                at = end.max(at + 1);
+            }
+            None => at += 1,
+        }
+    }
+    found
+}
+
 /// Private, local, link-local or carrier-grade NAT: not on the public internet. IPv4 addresses
 /// mapped into IPv6 count as what they are; unique local IPv6 addresses do not count.
 pub(crate) fn is_private(address: IpAddr) -> bool {

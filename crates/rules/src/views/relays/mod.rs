@@ -13,6 +13,7 @@ use self::received::Line;
 use super::mime::MimeTree;
 use super::perl::trim;
 
+pub(crate) use self::ip::{addresses_in, is_private};
 pub use self::networks::{Networks, TrustSettings};
 
 /// Received fields read; further ones are left out.

@@ -114,6 +114,16 @@ impl TrustSettings {
         }
     }
 
+    /// Whether an address lies in the trusted networks.
+    pub(crate) fn trusts(&self, address: IpAddr) -> bool {
+        self.networks().map_or(&self.trusted, |(trusted, _)| trusted).contains(address)
+    }
+
+    /// Fields that name an address alone.
+    pub(crate) fn originating_ip_headers(&self) -> &[String] {
+        &self.originating_ip_headers
+    }
+
     /// Trusted and internal networks; none if neither is configured.
     pub(super) fn networks(&self) -> Option<(&Networks, &Networks)> {
         match (self.trusted.configured, self.internal.configured) {

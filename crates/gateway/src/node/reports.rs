@@ -1,0 +1,108 @@
+//! Reports that the node sends by itself, every day, and by order of the command line.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::Node;
+use crate::clock::now_ms;
+use crate::config::ReportSettings;
+use crate::reports::round::{Reported, reports};
+use crate::reports::{Day, HOUR_MS, Reporter, dmarc};
+
+/// Between two looks whether it is time.
+const LOOK_PAUSE: Duration = Duration::from_secs(30);
+
+impl Node {
+    /// Makes and sends the DMARC reports of a day. Blocks; not for a thread of the runtime.
+    ///
+    /// # Errors
+    /// If the log cannot be read or a report cannot be made; what cannot be spooled is in the result.
+    pub fn send_dmarc_reports(&self, day: Day) -> anyhow::Result<Vec<Reported>> {
+        let config = self.config();
+        let settings = &config.dmarc_reports;
+        let reporter = Reporter::of(&config, settings);
+        let collected = dmarc::collect(&self.log, day, settings.messages_max, settings.rows_max)
+            .context("the message log")?;
+        if collected.cut {
+            let messages = collected.messages;
+            tracing::warn!(
+                messages,
+                "DMARC reports do not count all mail of the day (messages_max)"
+            );
+        }
+        let made = reports(&self.resolver, &reporter, settings, day, &collected);
+        let ready = self.runtime.block_on(made)?;
+        let mut sent = Vec::new();
+        for report in ready {
+            let mut reported = report.reported;
+            for (to, mail) in report.mails {
+                if let Err(why) = self.send_own(&to, self.signed(mail.into_bytes())) {
+                    reported.to.retain(|address| *address != to);
+                    reported.refused.push((to, why));
+                }
+            }
+            sent.push(reported);
+        }
+        Ok(sent)
+    }
+
+    /// A message of our own with the signatures of its From domain's keys, if there are any.
+    fn signed(&self, mail: Vec<u8>) -> Vec<u8> {
+        match self.shared.key_ring.load().sign(&mail) {
+            Ok(fields) => [fields.as_bytes(), &mail].concat(),
+            Err(error) => {
+                tracing::error!(%error, "a report goes out unsigned");
+                mail
+            }
+        }
+    }
+
+    /// Sends reports once a day, on a thread of its own, until the process ends.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub(super) fn watch_reports(self: &Arc<Self>) -> std::io::Result<()> {
+        let node = Arc::downgrade(self);
+        std::thread::Builder::new().name("reports".to_owned()).spawn(move || {
+            loop {
+                std::thread::sleep(LOOK_PAUSE);
+                let Some(node) = node.upgrade() else { return };
+                let settings = node.config().dmarc_reports.clone();
+                node.report_if_due(&settings, "dmarc-reports-sent", |day| {
+                    let sent = node.send_dmarc_reports(day)?;
+                    Ok(sent.iter().map(|r| r.to.len()).sum())
+                });
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Sends the reports of yesterday, if that was not done and it is time. A file remembers the day.
+    fn report_if_due(
+        &self,
+        settings: &ReportSettings,
+        file: &str,
+        send: impl FnOnce(Day) -> anyhow::Result<usize>,
+    ) {
+        let now = now_ms();
+        let day = Day::of(now).before();
+        let due = day.end_ms() + i64::from(settings.hour) * HOUR_MS;
+        let path: PathBuf = self.config().node.data.join(file);
+        let sent = std::fs::read_to_string(&path).ok().and_then(|text| Day::parse(text.trim()));
+        if !settings.enabled || now < due || sent.is_some_and(|sent| sent >= day) {
+            return;
+        }
+        // Before they are sent: a crash then costs reports, never sends them without end.
+        if let Err(error) = std::fs::write(&path, day.name()) {
+            tracing::error!(%error, path = %path.display(), "reports are not sent: the day is not kept");
+            return;
+        }
+        match send(day) {
+            Ok(mails) => tracing::info!(day = day.name(), mails, file, "reports"),
+            Err(error) => tracing::error!(error = format!("{error:#}"), file, "no reports"),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Reports by HTTPS (RFC 8460 section 3): one POST, no redirections, a certificate that is valid.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::resolver::{Kind, Resolver};
+use crate::tls::{Certificate, HopTls};
+use crate::wire::Wire;
+
+/// Time for one POST.
+const WAIT: Duration = Duration::from_secs(30);
+/// Bytes of the answer that are read: its first line says all.
+const ANSWER_BYTES_MAX: u64 = 8 * 1024;
+/// Addresses of one host that are tried.
+const ADDRESSES_MAX: usize = 4;
+
+/// Sends a report to an `https://` URL.
+///
+/// # Errors
+/// A sentence: the URL is none, nobody can be reached, or the answer is not 2xx.
+pub async fn post(
+    resolver: &Resolver,
+    tls: &HopTls,
+    url: &str,
+    kind: &str,
+    body: &[u8],
+) -> Result<(), String> {
+    let (host, port, path) = parts(url).ok_or_else(|| format!("{url:?} is no https URL"))?;
+    let (v4, v6) =
+        tokio::join!(resolver.ask(host, Kind::A), resolver.ask(host, Kind::Aaaa));
+    let mut why = format!("{host}: no address");
+    for ip in v4.answer.addresses().chain(v6.answer.addresses()).take(ADDRESSES_MAX) {
+        let peer = SocketAddr::new(ip, port);
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: Gauntlet\r\nContent-Type: {kind}\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        let said = say(tls, host, peer, request.as_bytes(), body);
+        match tokio::time::timeout(WAIT, said).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => why = format!("{host} [{peer}]: {error}"),
+            Err(_) => why = format!("{host} [{peer}]: no answer in time"),
+        }
+    }
+    Err(why)
+}
+
+/// Host, port and path of an `https://` URL, without anything that ends a line.
+fn parts(url: &str) -> Option<(&str, u16, &str)> {
+    let rest = url.get(8..).filter(|_| url.get(..8).is_some_and(|s| s.eq_ignore_ascii_case("https://")))?;
+    let (place, path) = match rest.find('/') {
+        Some(at) => rest.split_at(at),
+        None => (rest, "/"),
+    };
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse().ok()?),
+        None => (place, 443),
+    };
+    let name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.');
+    let fits = host.contains('.') && host.bytes().all(name) && path.bytes().all(|b| b.is_ascii_graphic());
+    fits.then_some((host, port, path))
+}
+
+async fn say(
+    tls: &HopTls,
+    host: &str,
+    peer: SocketAddr,
+    head: &[u8],
+    body: &[u8],
+) -> Result<(), String> {
+    let stream = TcpStream::connect(peer).await.map_err(|e| e.to_string())?;
+    let wire: Wire = Box::new(stream);
+    let mut wire = tls.connect(wire, host, &Certificate::Valid).await?;
+    for piece in [head, body] {
+        wire.write_all(piece).await.map_err(|e| e.to_string())?;
+    }
+    wire.flush().await.map_err(|e| e.to_string())?;
+    let mut answer = Vec::new();
+    // A peer that ends without closing TLS has said what it had to say.
+    let _ends_as_it_likes = (&mut wire).take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await;
+    let line = answer.split(|b| *b == b'\r').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    match line.split(' ').nth(1) {
+        Some(code) if code.starts_with('2') && code.len() == 3 => Ok(()),
+        _ => Err(format!("answered {:?}", crate::facts::cut(&line, 80))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        assert_eq!(parts("https://a.example"), Some(("a.example", 443, "/")));
+        assert_eq!(parts("HTTPS://a.example:8443/x?y=z"), Some(("a.example", 8443, "/x?y=z")));
+        for bad in [
+            "http://a.example/",
+            "https://",
+            "https://localhost/",
+            "https://a.example:x/",
+            "https://u@a.example/",
+            "https://a.example/ x",
+            "https://a.example/\r\nX: y",
+        ] {
+            assert_eq!(parts(bad), None, "{bad}");
+        }
+    }
+}
