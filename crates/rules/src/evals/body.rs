@@ -55,8 +55,8 @@ fn compare_alternatives(cx: &EvalContext<'_>) -> Difference {
         if !is_alternative(&tree.nodes[top]) {
             continue;
         }
-        let mut html: HashMap<Vec<u8>, i64> = HashMap::new();
-        let mut text: HashMap<Vec<u8>, i64> = HashMap::new();
+        let mut html: HashMap<&[u8], i64> = HashMap::new();
+        let mut text: HashMap<&[u8], i64> = HashMap::new();
         let mut has_image = false;
         for part in tree.below(top) {
             let Some(rendered) = cx.rendered(part) else { continue };
@@ -68,7 +68,7 @@ fn compare_alternatives(cx: &EvalContext<'_>) -> Difference {
             has_image |= html.is_empty()
                 && rendered.html.as_ref().is_some_and(|state| state.inside("img").is_some());
             if has_image && html.is_empty() {
-                html.insert(b"\n".to_vec(), 1);
+                html.insert(b"\n", 1);
             }
         }
         if html.is_empty() {
@@ -84,7 +84,7 @@ fn compare_alternatives(cx: &EvalContext<'_>) -> Difference {
 }
 
 /// Words between white space that hold a letter, a digit or an underscore.
-fn text_words(text: &Text) -> impl Iterator<Item = Vec<u8>> {
+fn text_words(text: &Text) -> impl Iterator<Item = &[u8]> {
     let is_space = |c: char| {
         if text.wide { c.is_whitespace() } else { c.is_ascii() && super::text::is_space(c as u8) }
     };
@@ -96,7 +96,7 @@ fn text_words(text: &Text) -> impl Iterator<Item = Vec<u8>> {
         }
     };
     let words = text.chars.split(is_space).filter(move |w| w.chars().any(is_word));
-    words.map(|w| w.as_bytes().to_vec())
+    words.map(str::as_bytes)
 }
 
 fn is_alternative(node: &Node<'_>) -> bool {

@@ -38,9 +38,23 @@ pub struct EvalContext<'a> {
     pub(super) memo: Memo,
 }
 
+/// Header values of one selector, each made when first asked for.
+#[derive(Debug)]
+struct HeaderMemo {
+    /// As the function writes it.
+    selector: Box<str>,
+    text: OnceCell<Vec<u8>>,
+    values: OnceCell<Vec<Vec<u8>>>,
+    next: HeaderMemos,
+}
+
+/// A list that only grows, so that what is in it can be lent. A rule set names a few dozen.
+type HeaderMemos = OnceCell<Box<HeaderMemo>>;
+
 /// What several functions need, computed when first asked for.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
+    headers: HeaderMemos,
     pub(super) all_from: OnceCell<Vec<Vec<u8>>>,
     pub(super) all_to: OnceCell<Vec<Vec<u8>>>,
     pub(super) base64_length: OnceCell<usize>,
@@ -85,31 +99,51 @@ impl<'a> EvalContext<'a> {
         if name == "ALL" {
             return Cow::Borrowed(self.views.all_fields());
         }
+        Cow::Borrowed(self.header_memo(name).text.get_or_init(|| self.make_text(name)))
+    }
+
+    fn header_memo(&self, name: &str) -> &HeaderMemo {
+        let mut slot = &self.memo.headers;
+        loop {
+            let memo = slot.get_or_init(|| {
+                let (text, values) = (OnceCell::new(), OnceCell::new());
+                Box::new(HeaderMemo { selector: name.into(), text, values, next: OnceCell::new() })
+            });
+            if *memo.selector == *name {
+                return memo;
+            }
+            slot = &memo.next;
+        }
+    }
+
+    fn make_text(&self, name: &str) -> Vec<u8> {
         let selector = HeaderSelector::parse(name);
         let is_single = selector.name == "EnvelopeFrom"
             || selector.modifiers.iter().any(|m| EXTRACTS.contains(&m.as_str()));
         let mut values = self.views.header_values(&selector);
         if !is_single && values.len() > 1 {
-            return Cow::Owned(values.concat());
+            return values.concat();
         }
         values.truncate(1);
-        match values.pop() {
-            Some(value) if is_single && value.ends_with(b"\n") => {
-                Cow::Owned(value[..value.len() - 1].to_vec())
-            }
-            value => value.unwrap_or_default(),
+        let mut value = values.pop().unwrap_or_default().into_owned();
+        if is_single && value.ends_with(b"\n") {
+            value.pop();
         }
+        value
     }
 
     /// A header value in list context: each field or extract by itself, without line ends.
     pub(crate) fn values(&self, name: &str) -> Vec<Cow<'_, [u8]>> {
-        let mut values = self.views.header_values(&HeaderSelector::parse(name));
-        for value in &mut values {
-            if value.ends_with(b"\n") {
-                value.to_mut().pop();
-            }
-        }
-        values
+        let make = || {
+            let values = self.views.header_values(&HeaderSelector::parse(name));
+            let without_end = |value: Cow<'_, [u8]>| match value.strip_suffix(b"\n") {
+                Some(line) => line.to_vec(),
+                None => value.into_owned(),
+            };
+            values.into_iter().map(without_end).collect()
+        };
+        let values = self.header_memo(name).values.get_or_init(make);
+        values.iter().map(|value| Cow::Borrowed(value.as_slice())).collect()
     }
 
     /// The parts.

@@ -253,7 +253,9 @@ fn hosts(
 fn target(whole: &[u8], rest: &[u8], redirectors: &[Pattern]) -> Option<Vec<u8>> {
     let has_dot = |uri: &&[u8]| uri.contains(&b'.');
     for redirector in redirectors {
-        if let Ok(Some(groups)) = redirector.captures(whole, 0)
+        // Most URIs are no redirector's; only a match needs room for its groups.
+        if redirector.is_match(whole)
+            && let Ok(Some(groups)) = redirector.captures(whole, 0)
             && let Some(Some(range)) = groups.get(1)
             && let Some(found) = whole.get(range.clone()).filter(has_dot)
         {
