@@ -11,6 +11,8 @@ mod store;
 
 use std::process::ExitCode;
 
+pub(crate) use send::{INVALID, seconds};
+
 /// Arguments of `gauntlet bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -27,6 +27,7 @@ mod size;
 mod token;
 mod trace;
 mod train;
+mod tune;
 mod user;
 
 use std::process::ExitCode;
@@ -82,6 +83,8 @@ enum Command {
     Token(token::Args),
     /// Measure what it costs on this machine
     Bench(bench::Args),
+    /// Try settings on this machine, keep what helps, and write it down
+    Tune(Box<tune::Args>),
     /// Say how many nodes, how much disk and which links a site needs
     Size(size::Args),
     /// Tell the classifier what messages are
@@ -115,6 +118,7 @@ fn main() -> ExitCode {
         Command::User(args) => user::run(&args),
         Command::Token(args) => token::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Tune(args) => tune::run(&args),
         Command::Size(args) => size::run(&args),
         Command::Learn(args) => learn::run(&args),
         Command::Train(args) => train::run(&args),

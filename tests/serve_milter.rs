@@ -127,6 +127,60 @@ fn postfix_refuses_what_the_policy_refuses_and_our_quarantine_holds_by_recipient
     assert_eq!(record.deliveries[0].outcome.name(), "rejected");
 }
 
+/// A message with a text and an attachment of this name.
+fn with_attachment(token: &str, name: &str) -> Vec<u8> {
+    format!(
+        "From: Ann <ann@example.org>\r\nTo: away@example.net\r\nSubject: minutes of {token}\r\n\
+         Message-ID: <{token}@example.org>\r\nMIME-Version: 1.0\r\n\
+         Content-Type: multipart/mixed; boundary=\"b\"\r\n\r\n\
+         --b\r\nContent-Type: text/plain\r\n\r\nHere are the minutes.\r\n\
+         --b\r\nContent-Type: application/octet-stream\r\n\
+         Content-Disposition: attachment; filename=\"{name}\"\r\n\r\nSECRET-CONTENT\r\n--b--\r\n"
+    )
+    .into_bytes()
+}
+
+#[test]
+fn postfix_redirects_and_replaces_bodies() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = folder.path().join("policy.toml");
+    std::fs::write(
+        &policy,
+        "[[rule]]\nname = \"no tables\"\nwhen.attachment.name = \"*.xyz\"\n\
+         do = { strip_attachments = { note = \"A table was removed\" } }\n\
+         [[rule]]\nname = \"small print\"\ndo = { disclaimer = \"Seen by the gateway.\" }\n\
+         [[rule]]\nname = \"away\"\nwhen.recipient = \"away@example.net\"\n\
+         do = { redirect = \"desk@example.net\" }\n",
+    )
+    .unwrap();
+    let mut node = node("", &format!("[policy]\npath = {policy:?}\n"));
+    let lines = milter_lines(&format!("inet:{}", node.place("milter")));
+    let Some(postfix) = Postfix::start_with(&lines, "") else { return };
+    let mut client = Smtp::connect(postfix.address).unwrap();
+    for (token, name) in [("one", "figures.xyz"), ("two", "letter.txt")] {
+        let mail = with_attachment(token, name);
+        let reply = client.send("ann@example.org", &["away@example.net"], &mail).unwrap();
+        assert!(reply.starts_with("250"), "{reply}\n{}", postfix.log());
+    }
+    node.wait_until("Postfix delivered", || postfix.delivered().len() == 2);
+    for delivered in postfix.delivered() {
+        let text = String::from_utf8_lossy(&delivered).into_owned();
+        assert!(text.contains("Delivered-To: desk@example.net\n"), "redirected: {text}");
+        assert!(!text.contains("Delivered-To: away@example.net"), "{text}");
+        // What is rewritten is encoded anew.
+        let message = gauntlet_mail::Message::parse(&delivered);
+        let texts = message.parts().iter().filter_map(|part| part.text().map(ToString::to_string));
+        let texts = texts.collect::<Vec<_>>().join("\n");
+        assert!(texts.contains("Here are the minutes."), "{text}");
+        assert!(texts.contains("Seen by the gateway."), "the body has the disclaimer: {text}");
+        let stripped = text.contains("minutes of one");
+        assert_eq!(texts.contains("A table was removed"), stripped, "{text}");
+        assert_eq!(text.contains("SECRET-CONTENT"), !stripped, "{text}");
+    }
+    node.stop();
+    assert_eq!(node.logged(), 2);
+}
+
 fn talk(node: &Node, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(node.place("milter")).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

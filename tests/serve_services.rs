@@ -122,6 +122,19 @@ fn nonsense_is_answered_and_the_node_lives() {
 }
 
 #[test]
+fn exim_reads_verdict_and_report() {
+    let (_node, address) = node();
+    let head = format!("REPORT SPAMC/1.2\r\nContent-length: {}\r\n\r\n", GTUBE.len());
+    let answer = raw(address, &[head.as_bytes(), GTUBE.as_bytes()].concat());
+    // sscanf: "SPAMD/%7s 0 EX_OK\r\nSpam: %*s ; %lf / %lf\r\n\r\n", then the report.
+    let rest = answer.strip_prefix("SPAMD/1.1 0 EX_OK\r\nSpam: True ; ").expect(&answer);
+    let (score, report) = rest.split_once("\r\n\r\n").expect(&answer);
+    let (points, threshold) = score.split_once(" / ").expect(&answer);
+    assert!(points.parse::<f64>().unwrap() > threshold.parse::<f64>().unwrap(), "{answer}");
+    assert!(report.contains("GTUBE"), "{answer}");
+}
+
+#[test]
 fn our_driver_and_our_service_understand_each_other() {
     let (_node, address) = node();
     drive("spamd", &address.to_string(), GTUBE);

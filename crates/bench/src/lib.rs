@@ -15,4 +15,5 @@ pub mod size;
 pub mod spamd;
 pub mod store;
 pub mod topology;
+pub mod tune;
 pub mod usage;

@@ -19,6 +19,8 @@ pub struct Manifest {
     pub version: String,
     /// First 64 bits of a hash over the program's file: names this very build.
     pub build: String,
+    /// Commit of the work tree in which the program's file lies, with `+` if the tree differs from it.
+    pub commit: String,
     /// Built with optimisation.
     pub optimised: bool,
 }
@@ -34,6 +36,7 @@ impl Manifest {
             governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             version: version.to_owned(),
             build: build().unwrap_or_else(|| UNKNOWN.to_owned()),
+            commit: commit().unwrap_or_else(|| UNKNOWN.to_owned()),
             optimised: !cfg!(debug_assertions),
         }
     }
@@ -51,6 +54,20 @@ fn build() -> Option<String> {
     let mut hash = blake3::Hasher::new();
     hash.update_reader(std::fs::File::open(std::env::current_exe().ok()?).ok()?).ok()?;
     Some(hash.finalize().to_hex()[..16].to_owned())
+}
+
+/// What git says of the folder of this program; none without git, or outside of a work tree.
+fn commit() -> Option<String> {
+    let program = std::env::current_exe().ok()?;
+    let git = |arguments: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.arg("-C").arg(program.parent()?).args(arguments);
+        let output = git.stdin(std::process::Stdio::null()).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
+    Some(if changed.is_empty() { commit } else { commit + "+" })
 }
 
 fn cpu_model() -> Option<String> {

@@ -159,7 +159,10 @@ impl Sheet {
         let m = &self.manifest;
         let mut lines = vec![
             format!("{}, {} CPUs, {}, kernel {}", m.cpu_model, m.cpus, m.system, m.kernel),
-            format!("gauntlet {} build {}, governor {}", m.version, m.build, m.governor),
+            format!(
+                "gauntlet {} build {}, commit {}, governor {}",
+                m.version, m.build, m.commit, m.governor
+            ),
         ];
         if !m.optimised {
             lines.push("this program was built without optimisation: good for no figure".into());

@@ -169,7 +169,7 @@ impl Intake {
         Ok((record, body))
     }
 
-    /// Judges a message that stays with whoever brought it: nothing is delivered or logged. The facts
+    /// Judges a message that stays with whoever brought it: nothing is delivered here. The facts
     /// are those that the envelope allows.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use gauntlet_mail::trace::of_trace;
 use gauntlet_mail::{Envelope, Message};
-use gauntlet_store::LogRecord;
+use gauntlet_store::{Delivery, LogRecord, Outcome, Stage};
 use tokio::sync::{Semaphore, watch};
 
 use self::door::Door;
@@ -120,6 +120,31 @@ impl Desk {
         let token = &self.settings.token;
         token.is_empty()
             || blake3::hash(shown.unwrap_or_default().as_bytes()) == blake3::hash(token.as_bytes())
+    }
+
+    /// Writes the line of the log of a message that stays with its client, who was told so much.
+    fn note(&self, mut record: LogRecord, outcome: Outcome, told: &str) {
+        if !self.settings.log {
+            return;
+        }
+        let (at_ms, protocol) = (now_ms(), self.settings.protocol.name());
+        // A client that names no recipient is still told: the stage says by which door.
+        let after_us = at_ms.saturating_sub(record.received_ms).saturating_mul(1_000);
+        record.stages.push(Stage {
+            name: "answered".to_owned(),
+            at_us: u64::try_from(after_us).unwrap_or(0),
+            detail: format!("{protocol}: {told}"),
+        });
+        let delivery = |address: &String| Delivery {
+            address: address.clone(),
+            outcome,
+            at_ms,
+            attempts: 0,
+            next_hop: protocol.to_owned(),
+            reply: format!("told: {told}"),
+        };
+        record.deliveries = record.envelope.rcpt_to.iter().map(delivery).collect();
+        self.bench.intake.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));
     }
 
     /// Writes down what a client says of a message; whether it was news. Each user is a reporter whose word

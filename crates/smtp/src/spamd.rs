@@ -9,6 +9,8 @@
 
 use std::fmt;
 
+/// Minor version from which an answer has both `Content-length` and `Spam`.
+const MINOR_WITH_BOTH: u8 = 3;
 /// Minor version from which PING and SKIP have header lines and an empty line too.
 const MINOR_WITH_HEADERS: u8 = 5;
 
@@ -413,12 +415,20 @@ impl Response {
 
     /// The bytes on the wire. `text` is cut at its first control character.
     pub fn to_bytes(&self) -> Vec<u8> {
+        self.to_bytes_for(Method::Check, MINOR_WITH_BOTH)
+    }
+
+    /// The bytes on the wire for a client of this minor version, as spamd answers it: below 3 an answer
+    /// has either the verdict or the length before its body, never both. Exim reads nothing else.
+    pub fn to_bytes_for(&self, method: Method, minor: u8) -> Vec<u8> {
+        let old = minor < MINOR_WITH_BOTH;
+        let of_message = matches!(method, Method::Process | Method::Headers | Method::Tell);
         let text = self.text.split(char::is_control).next().unwrap_or_default();
         let mut head = format!("SPAMD/1.1 {} {text}\r\n", self.code);
-        if let Some(body) = &self.body {
+        if let Some(body) = self.body.as_ref().filter(|_| !old || of_message) {
             head.push_str(&format!("Content-length: {}\r\n", body.len()));
         }
-        if let Some(score) = &self.score {
+        if let Some(score) = self.score.as_ref().filter(|_| !old || !of_message) {
             head.push_str(&format!("Spam: {score}\r\n"));
         }
         for (name, places) in [("DidSet", self.did_set), ("DidRemove", self.did_remove)] {
@@ -517,6 +527,30 @@ mod tests {
             }
             assert_eq!(reader.push(&[*last]).unwrap(), Some(whole));
         }
+    }
+
+    #[test]
+    fn old_clients_get_verdict_or_length_never_both() {
+        let score = Some(Score { spam: true, points: 7.0, threshold: 6.0 });
+        let body = Some(b"report\n".to_vec());
+        let response = Response { score, body, ..Response::new(Status::Ok) };
+        let told = |method, minor| {
+            String::from_utf8(response.to_bytes_for(method, minor)).expect("plain text")
+        };
+        // Exim reads "SPAMD/%7s 0 EX_OK\r\nSpam: %*s ; %lf / %lf\r\n\r\n".
+        assert_eq!(
+            told(Method::Report, 2),
+            "SPAMD/1.1 0 EX_OK\r\nSpam: True ; 7.0 / 6.0\r\n\r\nreport\n"
+        );
+        assert_eq!(
+            told(Method::Process, 2),
+            "SPAMD/1.1 0 EX_OK\r\nContent-length: 7\r\n\r\nreport\n"
+        );
+        assert_eq!(
+            told(Method::Report, 3),
+            "SPAMD/1.1 0 EX_OK\r\nContent-length: 7\r\nSpam: True ; 7.0 / 6.0\r\n\r\nreport\n"
+        );
+        assert_eq!(response.to_bytes(), response.to_bytes_for(Method::Report, 5));
     }
 
     #[test]

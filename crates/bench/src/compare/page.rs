@@ -130,7 +130,10 @@ fn conditions(report: &Report) -> Vec<String> {
             w.hash
         ),
         format!("{}, {} CPUs, {}, kernel {}", m.cpu_model, m.cpus, m.system, m.kernel),
-        format!("gauntlet {} build {}, governor {}", m.version, m.build, m.governor),
+        format!(
+            "gauntlet {} build {}, commit {}, governor {}",
+            m.version, m.build, m.commit, m.governor
+        ),
         "client and servers share the machine; runs in turn; ratios by run; 95 % intervals".into(),
     ];
     lines.push(report.judged.clone().unwrap_or_else(|| {

@@ -13,6 +13,8 @@ use crate::spamd::SpamdRules;
 
 /// What all filters are told.
 const NO_NETWORK: &str = "network tests off";
+/// What our services are told: the peers write no line a message either.
+const NO_LOG: &str = "no line of the log for each message";
 
 /// A node of ours that asks the network nothing: its SMTP listener, or a service beside it.
 pub struct Node<'a> {
@@ -93,7 +95,7 @@ impl Node<'_> {
             smtp
         } else {
             text.push_str(&format!(
-                "[[service]]\nprotocol = \"{}\"\naddress = \"{service}\"\n",
+                "[[service]]\nprotocol = \"{}\"\naddress = \"{service}\"\nlog = false\n",
                 self.protocol.name()
             ));
             service
@@ -102,7 +104,9 @@ impl Node<'_> {
         let mut command = Command::new(self.program);
         command.arg("serve").arg("--config").arg(config);
         self.around.apply(&mut command);
-        let notes = [NO_NETWORK].iter().chain(self.notes).map(|n| (*n).to_owned()).collect();
+        let quiet = (self.protocol != Protocol::Smtp).then_some(&NO_LOG);
+        let notes =
+            [NO_NETWORK].iter().chain(quiet).chain(self.notes).map(|n| (*n).to_owned()).collect();
         let start = Start {
             name: self.name.to_owned(),
             version: self.version.to_owned(),

@@ -151,7 +151,10 @@ fn conditions(trial: &Trial) -> String {
         ("machine", format!("{}, {} CPUs", manifest.cpu_model, manifest.cpus)),
         ("system", format!("{}, kernel {}", manifest.system, manifest.kernel)),
         ("governor", manifest.governor.clone()),
-        ("program", format!("{} build {}", manifest.version, manifest.build)),
+        (
+            "program",
+            format!("{} build {} commit {}", manifest.version, manifest.build, manifest.commit),
+        ),
     ];
     rows.iter()
         .map(|(name, value)| format!("<tr><th>{name}</th><td>{}</td></tr>\n", plot::escape(value)))

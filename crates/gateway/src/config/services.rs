@@ -61,6 +61,8 @@ pub struct ServiceSettings {
     pub quarantine: Keeper,
     /// Milter: clients whose mail goes out; that of logged-in ones does always.
     pub outbound_networks: Vec<String>,
+    /// Every message judged has its line in the message log (milter: always).
+    pub log: bool,
     /// Clients may say what a message is, for the classifier to learn.
     pub learn: bool,
     /// Http: what clients show as their bearer token; rspamd: the password of its commands that teach and
@@ -80,6 +82,7 @@ impl Default for ServiceSettings {
             idle_seconds_max: 7_200,
             quarantine: Keeper::Mta,
             outbound_networks: Vec::new(),
+            log: true,
             learn: false,
             token: String::new(),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gauntlet_engine::{Class, Counterfactual};
 use gauntlet_mail::{Defect, Hit};
 use gauntlet_policy::Disposition;
-use gauntlet_store::LogRecord;
+use gauntlet_store::{LogRecord, Outcome};
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 
@@ -94,7 +94,7 @@ async fn scan(mut asked: Asked, desk: &Desk) -> Answer {
         }
     };
     let verdict = &record.verdict;
-    Answer::json(&Scanned {
+    let answer = Answer::json(&Scanned {
         file: "-",
         class: verdict.class,
         score: verdict.score,
@@ -108,7 +108,10 @@ async fn scan(mut asked: Asked, desk: &Desk) -> Answer {
         id: &record.id,
         explicit: verdict.explicit,
         dispositions: &record.dispositions,
-    })
+    });
+    let told = format!("{:?}", verdict.class).to_lowercase();
+    desk.note(record, Outcome::Delivered, &told);
+    answer
 }
 
 async fn learn(mut asked: Asked, client: Option<IpAddr>, desk: &Desk) -> Answer {

@@ -16,7 +16,7 @@ use gauntlet_engine::{Class, Thresholds};
 use gauntlet_mail::Message;
 use gauntlet_policy::pattern::Pattern;
 use gauntlet_policy::{Change, Disposition, Final};
-use gauntlet_store::LogRecord;
+use gauntlet_store::{LogRecord, Outcome};
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
@@ -47,6 +47,16 @@ impl Action {
         Action::Reject,
         Action::Discard,
     ];
+
+    /// What the client does with the message; none if it is to come again.
+    fn outcome(self) -> Option<Outcome> {
+        match self {
+            Action::None | Action::AddHeader | Action::RewriteSubject => Some(Outcome::Delivered),
+            Action::Reject => Some(Outcome::Rejected),
+            Action::Discard => Some(Outcome::Discarded),
+            Action::SoftReject => None,
+        }
+    }
 
     fn name(self) -> &'static str {
         match self {
@@ -117,7 +127,12 @@ async fn check(mut asked: Asked, desk: &Desk) -> Answer {
         Ok(record) => {
             let action = action(&record);
             desk.counts.count(action);
-            verdict(&record, action, &raw, &thresholds)
+            let value = verdict(&record, action, &raw, &thresholds);
+            // Who is put off comes again, and is logged then.
+            if let Some(outcome) = action.outcome() {
+                desk.note(record, outcome, action.name());
+            }
+            value
         }
         Err(why) => {
             desk.counts.count(Action::SoftReject);

@@ -15,6 +15,7 @@ use gauntlet_engine::{Class, Verdict};
 use gauntlet_smtp::spamd::{
     Bad, Limits, Method, Places, Request, RequestReader, Response, Score, Status,
 };
+use gauntlet_store::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{Bench, Desk, NotLearned};
@@ -31,12 +32,15 @@ const LINE_BYTES: usize = 70;
 pub(super) async fn serve(mut stream: Wire, desk: &Desk, client: Option<IpAddr>) -> io::Result<()> {
     let (bench, patience) = (&desk.bench, desk.patience());
     let limits = Limits { body_bytes_max: bench.bytes_max(), ..Limits::default() };
-    let response = match read(&mut stream, limits, patience).await? {
-        Ok(request) => answer(request, desk, client).await,
-        Err(bad) => refusal(bad),
+    let answer = match read(&mut stream, limits, patience).await? {
+        Ok(request) => {
+            let (method, minor) = (request.method, request.minor);
+            answer(request, desk, client).await.to_bytes_for(method, minor)
+        }
+        Err(bad) => refusal(bad).to_bytes(),
     };
     let write = async {
-        stream.write_all(&response.to_bytes()).await?;
+        stream.write_all(&answer).await?;
         stream.shutdown().await
     };
     tokio::time::timeout(patience, write).await?
@@ -81,11 +85,14 @@ async fn answer(mut request: Request, desk: &Desk, client: Option<IpAddr>) -> Re
         _ => {}
     }
     let raw = Arc::new(request.body);
-    let verdict = match bench.judge_alone(raw.clone()).await {
-        Ok(record) => record.verdict,
+    let record = match bench.judge_alone(raw.clone()).await {
+        Ok(record) => record,
         Err(why) => return Response { text: why.to_string(), ..Response::new(Status::TempFail) },
     };
-    verdict_of(request.method, &raw, &verdict, bench)
+    let response = verdict_of(request.method, &raw, &record.verdict, bench);
+    let told = if record.verdict.class >= Class::Spam { "spam" } else { "ham" };
+    desk.note(record, Outcome::Delivered, told);
+    response
 }
 
 /// Takes down what a message is.

@@ -1,0 +1,381 @@
+//! The tuning study of 2006 to 2009, done by the machine: from the out-of-the-box state one setting after
+//! the other is varied, what helps beyond noise is kept, and the ladder from before to after is told.
+//!
+//! Every candidate runs beside the best so far: two private nodes, the same messages, in turn (A B A B),
+//! with the ratio by round. First the out-of-the-box state runs beside itself: that ratio is the noise,
+//! and a candidate is kept only if the lower end of its interval is above 1 and its mean is above what
+//! noise alone reached. At the end the first and the last state are measured beside each other once more.
+
+pub mod page;
+pub mod parallel;
+mod setup;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde::Serialize;
+
+use crate::compare::peers::Node;
+use crate::compare::server::Server;
+use crate::load::trial::{self, Estimate, ROUNDS_MAX, Round, Target};
+use crate::load::{Addresses, Corpus, Plan, Protocol};
+use crate::machine::Manifest;
+use crate::null::Null;
+use crate::topology::Topology;
+pub use setup::{Candidate, Setup};
+
+/// Share by which tuning may still gain on the state out of the box.
+pub const WITHIN: f64 = 0.05;
+/// Messages after which a connection is closed: nodes refuse more than so many in one session.
+const MESSAGES_PER_CONNECTION: u64 = 500;
+/// Longest wait for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Time of a run against a server that does nothing.
+const CALIBRATION: Duration = Duration::from_secs(2);
+/// Most folders that libraries are looked for in.
+const FOLDERS_MAX: usize = 64;
+
+/// What is measured, and how long.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The program.
+    pub program: PathBuf,
+    /// Folders of messages.
+    pub folders: Vec<PathBuf>,
+    /// Connections at once, in closed loop.
+    pub connections: usize,
+    /// Time of a run.
+    pub time: Duration,
+    /// Runs of each of two, in turn.
+    pub rounds: u32,
+    /// Hand messages on inside the session where that is safe; else spool all of them.
+    pub cut_through: bool,
+    /// Names of the settings that are varied; all if there are none.
+    pub only: Vec<String>,
+}
+
+/// A candidate beside the best so far.
+#[derive(Debug, Clone, Serialize)]
+pub struct Step {
+    /// The setting that was varied.
+    pub setting: &'static str,
+    /// To what.
+    pub name: String,
+    /// Its messages/s over those of the best so far.
+    pub ratio: Estimate,
+    /// CPU time a message of the best so far over its own.
+    pub cpu_ratio: Option<Estimate>,
+    /// It is kept.
+    pub kept: bool,
+}
+
+/// A rung of the ladder: a state that was better than the one before.
+#[derive(Debug, Clone, Serialize)]
+pub struct Rung {
+    /// What was changed.
+    pub name: String,
+    /// Messages/s.
+    pub messages_per_second: Estimate,
+    /// Over the rung before.
+    pub gain: Option<Estimate>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// CPUs, cores, sockets.
+    pub topology: String,
+    /// The out-of-the-box state beside itself.
+    pub noise: Estimate,
+    /// All candidates, in the order in which they were tried.
+    pub steps: Vec<Step>,
+    /// From out of the box to the best.
+    pub ladder: Vec<Rung>,
+    /// The best found.
+    pub tuned: Setup,
+    /// Messages/s of the tuned state over those out of the box, measured beside each other at the end.
+    pub tuned_over_first: Estimate,
+    /// That is at most [`WITHIN`] above 1.
+    pub out_of_the_box_will_do: bool,
+    /// What could not be tried, and why.
+    pub missing: Vec<String>,
+    /// Messages/s of this client against a server that does nothing.
+    pub ceiling: f64,
+    /// Why figures are not the node's.
+    pub invalid: Vec<String>,
+    /// Messages, bytes, name.
+    pub workload: trial::Workload,
+    /// Machine and program.
+    pub manifest: Manifest,
+}
+
+/// What all measurements share.
+struct Workbench<'a> {
+    options: &'a Options,
+    version: &'a str,
+    corpus: Corpus,
+    next_hop: SocketAddr,
+    ceiling: f64,
+    invalid: Vec<String>,
+}
+
+/// One state beside another.
+struct Beside {
+    rates: (Vec<f64>, Vec<f64>),
+    ratio: Estimate,
+    cpu_ratio: Option<Estimate>,
+}
+
+/// Tunes. `progress` hears what is done.
+///
+/// # Errors
+/// No messages, or a node that does not start out of the box.
+pub fn run(
+    options: &Options,
+    version: &str,
+    progress: &mut dyn FnMut(&str),
+) -> anyhow::Result<Report> {
+    if options.connections == 0 || options.time.is_zero() {
+        bail!("there is nothing to measure over no connection or in no time");
+    }
+    let topology = Topology::here()?;
+    let sink = Null::start(Protocol::Smtp)?;
+    let mut bench = Workbench::new(options, version, sink.address)?;
+    progress(&topology.describe());
+    let first = Setup::default();
+    let noise = bench.beside(&first, &first, options.rounds)?;
+    progress(&format!("noise: the same beside itself is {:.3} times as fast", noise.ratio.mean));
+    let mut ladder = vec![Rung {
+        name: "out of the box".to_owned(),
+        messages_per_second: Estimate::of(&noise.rates.0).context("no run was counted")?,
+        gain: None,
+    }];
+    let (mut best, mut steps, mut missing) = (first.clone(), Vec::new(), Vec::new());
+    for dimension in setup::dimensions(&topology, &library_folders()) {
+        let wanted = options.only.is_empty() || options.only.iter().any(|o| o == dimension.setting);
+        if !wanted {
+            continue;
+        }
+        missing.extend(dimension.missing);
+        let tried = climb(&mut bench, &best, dimension.candidates, &noise.ratio, &mut missing)?;
+        for (step, _) in &tried {
+            progress(&told(step));
+        }
+        let kept = tried.iter().filter(|(step, _)| step.kept);
+        let kept = kept.max_by(|a, b| a.0.ratio.mean.total_cmp(&b.0.ratio.mean));
+        if let Some((step, (setup, rates))) = kept {
+            best = setup.clone();
+            ladder.push(Rung {
+                name: format!("{}: {}", step.setting, step.name),
+                messages_per_second: Estimate::of(rates).context("no run was counted")?,
+                gain: Some(step.ratio),
+            });
+        }
+        // Of several that help only the best stays.
+        let best_ratio = kept.map(|(step, _)| step.ratio.mean);
+        steps.extend(tried.iter().map(|(step, _)| Step {
+            kept: step.kept && Some(step.ratio.mean) == best_ratio,
+            ..step.clone()
+        }));
+    }
+    let last = bench.beside(&best, &first, options.rounds)?;
+    bench.invalid.sort();
+    bench.invalid.dedup();
+    Ok(Report {
+        topology: topology.describe(),
+        noise: noise.ratio,
+        steps,
+        ladder,
+        tuned: best,
+        out_of_the_box_will_do: last.ratio.mean <= 1.0 + WITHIN,
+        tuned_over_first: last.ratio,
+        missing,
+        ceiling: bench.ceiling,
+        workload: bench.workload(),
+        invalid: bench.invalid,
+        manifest: Manifest::here(version),
+    })
+}
+
+fn told(step: &Step) -> String {
+    format!(
+        "{}: {}: {:.3} times as fast{}",
+        step.setting,
+        step.name,
+        step.ratio.mean,
+        if step.kept { ", helps" } else { "" }
+    )
+}
+
+/// A candidate with what it changes to, and its messages/s.
+type Tried = (Step, (Setup, Vec<f64>));
+
+/// Every candidate of a setting beside the best so far. One that does not start is missing.
+fn climb(
+    bench: &mut Workbench<'_>,
+    best: &Setup,
+    candidates: Vec<Candidate>,
+    noise: &Estimate,
+    missing: &mut Vec<String>,
+) -> anyhow::Result<Vec<Tried>> {
+    let mut tried = Vec::new();
+    for candidate in candidates {
+        let setup = candidate.applied_to(best);
+        if setup == *best {
+            continue;
+        }
+        let Candidate { setting, name, .. } = candidate;
+        let beside = match bench.beside(&setup, best, bench.options.rounds) {
+            Ok(beside) => beside,
+            Err(error) => {
+                missing.push(format!("{setting}: {name}: {error:#}"));
+                continue;
+            }
+        };
+        let Beside { rates, ratio, cpu_ratio } = beside;
+        let kept = helps(&ratio, noise);
+        tried.push((Step { setting, name, ratio, cpu_ratio, kept }, (setup, rates.0)));
+    }
+    Ok(tried)
+}
+
+/// Whether a ratio is more than noise. One run has no interval and proves nothing.
+fn helps(ratio: &Estimate, noise: &Estimate) -> bool {
+    let above = ratio.low.is_some_and(|low| low > 1.0);
+    above && ratio.mean > noise.mean.max(1.0 / noise.mean)
+}
+
+impl<'a> Workbench<'a> {
+    fn new(options: &'a Options, version: &'a str, sink: SocketAddr) -> anyhow::Result<Self> {
+        let corpus = Corpus::load(&options.folders)?;
+        let invalid = Vec::new();
+        let mut bench =
+            Workbench { options, version, corpus, next_hop: sink, ceiling: 0.0, invalid };
+        let plan = Plan { time: CALIBRATION, ..bench.plan(sink) };
+        bench.ceiling = trial::ceiling(&plan, sink, CALIBRATION, &bench.corpus)?;
+        Ok(bench)
+    }
+
+    fn workload(&self) -> trial::Workload {
+        trial::Workload {
+            messages: self.corpus.items.len(),
+            bytes: self.corpus.bytes,
+            hash: self.corpus.hash.clone(),
+        }
+    }
+
+    fn plan(&self, target: SocketAddr) -> Plan {
+        Plan {
+            target,
+            protocol: Protocol::Smtp,
+            connections: self.options.connections,
+            per_connection: MESSAGES_PER_CONNECTION,
+            rate: None,
+            time: self.options.time,
+            messages: 0,
+            warm_up: Duration::from_millis(500),
+            timeout: ANSWER_MAX,
+            threads: 1,
+            addresses: Addresses {
+                from: "sender@bench.example".to_owned(),
+                to: "user{}@bench.example".to_owned(),
+                users: 1_000,
+            },
+        }
+    }
+
+    fn start(&self, setup: &Setup) -> anyhow::Result<Server> {
+        let path = if self.options.cut_through { "true" } else { "false" };
+        let settings = format!(
+            "[route]\nnext_hop = \"{}\"\ncut_through = {path}\n[rates]\n\
+             client_connections_per_minute = 0\nnetwork_connections_per_minute = 0\n\
+             client_messages_per_hour = 0\nnetwork_messages_per_hour = 0\n{}",
+            self.next_hop,
+            setup.toml()
+        );
+        let around = setup.around();
+        let node = Node {
+            program: &self.options.program,
+            version: self.version,
+            name: "gauntlet",
+            protocol: Protocol::Smtp,
+            settings: &settings,
+            notes: &[],
+            around: &around,
+        };
+        node.start()
+    }
+
+    /// Both in turn, the second first.
+    fn beside(&mut self, new: &Setup, old: &Setup, rounds: u32) -> anyhow::Result<Beside> {
+        let (new, old) = (self.start(new)?, self.start(old)?);
+        let (mut news, mut olds) = (Vec::new(), Vec::new());
+        for turn in 0..=rounds.clamp(1, ROUNDS_MAX) {
+            for (server, rounds) in [(&old, &mut olds), (&new, &mut news)] {
+                let round = self.round(server)?;
+                // The first of each fills caches and compiles expressions.
+                if turn > 0 {
+                    self.invalid.extend(round.invalid.clone());
+                    rounds.push(round);
+                }
+            }
+        }
+        let rate = |round: &Round| round.measured.messages_per_second;
+        let rates = |rounds: &[Round]| rounds.iter().map(rate).collect::<Vec<_>>();
+        let pairs = |of: fn(&Round) -> Option<f64>| {
+            let both = news.iter().zip(&olds).filter_map(|(n, o)| Some((of(n)?, of(o)?)));
+            both.collect::<Vec<_>>()
+        };
+        let ratio = Estimate::ratio(&pairs(|r| Some(r.measured.messages_per_second)));
+        let cpu = pairs(|r| r.server_cpu_us_per_message);
+        let cpu: Vec<_> = cpu.into_iter().map(|(new, old)| (old, new)).collect();
+        Ok(Beside {
+            rates: (rates(&news), rates(&olds)),
+            ratio: ratio.context("no message was taken")?,
+            cpu_ratio: Estimate::ratio(&cpu),
+        })
+    }
+
+    fn round(&self, server: &Server) -> anyhow::Result<Round> {
+        let target = Target {
+            name: server.name.clone(),
+            address: server.address,
+            process: Some(server.process),
+        };
+        let plan = self.plan(server.address);
+        trial::round(&plan, &self.corpus, &target, Some(self.ceiling), ANSWER_MAX)
+    }
+}
+
+/// Folders in which the system keeps libraries.
+fn library_folders() -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> =
+        ["/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib"].map(PathBuf::from).into();
+    for entry in std::fs::read_dir("/usr/lib").into_iter().flatten().flatten() {
+        // Debian's: /usr/lib/x86_64-linux-gnu.
+        if entry.file_name().to_string_lossy().contains("-linux-") {
+            folders.push(entry.path());
+        }
+    }
+    folders.truncate(FOLDERS_MAX);
+    folders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_more_than_noise_is_kept() {
+        let estimate = |mean, low, high| Estimate { mean, low: Some(low), high: Some(high) };
+        let noise = estimate(0.98, 0.95, 1.01);
+        assert!(helps(&estimate(1.2, 1.1, 1.3), &noise));
+        assert!(!helps(&estimate(1.2, 0.9, 1.5), &noise), "the interval holds 1");
+        assert!(!helps(&estimate(1.01, 1.005, 1.015), &noise), "noise did as much");
+        assert!(!helps(&estimate(0.8, 0.7, 0.9), &noise), "slower");
+        let one = Estimate { mean: 1.5, low: None, high: None };
+        assert!(!helps(&one, &noise), "one run proves nothing");
+    }
+}
