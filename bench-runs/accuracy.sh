@@ -4,7 +4,7 @@
 #     GAUNTLET_CORPUS=/corpus bench-runs/accuracy.sh [GAUNTLET] > tables.md
 #
 # The corpus holds dev/labels.tsv and trec07p-30k/index (or another TREC index, named by TREC_INDEX). GAUNTLET is
-# the program, `gauntlet` by default. Takes about ten minutes of one core; the figures repeat exactly.
+# the program, `gauntlet` by default. Takes one to two minutes; the figures repeat exactly.
 set -eu
 gauntlet=${1:-gauntlet}
 corpus=${GAUNTLET_CORPUS:?set it to the folder that holds dev and trec07p-30k}
