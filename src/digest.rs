@@ -58,7 +58,10 @@ enum Action {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load()?;
     let users = user::open(&config.node.data)?;
-    let quarantine = Quarantine::open_beside(&config.node.data.join("quarantine"))?;
+    let quarantine = Quarantine::open_beside_with(
+        &config.node.data.join("quarantine"),
+        gauntlet_gateway::node::body_keys(&config)?,
+    )?;
     let options = options(&config);
     let mut out = std::io::stdout().lock();
     match &args.action {

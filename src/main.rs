@@ -16,12 +16,16 @@ mod facts;
 mod learn;
 mod learning;
 mod man;
+mod messages;
 mod node_args;
 mod policy;
+mod quarantine;
 mod queue;
+mod report;
 mod rules;
 mod ruleset;
 mod scan;
+mod senders;
 mod serve;
 mod size;
 mod token;
@@ -59,6 +63,14 @@ enum Command {
     Queue(queue::Args),
     /// Tell one message's life by its id
     Trace(trace::Args),
+    /// Find messages of the log
+    Messages(messages::Args),
+    /// List, show, release and delete held mail; change the key that seals it
+    Quarantine(quarantine::Args),
+    /// Allow and block senders for the whole node
+    Senders(senders::Args),
+    /// Say what passed in some days, as text, JSON, CSV, PDF or mail
+    Report(report::Args),
     /// Check a policy, explain what it does with a message, test it
     Policy(policy::Args),
     /// Check a configuration file, or show the effective settings
@@ -106,6 +118,10 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Queue(args) => queue::run(&args),
         Command::Trace(args) => trace::run(&args),
+        Command::Messages(args) => messages::run(&args),
+        Command::Quarantine(args) => quarantine::run(&args),
+        Command::Senders(args) => senders::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Rules(args) => rules::run(&args),

@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use gauntlet_console::{ConsoleOptions, ConsoleState};
+use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions};
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
-use gauntlet_gateway::config::{Config, RuleSettings};
+use gauntlet_gateway::config::{Config, OidcSettings, RuleSettings};
 use gauntlet_gateway::policy_source;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::probes::Probes;
@@ -24,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::handle::Handle;
 use self::standing::Effective;
 use crate::node_args::NodeArgs;
-use crate::{digest, learning};
+use crate::{digest, learning, report};
 
 /// Arguments of `gauntlet serve`.
 #[derive(Debug, Clone, clap::Args)]
@@ -66,6 +66,7 @@ async fn serve(args: &Args, config: Config, settings: Effective) -> anyhow::Resu
     learning::watch(&node)?;
     note_policy(&node);
     digest::watch(&node, users.clone())?;
+    report::watch(&node, users.clone())?;
     let starting = |socket| Console::start(&node, users.clone(), settings.clone(), socket);
     let console = socket.map(starting).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
@@ -272,8 +273,9 @@ impl Console {
             node: Arc::new(Handle { node: node.clone(), policies, settings }),
             options: ConsoleOptions {
                 session_seconds: config.console.session_seconds,
-                ..ConsoleOptions::default()
+                https: config.console.url.starts_with("https://"),
             },
+            oidc: oidc(&config),
         };
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -304,6 +306,16 @@ impl Console {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
     }
+}
+
+/// The single sign-on of a configuration.
+fn oidc(config: &Config) -> Option<Arc<OidcOptions>> {
+    let OidcSettings { issuer, client_id, client_secret, login_claim, add_people, name } =
+        config.oidc.clone();
+    let url = config.console.url.clone();
+    let options =
+        OidcOptions { issuer, client_id, client_secret, login_claim, add_people, name, url };
+    (!options.issuer.is_empty()).then(|| Arc::new(options))
 }
 
 /// Says where everything is: to a person on standard output, and to the log.

@@ -37,6 +37,20 @@ enum Action {
         #[arg(long)]
         password_stdin: bool,
     },
+    /// Give somebody another role, other folders and addresses
+    Change {
+        /// Whom
+        login: String,
+        /// administrator: everything; reviewer: sees all, decides in folders; user: own mail only
+        #[arg(long)]
+        role: Role,
+        /// Folder of the quarantine a reviewer may decide in; repeat for more, none for all
+        #[arg(long = "folder")]
+        folders: Vec<String>,
+        /// Address whose held mail a user may see; repeat for more
+        #[arg(long = "address")]
+        addresses: Vec<String>,
+    },
     /// Print everybody
     List {
         /// Print JSON, one line each
@@ -82,6 +96,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             };
             users.add(&user, &password, WHO, now_ms())?;
             tell(login, &password, one_time)?;
+        }
+        Action::Change { login, role, folders, addresses } => {
+            if !users.change_rights(login, *role, folders, addresses, WHO, now_ms())? {
+                bail!("there is no user {login:?}; `gauntlet user list` prints everybody");
+            }
         }
         Action::List { json } => list(&users, *json)?,
         Action::Passwd { login, password_stdin } => {

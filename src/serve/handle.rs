@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use gauntlet_console::{
     Disk, HealthLine, MailRoute, NodeHandle, NodeStatus, PolicyOrder, QueueOrder, QueuedMail,
-    Released, RuleCost, RuleLine, SettingLine,
+    Released, RuleCost, RuleLine, SettingLine, WebQuestion,
 };
 use gauntlet_engine::Thresholds;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::{Node, Release, control, ids, policy_source};
+use gauntlet_policy::Groups;
 use gauntlet_store::Policies;
 use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::ReleaseOrder;
@@ -106,6 +107,14 @@ impl NodeHandle for Handle {
 
     fn thresholds(&self) -> Thresholds {
         self.node.judge().snapshot.thresholds
+    }
+
+    fn ask_web(&self, question: &WebQuestion) -> Result<(u16, String), String> {
+        standing::ask_web(&self.node.config(), question).map_err(|e| format!("{e:#}"))
+    }
+
+    fn groups(&self) -> Groups {
+        self.node.judge().policy.groups.clone()
     }
 
     fn rules(&self) -> Vec<RuleLine> {

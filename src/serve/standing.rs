@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use gauntlet_console::{Disk, HealthLine, MailRoute, RuleCost, RuleLine, SettingLine};
+use gauntlet_console::{Disk, HealthLine, MailRoute, RuleCost, RuleLine, SettingLine, WebQuestion};
 use gauntlet_engine::Snapshot;
 use gauntlet_gateway::config::{Config, Loaded};
+use gauntlet_gateway::tls::HopTls;
+use gauntlet_gateway::web;
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_rules::RulesScratch;
 
@@ -47,8 +49,18 @@ fn without_secrets(key: &str, value: &str) -> String {
     table.get("value").map_or_else(|| value.to_owned(), ToString::to_string)
 }
 
+/// An address of a database without the password in it.
+fn without_login(text: &str) -> String {
+    let parts = text.split_once("://").and_then(|(head, rest)| {
+        let (login, host) = rest.rsplit_once('@')?;
+        Some(format!("{head}://{}:(set)@{host}", login.split_once(':')?.0))
+    });
+    parts.unwrap_or_else(|| text.to_owned())
+}
+
 fn hide(value: &mut toml::Value) {
     match value {
+        toml::Value::String(text) => *text = without_login(text),
         toml::Value::Table(table) => {
             for (name, value) in table.iter_mut() {
                 match value {
@@ -164,6 +176,14 @@ pub(super) fn mail_routes(config: &Config) -> Vec<MailRoute> {
     routes
 }
 
+/// Asks a web server on a runtime of its own.
+pub(super) fn ask_web(config: &Config, question: &WebQuestion) -> anyhow::Result<(u16, String)> {
+    let WebQuestion { url, headers, body } = question.clone();
+    let tls = HopTls::load(&web::roots(&config.sender.roots))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(web::ask(&web::Asked { url, headers, body }, &tls))
+}
+
 /// The disks of data and spool.
 pub(super) fn disks(config: &Config) -> Vec<Disk> {
     let shown = |d: premises::Disk| Disk {
@@ -186,6 +206,9 @@ mod tests {
         let services = "[{ protocol = \"http\", token = \"abc\" }, { token = \"\" }]";
         let shown = without_secrets("service", services);
         assert!(shown.contains("(set)") && !shown.contains("abc"), "{shown}");
+        let group = "[{ name = \"board\", database = \"postgres://ann:pass@db:5432/x\" }]";
+        let shown = without_secrets("group", group);
+        assert!(shown.contains("postgres://ann:(set)@db") && !shown.contains("pass@"), "{shown}");
         assert_eq!(without_secrets("scan.threads", "4"), "4");
     }
 }

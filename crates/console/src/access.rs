@@ -64,9 +64,14 @@ impl Guard {
 
 /// The session's token of a request.
 pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
+    named(headers, COOKIE)
+}
+
+/// The cookie of this name.
+fn named<'a>(headers: &'a HeaderMap, wanted: &str) -> Option<&'a str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|v| v.to_str().ok());
     let pairs = cookies.flat_map(|c| c.split(';')).filter_map(|p| p.trim().split_once('='));
-    pairs.filter(|(name, _)| *name == COOKIE).map(|(_, token)| token).next()
+    pairs.filter(|(name, _)| *name == wanted).map(|(_, value)| value).next()
 }
 
 /// The header's value that sets the session's cookie; an empty token takes it away.
@@ -74,6 +79,22 @@ pub(crate) fn cookie(token: &str, https: bool) -> String {
     let secure = if https { "; Secure" } else { "" };
     let end = if token.is_empty() { "; Max-Age=0" } else { "" };
     format!("{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict{secure}{end}")
+}
+
+/// Name of the cookie that binds a single sign-on to its browser.
+const STATE_COOKIE: &str = "gauntlet_sign_in";
+
+/// The state of a single sign-on that this browser began.
+pub(crate) fn state(headers: &HeaderMap) -> Option<&str> {
+    named(headers, STATE_COOKIE)
+}
+
+/// The header's value that sets it. `Lax`: the way back comes from the provider's site.
+pub(crate) fn state_cookie(state: &str, https: bool) -> String {
+    let secure = if https { "; Secure" } else { "" };
+    format!(
+        "{STATE_COOKIE}={state}; Path=/sign-in/oidc; HttpOnly; SameSite=Lax; Max-Age=600{secure}"
+    )
 }
 
 /// Equal, in a time that tells nothing about where they differ.

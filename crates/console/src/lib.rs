@@ -15,6 +15,7 @@ mod format;
 mod headers;
 mod latency;
 mod node;
+pub mod oidc;
 mod pages;
 mod plot;
 mod preview;
@@ -27,7 +28,8 @@ mod visit;
 
 pub use node::{
     Disk, HealthLine, MailRoute, NodeHandle, NodeStatus, PolicyOrder, QueueOrder, QueuedMail,
-    Released, RuleCost, RuleLine, SettingLine,
+    Released, RuleCost, RuleLine, SettingLine, WebQuestion,
 };
+pub use oidc::OidcOptions;
 pub use routes::{Access, Method, Route, routes};
 pub use server::{ConsoleOptions, ConsoleState, serve};

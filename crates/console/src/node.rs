@@ -1,6 +1,7 @@
 //! What the console may ask of the running node.
 
 use gauntlet_engine::Thresholds;
+use gauntlet_policy::Groups;
 use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::{ReleaseOrder, State};
 use serde::Serialize;
@@ -65,6 +66,9 @@ pub trait NodeHandle: Send + Sync {
     /// Where classes begin.
     fn thresholds(&self) -> Thresholds;
 
+    /// The groups of people that the node knows beside those in the policy itself.
+    fn groups(&self) -> Groups;
+
     /// Every rule that can hit, in the order of their names.
     fn rules(&self) -> Vec<RuleLine>;
 
@@ -84,6 +88,23 @@ pub trait NodeHandle: Send + Sync {
 
     /// The disks that data is on.
     fn disks(&self) -> Vec<Disk>;
+
+    /// Asks a web server; status and body of its answer. Takes seconds at worst.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    fn ask_web(&self, question: &WebQuestion) -> Result<(u16, String), String>;
+}
+
+/// What is asked of a web server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebQuestion {
+    /// Where.
+    pub url: String,
+    /// Fields of the head.
+    pub headers: Vec<(String, String)>,
+    /// What is posted; none for a GET.
+    pub body: Option<String>,
 }
 
 /// A rule that can hit.

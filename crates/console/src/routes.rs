@@ -7,8 +7,8 @@ use crate::api::OPERATIONS;
 use crate::fault::Fault;
 use crate::pages::{account, activity, files, held, link, message, messages, overview, quarantine};
 use crate::pages::{
-    export, health, metrics, own, policy, queue, replay, reports, rules, searches, second_factor,
-    senders, settings, sign_in, tokens, users, versions,
+    export, form, health, metrics, oidc, own, policy, queue, replay, reports, rules, searches,
+    second_factor, senders, settings, sign_in, tokens, users, versions,
 };
 use crate::server::App;
 use crate::visit::Visit;
@@ -134,6 +134,7 @@ const PAGES: &[Route] = &[
     get("/policy", Access::Administrator, policy::show),
     post("/policy", Access::Administrator, policy::save),
     post("/policy/check", Access::Administrator, policy::check),
+    post("/policy/form", Access::Administrator, form::change),
     get("/policy/versions/{number}", Access::Administrator, versions::show),
     post("/policy/rollback", Access::Administrator, versions::roll_back),
     get("/policy/replay", Access::Administrator, replay::show),
@@ -148,6 +149,8 @@ const PAGES: &[Route] = &[
     post("/account/second-factor", Access::Own, second_factor::change),
     get("/sign-in", Access::Public, sign_in::show),
     post("/sign-in", Access::Public, sign_in::sign_in),
+    get("/sign-in/oidc", Access::Public, oidc::begin),
+    get("/sign-in/oidc/back", Access::Public, oidc::back),
     post("/sign-out", Access::Anybody, sign_in::sign_out),
     get("/metrics", Access::Public, metrics::show),
     get("/healthz", Access::Public, metrics::health),

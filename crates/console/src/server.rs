@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use crate::access::Guard;
 use crate::api::OPERATIONS;
 use crate::node::NodeHandle;
+use crate::oidc::{OidcOptions, SignIns};
 use crate::pages::rules::Measured;
 use crate::replays::Replays;
 use crate::routes::{Method, Route, routes};
@@ -53,6 +54,8 @@ pub struct ConsoleState {
     pub node: Arc<dyn NodeHandle>,
     /// Settings.
     pub options: ConsoleOptions,
+    /// Signing in at somebody else's; none if there is none.
+    pub oidc: Option<Arc<OidcOptions>>,
 }
 
 impl std::fmt::Debug for ConsoleState {
@@ -67,6 +70,7 @@ pub(crate) struct App {
     pub(crate) guard: Guard,
     pub(crate) pages: Semaphore,
     pub(crate) replays: Replays,
+    pub(crate) sign_ins: SignIns,
     measured: Mutex<Option<Measured>>,
 }
 
@@ -96,6 +100,7 @@ pub async fn serve(
         guard: Guard::default(),
         pages: Semaphore::new(PAGES_AT_ONCE_MAX),
         replays: Replays::default(),
+        sign_ins: SignIns::default(),
         measured: Mutex::default(),
     });
     let service = router(&app).into_make_service_with_connect_info::<SocketAddr>();

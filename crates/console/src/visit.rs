@@ -36,6 +36,8 @@ pub(crate) struct Visit {
     pub(crate) session: Option<Session>,
     /// The session's token, as the browser sent it.
     pub(crate) token: Option<String>,
+    /// The state of a single sign-on that the browser began.
+    pub(crate) sign_in_state: Option<String>,
     /// Address of the browser.
     pub(crate) client: IpAddr,
     /// Unix time in milliseconds.
@@ -154,7 +156,8 @@ async fn read(client: IpAddr, mut request: Request) -> Result<(Visit, HeaderMap)
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_ms = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
     let token = access::token(&headers).map(str::to_owned);
-    let visit = Visit { params, fields, session: None, token, client, now_ms };
+    let sign_in_state = access::state(&headers).map(str::to_owned);
+    let visit = Visit { params, fields, session: None, token, sign_in_state, client, now_ms };
     Ok((visit, headers))
 }
 

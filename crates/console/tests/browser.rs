@@ -233,6 +233,31 @@ fn a_policy_is_tried_changed_and_undone() {
 }
 
 #[test]
+fn a_rule_is_changed_with_a_form() {
+    let Some(browser) = Browser::start() else { return };
+    let console = start();
+    browser.look(1280, 900, false);
+    sign_in(&browser, &console);
+    browser.click("nav a[href='/policy']");
+    browser.expect("h1", "Policy");
+    browser.click(".rules-list summary");
+    browser.look_at("policy-list");
+    browser.click(".rules-list button[value='edit-0']");
+    browser.expect("h1", "Rule \"Spam to quarantine\"");
+    browser.look_at("policy-form");
+    browser.type_into("input[name=tag_subject]", "[SPAM]");
+    browser.type_into("input[name=when_sender]", "*@shop.example");
+    browser.click("button[value='apply-0']");
+    browser.expect("h1", "Check of a policy");
+    assert!(browser.text(".diff").contains("when.sender"), "{}", browser.text("main"));
+    browser.look_at("policy-form-check");
+    browser.click("form[action='/policy'] button.main");
+    browser.expect(".notice", "Version 2 of the policy is in force.");
+    let now = console.state.policies.newest().unwrap().unwrap().text;
+    assert!(now.contains("tag_subject = \"[SPAM]\""), "{now}");
+}
+
+#[test]
 fn the_node_its_rules_and_its_people_are_shown() {
     let Some(browser) = Browser::start() else { return };
     let console = start();

@@ -6,6 +6,7 @@
 
 mod delivery;
 mod load;
+mod people;
 mod receiving;
 mod reports;
 mod services;
@@ -13,6 +14,7 @@ mod settings;
 
 pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings};
 pub use load::{ConfigError, Loaded, Origin, Setting};
+pub use people::{FolderSettings, GroupSettings, MailedReportSettings, OidcSettings, ReportEvery};
 pub use receiving::{GreylistSettings, RateSettings, RecipientSettings};
 pub use reports::ReportSettings;
 pub use services::{Keeper, ServiceProtocol, ServiceSettings};

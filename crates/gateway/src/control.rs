@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gauntlet_store::quarantine::ReleaseOrder;
 use gauntlet_store::{Event, LogRecord};
 use serde::{Deserialize, Serialize};
 
+use crate::config::Config;
 use crate::ids;
-use crate::node::Node;
+use crate::node::{Node, Release};
 use crate::queue::QueuedMessage;
 use crate::reports::Day;
 use crate::reports::round::Reported;
@@ -64,6 +66,19 @@ pub enum Request {
         /// The message.
         message: String,
     },
+    /// Release a held message, once.
+    Release {
+        /// Its id in the quarantine.
+        id: String,
+        /// Addresses instead of its recipients.
+        to: Vec<String>,
+        /// Teach the classifier that it is wanted.
+        learn: bool,
+    },
+    /// Seal held mail anew, with the first key of the file.
+    Seal,
+    /// Take over the lists of senders.
+    Senders,
     /// Take messages out of the queue.
     Delete {
         /// Ids.
@@ -186,6 +201,15 @@ fn answer(node: &Node, request: Request) -> Answer {
             },
             None => Answer::Failed(format!("{day:?} is no day such as 2026-11-21")),
         },
+        Request::Release { id, to, learn } => release(node, &id, to, learn),
+        Request::Seal => match node.quarantine.seal_anew() {
+            Ok(written) => Answer::Done(usize::try_from(written).unwrap_or(usize::MAX)),
+            Err(error) => Answer::Failed(error.to_string()),
+        },
+        Request::Senders => match node.reload(Config::clone(&node.config())) {
+            Ok(()) => Answer::Done(0),
+            Err(error) => Answer::Failed(format!("{error:#}")),
+        },
         Request::Policy => match node.reload_policy() {
             Ok(()) => Answer::Done(0),
             Err(error) => Answer::Failed(format!("{error:#}")),
@@ -198,6 +222,21 @@ fn answer(node: &Node, request: Request) -> Answer {
             }
             Ok(ids.len())
         }),
+    }
+}
+
+fn release(node: &Node, id: &str, to: Vec<String>, learn: bool) -> Answer {
+    let who = "command line".to_owned();
+    let order = ReleaseOrder { who, to, learn };
+    match node.release(id, &order) {
+        Ok(Release::Done(addresses)) => Answer::Done(addresses.len()),
+        Ok(Release::NotHeld(state)) => {
+            Answer::Failed(format!("it is not held any more: it is {}", state.name()))
+        }
+        Ok(Release::Unknown) => {
+            Answer::Failed(format!("no message {id:?} in the quarantine, or it is forgotten"))
+        }
+        Err(why) => Answer::Failed(why),
     }
 }
 

@@ -1,6 +1,7 @@
 //! A node: all parts, wired. Receiver -> scan pool -> policy -> spool -> queue -> Sender.
 
 mod own_mail;
+mod people;
 mod reports;
 
 use std::fs::File;
@@ -62,6 +63,8 @@ const FETCH_PAUSE: Duration = Duration::from_secs(2);
 
 /// The addresses that accept mail, with who they are for.
 type Addresses = Vec<(ListenerRole, SocketAddr)>;
+
+pub use people::body_keys;
 
 /// Makes the judge that a configuration asks for: the program knows how to load rules and models.
 pub type MakeJudge = Box<dyn Fn(&Config) -> anyhow::Result<Judge> + Send + Sync>;
@@ -161,7 +164,8 @@ impl Node {
         let lock = lock(data)?;
         let judge = Arc::new(ArcSwap::from_pointee(make_judge(&config)?));
         let log = open_log(data)?;
-        let quarantine = Arc::new(Quarantine::open(&data.join("quarantine"))?);
+        let keys = people::body_keys(&config)?;
+        let quarantine = Arc::new(Quarantine::open_with(&data.join("quarantine"), keys)?);
         let (spool, recovery) = open_spool(&config)?;
         if recovery.torn_bytes > 0 || recovery.damaged > 0 {
             let (torn_bytes, damaged) = (recovery.torn_bytes, recovery.damaged);
@@ -271,6 +275,7 @@ impl Node {
             tokio::spawn(receiver.clone().run(listener));
         }
         tokio::spawn(self.clone().housekeeping());
+        tokio::spawn(self.clone().watch_groups());
         tokio::spawn(self.clone().watch_lists());
         tokio::spawn(self.clone().fetch_lists());
         self.watch_reports().context("a thread for reports")?;
@@ -610,7 +615,11 @@ impl Node {
                 node.log.retain(now, config.log.retention_days)?;
                 let q = &config.quarantine;
                 let before_ms = now - i64::from(q.retention_days) * 86_400_000;
-                node.quarantine.retain(before_ms, Some(q.bytes_max), now)
+                let folders = people::folder_limits(&config);
+                let own = node.quarantine.retain_folders(&folders, now)?;
+                let cap = Some(q.bytes_max);
+                let rest = node.quarantine.retain_except(before_ms, cap, &folders, now)?;
+                Ok::<u64, gauntlet_store::StoreError>(own + rest)
             });
             if let Ok(Err(error)) = kept.await {
                 tracing::warn!(%error, "old records could not be removed");

@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use gauntlet_policy::{Groups, Policy};
+use gauntlet_policy::Policy;
 use gauntlet_store::policies::{Edition, Saved, Version};
 use gauntlet_store::{Policies, StoreError, Users};
 
 use crate::config::Config;
+use crate::groups;
 
 /// Author of a version that was found in the policy's file.
 const BY_FILE: &str = "file";
@@ -62,7 +63,7 @@ pub fn source(config: &Config) -> anyhow::Result<Source> {
 /// If it cannot be read, or is none.
 pub fn load(config: &Config) -> anyhow::Result<Policy> {
     let Source { text, place } = source(config)?;
-    let mut policy = Policy::parse(&text, &Groups::default()).context(place)?;
+    let mut policy = Policy::parse(&text, &groups::load(config)?).context(place)?;
     let console = config.node.data.join("console");
     if console.join("users.db").is_file() {
         policy.people = Arc::new(Users::open(&console)?.people()?);
@@ -107,7 +108,7 @@ pub struct Wanted<'a> {
 /// If it is no policy, somebody else was faster, or it could not be kept; then everything stays as
 /// it was.
 pub fn save(config: &Config, policies: &Policies, wanted: &Wanted<'_>) -> anyhow::Result<Version> {
-    Policy::parse(wanted.text, &Groups::default())?;
+    Policy::parse(wanted.text, &groups::load(config)?)?;
     let before = note(config, policies, wanted.now_ms)?;
     let path = &config.policy.path;
     let file = (!path.as_os_str().is_empty()).then_some(path.as_path());

@@ -279,7 +279,7 @@ fn read_action(shape: ActionShape) -> Action {
 }
 
 /// Line of a byte offset, from 1.
-fn line_of(text: &str, offset: usize) -> usize {
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&b| b == b'\n').count()
 }
 

@@ -10,6 +10,7 @@ pub mod condition;
 pub mod decide;
 pub mod diff;
 pub mod disposition;
+pub mod edit;
 pub mod file;
 pub mod groups;
 pub mod pattern;

@@ -2,7 +2,10 @@
 //!
 //! A body is written to a temporary file, made durable, renamed to its name, and the folder made
 //! durable; so a name that exists has its whole content. The same bytes are kept once. Two levels
-//! of 256 folders keep every folder small.
+//! of 256 folders keep every folder small. With keys, bodies are sealed ([`seal`]); the name is the hash of
+//! what is inside.
+
+mod seal;
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,6 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::StoreError;
+
+pub use seal::BodyKeys;
 
 /// BLAKE3 of a body; in text, 64 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +43,7 @@ impl std::fmt::Display for ContentHash {
 pub struct Content {
     folder: PathBuf,
     written: AtomicU64,
+    keys: Option<BodyKeys>,
 }
 
 impl Content {
@@ -50,32 +56,81 @@ impl Content {
             let path = entry.path();
             fs::remove_file(&path).map_err(StoreError::io(&path, "remove"))?;
         }
-        Ok(Content { folder: folder.to_owned(), written: AtomicU64::new(0) })
+        Ok(Content { folder: folder.to_owned(), written: AtomicU64::new(0), keys: None })
+    }
+
+    /// The same, with keys for bodies that are sealed.
+    #[must_use]
+    pub fn with_keys(mut self, keys: Option<BodyKeys>) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// The keys of sealed bodies.
+    pub fn keys(&self) -> Option<&BodyKeys> {
+        self.keys.as_ref()
     }
 
     /// Keeps these bytes; durable when it returns. Bytes that are kept already cost one look-up.
     pub fn put(&self, bytes: &[u8]) -> Result<ContentHash, StoreError> {
         let hash = ContentHash::of(bytes);
         let path = self.path(hash);
-        if path.exists() {
-            return Ok(hash);
+        if !path.exists() {
+            let sealing = self.keys.as_ref().filter(|keys| keys.seals());
+            match sealing {
+                Some(keys) => self.write(&path, &keys.seal(hash, bytes)?)?,
+                None => self.write(&path, bytes)?,
+            }
         }
+        Ok(hash)
+    }
+
+    /// Seals a body with the first key, unless it is already; without keys that seal, opens it for good.
+    /// False if nothing was to be done, or it is gone.
+    ///
+    /// # Errors
+    /// If it cannot be read, opened or written; then it stays as it was.
+    pub fn seal_anew(&self, hash: ContentHash) -> Result<bool, StoreError> {
+        let path = self.path(hash);
+        let raw = match fs::read(&path) {
+            Ok(raw) => raw,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(source) => return Err(StoreError::Io { path, what: "read", source }),
+        };
+        let sealing = self.keys.as_ref().filter(|keys| keys.seals());
+        let as_wanted = match sealing {
+            Some(keys) => seal::is_by_first(keys, &raw),
+            None => !seal::is_sealed(&raw),
+        };
+        if as_wanted {
+            return Ok(false);
+        }
+        let bytes = self.opened(hash, &path, raw)?;
+        match sealing {
+            Some(keys) => self.write(&path, &keys.seal(hash, &bytes)?)?,
+            None => self.write(&path, &bytes)?,
+        }
+        Ok(true)
+    }
+
+    /// Writes a file of the store durably, in place of one that may be there.
+    fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
         let parent = path.parent().unwrap_or(&self.folder);
         let made = !parent.exists();
         fs::create_dir_all(parent).map_err(StoreError::io(parent, "create"))?;
         let n = self.written.fetch_add(1, Ordering::Relaxed);
         let temporary = self.folder.join("incoming").join(format!("{n}-{}", std::process::id()));
         let written = write_durably(&temporary, bytes)
-            .and_then(|()| fs::rename(&temporary, &path))
+            .and_then(|()| fs::rename(&temporary, path))
             .and_then(|()| sync_folder(parent));
         if let Err(source) = written {
             let _already_failing = fs::remove_file(&temporary);
-            return Err(StoreError::Io { path, what: "write", source });
+            return Err(StoreError::Io { path: path.to_owned(), what: "write", source });
         }
         if made {
             self.sync_above(parent)?;
         }
-        Ok(hash)
+        Ok(())
     }
 
     /// Makes the entries of newly made folders durable.
@@ -97,11 +152,50 @@ impl Content {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(StoreError::Io { path, what: "read", source }),
         };
-        if ContentHash::of(&bytes) != hash {
-            let cause = "its bytes do not have the hash they are named by".to_owned();
-            return Err(StoreError::Damaged { path, what: hash.to_string(), cause });
+        self.opened(hash, &path, bytes).map(Some)
+    }
+
+    /// What is in a file of the store, checked against its name.
+    fn opened(&self, hash: ContentHash, path: &Path, raw: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+        if ContentHash::of(&raw) == hash {
+            return Ok(raw);
         }
-        Ok(Some(bytes))
+        let damaged = |cause: &str| StoreError::Damaged {
+            path: path.to_owned(),
+            what: hash.to_string(),
+            cause: cause.to_owned(),
+        };
+        if !seal::is_sealed(&raw) {
+            return Err(damaged("its bytes do not have the hash they are named by"));
+        }
+        let no_keys = "it is sealed, and there is no file of keys: set quarantine.key_file";
+        let keys = self.keys.as_ref().ok_or_else(|| damaged(no_keys))?;
+        let bytes = keys.open_body(hash, path, &raw)?;
+        if ContentHash::of(&bytes) != hash {
+            return Err(damaged("what was sealed does not have the hash it is named by"));
+        }
+        Ok(bytes)
+    }
+
+    /// Every body that is kept, in order of names.
+    ///
+    /// # Errors
+    /// If a folder cannot be listed.
+    pub fn all(&self) -> Result<Vec<ContentHash>, StoreError> {
+        let list = |folder: &Path| -> Result<Vec<PathBuf>, StoreError> {
+            let entries = fs::read_dir(folder).map_err(StoreError::io(folder, "list"))?;
+            Ok(entries.flatten().map(|e| e.path()).filter(|p| p.is_dir()).collect())
+        };
+        let mut found = Vec::new();
+        for first in list(&self.folder)? {
+            for second in list(&first)? {
+                let entries = fs::read_dir(&second).map_err(StoreError::io(&second, "list"))?;
+                let names = entries.flatten().filter_map(|e| e.file_name().into_string().ok());
+                found.extend(names.filter_map(|name| ContentHash::parse(&name)));
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
     }
 
     /// Forgets the bytes; false if they were not kept.
@@ -150,6 +244,61 @@ mod tests {
         assert!(content.remove(hash).unwrap());
         assert!(!content.remove(hash).unwrap());
         assert_eq!(content.get(hash).unwrap(), None);
+    }
+
+    #[test]
+    fn sealed_bodies_open_with_their_key_and_say_what_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (bodies, key_file) = (folder.path().join("bodies"), folder.path().join("keys"));
+        let open = |seal| {
+            let keys = BodyKeys::open(&key_file, seal).unwrap();
+            Content::open(&bodies).unwrap().with_keys(Some(keys))
+        };
+        let secret = b"From: a\r\n\r\nA secret that must not be on disk.";
+        let content = open(true);
+        let hash = content.put(secret).unwrap();
+        let raw = fs::read(content.path(hash)).unwrap();
+        assert!(seal::is_sealed(&raw) && !raw.windows(8).any(|w| w == b"A secret"));
+        assert_eq!(content.get(hash).unwrap().as_deref(), Some(&secret[..]));
+        let mode = std::os::unix::fs::PermissionsExt::mode(
+            &fs::metadata(&key_file).unwrap().permissions(),
+        );
+        assert_eq!(mode & 0o777, 0o600);
+        // The same bytes under another name are not opened; nor are changed ones.
+        let other = content.put(b"other").unwrap();
+        fs::write(content.path(other), &raw).unwrap();
+        assert!(matches!(content.get(other), Err(StoreError::Damaged { .. })));
+        let mut wrong = raw.clone();
+        *wrong.last_mut().unwrap() ^= 1;
+        fs::write(content.path(other), &wrong).unwrap();
+        assert!(matches!(content.get(other), Err(StoreError::Damaged { .. })));
+        content.remove(other).unwrap();
+        // A new key: the old one still opens, in a process that does not know the new one, too.
+        let beside = open(true);
+        beside.keys().unwrap().rotate().unwrap();
+        let second = beside.put(b"second").unwrap();
+        assert_eq!(content.get(second).unwrap().as_deref(), Some(&b"second"[..]));
+        assert_eq!(beside.get(hash).unwrap().as_deref(), Some(&secret[..]));
+        assert!(beside.seal_anew(hash).unwrap() && !beside.seal_anew(second).unwrap());
+        assert_eq!(beside.keys().unwrap().drop_old().unwrap(), 1);
+        for hash in content.all().unwrap() {
+            assert!(open(false).get(hash).unwrap().is_some());
+        }
+        // Without the key the error says which, and where it belongs.
+        fs::rename(&key_file, folder.path().join("away")).unwrap();
+        let error = open(false).get(hash).unwrap_err().to_string();
+        assert!(error.contains("keys (which is gone)") && error.contains("key_file"), "{error}");
+        open(true);
+        let error = open(false).get(hash).unwrap_err().to_string();
+        assert!(error.contains("does not have"), "{error}");
+        assert!(Content::open(&bodies).unwrap().get(hash).is_err());
+        fs::rename(folder.path().join("away"), &key_file).unwrap();
+        assert!(open(false).seal_anew(hash).unwrap(), "opened for good");
+        assert_eq!(fs::read(content.path(hash)).unwrap(), secret);
+        for wrong in ["", "# none\n", "abc\n"] {
+            fs::write(&key_file, wrong).unwrap();
+            assert!(BodyKeys::open(&key_file, false).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -20,13 +20,13 @@ pub mod signatures;
 pub mod spool;
 pub mod users;
 
-pub use content::{Content, ContentHash};
+pub use content::{BodyKeys, Content, ContentHash};
 pub use corrections::{Corrections, CorrectionsError};
 pub use error::StoreError;
 pub use history::{GreylistRules, Greylisted, History, Known};
 pub use log::{Appended, Log, LogOptions, Page, Query, Summary};
 pub use policies::Policies;
-pub use quarantine::{Quarantine, QuarantineItem};
+pub use quarantine::{FolderLimit, Quarantine, QuarantineItem};
 pub use record::{Delivery, Event, LogRecord, Outcome, Stage};
 pub use spool::{Spool, SpoolError, SpoolOptions};
 pub use users::{Role, User, Users};

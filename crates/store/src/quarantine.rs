@@ -28,7 +28,7 @@ use gauntlet_mail::Envelope;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
 
-use crate::content::{Content, ContentHash};
+use crate::content::{BodyKeys, Content, ContentHash};
 use crate::database;
 use crate::error::StoreError;
 
@@ -152,6 +152,17 @@ pub struct Held {
     pub size: u64,
 }
 
+/// How long one folder keeps mail, and how much.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FolderLimit {
+    /// The folder.
+    pub folder: String,
+    /// Days that its mail is kept.
+    pub retention_days: u32,
+    /// Bytes of held mail; above, the oldest of the folder goes first.
+    pub bytes_max: Option<u64>,
+}
+
 /// What became of a request to delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {
@@ -182,7 +193,15 @@ impl Quarantine {
     /// # Errors
     /// If the folder cannot be used, or the database is damaged or newer than this program.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        let quarantine = Self::open_beside(folder)?;
+        Self::open_with(folder, None)
+    }
+
+    /// The same, with keys for bodies that are sealed.
+    ///
+    /// # Errors
+    /// As [`Quarantine::open`].
+    pub fn open_with(folder: &Path, keys: Option<BodyKeys>) -> Result<Self, StoreError> {
+        let quarantine = Self::open_beside_with(folder, keys)?;
         quarantine.collect_garbage()?;
         Ok(quarantine)
     }
@@ -193,7 +212,15 @@ impl Quarantine {
     /// # Errors
     /// As [`Quarantine::open`].
     pub fn open_beside(folder: &Path) -> Result<Self, StoreError> {
-        let content = Content::open(&folder.join("bodies"))?;
+        Self::open_beside_with(folder, None)
+    }
+
+    /// The same, with keys for bodies that are sealed.
+    ///
+    /// # Errors
+    /// As [`Quarantine::open`].
+    pub fn open_beside_with(folder: &Path, keys: Option<BodyKeys>) -> Result<Self, StoreError> {
+        let content = Content::open(&folder.join("bodies"))?.with_keys(keys);
         let path = folder.join("quarantine.db");
         let writer = database::open_write(&path, MIGRATIONS)?;
         let reader = database::open_read(&path, MIGRATIONS)?;
@@ -290,13 +317,25 @@ impl Quarantine {
         bytes_max: Option<u64>,
         now_ms: i64,
     ) -> Result<u64, StoreError> {
+        self.retain_except(before_ms, bytes_max, &[], now_ms)
+    }
+
+    /// The same; items of these folders are not too old, whatever their age. The cap counts for them.
+    ///
+    /// # Errors
+    /// As [`Quarantine::retain`].
+    pub fn retain_except(
+        &self,
+        before_ms: i64,
+        bytes_max: Option<u64>,
+        folders: &[FolderLimit],
+        now_ms: i64,
+    ) -> Result<u64, StoreError> {
+        let names: Vec<&str> = folders.iter().map(|f| f.folder.as_str()).collect();
+        let names = serde_json::to_string(&names).unwrap_or_default();
         let mut forgotten = 0;
         loop {
-            let slice = self.change(|batch| {
-                let old = "SELECT seq FROM item WHERE received_ms < ?1 AND state <> 'releasing' \
-                           ORDER BY received_ms LIMIT ?2";
-                forget(batch, old, before_ms)
-            })?;
+            let slice = self.change(|batch| forget_old(batch, before_ms, &names))?;
             forgotten += slice;
             self.collect_garbage()?;
             if slice == 0 {
@@ -315,7 +354,7 @@ impl Quarantine {
         let mut over = held.saturating_sub(bytes_max);
         let mut forgotten = 0;
         while over > 0 {
-            let (count, bytes) = self.change(|batch| forget_oldest(batch, over, now_ms))?;
+            let (count, bytes) = self.change(|batch| forget_oldest(batch, None, over, now_ms))?;
             if count == 0 {
                 break;
             }
@@ -323,6 +362,59 @@ impl Quarantine {
             over = over.saturating_sub(bytes);
         }
         Ok(forgotten)
+    }
+
+    /// Forgets, in each of these folders, items older than the folder keeps them, then the oldest held
+    /// ones over its cap. Returns how many.
+    ///
+    /// # Errors
+    /// As [`Quarantine::retain`].
+    pub fn retain_folders(&self, limits: &[FolderLimit], now_ms: i64) -> Result<u64, StoreError> {
+        let mut forgotten = 0;
+        for limit in limits {
+            let before = now_ms - i64::from(limit.retention_days) * 86_400_000;
+            let name = &limit.folder;
+            loop {
+                let slice = self.change(|batch| forget_of_folder(batch, name, before))?;
+                forgotten += slice;
+                if slice == 0 {
+                    break;
+                }
+            }
+            let held = self.folders()?.into_iter().find(|f| f.name == *name).map_or(0, |f| f.bytes);
+            let mut over = held.saturating_sub(limit.bytes_max.unwrap_or(u64::MAX));
+            while over > 0 {
+                let (count, bytes) =
+                    self.change(|batch| forget_oldest(batch, Some(name), over, now_ms))?;
+                if count == 0 {
+                    break;
+                }
+                forgotten += count;
+                over = over.saturating_sub(bytes);
+            }
+        }
+        self.collect_garbage()?;
+        Ok(forgotten)
+    }
+
+    /// Seals every body with the first key, or opens all for good if the keys do not seal. Returns how
+    /// many were written anew.
+    ///
+    /// # Errors
+    /// If one cannot be read, opened or written; those before it are done.
+    pub fn seal_anew(&self) -> Result<u64, StoreError> {
+        let mut written = 0;
+        for hash in self.content.all()? {
+            // A body that is removed meanwhile must not come back.
+            let _keep_bodies = self.bodies.write().unwrap_or_else(PoisonError::into_inner);
+            written += u64::from(self.content.seal_anew(hash)?);
+        }
+        Ok(written)
+    }
+
+    /// The keys of sealed bodies.
+    pub fn keys(&self) -> Option<&BodyKeys> {
+        self.content.keys()
     }
 
     /// Removes the bodies that no row names any more.
@@ -439,27 +531,51 @@ fn drop_body(batch: &Transaction<'_>, seq: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Forgets one slice of the items that `which` selects.
-fn forget(batch: &Transaction<'_>, which: &str, before_ms: i64) -> rusqlite::Result<u64> {
-    let mut find = batch.prepare_cached(which)?;
-    let found: Vec<i64> = find
-        .query_map(params![before_ms, FORGET_SLICE as i64], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
-    for seq in &found {
+/// Forgets one slice of the items that are too old, of all folders but these (a JSON list).
+fn forget_old(batch: &Transaction<'_>, before_ms: i64, except: &str) -> rusqlite::Result<u64> {
+    let mut find = batch.prepare_cached(
+        "SELECT seq FROM item WHERE received_ms < ?1 AND state <> 'releasing' \
+         AND folder NOT IN (SELECT value FROM json_each(?3)) ORDER BY received_ms LIMIT ?2",
+    )?;
+    let rows = find.query_map(params![before_ms, FORGET_SLICE as i64, except], |row| row.get(0))?;
+    let found: Vec<i64> = rows.collect::<rusqlite::Result<_>>()?;
+    forget(batch, &found)
+}
+
+/// Forgets one slice of the items of a folder that are too old.
+fn forget_of_folder(batch: &Transaction<'_>, name: &str, before_ms: i64) -> rusqlite::Result<u64> {
+    let mut find = batch.prepare_cached(
+        "SELECT seq FROM item WHERE folder = ?3 AND received_ms < ?1 AND state <> 'releasing' \
+         ORDER BY received_ms LIMIT ?2",
+    )?;
+    let rows = find.query_map(params![before_ms, FORGET_SLICE as i64, name], |row| row.get(0))?;
+    let found: Vec<i64> = rows.collect::<rusqlite::Result<_>>()?;
+    forget(batch, &found)
+}
+
+/// Forgets these items.
+fn forget(batch: &Transaction<'_>, found: &[i64]) -> rusqlite::Result<u64> {
+    for seq in found {
         drop_body(batch, *seq)?;
         batch.prepare_cached("DELETE FROM item WHERE seq = ?1")?.execute([seq])?;
     }
     Ok(found.len() as u64)
 }
 
-/// Forgets the oldest held items, one slice of them at most, until `over` bytes are gone. Returns how many
-/// items and bytes it were.
-fn forget_oldest(batch: &Transaction<'_>, over: u64, now_ms: i64) -> rusqlite::Result<(u64, u64)> {
+/// Forgets the oldest held items (of one folder, if it is named), one slice of them at most, until `over`
+/// bytes are gone. Returns how many items and bytes it were.
+fn forget_oldest(
+    batch: &Transaction<'_>,
+    folder: Option<&str>,
+    over: u64,
+    now_ms: i64,
+) -> rusqlite::Result<(u64, u64)> {
     let mut find = batch.prepare_cached(
-        "SELECT seq, size, id FROM item WHERE state = 'held' ORDER BY received_ms LIMIT ?1",
+        "SELECT seq, size, id FROM item WHERE state = 'held' AND (?2 IS NULL OR folder = ?2) \
+         ORDER BY received_ms LIMIT ?1",
     )?;
     let found: Vec<(i64, i64, String)> = find
-        .query_map([FORGET_SLICE as i64], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?
+        .query_map(params![FORGET_SLICE as i64, folder], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?
         .collect::<rusqlite::Result<_>>()?;
     let (mut count, mut bytes) = (0, 0);
     for (seq, size, id) in found {
@@ -468,7 +584,8 @@ fn forget_oldest(batch: &Transaction<'_>, over: u64, now_ms: i64) -> rusqlite::R
         }
         drop_body(batch, seq)?;
         batch.prepare_cached("DELETE FROM item WHERE seq = ?1")?.execute([seq])?;
-        audit::write(batch, now_ms, "gauntlet", "forget", &id, "quarantine over its cap")?;
+        let why = if folder.is_some() { "folder over its cap" } else { "quarantine over its cap" };
+        audit::write(batch, now_ms, "gauntlet", "forget", &id, why)?;
         count += 1;
         bytes += u64::try_from(size).unwrap_or(0).max(1);
     }

@@ -10,6 +10,8 @@ use crate::error::StoreError;
 
 /// How long to wait for whoever writes the file.
 const BUSY_WAIT: Duration = Duration::from_secs(2);
+/// Rows of an answer.
+const ROWS_MAX: usize = 5_000_000;
 
 /// A table of recipients. Share it as `Arc<Table>`.
 #[derive(Debug)]
@@ -51,6 +53,24 @@ impl Table {
             database.prepare_cached(&self.query).map_err(StoreError::db(&self.path))?;
         statement.exists([address]).map_err(StoreError::db(&self.path))
     }
+}
+
+/// The first column of every row that a query gives in somebody's SQLite file, as text: the members of a
+/// group.
+///
+/// # Errors
+/// If the file cannot be opened or read, or the query does not fit it.
+pub fn first_column(path: &Path, query: &str) -> Result<Vec<String>, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let database = Connection::open_with_flags(path, flags).map_err(StoreError::db(path))?;
+    database.busy_timeout(BUSY_WAIT).map_err(StoreError::db(path))?;
+    let read = || -> rusqlite::Result<Vec<String>> {
+        let mut statement = database.prepare(query)?;
+        let rows = statement.query_map([], |row| row.get::<_, Option<String>>(0))?;
+        let found: rusqlite::Result<Vec<Option<String>>> = rows.take(ROWS_MAX).collect();
+        Ok(found?.into_iter().flatten().collect())
+    };
+    read().map_err(StoreError::db(path))
 }
 
 #[cfg(test)]

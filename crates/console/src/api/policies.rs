@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use gauntlet_policy::{Finding, Groups, Policy, PolicyError, diff};
+use gauntlet_policy::{Finding, Policy, PolicyError, diff};
 use serde_json::{Value, json};
 
 use super::done;
@@ -26,7 +26,7 @@ pub(super) fn show(app: &App, _: &Visit) -> Result<Response, Fault> {
 /// `PUT /api/v1/policy`.
 pub(super) fn put(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let text = visit.lines("text");
-    if let Err(error) = Policy::parse(&text, &Groups::default()) {
+    if let Err(error) = Policy::parse(&text, &app.state.node.groups()) {
         return Err(Fault::Bad(error.to_string()));
     }
     let base = number(visit, "base")?;
@@ -51,7 +51,7 @@ pub(super) fn check(app: &App, visit: &Visit) -> Result<Response, Fault> {
         done(&json!({ "good": false, "rules": 0, "diff": "",
             "findings": [{ "line": line, "rule": rule, "message": message }] }))
     };
-    match Policy::parse(&text, &Groups::default()) {
+    match Policy::parse(&text, &app.state.node.groups()) {
         Err(PolicyError::Syntax { line, message }) => wrong(line, "", &message),
         Err(PolicyError::Meaning(f)) => wrong(f.line, &f.rule, &f.message),
         Ok(read) => {

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_policy::diff::{self, Edit};
-use gauntlet_policy::{Finding, Groups, Policy, PolicyError};
+use gauntlet_policy::{Finding, Policy, PolicyError};
 use gauntlet_store::policies::{Edition, Version};
 use maud::{Markup, html};
 
@@ -25,7 +25,7 @@ const AROUND: usize = 2;
 pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let edition = in_force(app)?;
     let versions = app.state.policies.list(None, VERSIONS_MAX)?;
-    let read = Policy::parse(&edition.text, &Groups::default());
+    let read = Policy::parse(&edition.text, &app.state.node.groups());
     let body = html! {
         h1 { "Policy" }
         p.lead { "Version " (edition.version.number) " is in force since "
@@ -47,12 +47,16 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
 
 /// `POST /policy/check`: says what is wrong, or what would change.
 pub(crate) fn check(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let (text, base) = (visit.lines("text"), base(visit)?);
-    match Policy::parse(&text, &Groups::default()) {
-        Err(error) => Ok(wrong(visit, &text, base, &error)),
+    checked(app, visit, &visit.lines("text"), base(visit)?)
+}
+
+/// The page that says what is wrong with a text, or what would change.
+pub(super) fn checked(app: &App, visit: &Visit, text: &str, base: i64) -> Result<Response, Fault> {
+    match Policy::parse(text, &app.state.node.groups()) {
+        Err(error) => Ok(wrong(visit, text, base, &error)),
         Ok(policy) => {
             let old = app.state.policies.get(base)?.map(|e| e.text).unwrap_or_default();
-            Ok(good(visit, &text, base, &old, &policy))
+            Ok(good(visit, text, base, &old, &policy))
         }
     }
 }
@@ -60,7 +64,7 @@ pub(crate) fn check(app: &App, visit: &Visit) -> Result<Response, Fault> {
 /// `POST /policy`: puts the text into force.
 pub(crate) fn save(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let (text, base) = (visit.lines("text"), base(visit)?);
-    if let Err(error) = Policy::parse(&text, &Groups::default()) {
+    if let Err(error) = Policy::parse(&text, &app.state.node.groups()) {
         return Ok(wrong(visit, &text, base, &error));
     }
     let note = visit.field("note");
@@ -124,6 +128,7 @@ pub(super) fn editor(visit: &Visit, text: &str, base: i64) -> Markup {
                 button.main type="submit" { "Check" }
                 (replay_fields())
             }
+            (super::form::list(text))
         }
     }
 }
@@ -139,7 +144,7 @@ fn replay_fields() -> Markup {
     }
 }
 
-fn wrong(visit: &Visit, text: &str, base: i64, error: &PolicyError) -> Response {
+pub(super) fn wrong(visit: &Visit, text: &str, base: i64, error: &PolicyError) -> Response {
     let line = match error {
         PolicyError::Syntax { line, .. } => *line,
         PolicyError::Meaning(finding) => finding.line,
@@ -181,7 +186,8 @@ fn good(visit: &Visit, text: &str, base: i64, old: &str, policy: &Policy) -> Res
             details {
                 summary { "Edit further" }
                 label { span { "Rules (TOML)" }
-                    textarea.code name="text" rows="20" spellcheck="false" { "\n" (text) } }
+                        textarea.code name="text" rows="20" spellcheck="false" { "\n" (text) } }
+                (super::form::list(text))
             }
             div.actions {
                 button.main type="submit" { "Put into force" }

@@ -7,14 +7,14 @@ use maud::{Markup, html};
 use crate::fault::Fault;
 use crate::server::App;
 use crate::visit::{self, Visit};
-use crate::{access, shell};
+use crate::{access, format, shell};
 
 /// `GET /sign-in`.
-pub(crate) fn show(_: &App, visit: &Visit) -> Result<Response, Fault> {
+pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     if visit.session.is_some() {
         return Ok(visit::redirect(next(visit)));
     }
-    Ok(visit::page(StatusCode::OK, &form(visit, None)))
+    Ok(visit::page(StatusCode::OK, &form(app, visit, None)))
 }
 
 /// `POST /sign-in`: starts a new session, whatever session there was before.
@@ -30,12 +30,12 @@ pub(crate) fn sign_in(app: &App, visit: &Visit) -> Result<Response, Fault> {
         let shown: String = login.chars().take(100).collect();
         users.note(visit.now_ms, &shown, "sign-in failed", &visit.client.to_string())?;
         let wrong = "This name and password do not go together.";
-        return Ok(visit::page(StatusCode::UNAUTHORIZED, &form(visit, Some(wrong))));
+        return Ok(visit::page(StatusCode::UNAUTHORIZED, &form(app, visit, Some(wrong))));
     };
     if !users.passes_second_factor(&user.login, visit.field("code"), visit.now_ms)? {
         users.note(visit.now_ms, &user.login, "sign-in failed: code", &visit.client.to_string())?;
         let wrong = "This name, password and code do not go together.";
-        return Ok(visit::page(StatusCode::UNAUTHORIZED, &form(visit, Some(wrong))));
+        return Ok(visit::page(StatusCode::UNAUTHORIZED, &form(app, visit, Some(wrong))));
     }
     app.guard.succeeded(visit.client, login);
     if let Some(old) = &visit.token {
@@ -64,7 +64,7 @@ pub(crate) fn with_cookie(mut response: Response, token: &str, https: bool) -> R
 }
 
 /// Where to go after signing in: a page of ours, nothing else.
-fn next(visit: &Visit) -> &str {
+pub(super) fn next(visit: &Visit) -> &str {
     let next = visit.field("next");
     let ours = next.starts_with('/')
         && !next.starts_with("//")
@@ -72,7 +72,7 @@ fn next(visit: &Visit) -> &str {
     if ours { next } else { "/" }
 }
 
-fn form(visit: &Visit, wrong: Option<&str>) -> Markup {
+fn form(app: &App, visit: &Visit, wrong: Option<&str>) -> Markup {
     shell::bare(
         "Sign in",
         &html! {
@@ -95,6 +95,10 @@ fn form(visit: &Visit, wrong: Option<&str>) -> Markup {
                             spellcheck="false" maxlength="40";
                     }
                     button.main type="submit" { "Sign in" }
+                }
+                @if let Some(oidc) = &app.state.oidc {
+                    p.other-way { a.button href={ "/sign-in/oidc?next=" (format::percent(next(visit))) } {
+                        (oidc.name) } }
                 }
                 p.hint { "The node prints a one-time password for " b { "admin" }
                     " when it starts for the first time." }

@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gauntlet_console::{
     ConsoleOptions, ConsoleState, Disk, HealthLine, MailRoute, NodeHandle, NodeStatus, PolicyOrder,
-    QueueOrder, QueuedMail, Released, RuleCost, RuleLine, SettingLine, serve,
+    QueueOrder, QueuedMail, Released, RuleCost, RuleLine, SettingLine, WebQuestion, serve,
 };
 use gauntlet_engine::{Class, Counterfactual, FilterCost, Thresholds, Verdict};
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Defect, DefectKind, Envelope, Evidence, Facts, Hit, Message, View};
-use gauntlet_policy::{Disposition, Final};
+use gauntlet_policy::{Disposition, Final, Groups};
 use gauntlet_store::policies::{Edition, Saved, Version};
 use gauntlet_store::quarantine::{Begin, ReleaseOrder};
 use gauntlet_store::record::{Delivery, Outcome, Stage};
@@ -116,6 +116,33 @@ impl NodeHandle for ListNode {
 
     fn thresholds(&self) -> Thresholds {
         Thresholds::default()
+    }
+
+    fn ask_web(&self, question: &WebQuestion) -> Result<(u16, String), String> {
+        let rest = question.url.strip_prefix("http://").ok_or("only http in tests")?;
+        let (host, path) = rest.split_once('/').ok_or("no path")?;
+        let method = if question.body.is_some() { "POST" } else { "GET" };
+        let body = question.body.clone().unwrap_or_default();
+        let heads: String = question.headers.iter().map(|(n, v)| format!("{n}: {v}\r\n")).collect();
+        let mut stream = TcpStream::connect(host).map_err(|e| e.to_string())?;
+        write!(
+            stream,
+            "{method} /{path} HTTP/1.1\r\nHost: {host}\r\n{heads}Content-Length: {}\r\n\
+             Connection: close\r\n\r\n{body}",
+            body.len()
+        )
+        .map_err(|e| e.to_string())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map_err(|e| e.to_string())?;
+        let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok()).ok_or("no status")?;
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, b)| b).to_owned();
+        Ok((status, body))
+    }
+
+    fn groups(&self) -> Groups {
+        let mut groups = Groups::default();
+        groups.add("board", ["ann@example.com".to_owned()]);
+        groups
     }
 
     fn rules(&self) -> Vec<RuleLine> {
@@ -225,6 +252,11 @@ pub(crate) fn now_ms() -> i64 {
 /// Starts a console with an administrator `admin`, a reviewer `rita` of folder `suspect`, and a
 /// user `ursula` with the address `ursula@example.com`.
 pub(crate) fn start() -> Running {
+    start_with(|_, _| {})
+}
+
+/// The same, with the state changed before it is served; the change is told the console's address.
+pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let log = Arc::new(Log::open(&folder.path().join("log")).unwrap());
     let quarantine = Arc::new(Quarantine::open(&folder.path().join("quarantine")).unwrap());
@@ -255,11 +287,14 @@ pub(crate) fn start() -> Running {
         ordered: Mutex::default(),
     });
     let options = ConsoleOptions::default();
-    let state = ConsoleState { log, quarantine, users, policies, node: node.clone(), options };
+    let (node_handle, oidc) = (node.clone(), None);
+    let mut state =
+        ConsoleState { log, quarantine, users, policies, node: node_handle, options, oidc };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
+    change(&mut state, address);
     runtime.spawn(serve(listener, state.clone(), std::future::pending()));
     Running { address, state, node, _folder: folder, _runtime: runtime }
 }

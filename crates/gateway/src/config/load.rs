@@ -383,6 +383,56 @@ fn check_reports(name: &str, reports: &ReportSettings) -> Result<(), ConfigError
     Ok(())
 }
 
+/// Refuses groups, folders, reports and a single sign-on that cannot work.
+fn check_people(config: &Config) -> Result<(), ConfigError> {
+    let wrong = |key: &str, message: String| {
+        Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
+    };
+    for group in &config.group {
+        if group.name.trim().is_empty() {
+            return wrong("group.name", "a group needs a name".into());
+        }
+        if group.database.is_empty() != group.query.is_empty() {
+            let message = format!("group {:?} needs both database and query", group.name);
+            return wrong("group.query", message);
+        }
+    }
+    if let Some(folder) = config.folder.iter().find(|f| f.name.trim().is_empty()) {
+        let message = format!("a folder needs a name (retention_days = {})", folder.retention_days);
+        return wrong("folder.name", message);
+    }
+    let plain = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
+    let web = |url: &str| plain(url) && (url.starts_with("https://") || url.starts_with("http://"));
+    let (oidc, report) = (&config.oidc, &config.report);
+    if !config.console.url.is_empty() && !web(&config.console.url) {
+        return wrong("console.url", format!("{:?} is no https:// address", config.console.url));
+    }
+    if !oidc.issuer.is_empty() {
+        if !web(&oidc.issuer) {
+            return wrong("oidc.issuer", format!("{:?} is no https:// address", oidc.issuer));
+        }
+        if oidc.client_id.is_empty() {
+            return wrong("oidc.client_id", "is needed: what the provider calls us".into());
+        }
+        if config.console.url.is_empty() {
+            return wrong(
+                "console.url",
+                "single sign-on needs it: people are sent back there".into(),
+            );
+        }
+    }
+    if report.hour > 23 {
+        return wrong("report.hour", format!("{} is no hour: 0 to 23", report.hour));
+    }
+    let addresses = report.to.iter().chain((!report.from.is_empty()).then_some(&report.from));
+    for address in addresses {
+        if !plain(address) || !address.contains('@') || address.contains([',', '<', '>']) {
+            return wrong("report.to", format!("{address:?} is no mail address"));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses values that read but cannot work.
 fn check(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| {
@@ -426,6 +476,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     }
     check_digest(config)?;
     check_reports("dmarc_reports", &config.dmarc_reports)?;
+    check_people(config)?;
     check_next_hops(config)?;
     if config.sender.retry_seconds.is_empty() {
         return wrong("sender.retry_seconds", "needs one number at least".into());

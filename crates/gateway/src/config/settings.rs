@@ -8,6 +8,7 @@ use gauntlet_mail::{Direction, Limits};
 use serde::{Deserialize, Serialize};
 
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
+use super::people::{FolderSettings, GroupSettings, MailedReportSettings, OidcSettings};
 use super::receiving::{GreylistSettings, RateSettings, RecipientSettings};
 use super::reports::ReportSettings;
 use super::services::ServiceSettings;
@@ -66,12 +67,20 @@ pub struct Config {
     pub learning: LearningSettings,
     /// What is done with mail.
     pub policy: PolicySettings,
+    /// Groups of people for the policy, one table a group.
+    pub group: Vec<GroupSettings>,
     /// Held mail.
     pub quarantine: QuarantineSettings,
+    /// Limits of single folders of the quarantine, one table a folder.
+    pub folder: Vec<FolderSettings>,
     /// The web console.
     pub console: ConsoleSettings,
+    /// Signing in at somebody else's.
+    pub oidc: OidcSettings,
     /// Mails about held mail.
     pub digest: DigestSettings,
+    /// Reports by mail.
+    pub report: MailedReportSettings,
     /// Logs.
     pub log: LogSettings,
 }
@@ -104,9 +113,13 @@ impl Default for Config {
             lists: ListSettings::default(),
             learning: LearningSettings::default(),
             policy: PolicySettings::default(),
+            group: Vec::new(),
             quarantine: QuarantineSettings::default(),
+            folder: Vec::new(),
             console: ConsoleSettings::default(),
+            oidc: OidcSettings::default(),
             digest: DigestSettings::default(),
+            report: MailedReportSettings::default(),
             log: LogSettings::default(),
         }
     }
@@ -653,11 +666,19 @@ pub struct ListSettings {
 }
 
 /// What is done with mail.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicySettings {
     /// The policy file; empty uses the one that comes with the program.
     pub path: PathBuf,
+    /// Seconds between two looks for changes of groups that come from files and databases.
+    pub groups_seconds: u64,
+}
+
+impl Default for PolicySettings {
+    fn default() -> Self {
+        PolicySettings { path: PathBuf::new(), groups_seconds: 300 }
+    }
 }
 
 /// Held mail.
@@ -668,11 +689,20 @@ pub struct QuarantineSettings {
     pub retention_days: u32,
     /// Bytes of held mail; above, the oldest goes first.
     pub bytes_max: u64,
+    /// Seal bodies on disk.
+    pub encrypt: bool,
+    /// The file of keys that seal them, relative to the data folder; made if it is not there.
+    pub key_file: PathBuf,
 }
 
 impl Default for QuarantineSettings {
     fn default() -> Self {
-        QuarantineSettings { retention_days: 7, bytes_max: 10 << 30 }
+        QuarantineSettings {
+            retention_days: 7,
+            bytes_max: 10 << 30,
+            encrypt: false,
+            key_file: "quarantine.keys".into(),
+        }
     }
 }
 
@@ -684,11 +714,18 @@ pub struct ConsoleSettings {
     pub address: String,
     /// Seconds without a request after which a login ends.
     pub session_seconds: u64,
+    /// Where people reach it: `https://mail.example.com`; empty takes `address`. With https, cookies are
+    /// for HTTPS only.
+    pub url: String,
 }
 
 impl Default for ConsoleSettings {
     fn default() -> Self {
-        ConsoleSettings { address: "127.0.0.1:8025".into(), session_seconds: 8 * 3_600 }
+        ConsoleSettings {
+            address: "127.0.0.1:8025".into(),
+            session_seconds: 8 * 3_600,
+            url: String::new(),
+        }
     }
 }
 

@@ -144,3 +144,57 @@ fn retention_forgets_by_age_and_by_size() {
     assert!(!left("q4") && !left("q5") && left("q6") && left("q7"));
     assert!(!q.content.path(ContentHash::of(b"body 4")).exists());
 }
+
+#[test]
+fn folders_have_limits_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = Quarantine::open(folder.path()).unwrap();
+    // Even numbers are in `suspect`, odd ones in `explicit`; a day apart.
+    for n in 0..10 {
+        let item = QuarantineItem { received_ms: n * 86_400_000, ..item(n) };
+        q.put(&item, format!("body {n}").as_bytes()).unwrap();
+    }
+    let limit = |days, bytes_max| FolderLimit {
+        folder: "explicit".to_owned(),
+        retention_days: days,
+        bytes_max,
+    };
+    let (now, left) = (10 * 86_400_000, |id: &str| q.get(id).unwrap().is_some());
+    assert_eq!(q.retain_folders(&[limit(4, None)], now).unwrap(), 3);
+    assert!(!left("q5") && left("q7") && left("q0"), "only of its folder");
+    // What has limits of its own is not too old by the others' age.
+    assert_eq!(q.retain_except(9 * 86_400_000, None, &[limit(4, None)], now).unwrap(), 5);
+    assert!(left("q7") && !left("q8"));
+    assert_eq!(q.retain_folders(&[limit(99, Some(7))], now).unwrap(), 1);
+    assert!(!left("q7") && left("q9"), "the oldest goes first");
+    let why = q.audit_log("q7", 9).unwrap();
+    assert_eq!(why[0].detail, "folder over its cap");
+}
+
+#[test]
+fn held_mail_is_sealed_and_sealed_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let key_file = folder.path().join("keys");
+    let open = |seal| {
+        let keys = crate::BodyKeys::open(&key_file, seal).unwrap();
+        Quarantine::open_with(&folder.path().join("q"), Some(keys)).unwrap()
+    };
+    open(false).put(&item(1), b"before it was switched on").unwrap();
+    let q = open(true);
+    q.put(&item(2), b"a secret").unwrap();
+    assert_eq!(q.body("q1").unwrap().as_deref(), Some(&b"before it was switched on"[..]));
+    assert_eq!(q.body("q2").unwrap().as_deref(), Some(&b"a secret"[..]));
+    assert_eq!(q.seal_anew().unwrap(), 1, "the one from before");
+    q.keys().unwrap().rotate().unwrap();
+    assert_eq!(q.seal_anew().unwrap(), 2);
+    assert_eq!(q.keys().unwrap().drop_old().unwrap(), 1);
+    drop(q);
+    let again = open(true);
+    assert_eq!(again.body("q2").unwrap().as_deref(), Some(&b"a secret"[..]));
+    assert_eq!(again.seal_anew().unwrap(), 0);
+    drop(again);
+    std::fs::remove_file(&key_file).unwrap();
+    let lost = Quarantine::open(&folder.path().join("q")).unwrap();
+    let error = lost.body("q2").unwrap_err().to_string();
+    assert!(error.contains("sealed") && error.contains("quarantine.key_file"), "{error}");
+}

@@ -1,0 +1,301 @@
+//! Signing in at somebody else's: OpenID Connect Core 1.0, code flow with PKCE (RFC 7636).
+//!
+//! ```text
+//! browser              here                                provider
+//!   |- GET /sign-in/oidc ->|  state, nonce, verifier kept      |
+//!   |<- to the provider ---|                                   |
+//!   |--------------------- signs in there ------------------->|
+//!   |- GET .../back?code,state ->|- code, verifier ---------->|
+//!   |                            |<- id_token ----------------|
+//!   |<- session -----------------|  signature, iss, aud, exp, nonce
+//! ```
+//!
+//! The provider says who somebody is; what they may do is decided here. The state is bound to the
+//! browser by a cookie, used once, and forgotten after ten minutes.
+
+pub(crate) mod token;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use base64_simd::URL_SAFE_NO_PAD;
+use gauntlet_store::users::{Role, User};
+use ring::digest;
+use serde_json::Value;
+
+use crate::fault::Fault;
+use crate::format::percent;
+use crate::node::WebQuestion;
+use crate::server::App;
+use token::Keys;
+
+/// Sign-ins that are under way; a further one pushes the oldest out.
+const PENDING_MAX: usize = 1_000;
+/// Milliseconds in which a sign-in must be finished.
+const PENDING_MS: i64 = 10 * 60_000;
+/// What a provider says about itself and its keys is asked again after so many milliseconds.
+const KNOWN_MS: i64 = 60 * 60_000;
+/// New keys are not asked for more often than this, in milliseconds.
+const KEYS_PAUSE_MS: i64 = 30_000;
+
+/// How people sign in at a provider.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OidcOptions {
+    /// The provider, as it names itself.
+    pub issuer: String,
+    /// What it calls us.
+    pub client_id: String,
+    /// What we prove that with; empty for a public client.
+    pub client_secret: String,
+    /// The claim that is the login here.
+    pub login_claim: String,
+    /// Add people who are not known here, as users who see their own mail.
+    pub add_people: bool,
+    /// What the button says.
+    pub name: String,
+    /// Where people reach the console: `https://mail.example.com`.
+    pub url: String,
+}
+
+impl std::fmt::Debug for OidcOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OidcOptions").field("issuer", &self.issuer).finish_non_exhaustive()
+    }
+}
+
+impl OidcOptions {
+    fn back(&self) -> String {
+        format!("{}/sign-in/oidc/back", self.url.trim_end_matches('/'))
+    }
+}
+
+/// A sign-in that is under way.
+#[derive(Debug, Clone)]
+struct Pending {
+    nonce: String,
+    verifier: String,
+    next: String,
+    at_ms: i64,
+}
+
+/// What the provider says about itself.
+#[derive(Debug, Clone)]
+struct Provider {
+    authorization_endpoint: String,
+    token_endpoint: String,
+    jwks_uri: String,
+    keys: Keys,
+    at_ms: i64,
+    keys_at_ms: i64,
+}
+
+/// Sign-ins under way, and the provider as it is known.
+#[derive(Debug, Default)]
+pub(crate) struct SignIns {
+    pending: Mutex<HashMap<String, Pending>>,
+    provider: Mutex<Option<Provider>>,
+}
+
+/// Somebody who comes back.
+pub(crate) struct Welcome {
+    pub(crate) user: User,
+    /// Where they wanted to go.
+    pub(crate) next: String,
+}
+
+fn refused(why: &str) -> Fault {
+    Fault::Bad(format!("Signing in did not work: {why} Begin again."))
+}
+
+/// The details are for the log; the page says little.
+fn broken(why: &str) -> Fault {
+    tracing::error!(error = why, "single sign-on failed");
+    refused("the provider could not be asked, or its answer makes no sense.")
+}
+
+impl SignIns {
+    /// Begins a sign-in: the address of the provider that the browser must go to, and the state that its
+    /// cookie must hold.
+    pub(crate) fn begin(
+        &self,
+        app: &App,
+        options: &OidcOptions,
+        next: &str,
+        now_ms: i64,
+    ) -> Result<(String, String), Fault> {
+        let provider = self.provider(app, options, now_ms)?;
+        let random = || -> Result<String, Fault> {
+            let users = &app.state.users;
+            let pieces = [users.one_time_password()?, users.one_time_password()?];
+            Ok([pieces.concat(), users.one_time_password()?].concat())
+        };
+        let (state, nonce, verifier) = (random()?, random()?, random()?);
+        let challenge = digest::digest(&digest::SHA256, verifier.as_bytes());
+        let challenge = URL_SAFE_NO_PAD.encode_to_string(challenge.as_ref());
+        let sign = if provider.authorization_endpoint.contains('?') { '&' } else { '?' };
+        let address = format!(
+            "{}{sign}response_type=code&scope=openid%20email%20profile&client_id={}&redirect_uri={}\
+             &state={state}&nonce={nonce}&code_challenge={challenge}&code_challenge_method=S256",
+            provider.authorization_endpoint,
+            percent(&options.client_id),
+            percent(&options.back())
+        );
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.retain(|_, p| now_ms - p.at_ms < PENDING_MS);
+        if pending.len() >= PENDING_MAX {
+            let oldest = pending.iter().min_by_key(|(_, p)| p.at_ms).map(|(s, _)| s.clone());
+            oldest.and_then(|state| pending.remove(&state));
+        }
+        let next = next.to_owned();
+        pending.insert(state.clone(), Pending { nonce, verifier, next, at_ms: now_ms });
+        Ok((address, state))
+    }
+
+    /// Takes somebody in who comes back with a code and the state of their own browser.
+    pub(crate) fn finish(
+        &self,
+        app: &App,
+        options: &OidcOptions,
+        state: &str,
+        code: &str,
+        now_ms: i64,
+    ) -> Result<Welcome, Fault> {
+        let pending = {
+            let mut all = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+            all.remove(state).filter(|p| now_ms - p.at_ms < PENDING_MS)
+        };
+        let pending = pending.ok_or_else(|| refused("it took too long, or was done already."))?;
+        let provider = self.provider(app, options, now_ms)?;
+        let token = exchange(app, options, &provider, code, &pending.verifier)?;
+        let claims = match provider.keys.verify(&token) {
+            Ok(claims) => claims,
+            // A key that was changed there is not known here yet.
+            Err(_) => self
+                .keys_anew(app, options, now_ms)?
+                .verify(&token)
+                .map_err(|why| broken(&format!("id_token: {why}")))?,
+        };
+        let checked =
+            token::check(&claims, &options.issuer, &options.client_id, &pending.nonce, now_ms);
+        checked.map_err(|why| broken(&format!("id_token: {why}")))?;
+        let user = who(app, options, &claims, now_ms)?;
+        Ok(Welcome { user, next: pending.next })
+    }
+
+    /// What the provider says about itself, asked now and then.
+    fn provider(&self, app: &App, options: &OidcOptions, now_ms: i64) -> Result<Provider, Fault> {
+        let known = self.provider.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known.filter(|p| (0..KNOWN_MS).contains(&(now_ms - p.at_ms))) {
+            return Ok(known);
+        }
+        let issuer = options.issuer.trim_end_matches('/');
+        let about = get(app, &format!("{issuer}/.well-known/openid-configuration"))?;
+        let text = |name: &str| {
+            let value = about[name].as_str().map(str::to_owned);
+            value.ok_or_else(|| broken(&format!("the provider names no {name}")))
+        };
+        if text("issuer")?.trim_end_matches('/') != issuer {
+            return Err(broken("the provider names another issuer than oidc.issuer"));
+        }
+        let jwks_uri = text("jwks_uri")?;
+        let provider = Provider {
+            authorization_endpoint: text("authorization_endpoint")?,
+            token_endpoint: text("token_endpoint")?,
+            keys: Keys::read(&get(app, &jwks_uri)?),
+            jwks_uri,
+            at_ms: now_ms,
+            keys_at_ms: now_ms,
+        };
+        *self.provider.lock().unwrap_or_else(PoisonError::into_inner) = Some(provider.clone());
+        Ok(provider)
+    }
+
+    fn keys_anew(&self, app: &App, options: &OidcOptions, now_ms: i64) -> Result<Keys, Fault> {
+        let mut provider = self.provider(app, options, now_ms)?;
+        if now_ms - provider.keys_at_ms >= KEYS_PAUSE_MS {
+            provider.keys = Keys::read(&get(app, &provider.jwks_uri)?);
+            provider.keys_at_ms = now_ms;
+            let mut known = self.provider.lock().unwrap_or_else(PoisonError::into_inner);
+            *known = Some(provider.clone());
+        }
+        Ok(provider.keys)
+    }
+}
+
+/// Asks the provider and reads its JSON.
+fn get(app: &App, url: &str) -> Result<Value, Fault> {
+    let question = WebQuestion { url: url.to_owned(), headers: Vec::new(), body: None };
+    answer(app, &question)
+}
+
+fn answer(app: &App, question: &WebQuestion) -> Result<Value, Fault> {
+    let url = &question.url;
+    let (status, text) =
+        app.state.node.ask_web(question).map_err(|why| broken(&format!("{url}: {why}")))?;
+    if status != 200 {
+        let start: String = text.chars().take(200).collect();
+        return Err(broken(&format!("{url} says {status}: {start}")));
+    }
+    serde_json::from_str(&text).map_err(|e| broken(&format!("{url}: {e}")))
+}
+
+/// The code for an id_token.
+fn exchange(
+    app: &App,
+    options: &OidcOptions,
+    provider: &Provider,
+    code: &str,
+    verifier: &str,
+) -> Result<String, Fault> {
+    let mut body = format!(
+        "grant_type=authorization_code&code={}&redirect_uri={}&code_verifier={verifier}",
+        percent(code),
+        percent(&options.back())
+    );
+    let form = "application/x-www-form-urlencoded".to_owned();
+    let mut headers = vec![
+        ("Content-Type".to_owned(), form),
+        ("Accept".to_owned(), "application/json".to_owned()),
+    ];
+    let (id, secret) = (percent(&options.client_id), percent(&options.client_secret));
+    if secret.is_empty() {
+        body.push_str(&format!("&client_id={id}"));
+    } else {
+        // client_secret_basic: every provider must know it.
+        let both = base64_simd::STANDARD.encode_to_string(format!("{id}:{secret}"));
+        headers.push(("Authorization".to_owned(), format!("Basic {both}")));
+    }
+    let url = provider.token_endpoint.clone();
+    let told = answer(app, &WebQuestion { url, headers, body: Some(body) })?;
+    let token = told["id_token"].as_str().map(str::to_owned);
+    token.ok_or_else(|| broken("the provider sent no id_token"))
+}
+
+/// The person of these claims.
+fn who(app: &App, options: &OidcOptions, claims: &Value, now_ms: i64) -> Result<User, Fault> {
+    let claim = options.login_claim.as_str();
+    let login = claims[claim].as_str().unwrap_or_default();
+    if login.is_empty() {
+        return Err(broken(&format!("the id_token has no {claim} (oidc.login_claim)")));
+    }
+    let verified = &claims["email_verified"];
+    if claim == "email" && (verified == &Value::Bool(false) || verified == "false") {
+        return Err(refused("the provider has not verified your mail address."));
+    }
+    // Whose mail somebody may see must be certain.
+    let certain = verified == &Value::Bool(true) || verified == "true";
+    let addresses: Vec<String> = match claims["email"].as_str() {
+        Some(email) if certain => vec![email.to_lowercase()],
+        _ => Vec::new(),
+    };
+    let role = (options.add_people && certain).then_some(Role::User);
+    let users = &app.state.users;
+    match users.person_from_outside(login, role, &addresses, now_ms)? {
+        Some(user) => Ok(user),
+        None => {
+            let shown: String = login.chars().take(100).collect();
+            users.note(now_ms, &shown, "sign-in failed", "not known here")?;
+            Err(Fault::Forbidden("You are not known here. Ask an administrator to add you."))
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! ID tokens: JWS in compact form (RFC 7515) under RS256, PS256, ES256 or EdDSA, and what their claims
+//! must say (OpenID Connect Core, section 3.1.3.7).
+
+use base64_simd::URL_SAFE_NO_PAD;
+use ring::signature;
+use serde_json::Value;
+
+/// Longest token, in bytes.
+const TOKEN_BYTES_MAX: usize = 64 * 1024;
+/// Keys of a provider.
+const KEYS_MAX: usize = 50;
+/// Seconds that clocks may differ.
+const SKEW_SECONDS: i64 = 60;
+
+/// The keys of a provider, as it publishes them (RFC 7517).
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Keys(Vec<Key>);
+
+#[derive(Debug, Clone)]
+struct Key {
+    id: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Rsa {
+        n: Vec<u8>,
+        e: Vec<u8>,
+    },
+    /// A point of P-256, uncompressed.
+    P256(Vec<u8>),
+    Ed25519(Vec<u8>),
+}
+
+fn bytes(value: &Value) -> Option<Vec<u8>> {
+    URL_SAFE_NO_PAD.decode_to_vec(value.as_str()?).ok()
+}
+
+impl Keys {
+    /// The keys of a JWK set that can verify; others are left out.
+    pub(crate) fn read(set: &Value) -> Self {
+        let all = set["keys"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Keys(all.iter().take(KEYS_MAX).filter_map(Key::read).collect())
+    }
+
+    /// The claims of a token that one of the keys signed.
+    pub(crate) fn verify(&self, token: &str) -> Result<Value, String> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err("it is too long".to_owned());
+        }
+        let (signed, mark) = token.rsplit_once('.').ok_or("it has no signature")?;
+        let (head, claims) = signed.split_once('.').ok_or("it has no claims")?;
+        let decode = |text: &str| URL_SAFE_NO_PAD.decode_to_vec(text).map_err(|_| "no base64url");
+        let head: Value = serde_json::from_slice(&decode(head)?).map_err(|e| e.to_string())?;
+        let mark = decode(mark)?;
+        if !head["crit"].is_null() {
+            return Err("it asks for an extension that is not known here".to_owned());
+        }
+        let algorithm = head["alg"].as_str().unwrap_or_default();
+        let id = head["kid"].as_str();
+        let fits = |key: &&Key| id.is_none_or(|id| key.id.is_empty() || key.id == id);
+        let good = self.0.iter().filter(fits).any(|key| key.signed(algorithm, signed, &mark));
+        if !good {
+            return Err(format!("no key of the provider signed it ({algorithm})"));
+        }
+        serde_json::from_slice(&decode(claims)?).map_err(|e| e.to_string())
+    }
+}
+
+impl Key {
+    fn read(jwk: &Value) -> Option<Self> {
+        if jwk["use"].as_str().is_some_and(|u| u != "sig") {
+            return None;
+        }
+        let kind = match (jwk["kty"].as_str()?, jwk["crv"].as_str()) {
+            ("RSA", _) => Kind::Rsa { n: bytes(&jwk["n"])?, e: bytes(&jwk["e"])? },
+            ("EC", Some("P-256")) => {
+                let (x, y) = (bytes(&jwk["x"])?, bytes(&jwk["y"])?);
+                (x.len() == 32 && y.len() == 32).then(|| Kind::P256([&[4][..], &x, &y].concat()))?
+            }
+            ("OKP", Some("Ed25519")) => Kind::Ed25519(bytes(&jwk["x"])?),
+            _ => return None,
+        };
+        Some(Key { id: jwk["kid"].as_str().unwrap_or_default().to_owned(), kind })
+    }
+
+    fn signed(&self, algorithm: &str, text: &str, mark: &[u8]) -> bool {
+        let text = text.as_bytes();
+        let unparsed = |algorithm: &'static dyn signature::VerificationAlgorithm, key: &[u8]| {
+            signature::UnparsedPublicKey::new(algorithm, key).verify(text, mark).is_ok()
+        };
+        match (&self.kind, algorithm) {
+            (Kind::Rsa { n, e }, "RS256" | "PS256") => {
+                let parameters = match algorithm {
+                    "RS256" => &signature::RSA_PKCS1_2048_8192_SHA256,
+                    _ => &signature::RSA_PSS_2048_8192_SHA256,
+                };
+                signature::RsaPublicKeyComponents { n, e }.verify(parameters, text, mark).is_ok()
+            }
+            (Kind::P256(point), "ES256") => unparsed(&signature::ECDSA_P256_SHA256_FIXED, point),
+            (Kind::Ed25519(key), "EdDSA") => unparsed(&signature::ED25519, key),
+            // "none" and everything symmetric are never good.
+            _ => false,
+        }
+    }
+}
+
+/// The claims are about a sign-in here, that was just made.
+pub(crate) fn check(
+    claims: &Value,
+    issuer: &str,
+    client_id: &str,
+    nonce: &str,
+    now_ms: i64,
+) -> Result<(), String> {
+    let said = claims["iss"].as_str().unwrap_or_default();
+    if said.trim_end_matches('/') != issuer.trim_end_matches('/') {
+        return Err(format!("it is of {said:?}"));
+    }
+    let (for_us, several) = match &claims["aud"] {
+        Value::String(one) => (one == client_id, false),
+        Value::Array(all) => (all.iter().any(|a| a == client_id), all.len() > 1),
+        _ => (false, false),
+    };
+    let party = claims["azp"].as_str();
+    if !for_us || party.is_some_and(|p| p != client_id) || (several && party.is_none()) {
+        return Err("it is for somebody else".to_owned());
+    }
+    let now = now_ms / 1_000;
+    let seconds = |name: &str| claims[name].as_f64().map(|s| s as i64);
+    if seconds("exp").is_none_or(|end| end <= now - SKEW_SECONDS) {
+        return Err("it is over".to_owned());
+    }
+    if seconds("nbf").is_some_and(|begin| begin > now + SKEW_SECONDS) {
+        return Err("it does not count yet".to_owned());
+    }
+    if claims["nonce"].as_str() != Some(nonce) {
+        return Err("it is of another sign-in".to_owned());
+    }
+    if claims["sub"].as_str().is_none_or(str::is_empty) {
+        return Err("it names nobody".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A key pair made for this test and thrown away, and what it signed.
+    const N: &str = "zA7LxHqClpBfo9PyaMhzJnjla9TCYm_WS0p3ZEkgzT4kb1ovgPdx32rRHY8X2LWwIaD9vHANZf4k2nhQr3b56ca51qSq9AGG-W81uSFugW_anBw7Dxs0UIlNRkWJOgbSjAG7jDLMv9tFoKivBRgbMqzSnL5SbNzpAe8Mwqsn30kwy9O1RwTU4mpdJojvy58a43xoL31m5TnYFb5r1XtppoNW9tw-tBHZFD2nArAImzZrBUnibthpkF0-gLk2xXZdTapAL7BEXF3wIMvjABqClKxwoWEDRLZuJZlOgFcNYVj8oHkCHg9QtCCRSFjwzFoWoPkWPzx6P1LdEMvFwChjaQ";
+    const TOKEN: &str = "eyJhbGciOiJSUzI1NiIsImtpZCI6InIxIn0.eyJpc3MiOiJodHRwczovL29wLmV4YW1wbGUiLCJhdWQiOiJnYXVudGxldCIsImV4cCI6NDEwMjQ0NDgwMCwibm9uY2UiOiJuIiwic3ViIjoiNyIsImVtYWlsIjoiYW5uQGV4YW1wbGUub3JnIn0.aToGMo6aAcVwb-O7qt018-ZLYORdVcET3aqXVa94YYXhhpS7bp3wGL6_kcm0Dyx8TWU5YrkYBPtr_MxMjdcXcTnabkH9WkdZYLq4aMlJtryECMid9bXDgxXHEwimJ5mK-rT0PfgYd6izz_Yi02lN_PzTRifrbDOVp-elYwmZKtodV_PD6xCLjhlEmi2BhyucDhXRb4ihpUUBIO_NXBs2s6U57hjgwOiEXF7-GsTsi4teAP4XgdxmxPumC7LMCbWl7DenwiE8adGA42Xjjd4Gf88GNNZYXc6MlGVhuo19LyuAH8SE7z3nDauiVynMAzByM2OgV7xdPc3BZtZlIuIEHg";
+
+    #[test]
+    fn a_token_counts_only_as_it_was_signed() {
+        let keys = Keys::read(&json!({ "keys": [
+            { "kty": "RSA", "kid": "r1", "n": N, "e": "AQAB" }, { "kty": "oct", "k": "AAAA" } ] }));
+        let claims = keys.verify(TOKEN).unwrap();
+        assert_eq!(claims["email"], "ann@example.org");
+        let issuer = "https://op.example";
+        assert_eq!(check(&claims, issuer, "gauntlet", "n", 1_000), Ok(()));
+        let parts: Vec<&str> = TOKEN.split('.').collect();
+        let encode = |text: &str| URL_SAFE_NO_PAD.encode_to_string(text);
+        let none = encode("{\"alg\":\"none\"}");
+        let hs256 = encode("{\"alg\":\"HS256\",\"kid\":\"r1\"}");
+        for wrong in [
+            format!("{none}.{}.", parts[1]),
+            format!("{hs256}.{}.{}", parts[1], parts[2]),
+            format!("{}.{}.{}", parts[0], encode("{\"sub\":\"1\"}"), parts[2]),
+            format!("{}.{}.AAAA", parts[0], parts[1]),
+            format!("{}.{}", parts[0], parts[1]),
+            "..".to_owned(),
+            String::new(),
+        ] {
+            assert!(keys.verify(&wrong).is_err(), "{wrong}");
+        }
+        assert!(Keys::default().verify(TOKEN).is_err());
+        let other =
+            Keys::read(&json!({ "keys": [{ "kty": "RSA", "kid": "r2", "n": N, "e": "AQAB" }] }));
+        assert!(other.verify(TOKEN).is_err(), "another key's name");
+    }
+
+    #[test]
+    fn claims_of_others_do_not_count() {
+        let good = json!({ "iss": "https://op.example/", "aud": ["gauntlet"], "exp": 100, "sub": "7",
+            "nonce": "n" });
+        let checked = |claims: &Value| check(claims, "https://op.example", "gauntlet", "n", 50_000);
+        assert_eq!(checked(&good), Ok(()));
+        for (name, value) in [
+            ("iss", json!("https://other.example")),
+            ("aud", json!("other")),
+            ("aud", json!(["gauntlet", "other"])),
+            ("azp", json!("other")),
+            ("exp", json!(-100)),
+            ("exp", Value::Null),
+            ("nbf", json!(1_000)),
+            ("nonce", json!("m")),
+            ("nonce", Value::Null),
+            ("sub", json!("")),
+        ] {
+            let mut claims = good.clone();
+            claims[name] = value.clone();
+            assert!(checked(&claims).is_err(), "{name}: {value}");
+        }
+    }
+}

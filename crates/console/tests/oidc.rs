@@ -1,0 +1,335 @@
+//! Single sign-on against a small provider that follows the standards: discovery, a code for a login,
+//! PKCE, a client's secret, a signed id_token.
+
+mod common;
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use base64_simd::URL_SAFE_NO_PAD;
+use common::browser::Browser;
+use common::{Running, start_with};
+use gauntlet_console::OidcOptions;
+use gauntlet_store::Role;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use serde_json::{Value, json};
+
+const CLIENT: &str = "gauntlet";
+const SECRET: &str = "s3cret/with=signs";
+
+/// What the provider was asked to sign in, and how it may misbehave.
+#[derive(Default)]
+struct Mood {
+    /// Claims of who signs in next.
+    claims: Value,
+    /// Puts another nonce into the token.
+    other_nonce: bool,
+    /// Signs with a key that it does not publish.
+    other_key: bool,
+    /// By code: challenge, nonce, redirect_uri.
+    codes: HashMap<String, (String, String, String)>,
+}
+
+struct Provider {
+    address: SocketAddr,
+    mood: Arc<Mutex<Mood>>,
+}
+
+fn key() -> EcdsaKeyPair {
+    let random = SystemRandom::new();
+    let kind = &ECDSA_P256_SHA256_FIXED_SIGNING;
+    let made = EcdsaKeyPair::generate_pkcs8(kind, &random).unwrap();
+    EcdsaKeyPair::from_pkcs8(kind, made.as_ref(), &random).unwrap()
+}
+
+fn encoded(bytes: impl AsRef<[u8]>) -> String {
+    URL_SAFE_NO_PAD.encode_to_string(bytes.as_ref())
+}
+
+/// Fields of a query or form.
+fn fields(text: &str) -> HashMap<String, String> {
+    let decode = |t: &str| {
+        let mut out = Vec::new();
+        let mut bytes = t.bytes();
+        while let Some(b) = bytes.next() {
+            match b {
+                b'+' => out.push(b' '),
+                b'%' => {
+                    let hex = [bytes.next().unwrap(), bytes.next().unwrap()];
+                    let hex = std::str::from_utf8(&hex).unwrap().to_owned();
+                    out.push(u8::from_str_radix(&hex, 16).unwrap());
+                }
+                b => out.push(b),
+            }
+        }
+        String::from_utf8(out).unwrap()
+    };
+    text.split('&').filter_map(|p| p.split_once('=')).map(|(n, v)| (n.into(), decode(v))).collect()
+}
+
+impl Provider {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mood = Arc::new(Mutex::new(Mood::default()));
+        let (ours, theirs) = (key(), key());
+        let shared = mood.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                answer(stream, address, &shared, &ours, &theirs);
+            }
+        });
+        Provider { address, mood }
+    }
+
+    fn issuer(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+fn answer(
+    mut stream: TcpStream,
+    address: SocketAddr,
+    mood: &Mutex<Mood>,
+    key: &EcdsaKeyPair,
+    other: &EcdsaKeyPair,
+) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut first = String::new();
+    reader.read_line(&mut first).unwrap();
+    let (mut length, mut login) = (0, String::new());
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap() == 0 || line.trim().is_empty() {
+            break;
+        }
+        let (name, value) = line.trim().split_once(": ").unwrap_or_default();
+        match name.to_lowercase().as_str() {
+            "content-length" => length = value.parse().unwrap(),
+            "authorization" => login = value.to_owned(),
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    let body = String::from_utf8(body).unwrap();
+    let target = first.split(' ').nth(1).unwrap_or("/").to_owned();
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    let issuer = format!("http://{address}");
+    let mut mood = mood.lock().unwrap();
+    let (status, extra, text) = match path {
+        "/.well-known/openid-configuration" => {
+            let about = json!({ "issuer": issuer, "jwks_uri": format!("{issuer}/keys"),
+                "authorization_endpoint": format!("{issuer}/authorize"),
+                "token_endpoint": format!("{issuer}/token") });
+            (200, String::new(), about.to_string())
+        }
+        "/keys" => {
+            let point = key.public_key().as_ref();
+            let jwk = json!({ "kty": "EC", "crv": "P-256", "kid": "1", "use": "sig",
+                "x": encoded(&point[1..33]), "y": encoded(&point[33..]) });
+            (200, String::new(), json!({ "keys": [jwk] }).to_string())
+        }
+        "/authorize" => {
+            let asked = fields(query);
+            assert_eq!(
+                (asked["client_id"].as_str(), asked["response_type"].as_str()),
+                (CLIENT, "code")
+            );
+            assert_eq!(asked["code_challenge_method"], "S256");
+            assert!(asked["scope"].split(' ').any(|s| s == "openid"));
+            let code = format!("code-{}+/", mood.codes.len());
+            let back = asked["redirect_uri"].clone();
+            let kept = (asked["code_challenge"].clone(), asked["nonce"].clone(), back.clone());
+            mood.codes.insert(code.clone(), kept);
+            let code = code.replace('+', "%2B").replace('/', "%2F");
+            (
+                302,
+                format!("Location: {back}?code={code}&state={}\r\n", asked["state"]),
+                String::new(),
+            )
+        }
+        "/token" => {
+            let asked = fields(&body);
+            let expected = format!("{CLIENT}:{}", SECRET.replace('/', "%2F").replace('=', "%3D"));
+            let expected = base64_simd::STANDARD.encode_to_string(expected);
+            let kept = mood.codes.remove(&asked["code"]);
+            let challenge = encoded(ring::digest::digest(
+                &ring::digest::SHA256,
+                asked["code_verifier"].as_bytes(),
+            ));
+            match kept {
+                Some((wanted, nonce, back))
+                    if wanted == challenge
+                        && back == asked["redirect_uri"]
+                        && login == format!("Basic {expected}") =>
+                {
+                    let mut claims = mood.claims.clone();
+                    let nonce = if mood.other_nonce { "other".to_owned() } else { nonce };
+                    claims["iss"] = json!(issuer);
+                    claims["aud"] = json!(CLIENT);
+                    claims["sub"] = json!("4711");
+                    claims["exp"] = json!(common::now_ms() / 1000 + 60);
+                    claims["nonce"] = json!(nonce);
+                    let head = encoded("{\"alg\":\"ES256\",\"kid\":\"1\"}");
+                    let signed = format!("{head}.{}", encoded(claims.to_string()));
+                    let signer = if mood.other_key { other } else { key };
+                    let mark = signer.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+                    let token = format!("{signed}.{}", encoded(mark));
+                    (
+                        200,
+                        String::new(),
+                        json!({ "id_token": token, "token_type": "Bearer" }).to_string(),
+                    )
+                }
+                _ => (400, String::new(), "{\"error\":\"invalid_grant\"}".to_owned()),
+            }
+        }
+        _ => (404, String::new(), String::new()),
+    };
+    write!(
+        stream,
+        "HTTP/1.1 {status} X\r\n{extra}Content-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{text}",
+        text.len()
+    )
+    .unwrap();
+}
+
+fn console(provider: &Provider, add_people: bool) -> Running {
+    let issuer = provider.issuer();
+    start_with(|state, address| {
+        state.oidc = Some(Arc::new(OidcOptions {
+            issuer,
+            client_id: CLIENT.to_owned(),
+            client_secret: SECRET.to_owned(),
+            login_claim: "email".to_owned(),
+            add_people,
+            name: "Company login".to_owned(),
+            url: format!("http://{address}"),
+        }));
+    })
+}
+
+/// Goes to the provider and comes back; the path with code and state, and the browser's cookie.
+fn round_trip(console: &Running, next: &str) -> (String, String) {
+    let begun = console.request("GET", &format!("/sign-in/oidc?next={next}"), "", "");
+    assert_eq!(begun.status, 303, "{}", begun.body);
+    let cookie = begun.header("set-cookie").unwrap();
+    assert!(cookie.contains("SameSite=Lax") && cookie.contains("HttpOnly"), "{cookie}");
+    let cookie = cookie.split(';').next().unwrap().to_owned();
+    let to = begun.header("location").unwrap();
+    let (host, path) = to.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(host).unwrap();
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let back = answer.lines().find_map(|l| l.strip_prefix("Location: ")).unwrap();
+    let path = back.split_once(&console.address.to_string()).unwrap().1;
+    (path.to_owned(), cookie)
+}
+
+fn people(email: &str, verified: bool) -> Value {
+    json!({ "email": email, "email_verified": verified })
+}
+
+#[test]
+fn who_is_known_signs_in_with_the_rights_given_here() {
+    let provider = Provider::start();
+    let console = console(&provider, false);
+    let users = &console.state.users;
+    users.person_from_outside("Rita@example.com", Some(Role::Reviewer), &[], 1).unwrap();
+    provider.mood.lock().unwrap().claims = people("rita@example.com", true);
+    let page = console.request("GET", "/sign-in", "", "");
+    assert!(page.body.contains("Company login"), "{}", page.body);
+    let (back, cookie) = round_trip(&console, "/messages");
+    // Without the cookie of the browser that began it, nobody is signed in.
+    let stolen = console.request("GET", &back, "", "");
+    assert_eq!((stolen.status, stolen.header("set-cookie")), (400, None));
+    let done = console.request("GET", &back, &cookie, "");
+    assert_eq!(done.status, 200, "{}", done.body);
+    assert!(done.body.contains("content=\"0;url=/messages\""), "{}", done.body);
+    let session = done.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    assert_eq!(console.request("GET", "/messages", &session, "").status, 200);
+    assert_eq!(console.request("GET", "/users", &session, "").status, 403);
+    // The same code and state again.
+    assert_eq!(console.request("GET", &back, &cookie, "").status, 400);
+    // Somebody who is not known here stays out.
+    provider.mood.lock().unwrap().claims = people("eve@example.com", true);
+    let (back, cookie) = round_trip(&console, "/");
+    let refused = console.request("GET", &back, &cookie, "");
+    assert!(refused.status == 403 && refused.body.contains("not known here"), "{}", refused.body);
+}
+
+#[test]
+fn new_people_see_their_own_mail_if_it_is_certain_whose_it_is() {
+    let provider = Provider::start();
+    let console = console(&provider, true);
+    for (claims, status) in [
+        (people("dora@example.com", false), 400),
+        (json!({ "email": "dora@example.com" }), 403),
+        (json!({ "name": "Dora" }), 400),
+        (people("Dora@example.com", true), 200),
+    ] {
+        provider.mood.lock().unwrap().claims = claims.clone();
+        let (back, cookie) = round_trip(&console, "/");
+        let answer = console.request("GET", &back, &cookie, "");
+        assert_eq!(answer.status, status, "{claims}: {}", answer.body);
+    }
+    let users = console.state.users.list().unwrap();
+    let dora = users.iter().find(|u| u.login == "Dora@example.com").unwrap();
+    assert_eq!(
+        (dora.role, dora.addresses.as_slice()),
+        (Role::User, &["dora@example.com".to_owned()][..])
+    );
+}
+
+#[test]
+fn tokens_that_are_not_the_providers_are_refused() {
+    let provider = Provider::start();
+    let console = console(&provider, true);
+    provider.mood.lock().unwrap().claims = people("dora@example.com", true);
+    for trick in ["nonce", "key"] {
+        {
+            let mut mood = provider.mood.lock().unwrap();
+            (mood.other_nonce, mood.other_key) = (trick == "nonce", trick == "key");
+        }
+        let (back, cookie) = round_trip(&console, "/");
+        let answer = console.request("GET", &back, &cookie, "");
+        assert_eq!((answer.status, answer.header("set-cookie")), (400, None), "{trick}");
+        assert!(!answer.body.contains("nonce") && !answer.body.contains("signed"), "says little");
+    }
+    // The verifier is this sign-in's own: another's code is worth nothing.
+    *provider.mood.lock().unwrap() =
+        Mood { claims: people("dora@example.com", true), ..Mood::default() };
+    let (first, _) = round_trip(&console, "/");
+    let (second, cookie) = round_trip(&console, "/");
+    let code =
+        |path: &str| path.split_once("code=").unwrap().1.split('&').next().unwrap().to_owned();
+    let mixed = second.replace(&code(&second), &code(&first));
+    assert_ne!(mixed, second);
+    assert_eq!(console.request("GET", &mixed, &cookie, "").status, 400);
+    for wrong in
+        ["/sign-in/oidc/back", "/sign-in/oidc/back?state=&code=x", "/sign-in/oidc/back?state=x"]
+    {
+        assert_eq!(console.request("GET", wrong, "gauntlet_sign_in=", "").status, 400, "{wrong}");
+    }
+    let off = common::start();
+    assert_eq!(off.request("GET", "/sign-in/oidc", "", "").status, 404);
+}
+
+#[test]
+fn a_browser_goes_there_and_comes_back_signed_in() {
+    let Some(browser) = Browser::start() else { return };
+    let provider = Provider::start();
+    let console = console(&provider, true);
+    provider.mood.lock().unwrap().claims = people("dora@example.com", true);
+    browser.open(&format!("http://{}/own", console.address));
+    browser.expect("h1", "Sign in");
+    browser.look_at("sign-in-oidc");
+    browser.click(".other-way a");
+    browser.expect("h1", "My mail");
+}

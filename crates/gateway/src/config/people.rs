@@ -1,0 +1,108 @@
+//! Settings about people: groups for the policy, folders of the quarantine, single sign-on, reports.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// A group of people that the policy may name: members from here, a file, and a database, all together.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GroupSettings {
+    /// What the policy calls it.
+    pub name: String,
+    /// Addresses, or `@domain`.
+    pub members: Vec<String>,
+    /// A file of the same, one a line; `#` begins a comment.
+    pub file: PathBuf,
+    /// A database: `sqlite:/path/of/a/file.db` or `postgres://user:password@host:5432/database`.
+    pub database: String,
+    /// What it is asked; the first column is an address, or `@domain`.
+    pub query: String,
+}
+
+/// How long one folder of the quarantine keeps mail, and how much.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FolderSettings {
+    /// The folder.
+    pub name: String,
+    /// Days that its mail is kept, instead of `quarantine.retention_days`.
+    pub retention_days: u32,
+    /// Bytes of held mail; above, the oldest of the folder goes first. 0 sets no cap of its own.
+    pub bytes_max: u64,
+}
+
+impl Default for FolderSettings {
+    fn default() -> Self {
+        FolderSettings { name: String::new(), retention_days: 7, bytes_max: 0 }
+    }
+}
+
+/// Signing in at somebody else's (OpenID Connect).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OidcSettings {
+    /// The provider: `https://login.example.com/realms/staff`; empty switches it off.
+    pub issuer: String,
+    /// What the provider calls us.
+    pub client_id: String,
+    /// What we prove it with; empty for a public client.
+    pub client_secret: String,
+    /// The claim that is the login here.
+    pub login_claim: String,
+    /// Add people who are not known here yet, as users who see their own mail (`email`, if verified).
+    pub add_people: bool,
+    /// What the button says.
+    pub name: String,
+}
+
+impl Default for OidcSettings {
+    fn default() -> Self {
+        OidcSettings {
+            issuer: String::new(),
+            client_id: String::new(),
+            client_secret: String::new(),
+            login_claim: "email".to_owned(),
+            add_people: false,
+            name: "Single sign-on".to_owned(),
+        }
+    }
+}
+
+/// How often reports are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReportEvery {
+    /// Of the day before.
+    Day,
+    /// On Mondays, of the week before.
+    #[default]
+    Week,
+    /// On the first, of the month before.
+    Month,
+}
+
+/// Reports by mail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MailedReportSettings {
+    /// Who gets them; nobody switches them off.
+    pub to: Vec<String>,
+    /// How often.
+    pub every: ReportEvery,
+    /// Hour of the day, UTC, from which on they are sent.
+    pub hour: u8,
+    /// From address; empty takes postmaster at the node's name.
+    pub from: String,
+}
+
+impl Default for MailedReportSettings {
+    fn default() -> Self {
+        MailedReportSettings {
+            to: Vec::new(),
+            every: ReportEvery::Week,
+            hour: 6,
+            from: String::new(),
+        }
+    }
+}

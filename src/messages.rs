@@ -1,0 +1,157 @@
+//! `gauntlet messages`: find messages of the log, as the console does.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use gauntlet_engine::Class;
+use gauntlet_store::log::{Cursor, day_number};
+use gauntlet_store::{Log, Query, Summary};
+
+use crate::node_args::NodeArgs;
+
+const AFTER_HELP: &str = "\
+All that is given must hold; several classes are any of them. The node may run meanwhile. One message's whole
+life: gauntlet trace ID.
+
+Exit status: 0 something was found; 1 nothing.
+
+Examples:
+  gauntlet messages --subject invoice --class phishing
+  gauntlet messages --recipient ann@example.org --since 2026-11-01 --json
+  gauntlet messages --sender @shop.example --action quarantine --limit 200";
+
+/// Arguments of `gauntlet messages`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    node: NodeArgs,
+    /// Words of the subject; `pay*` takes beginnings
+    #[arg(long, default_value = "", hide_default_value = true)]
+    subject: String,
+    /// Sender: an address, or `@domain`
+    #[arg(long, default_value = "", hide_default_value = true)]
+    sender: String,
+    /// Recipient: an address, or `@domain`
+    #[arg(long, default_value = "", hide_default_value = true)]
+    recipient: String,
+    /// Domain of sender or recipient
+    #[arg(long, default_value = "", hide_default_value = true)]
+    domain: String,
+    /// Class; repeat for any of several
+    #[arg(long = "class")]
+    classes: Vec<Class>,
+    /// Disposition of a recipient: deliver, quarantine, reject, ...
+    #[arg(long, default_value = "", hide_default_value = true)]
+    action: String,
+    /// What became of a delivery: delivered, queued, failed, ...
+    #[arg(long, default_value = "", hide_default_value = true)]
+    outcome: String,
+    /// A rule that hit
+    #[arg(long, default_value = "", hide_default_value = true)]
+    rule: String,
+    /// Message-ID field
+    #[arg(long, default_value = "", hide_default_value = true)]
+    message_id: String,
+    /// Address of the client
+    #[arg(long, default_value = "", hide_default_value = true)]
+    client: String,
+    /// Received on or after this day (UTC), as 2026-11-21
+    #[arg(long, value_parser = day)]
+    since: Option<i64>,
+    /// Received on or before this day (UTC)
+    #[arg(long, value_parser = day)]
+    until: Option<i64>,
+    /// Rule points, at least
+    #[arg(long)]
+    score_min: Option<f64>,
+    /// At most so many, newest first
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    limit: u64,
+    /// Print JSON, one line a message
+    #[arg(long)]
+    json: bool,
+}
+
+/// Messages read at once.
+const PAGE: usize = 500;
+const DAY_MS: i64 = 86_400_000;
+
+fn day(text: &str) -> Result<i64, String> {
+    day_number(text).ok_or_else(|| format!("{text:?} is no day; write 2026-11-21"))
+}
+
+/// Runs `gauntlet messages`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = args.node.load_existing()?;
+    let log = Log::open(&config.node.data.join("log")).context("the message log")?;
+    let mut query = Query {
+        subject: args.subject.clone(),
+        sender: args.sender.clone(),
+        recipient: args.recipient.clone(),
+        domain: args.domain.clone(),
+        classes: args.classes.clone(),
+        action: args.action.clone(),
+        outcome: args.outcome.clone(),
+        rule: args.rule.clone(),
+        message_id: args.message_id.clone(),
+        client: args.client.clone(),
+        since_ms: args.since.map(|day| day * DAY_MS),
+        until_ms: args.until.map(|day| (day + 1) * DAY_MS),
+        score_min: args.score_min,
+        ..Query::default()
+    };
+    let mut out = std::io::stdout().lock();
+    let mut left = usize::try_from(args.limit).unwrap_or(usize::MAX);
+    let mut found = 0u64;
+    while left > 0 {
+        query.limit = left.min(PAGE);
+        let page = log.search(&query)?;
+        for message in &page.messages {
+            print(&mut out, message, args.json)?;
+        }
+        found += page.messages.len() as u64;
+        left -= page.messages.len().min(left);
+        let next: Option<Cursor> = page.next;
+        match next {
+            Some(next) => query.after = Some(next),
+            None => break,
+        }
+    }
+    Ok(if found > 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn print(out: &mut impl Write, message: &Summary, json: bool) -> anyhow::Result<()> {
+    if json {
+        writeln!(out, "{}", serde_json::to_string(message)?)?;
+        return Ok(());
+    }
+    let to = message.recipients.first().map_or("", |r| r.recipient.as_str());
+    let action = message.recipients.first().map_or("", |r| r.action.as_str());
+    writeln!(
+        out,
+        "{} {} {:<11} {:>6.1} {:<11} {} > {} {}",
+        moment(message.received_ms),
+        message.id,
+        message.class.name(),
+        message.score,
+        action,
+        visible(&message.from),
+        visible(to),
+        visible(&message.subject),
+    )?;
+    Ok(())
+}
+
+/// `2026-11-21T04:23:05Z`.
+pub(crate) fn moment(ms: i64) -> String {
+    let seconds = ms.rem_euclid(DAY_MS) / 1_000;
+    let day = gauntlet_store::log::day_name(ms.div_euclid(DAY_MS));
+    format!("{day}T{:02}:{:02}:{:02}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
+/// Without what moves a terminal's cursor.
+pub(crate) fn visible(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}

@@ -1,0 +1,191 @@
+//! `gauntlet quarantine`: held mail, as the console has it; and the keys that seal it.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use gauntlet_gateway::clock;
+use gauntlet_gateway::config::Config;
+use gauntlet_gateway::control::{Answer, Request};
+use gauntlet_gateway::node::body_keys;
+use gauntlet_store::Quarantine;
+use gauntlet_store::quarantine::{Deletion, Held, HeldQuery, State};
+
+use crate::messages::{moment, visible};
+use crate::node_args::NodeArgs;
+use crate::user::WHO;
+
+const AFTER_HELP: &str = "\
+Releasing needs the running node; the rest reads and writes beside it.
+
+With quarantine.encrypt, bodies are sealed by the first key of quarantine.key_file. `rotate-key` puts a new key
+first, seals every body with it, and forgets the old keys; --keep-old leaves bodies and old keys as they are.
+
+Examples:
+  gauntlet quarantine list --folder suspect
+  gauntlet quarantine show 1M7YFK6WX0000-0 > message.eml
+  gauntlet quarantine release 1M7YFK6WX0000-0 --learn
+  gauntlet quarantine release 1M7YFK6WX0000-0 --to boss@example.org
+  gauntlet quarantine delete 1M7YFK6WX0000-0
+  gauntlet quarantine rotate-key";
+
+/// Arguments of `gauntlet quarantine`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    node: NodeArgs,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Print held mail, newest first
+    List {
+        /// Of this folder
+        #[arg(long, default_value = "", hide_default_value = true)]
+        folder: String,
+        /// Held for this address
+        #[arg(long, default_value = "", hide_default_value = true)]
+        recipient: String,
+        /// Part of subject, From or recipients
+        #[arg(long, default_value = "", hide_default_value = true)]
+        text: String,
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+        /// Print JSON, one line each
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the folders: messages and bytes
+    Folders {
+        /// Print JSON, one line each
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a held message as it was received
+    Show {
+        /// Its id in the quarantine
+        id: String,
+    },
+    /// Release a held message to its recipients, once
+    Release {
+        /// Its id in the quarantine
+        id: String,
+        /// Address instead of its recipients; repeat for more
+        #[arg(long)]
+        to: Vec<String>,
+        /// Teach the classifier that it is wanted
+        #[arg(long)]
+        learn: bool,
+    },
+    /// Delete a held message for good
+    Delete {
+        /// Its id in the quarantine
+        id: String,
+    },
+    /// Seal held mail with a new key
+    RotateKey {
+        /// Seal only new mail with it; old keys stay
+        #[arg(long)]
+        keep_old: bool,
+    },
+}
+
+fn open(config: &Config) -> anyhow::Result<Quarantine> {
+    let folder = config.node.data.join("quarantine");
+    Ok(Quarantine::open_beside_with(&folder, body_keys(config)?)?)
+}
+
+/// Runs `gauntlet quarantine`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = args.node.load_existing()?;
+    let mut out = std::io::stdout().lock();
+    match &args.action {
+        Action::List { folder, recipient, text, limit, json } => {
+            let query = HeldQuery {
+                folder: folder.clone(),
+                recipient: recipient.clone(),
+                text: text.clone(),
+                state: Some(State::Held),
+                limit: *limit,
+                ..HeldQuery::default()
+            };
+            for held in open(&config)?.search(&query)?.items {
+                print(&mut out, &held, *json)?;
+            }
+        }
+        Action::Folders { json } => {
+            for folder in open(&config)?.folders()? {
+                let (name, items, bytes) = (&folder.name, folder.items, folder.bytes);
+                if *json {
+                    let line =
+                        serde_json::json!({ "folder": name, "messages": items, "bytes": bytes });
+                    writeln!(out, "{line}")?;
+                } else {
+                    writeln!(out, "{name:<24} {items:>9} messages {bytes:>14} bytes")?;
+                }
+            }
+        }
+        Action::Show { id } => {
+            let body = open(&config)?.body(id)?;
+            out.write_all(&body.with_context(|| format!("no held message {id:?}"))?)?;
+        }
+        Action::Release { id, to, learn } => {
+            let (id, to, learn) = (id.clone(), to.clone(), *learn);
+            if let Answer::Done(count) = args.node.ask(&Request::Release { id, to, learn })? {
+                writeln!(out, "released to {count} recipients")?;
+            }
+        }
+        Action::Delete { id } => match open(&config)?.delete(id, WHO, clock::now_ms())? {
+            Deletion::Done => writeln!(out, "deleted")?,
+            Deletion::NotHeld(state) => bail!("it is not held any more: it is {}", state.name()),
+            Deletion::Unknown => bail!("no held message {id:?}"),
+        },
+        Action::RotateKey { keep_old } => rotate(args, &config, *keep_old)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(out: &mut impl Write, held: &Held, json: bool) -> anyhow::Result<()> {
+    if json {
+        writeln!(out, "{}", serde_json::to_string(held)?)?;
+        return Ok(());
+    }
+    let item = &held.item;
+    writeln!(
+        out,
+        "{} {} {:<12} {:<11} {} > {} {}",
+        moment(item.received_ms),
+        item.id,
+        item.folder,
+        item.class.name(),
+        visible(&item.from),
+        visible(&item.recipients.join(",")),
+        visible(&item.subject),
+    )?;
+    Ok(())
+}
+
+/// A new key; then all is sealed with it, by the node if one runs, and the old keys are forgotten.
+fn rotate(args: &Args, config: &Config, keep_old: bool) -> anyhow::Result<()> {
+    let quarantine = open(config)?;
+    let keys = quarantine.keys().filter(|k| k.seals());
+    let keys = keys.context("held mail is not sealed: set quarantine.encrypt = true")?;
+    keys.rotate()?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}: a new key is first", keys.path().display())?;
+    if keep_old {
+        return Ok(());
+    }
+    let sealed = match args.node.ask(&Request::Seal) {
+        Ok(Answer::Done(count)) => count as u64,
+        // Nobody else writes there then.
+        _ => quarantine.seal_anew()?,
+    };
+    let dropped = keys.drop_old()?;
+    writeln!(out, "{sealed} messages sealed anew, {dropped} old keys forgotten")?;
+    Ok(())
+}

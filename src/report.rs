@@ -1,0 +1,205 @@
+//! `gauntlet report`: what passed in some days; and the thread that mails it on schedule.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use gauntlet_console::report::{self, Report, csv, mail, pdf};
+use gauntlet_gateway::Node;
+use gauntlet_gateway::clock::now_ms;
+use gauntlet_gateway::config::{Config, ReportEvery};
+use gauntlet_gateway::control::Request;
+use gauntlet_store::log::{civil, day_number};
+use gauntlet_store::{Log, Users};
+
+use crate::node_args::NodeArgs;
+
+const AFTER_HELP: &str = "\
+Days are whole days of UTC. Accuracy is what people said: releases and corrections; what nobody looked at is not
+known. The node mails reports by itself if report.to names somebody.
+
+Examples:
+  gauntlet report --days 30
+  gauntlet report --days 7 --until 2026-11-15 --csv week.csv --pdf week.pdf
+  gauntlet report --json
+  gauntlet report --send                 to everybody of report.to, now";
+
+/// Arguments of `gauntlet report`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    node: NodeArgs,
+    /// Days of the report
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(i64).range(1..=report::DAYS_MAX))]
+    days: i64,
+    /// The last of them, as 2026-11-21 [default: today]
+    #[arg(long, value_parser = day)]
+    until: Option<i64>,
+    /// Write CSV there
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write PDF there
+    #[arg(long, value_name = "FILE")]
+    pdf: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Mail it to everybody of report.to, through the running node
+    #[arg(long)]
+    send: bool,
+}
+
+/// Between two looks whether it is time.
+const LOOK_PAUSE: Duration = Duration::from_secs(30);
+const HOUR_MS: i64 = 3_600_000;
+const DAY_MS: i64 = 24 * HOUR_MS;
+
+fn day(text: &str) -> Result<i64, String> {
+    day_number(text).ok_or_else(|| format!("{text:?} is no day; write 2026-11-21"))
+}
+
+/// Runs `gauntlet report`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = args.node.load_existing()?;
+    let log = Log::open(&config.node.data.join("log")).context("the message log")?;
+    let until = args.until.map_or_else(now_ms, |day| day * DAY_MS);
+    let made = report::report(&log, args.days, until)?;
+    let host = config.node.host_name();
+    for (path, bytes) in [
+        (&args.csv, csv::csv(&made).into_bytes()),
+        (&args.pdf, if args.pdf.is_some() { pdf::pdf(&made, &host) } else { Vec::new() }),
+    ] {
+        if let Some(path) = path {
+            std::fs::write(path, bytes).with_context(|| path.display().to_string())?;
+        }
+    }
+    let mut out = std::io::stdout().lock();
+    if args.send {
+        for to in &config.report.to {
+            let message = mail::mail(&made, &host, &from(&config), to, now_ms());
+            args.node.ask(&Request::Submit { to: to.clone(), message })?;
+            writeln!(out, "sent to {to}")?;
+        }
+        anyhow::ensure!(!config.report.to.is_empty(), "report.to names nobody");
+    } else if args.json {
+        writeln!(out, "{}", serde_json::to_string(&made)?)?;
+    } else if args.csv.is_none() && args.pdf.is_none() {
+        write!(out, "{}", mail::summary(&made).replace("\r\n", "\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn from(config: &Config) -> String {
+    match config.report.from.as_str() {
+        "" => format!("postmaster@{}", config.node.host_name()),
+        from => from.to_owned(),
+    }
+}
+
+/// A report that is due: since when, and over which days.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Due {
+    at_ms: i64,
+    days: i64,
+}
+
+impl Due {
+    /// The moment whose day is the last of the report.
+    fn until_ms(self) -> i64 {
+        self.at_ms.div_euclid(DAY_MS) * DAY_MS - DAY_MS
+    }
+}
+
+/// The newest report that is due.
+fn due(every: ReportEvery, hour: u8, now: i64) -> Due {
+    // Before the hour, yesterday counts.
+    let day = (now - i64::from(hour) * HOUR_MS).div_euclid(DAY_MS);
+    let (day, days) = match every {
+        ReportEvery::Day => (day, 1),
+        // The first day of all was a Thursday: day 4 was a Monday.
+        ReportEvery::Week => (day - (day - 4).rem_euclid(7), 7),
+        ReportEvery::Month => {
+            let first = day - i64::from(civil(day).2) + 1;
+            (first, i64::from(civil(first - 1).2))
+        }
+    };
+    Due { at_ms: day * DAY_MS + i64::from(hour) * HOUR_MS, days }
+}
+
+/// Mails reports on schedule, on a thread of its own, until the process ends.
+pub(crate) fn watch(node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<()> {
+    let node = Arc::downgrade(node);
+    std::thread::Builder::new()
+        .name("reports".to_owned())
+        .spawn(move || {
+            loop {
+                let Some(node) = node.upgrade() else { return };
+                if let Err(error) = round(&node, &users, now_ms()) {
+                    let error = format!("{error:#}");
+                    tracing::error!(error, "reports could not be sent");
+                }
+                drop(node);
+                std::thread::sleep(LOOK_PAUSE);
+            }
+        })
+        .context("cannot start the reports' thread")?;
+    Ok(())
+}
+
+/// Sends what is due and was not sent.
+fn round(node: &Node, users: &Users, now: i64) -> anyhow::Result<()> {
+    let config = node.config();
+    let settings = &config.report;
+    if settings.to.is_empty() {
+        return Ok(());
+    }
+    let due = due(settings.every, settings.hour, now);
+    // Marks of reports stand among those of digests, under names that no address has. They have no
+    // time, since that tells when digests went out.
+    let mark = |to: &str| format!("report to {to}");
+    let mut made: Option<Report> = None;
+    for to in &settings.to {
+        if users.digest_mark(&mark(to))? >= due.at_ms {
+            continue;
+        }
+        if made.is_none() {
+            made = Some(report::report(&node.log, due.days, due.until_ms())?);
+        }
+        let Some(report) = &made else { continue };
+        let message = mail::mail(report, &config.node.host_name(), &from(&config), to, now);
+        node.send_own(to, message.into_bytes()).map_err(|e| anyhow::anyhow!("{to}: {e}"))?;
+        users.set_digest_mark(&mark(to), due.at_ms, 0)?;
+        tracing::info!(to, "report sent");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gauntlet_store::log::day_name;
+
+    #[test]
+    fn reports_are_due_after_their_hour() {
+        let at = |day: &str, hour: i64| day_number(day).unwrap() * DAY_MS + hour * HOUR_MS;
+        let told = |every, day: &str, hour| {
+            let due = due(every, 6, at(day, hour));
+            let last = due.until_ms().div_euclid(DAY_MS);
+            (day_name(last - due.days + 1), day_name(last))
+        };
+        let days = |first: &str, last: &str| (first.to_owned(), last.to_owned());
+        use ReportEvery::{Day, Month, Week};
+        assert_eq!(told(Day, "2026-11-21", 6), days("2026-11-20", "2026-11-20"));
+        assert_eq!(told(Day, "2026-11-21", 5), days("2026-11-19", "2026-11-19"));
+        // 2026-11-21 is a Saturday.
+        assert_eq!(told(Week, "2026-11-21", 7), days("2026-11-09", "2026-11-15"));
+        assert_eq!(told(Week, "2026-11-23", 6), days("2026-11-16", "2026-11-22"));
+        assert_eq!(told(Week, "2026-11-23", 5), days("2026-11-09", "2026-11-15"));
+        assert_eq!(told(Month, "2026-03-01", 6), days("2026-02-01", "2026-02-28"));
+        assert_eq!(told(Month, "2026-03-01", 5), days("2026-01-01", "2026-01-31"));
+    }
+}

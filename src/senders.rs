@@ -1,0 +1,94 @@
+//! `gauntlet senders`: who is allowed or blocked for the whole node.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use gauntlet_engine::lists::List;
+use gauntlet_gateway::clock::now_ms;
+use gauntlet_gateway::control::Request;
+
+use crate::messages::moment;
+use crate::node_args::NodeArgs;
+use crate::user::{self, WHO};
+
+const AFTER_HELP: &str = "\
+A sender is an address, a domain with all below it, or a network. A running node takes a change over at once.
+
+Examples:
+  gauntlet senders list
+  gauntlet senders allow partner.example
+  gauntlet senders block 192.0.2.0/24
+  gauntlet senders remove partner.example";
+
+/// Arguments of `gauntlet senders`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    node: NodeArgs,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Print all
+    List {
+        /// Print JSON, one line each
+        #[arg(long)]
+        json: bool,
+    },
+    /// Their mail is never spam
+    Allow {
+        /// Address, domain or network
+        entry: String,
+    },
+    /// Their mail is always spam
+    Block {
+        /// Address, domain or network
+        entry: String,
+    },
+    /// Take them off the lists
+    Remove {
+        /// Address, domain or network
+        entry: String,
+    },
+}
+
+/// Runs `gauntlet senders`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = args.node.load_existing()?;
+    let users = user::open(&config.node.data)?;
+    match &args.action {
+        Action::List { json } => {
+            let mut out = std::io::stdout().lock();
+            for sender in users.listed_senders()? {
+                if *json {
+                    writeln!(out, "{}", serde_json::to_string(&sender)?)?;
+                    continue;
+                }
+                let list = if sender.allow { "allow" } else { "block" };
+                let since = moment(sender.at_ms);
+                writeln!(out, "{list:<6} {:<40} by {} since {since}", sender.entry, sender.who)?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        Action::Allow { entry } | Action::Block { entry } => {
+            List::parse([entry.as_str()])?;
+            let allow = matches!(args.action, Action::Allow { .. });
+            users.list_sender(entry, allow, WHO, now_ms())?;
+        }
+        Action::Remove { entry } => {
+            if !users.unlist_sender(entry, WHO, now_ms())? {
+                bail!("{entry:?} is on no list; `gauntlet senders list` prints all");
+            }
+        }
+    }
+    // Without a running node it counts from the next start on.
+    let socket = gauntlet_gateway::control::socket_path(&config.node.data);
+    if socket.exists() {
+        args.node.ask(&Request::Senders)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
