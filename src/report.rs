@@ -123,8 +123,8 @@ fn due(every: ReportEvery, hour: u8, now: i64) -> Due {
         // The first day of all was a Thursday: day 4 was a Monday.
         ReportEvery::Week => (day - (day - 4).rem_euclid(7), 7),
         ReportEvery::Month => {
-            let first = day - i64::from(civil(day).2) + 1;
-            (first, i64::from(civil(first - 1).2))
+            let first = day - civil(day).2 + 1;
+            (first, civil(first - 1).2)
         }
     };
     Due { at_ms: day * DAY_MS + i64::from(hour) * HOUR_MS, days }

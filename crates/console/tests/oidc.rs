@@ -90,13 +90,8 @@ impl Provider {
     }
 }
 
-fn answer(
-    mut stream: TcpStream,
-    address: SocketAddr,
-    mood: &Mutex<Mood>,
-    key: &EcdsaKeyPair,
-    other: &EcdsaKeyPair,
-) {
+/// A request: path with query, login, body.
+fn read(stream: &TcpStream) -> (String, String, String) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut first = String::new();
     reader.read_line(&mut first).unwrap();
@@ -115,8 +110,18 @@ fn answer(
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    let body = String::from_utf8(body).unwrap();
     let target = first.split(' ').nth(1).unwrap_or("/").to_owned();
+    (target, login, String::from_utf8(body).unwrap())
+}
+
+fn answer(
+    mut stream: TcpStream,
+    address: SocketAddr,
+    mood: &Mutex<Mood>,
+    key: &EcdsaKeyPair,
+    other: &EcdsaKeyPair,
+) {
+    let (target, login, body) = read(&stream);
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
     let issuer = format!("http://{address}");
     let mut mood = mood.lock().unwrap();
@@ -134,58 +139,18 @@ fn answer(
             (200, String::new(), json!({ "keys": [jwk] }).to_string())
         }
         "/authorize" => {
-            let asked = fields(query);
-            assert_eq!(
-                (asked["client_id"].as_str(), asked["response_type"].as_str()),
-                (CLIENT, "code")
-            );
-            assert_eq!(asked["code_challenge_method"], "S256");
-            assert!(asked["scope"].split(' ').any(|s| s == "openid"));
-            let code = format!("code-{}+/", mood.codes.len());
-            let back = asked["redirect_uri"].clone();
-            let kept = (asked["code_challenge"].clone(), asked["nonce"].clone(), back.clone());
-            mood.codes.insert(code.clone(), kept);
-            let code = code.replace('+', "%2B").replace('/', "%2F");
-            (
-                302,
-                format!("Location: {back}?code={code}&state={}\r\n", asked["state"]),
-                String::new(),
-            )
+            let back = authorize(&fields(query), &mut mood);
+            (302, format!("Location: {back}\r\n"), String::new())
         }
         "/token" => {
-            let asked = fields(&body);
-            let expected = format!("{CLIENT}:{}", SECRET.replace('/', "%2F").replace('=', "%3D"));
-            let expected = base64_simd::STANDARD.encode_to_string(expected);
-            let kept = mood.codes.remove(&asked["code"]);
-            let challenge = encoded(ring::digest::digest(
-                &ring::digest::SHA256,
-                asked["code_verifier"].as_bytes(),
-            ));
-            match kept {
-                Some((wanted, nonce, back))
-                    if wanted == challenge
-                        && back == asked["redirect_uri"]
-                        && login == format!("Basic {expected}") =>
-                {
-                    let mut claims = mood.claims.clone();
-                    let nonce = if mood.other_nonce { "other".to_owned() } else { nonce };
-                    claims["iss"] = json!(issuer);
-                    claims["aud"] = json!(CLIENT);
-                    claims["sub"] = json!("4711");
-                    claims["exp"] = json!(common::now_ms() / 1000 + 60);
-                    claims["nonce"] = json!(nonce);
-                    let head = encoded("{\"alg\":\"ES256\",\"kid\":\"1\"}");
-                    let signed = format!("{head}.{}", encoded(claims.to_string()));
-                    let signer = if mood.other_key { other } else { key };
-                    let mark = signer.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
-                    let token = format!("{signed}.{}", encoded(mark));
-                    (
-                        200,
-                        String::new(),
-                        json!({ "id_token": token, "token_type": "Bearer" }).to_string(),
-                    )
-                }
-                _ => (400, String::new(), "{\"error\":\"invalid_grant\"}".to_owned()),
+            let signer = if mood.other_key { other } else { key };
+            match token(&fields(&body), &login, &issuer, &mut mood, signer) {
+                Some(token) => (
+                    200,
+                    String::new(),
+                    json!({ "id_token": token, "token_type": "Bearer" }).to_string(),
+                ),
+                None => (400, String::new(), "{\"error\":\"invalid_grant\"}".to_owned()),
             }
         }
         _ => (404, String::new(), String::new()),
@@ -197,6 +162,50 @@ fn answer(
         text.len()
     )
     .unwrap();
+}
+
+/// Signs somebody in; where the browser goes.
+fn authorize(asked: &HashMap<String, String>, mood: &mut Mood) -> String {
+    assert_eq!((asked["client_id"].as_str(), asked["response_type"].as_str()), (CLIENT, "code"));
+    assert_eq!(asked["code_challenge_method"], "S256");
+    assert!(asked["scope"].split(' ').any(|s| s == "openid"));
+    let code = format!("code-{}+/", mood.codes.len());
+    let back = asked["redirect_uri"].clone();
+    let kept = (asked["code_challenge"].clone(), asked["nonce"].clone(), back.clone());
+    mood.codes.insert(code.clone(), kept);
+    let code = code.replace('+', "%2B").replace('/', "%2F");
+    format!("{back}?code={code}&state={}", asked["state"])
+}
+
+/// The token for a code, if verifier, address and client are those that the code was given to.
+fn token(
+    asked: &HashMap<String, String>,
+    login: &str,
+    issuer: &str,
+    mood: &mut Mood,
+    signer: &EcdsaKeyPair,
+) -> Option<String> {
+    let expected = format!("{CLIENT}:{}", SECRET.replace('/', "%2F").replace('=', "%3D"));
+    let expected = base64_simd::STANDARD.encode_to_string(expected);
+    let (wanted, nonce, back) = mood.codes.remove(&asked["code"])?;
+    let verifier = asked["code_verifier"].as_bytes();
+    let challenge = encoded(ring::digest::digest(&ring::digest::SHA256, verifier));
+    let fits = wanted == challenge
+        && back == asked["redirect_uri"]
+        && login == format!("Basic {expected}");
+    if !fits {
+        return None;
+    }
+    let mut claims = mood.claims.clone();
+    claims["iss"] = json!(issuer);
+    claims["aud"] = json!(CLIENT);
+    claims["sub"] = json!("4711");
+    claims["exp"] = json!(common::now_ms() / 1000 + 60);
+    claims["nonce"] = json!(if mood.other_nonce { "other".to_owned() } else { nonce });
+    let head = encoded("{\"alg\":\"ES256\",\"kid\":\"1\"}");
+    let signed = format!("{head}.{}", encoded(claims.to_string()));
+    let mark = signer.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+    Some(format!("{signed}.{}", encoded(mark)))
 }
 
 fn console(provider: &Provider, add_people: bool) -> Running {

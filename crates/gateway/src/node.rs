@@ -164,8 +164,7 @@ impl Node {
         let lock = lock(data)?;
         let judge = Arc::new(ArcSwap::from_pointee(make_judge(&config)?));
         let log = open_log(data)?;
-        let keys = people::body_keys(&config)?;
-        let quarantine = Arc::new(Quarantine::open_with(&data.join("quarantine"), keys)?);
+        let quarantine = people::open_quarantine(&config)?;
         let (spool, recovery) = open_spool(&config)?;
         if recovery.torn_bytes > 0 || recovery.damaged > 0 {
             let (torn_bytes, damaged) = (recovery.torn_bytes, recovery.damaged);

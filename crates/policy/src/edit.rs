@@ -146,8 +146,8 @@ pub fn with_switched(text: &str, block: &Block) -> String {
     let body = text.get(block.head..block.range.end).unwrap_or_default();
     // Only the line that says so is changed.
     let mut lines: Vec<&str> = body.split_inclusive('\n').collect();
-    let is_it = |l: &&str| l.trim_start().starts_with("enabled") && l.contains('=');
-    match lines.iter().position(|l| is_it(&l)) {
+    let is_it = |l: &str| l.trim_start().starts_with("enabled") && l.contains('=');
+    match lines.iter().position(|l| is_it(l)) {
         Some(at) => {
             lines.remove(at);
         }

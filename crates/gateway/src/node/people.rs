@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use gauntlet_policy::Groups;
-use gauntlet_store::{BodyKeys, FolderLimit};
+use gauntlet_store::{BodyKeys, FolderLimit, Quarantine};
 
 use super::Node;
 use crate::config::Config;
@@ -23,6 +23,12 @@ pub fn body_keys(config: &Config) -> anyhow::Result<Option<BodyKeys>> {
     }
     let keys = BodyKeys::open(&path, seal).context("quarantine.key_file")?;
     Ok(Some(keys))
+}
+
+/// Opens the quarantine of a node.
+pub(super) fn open_quarantine(config: &Config) -> anyhow::Result<Arc<Quarantine>> {
+    let folder = config.node.data.join("quarantine");
+    Ok(Arc::new(Quarantine::open_with(&folder, body_keys(config)?)?))
 }
 
 /// What single folders of the quarantine keep.

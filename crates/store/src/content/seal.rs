@@ -148,19 +148,19 @@ impl BodyKeys {
     pub(super) fn seal(&self, hash: ContentHash, bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
         self.refresh()?;
         let key = self.known().keys.first().cloned();
-        let key = key.ok_or_else(|| self.wrong("there is no key in it".to_owned()))?;
+        let key = key.ok_or_else(|| self.wrong("there is no key in it"))?;
         let mut salt = [0; SALT_BYTES];
-        getrandom::fill(&mut salt).map_err(|e| self.wrong(e.to_string()))?;
+        getrandom::fill(&mut salt).map_err(|e| self.wrong(&e.to_string()))?;
         let mut out = Vec::with_capacity(HEAD_BYTES + bytes.len() + CHACHA20_POLY1305.tag_len());
         out.extend_from_slice(MAGIC);
         out.push(FORMAT_1);
         out.extend_from_slice(&key.id());
         out.extend_from_slice(&salt);
-        let own = key.of_body(&salt).ok_or_else(|| self.wrong("unusable".to_owned()))?;
+        let own = key.of_body(&salt).ok_or_else(|| self.wrong("unusable"))?;
         let aad = [out.as_slice(), &hash.0].concat();
         let mut sealed = bytes.to_vec();
         own.seal_in_place_append_tag(nonce(), Aad::from(aad), &mut sealed)
-            .map_err(|_| self.wrong("a body could not be sealed".to_owned()))?;
+            .map_err(|_| self.wrong("a body could not be sealed"))?;
         out.extend_from_slice(&sealed);
         Ok(out)
     }
@@ -205,7 +205,7 @@ impl BodyKeys {
         Ok(bytes)
     }
 
-    fn wrong(&self, cause: String) -> StoreError {
+    fn wrong(&self, cause: &str) -> StoreError {
         let cause = format!("{}: {cause}", self.path.display());
         StoreError::Invalid { what: "the file of keys", cause }
     }
