@@ -8,8 +8,9 @@ for protocol in smtp lmtp milter spamd rspamd clamd; do
   coproc sink { exec "$gauntlet" bench sink --listen 127.0.0.1:0 --protocol "$protocol" 2>/dev/null; }
   # shellcheck disable=SC2154  # coproc sets it
   read -r _ _ address <&"${sink[0]}"
-  "$gauntlet" bench send --protocol "$protocol" "$address" "$mail" --no-calibration --json \
-    --connections 16 --seconds "$seconds" --rounds 3 2>/dev/null |
+  # 3: the client is the limit, which is what is measured here.
+  { "$gauntlet" bench send --protocol "$protocol" "$address" "$mail" --no-calibration --json \
+    --connections 16 --seconds "$seconds" --rounds 3 2>/dev/null || [ $? = 3 ]; } |
     python3 -c '
 import json, sys
 s = json.load(sys.stdin)["subjects"][0]

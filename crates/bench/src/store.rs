@@ -350,7 +350,6 @@ struct Real {
     spool: Option<Spool>,
     log: Option<Log>,
     counts: Arc<Counts>,
-    now_ms: i64,
     _folder: tempfile::TempDir,
 }
 
@@ -378,9 +377,7 @@ impl Real {
             (Part::Spool, _) | (_, Backend::Null) => None,
             _ => Some(Log::open_with(&folder.path().join("log"), lines)?),
         };
-        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
-        Ok(Real { spool, log, counts, now_ms, _folder: folder })
+        Ok(Real { spool, log, counts, _folder: folder })
     }
 }
 
@@ -395,14 +392,14 @@ impl Store for Real {
                 // The writer waits.
                 let _ = told.send(result.map_err(anyhow::Error::from));
             });
-            spool.put(id, self.now_ms, meta, body.clone(), done);
+            spool.put(id, now_ms(), meta, body.clone(), done);
             outcome.recv().map_err(lost)??;
         }
         if let Some(log) = &self.log {
             let done = Box::new(move |result: Result<_, _>| {
                 let _ = told.send(result.map(|_| ()).map_err(anyhow::Error::from));
             });
-            log.append_now(vec![record(id, self.now_ms, body.len())], Vec::new(), done);
+            log.append_now(vec![record(id, now_ms(), body.len())], Vec::new(), done);
             outcome.recv().map_err(lost)??;
         }
         if let Some(spool) = &self.spool {
@@ -416,6 +413,12 @@ impl Store for Real {
         let syncs = self.counts.syncs.load(Ordering::Relaxed) + commits;
         (syncs, self.counts.bytes.load(Ordering::Relaxed))
     }
+}
+
+/// Unix time in milliseconds. The log takes some thousands of messages in each, not more.
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// A line of the log as a usual message leaves it: a recipient, two rules, a delivery.
