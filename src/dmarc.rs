@@ -81,21 +81,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn day(given: Option<&str>) -> anyhow::Result<Day> {
+/// The day that was named, else yesterday.
+pub(crate) fn day_of(given: Option<&str>, now_ms: i64) -> anyhow::Result<Day> {
     match given {
         Some(text) => {
             Day::parse(text).with_context(|| format!("{text:?} is no day such as 2026-11-21"))
         }
-        None => Ok(Day::of(now_ms()).before()),
+        None => Ok(Day::of(now_ms).before()),
     }
 }
 
 fn send(out: &mut impl Write, node: &NodeArgs, args: &SendArgs) -> anyhow::Result<ExitCode> {
-    let day = day(args.day.as_deref())?;
+    let day = day_of(args.day.as_deref(), now_ms())?;
     match node.ask(&Request::DmarcReports { day: day.name() })? {
         Answer::Reports(all) => {
             for reported in &all {
-                say(out, reported, args.json, "sent to")?;
+                say(out, reported, args.json, ("messages", "lines"), "sent to")?;
             }
             if all.is_empty() && !args.json {
                 writeln!(out, "no mail of {} came under anybody's DMARC policy", day.name())?;
@@ -112,7 +113,7 @@ fn report(out: &mut impl Write, node: &NodeArgs, args: &ReportArgs) -> anyhow::R
     if !args.dns.is_empty() {
         config.dns.servers.clone_from(&args.dns);
     }
-    let day = day(args.day.as_deref())?;
+    let day = day_of(args.day.as_deref(), now_ms())?;
     let folder = config.node.data.join("log");
     let settings = &config.dmarc_reports;
     let mut collected =
@@ -129,7 +130,7 @@ fn report(out: &mut impl Write, node: &NodeArgs, args: &ReportArgs) -> anyhow::R
     for Ready { reported, xml, .. } in &ready {
         match args.xml {
             true => out.write_all(xml.as_bytes())?,
-            false => say(out, reported, args.json, "would go to")?,
+            false => say(out, reported, args.json, ("messages", "lines"), "would go to")?,
         }
     }
     if ready.is_empty() && !args.json && !args.xml {
@@ -142,13 +143,20 @@ fn report(out: &mut impl Write, node: &NodeArgs, args: &ReportArgs) -> anyhow::R
     Ok(ExitCode::SUCCESS)
 }
 
-fn say(out: &mut impl Write, reported: &Reported, json: bool, to: &str) -> anyhow::Result<()> {
+/// Prints what became of a report; `(what, rows)` are the words for what it counts.
+pub(crate) fn say(
+    out: &mut impl Write,
+    reported: &Reported,
+    json: bool,
+    (what, lines): (&str, &str),
+    to: &str,
+) -> anyhow::Result<()> {
     if json {
         writeln!(out, "{}", serde_json::to_string(reported)?)?;
         return Ok(());
     }
     let Reported { domain, messages, rows, bytes, .. } = reported;
-    writeln!(out, "{domain}  {messages} messages, {rows} lines, {bytes} bytes compressed")?;
+    writeln!(out, "{domain}  {messages} {what}, {rows} {lines}, {bytes} bytes compressed")?;
     for address in &reported.to {
         writeln!(out, "  {to} {address}")?;
     }

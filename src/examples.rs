@@ -75,6 +75,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("rules diff", &["gauntlet rules diff old.cf new.cf ~/Maildir"]),
     ("dmarc report", &["gauntlet dmarc report --config gauntlet.toml --day 2026-11-20"]),
     ("dmarc send", &["gauntlet dmarc send --config gauntlet.toml"]),
+    ("tlsrpt report", &["gauntlet tlsrpt report --config gauntlet.toml --day 2026-11-20"]),
+    ("tlsrpt send", &["gauntlet tlsrpt send --config gauntlet.toml"]),
     ("dkim new", &["gauntlet dkim new --config gauntlet.toml example.org"]),
     ("dkim list", &["gauntlet dkim list --config gauntlet.toml"]),
     ("dkim rotate", &["gauntlet dkim rotate --config gauntlet.toml example.org"]),

@@ -28,6 +28,7 @@ mod scan;
 mod senders;
 mod serve;
 mod size;
+mod tlsrpt;
 mod token;
 mod trace;
 mod train;
@@ -85,6 +86,8 @@ enum Command {
     Dkim(dkim::Args),
     /// Make or send the reports that domains get about mail in their name
     Dmarc(dmarc::Args),
+    /// Print or send the reports that domains get about TLS to their mail exchangers
+    Tlsrpt(tlsrpt::Args),
     /// Send or preview the mails about what is held
     Digest(digest::Args),
     /// Copy a node's data folder while the node runs
@@ -129,6 +132,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Dkim(args) => dkim::run(&args),
         Command::Dmarc(args) => dmarc::run(&args),
+        Command::Tlsrpt(args) => tlsrpt::run(&args),
         Command::Digest(args) => digest::run(&args),
         Command::Backup(args) => backup::run(&args),
         Command::User(args) => user::run(&args),

@@ -13,6 +13,7 @@ use anyhow::{Context, bail};
 use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions};
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
 use gauntlet_gateway::config::{Config, OidcSettings, RuleSettings};
+use gauntlet_gateway::limits::has_threads;
 use gauntlet_gateway::policy_source;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::probes::Probes;
@@ -35,11 +36,14 @@ pub(crate) struct Args {
 
 /// Descriptors that the process asks the system for.
 const DESCRIPTORS_WANTED: u64 = 1 << 20;
+/// Threads of stores, logs, console and what blocks.
+const THREADS_BESIDE: usize = 24;
 
 /// Runs `gauntlet serve`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let loaded = args.node.loaded()?;
     let config = loaded.config.clone();
+    has_threads(threads_wanted(&config)).map_err(anyhow::Error::msg)?;
     let settings = Effective::default();
     settings.take(&loaded);
     let _written_to_the_end = text_logs::start(&config)?;
@@ -53,6 +57,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .context("cannot start the runtime")?;
     runtime.block_on(serve(args, config, settings))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// About how many threads a node has: of the runtime, of the scan pool, and those beside.
+fn threads_wanted(config: &Config) -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let scanning = if config.scan.threads == 0 { cpus } else { config.scan.threads };
+    cpus + scanning + THREADS_BESIDE
 }
 
 async fn serve(args: &Args, config: Config, settings: Effective) -> anyhow::Result<()> {

@@ -93,3 +93,17 @@ fn a_browser_and_a_flood_are_cut_off() {
     assert!(last.starts_with("421 4.7.0 too many commands"), "{last} after {replies}");
     drop(flood);
 }
+
+#[test]
+fn strangers_wait_for_the_greeting_and_friends_do_not() {
+    // Nobody who is exempt, as loopback clients are by default, waits for an hour.
+    let node = Node::start("[receiver]\ngreeting_wait_ms = 3600000\n");
+    assert!(Smtp::connect(node.smtp).is_ok());
+    let node = Node::start("[receiver]\ngreeting_wait_ms = 700\nexempt_networks = []\n");
+    let text = raw(&node, b"EHLO early.example\r\n");
+    assert!(text.starts_with("554 5.5.1") || text.starts_with("554 5.7.0"), "{text}");
+    assert!(!text.contains("220 "), "{text}");
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let reply = client.send("a@b.example", &["c@d.example"], &message("patient", 900)).unwrap();
+    assert!(reply.starts_with("250"), "{reply}");
+}

@@ -59,6 +59,11 @@ pub enum Request {
         /// The day, `2026-11-21`.
         day: String,
     },
+    /// Send the TLS reports of a day.
+    TlsReports {
+        /// The day, `2026-11-21`.
+        day: String,
+    },
     /// Send a message of the node's own.
     Submit {
         /// Whom to.
@@ -99,7 +104,7 @@ pub enum Answer {
         /// What happened to it since.
         events: Vec<Event>,
     },
-    /// To `DmarcReports`.
+    /// To `DmarcReports` and `TlsReports`.
     Reports(Vec<Reported>),
     /// To the others: how many messages it concerned.
     Done(usize),
@@ -194,13 +199,8 @@ fn answer(node: &Node, request: Request) -> Answer {
             Ok(_) => Answer::Done(1),
             Err(error) => Answer::Failed(error),
         },
-        Request::DmarcReports { day } => match Day::parse(&day) {
-            Some(day) => match node.send_dmarc_reports(day) {
-                Ok(sent) => Answer::Reports(sent),
-                Err(error) => Answer::Failed(format!("{error:#}")),
-            },
-            None => Answer::Failed(format!("{day:?} is no day such as 2026-11-21")),
-        },
+        Request::DmarcReports { day } => reports(&day, |day| node.send_dmarc_reports(day)),
+        Request::TlsReports { day } => reports(&day, |day| node.send_tls_reports(day)),
         Request::Release { id, to, learn } => release(node, &id, to, learn),
         Request::Seal => match node.quarantine.seal_anew() {
             Ok(written) => Answer::Done(usize::try_from(written).unwrap_or(usize::MAX)),
@@ -238,6 +238,13 @@ fn release(node: &Node, id: &str, to: Vec<String>, learn: bool) -> Answer {
         }
         Err(why) => Answer::Failed(why),
     }
+}
+
+fn reports(day: &str, send: impl FnOnce(Day) -> anyhow::Result<Vec<Reported>>) -> Answer {
+    let Some(parsed) = Day::parse(day) else {
+        return Answer::Failed(format!("{day:?} is no day such as 2026-11-21"));
+    };
+    send(parsed).map_or_else(|error| Answer::Failed(format!("{error:#}")), Answer::Reports)
 }
 
 fn with_ids(texts: &[String], act: impl FnOnce(&[u64]) -> Result<usize, String>) -> Answer {

@@ -30,3 +30,48 @@ pub fn descriptors() -> u64 {
         0
     }
 }
+
+/// Starts so many threads at once and lets them end again: whether the system will give them. Libraries
+/// that start threads panic where it does not.
+///
+/// # Errors
+/// How many it gave, why no more, and what to do.
+pub fn has_threads(wanted: usize) -> Result<(), String> {
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Arc::new(std::sync::Mutex::new(held));
+    let mut started = Vec::with_capacity(wanted);
+    let mut refused = None;
+    for _ in 0..wanted {
+        let held = held.clone();
+        // Each ends when the sender is gone.
+        let wait = move || drop(held.lock().map(|held| held.recv()));
+        match std::thread::Builder::new().stack_size(64 * 1024).spawn(wait) {
+            Ok(thread) => started.push(thread),
+            Err(error) => {
+                refused = Some(error);
+                break;
+            }
+        }
+    }
+    drop(hold);
+    let count = started.len();
+    for thread in started {
+        // It did nothing that can fail.
+        let _ = thread.join();
+    }
+    match refused {
+        None => Ok(()),
+        Some(error) => Err(format!(
+            "the system gives {count} of {wanted} threads ({error}); raise its limit of processes \
+             (RLIMIT_NPROC: `ulimit -u`; LimitNPROC= and TasksMax= of systemd; pids.max of a container)"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_few_threads_can_be_had() {
+        assert_eq!(super::has_threads(3), Ok(()));
+    }
+}

@@ -92,6 +92,19 @@ impl Policy {
         (mode == Mode::None || !hosts.is_empty()).then_some(Policy { mode, hosts, age_seconds })
     }
 
+    /// Its lines, as reports have them.
+    pub fn lines(&self) -> Vec<String> {
+        let mode = match self.mode {
+            Mode::Enforce => "enforce",
+            Mode::Testing => "testing",
+            Mode::None => "none",
+        };
+        let hosts = self.hosts.iter().map(|host| format!("mx: {host}"));
+        let head = ["version: STSv1".to_owned(), format!("mode: {mode}")];
+        let age = format!("max_age: {}", self.age_seconds);
+        head.into_iter().chain(hosts).chain([age]).collect()
+    }
+
     /// The policy names this host (section 4.1).
     pub fn names(&self, host: &str) -> bool {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -197,6 +210,11 @@ impl MtaSts {
                 kept.map(|kept| kept.policy)
             }
         }
+    }
+
+    /// The domain has a policy that could not be had lately.
+    pub fn has_failed(&self, domain: &str) -> bool {
+        self.state().failed.get(domain).is_some_and(|at| now_ms() - at < FAILED_FOR_MS)
     }
 
     fn keep(&self, domain: &str, id: String, policy: Policy) {

@@ -40,6 +40,7 @@ use crate::queue::{Queue, QueueParts};
 use crate::random::Random;
 use crate::receiver::{Listener, Receiver};
 use crate::recipients::Recipients;
+use crate::reports::tls_outcomes::TlsOutcomes;
 use crate::resolver::Resolver;
 use crate::route::Routes;
 use crate::scan_pool::ScanPool;
@@ -110,6 +111,7 @@ struct Shared {
     key_ring: Arc<ArcSwap<KeyRing>>,
     history: Arc<History>,
     hop_tls: Arc<ArcSwap<HopTls>>,
+    outcomes: Arc<TlsOutcomes>,
     gate: Arc<Gate>,
     recipients: Arc<ArcSwap<Recipients>>,
 }
@@ -166,8 +168,8 @@ impl Node {
         let log = open_log(data)?;
         let quarantine = people::open_quarantine(&config)?;
         let (spool, recovery) = open_spool(&config)?;
-        if recovery.torn_bytes > 0 || recovery.damaged > 0 {
-            let (torn_bytes, damaged) = (recovery.torn_bytes, recovery.damaged);
+        let (torn_bytes, damaged) = (recovery.torn_bytes, recovery.damaged);
+        if torn_bytes > 0 || damaged > 0 {
             tracing::warn!(torn_bytes, damaged, "the spool was not closed cleanly");
         }
         let Doors { listeners, services, addresses } = doors;
@@ -394,6 +396,7 @@ impl Node {
         self.shared.gatherer.store(Arc::new(gatherer));
         self.shared.key_ring.store(Arc::new(key_ring));
         self.shared.hop_tls.store(Arc::new(hop_tls));
+        self.shared.outcomes.enable(config.tls_reports.enabled);
         self.judge.store(Arc::new(judge));
         self.config.store(Arc::new(config));
         Ok(())
@@ -422,9 +425,12 @@ impl Node {
         }
         let (spool, log) = (self.spool.clone(), self.log.clone());
         let history = self.shared.history.clone();
+        let outcomes = self.shared.outcomes.clone();
         let flushed = tokio::task::spawn_blocking(move || {
             // The log's queue is in order: an empty append ends when all before it are durable.
             let logged = log.append(Vec::new());
+            // Counts of a day: what is lost is lost to a report.
+            let _counts_are_no_mail = outcomes.flush();
             spool.flush();
             if let Err(error) = history.write(now_ms() / 1_000) {
                 tracing::warn!(%error, "what was remembered of senders cannot be written");
@@ -665,6 +671,7 @@ impl Shared {
             )),
             us: Arc::new(Ourselves { host: config.node.host_name(), listeners }),
             random: Arc::new(Random::of_the_system()),
+            outcomes: self.outcomes.clone(),
             places: Arc::new(Semaphore::new(config.sender.connections_max)),
         };
         Arc::new(Sender::new(ways, runtime))
@@ -684,6 +691,10 @@ impl Shared {
             history,
             key_ring: Arc::new(ArcSwap::from_pointee(key_ring(config)?)),
             hop_tls: Arc::new(ArcSwap::from_pointee(HopTls::load(&config.sender.roots)?)),
+            outcomes: Arc::new(TlsOutcomes::open(
+                &config.node.data.join("tls-outcomes.json"),
+                config.tls_reports.enabled,
+            )),
             receiver: Arc::new(ArcSwap::from_pointee(config.receiver.clone())),
             sender: Arc::new(ArcSwap::from_pointee(config.sender.clone())),
             routes: Arc::new(ArcSwap::from_pointee(Routes::of(config))),

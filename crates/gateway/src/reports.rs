@@ -1,13 +1,19 @@
-//! Daily reports to other domains (RFC 7489 section 7.2): what came in their name.
+//! Daily reports to other domains: what came in their name (RFC 7489 section 7.2), and how mail to them was
+//! encrypted (RFC 8460).
 //!
 //! ```text
 //! message log ─▶ dmarc: a tally a policy domain ─▶ destinations (asked of the DNS) ─▶ xml ─▶ mail ─▶ queue
+//! connections ─▶ tls_outcomes: counts a domain ──▶ tls (asked of the DNS) ─▶ JSON ─▶ mail ─▶ queue, or post
 //! ```
 
 pub mod destinations;
 pub mod dmarc;
 pub mod mail;
+pub mod post;
 pub mod round;
+pub mod tls;
+pub mod tls_outcomes;
+pub mod tls_round;
 pub mod xml;
 
 use gauntlet_store::log::{day_name, day_number};

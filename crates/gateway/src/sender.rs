@@ -22,6 +22,7 @@ use crate::config::SenderSettings;
 use crate::exchangers::{NoWay, Ourselves};
 use crate::mta_sts::MtaSts;
 use crate::random::Random;
+use crate::reports::tls_outcomes::TlsOutcomes;
 use crate::resolver::Resolver;
 use crate::route::Route;
 use crate::tls::HopTls;
@@ -127,6 +128,8 @@ pub struct Ways {
     pub us: Arc<Ourselves>,
     /// Choices among equals.
     pub random: Arc<Random>,
+    /// Counts how connections to exchangers were encrypted.
+    pub outcomes: Arc<TlsOutcomes>,
     /// Connections over all next hops.
     pub places: Arc<Semaphore>,
 }

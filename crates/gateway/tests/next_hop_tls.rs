@@ -9,10 +9,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use gauntlet_gateway::config::ReportSettings;
 use gauntlet_gateway::config::{DnsSettings, SenderSettings};
 use gauntlet_gateway::exchangers::Ourselves;
 use gauntlet_gateway::mta_sts::MtaSts;
 use gauntlet_gateway::random::Random;
+use gauntlet_gateway::reports::round::Ready;
+use gauntlet_gateway::reports::tls_outcomes::{Counted, TlsOutcomes};
+use gauntlet_gateway::reports::tls_round::tls_reports;
+use gauntlet_gateway::reports::{Day, Reporter};
 use gauntlet_gateway::resolver::Resolver;
 use gauntlet_gateway::route::Route;
 use gauntlet_gateway::sender::{Parcel, Sender, Settled, Ways};
@@ -159,6 +164,18 @@ async fn policy_server(address: &str, acceptor: TlsAcceptor, policy: Arc<Mutex<S
 
 /// A Sender that asks this zone.
 fn sender(zone: &Zone, dnssec: bool, roots: &std::path::Path, port: u16, sts_port: u16) -> Sender {
+    let nowhere = TlsOutcomes::open(&roots.with_file_name("tls-outcomes.json"), false);
+    counting(zone, dnssec, roots, (port, sts_port), &Arc::new(nowhere))
+}
+
+/// The same, counting how its connections were encrypted; ports of SMTP and of policies.
+fn counting(
+    zone: &Zone,
+    dnssec: bool,
+    roots: &std::path::Path,
+    (port, sts_port): (u16, u16),
+    outcomes: &Arc<TlsOutcomes>,
+) -> Sender {
     let dns = DnsSettings {
         servers: vec![zone.address().to_string()],
         dnssec,
@@ -181,6 +198,7 @@ fn sender(zone: &Zone, dnssec: bool, roots: &std::path::Path, port: u16, sts_por
         resolver,
         us: Arc::new(Ourselves { host: "gw.test".into(), listeners: Vec::new() }),
         random: Arc::new(Random::seeded(1)),
+        outcomes: outcomes.clone(),
         places: Arc::new(Semaphore::new(10)),
     };
     Sender::new(ways, tokio::runtime::Handle::current())
@@ -287,4 +305,177 @@ async fn policies_of_domains_are_followed_and_kept() {
     let settled = send(&new(&zone), "sts.example").await;
     assert_eq!(settled.outcome, Some(Outcome::Delivered), "{settled:?}");
     assert_eq!(strange.lock().unwrap().pop(), Some("tls"));
+}
+
+/// Request heads and bodies.
+type Posted = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
+/// An HTTPS server that takes reports.
+async fn report_server(address: &str, acceptor: TlsAcceptor) -> (u16, Posted) {
+    let listener = TcpListener::bind(address).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let taken = Posted::default();
+    let shared = taken.clone();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let mut request = Vec::new();
+            loop {
+                let head = request.windows(4).position(|w| w == b"\r\n\r\n");
+                let text = String::from_utf8_lossy(&request[..head.unwrap_or(0)]).into_owned();
+                let length = text.lines().find_map(|l| l.strip_prefix("Content-Length: "));
+                let length = length.and_then(|l| l.parse::<usize>().ok());
+                if let (Some(head), Some(length)) = (head, length)
+                    && request.len() >= head + 4 + length
+                {
+                    shared.lock().unwrap().push((text, request[head + 4..].to_vec()));
+                    break;
+                }
+                if stream.read_buf(&mut request).await.unwrap_or(0) == 0 {
+                    break;
+                }
+            }
+            let _it_may_have_gone = stream.write_all(b"HTTP/1.1 201 Created\r\n\r\n").await;
+            let _closed = stream.shutdown().await;
+        }
+    });
+    (port, taken)
+}
+
+/// A report, out of what was sent.
+fn unzipped(bytes: &[u8]) -> serde_json::Value {
+    serde_json::from_reader(flate2::read::GzDecoder::new(bytes)).unwrap()
+}
+
+/// Exchangers with the right certificate, with another's and without TLS, at one port; policies that
+/// enforce and that test; and who takes reports.
+struct Domains {
+    certificates: Certificates,
+    port: u16,
+    sts: u16,
+    web: u16,
+    posted: Posted,
+}
+
+impl Domains {
+    async fn start() -> Self {
+        let certificates = Certificates::new();
+        let server = |name: &str| certificates.server(name).0;
+        let (place, _) = exchanger("127.0.0.34:0", server("mx.sts.example")).await;
+        let port = place.port();
+        exchanger(&format!("127.0.0.35:{port}"), server("other.example")).await;
+        let plain = TcpListener::bind(format!("127.0.0.36:{port}")).await.unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = plain.accept().await {
+                let _ended = smtp(&mut stream, true, "open", &Taken::default()).await;
+            }
+        });
+        let policy = |mode: &str| {
+            let hosts = "mx: mx.sts.example\nmx: mx2.sts.example";
+            let text = format!("version: STSv1\nmode: {mode}\n{hosts}\nmax_age: 86400\n");
+            Arc::new(Mutex::new(text))
+        };
+        let https = server("mta-sts.sts.example");
+        let sts = policy_server("127.0.0.34:0", https, policy("enforce")).await;
+        let https = server("mta-sts.test.example");
+        policy_server(&format!("127.0.0.35:{sts}"), https, policy("testing")).await;
+        let (web, posted) = report_server("127.0.0.34:0", server("reports.example")).await;
+        Domains { certificates, port, sts, web, posted }
+    }
+
+    fn records(&self) -> String {
+        let url = format!("https://reports.example:{}/tls", self.web);
+        let sts = "TXT \"v=STSv1; id=1\"";
+        format!(
+            "mta-sts.sts.example A 127.0.0.34\nmta-sts.test.example A 127.0.0.35\n\
+             _mta-sts.sts.example {sts}\n_mta-sts.test.example {sts}\n_mta-sts.gone.example {sts}\n\
+             _smtp._tls.sts.example TXT \"v=TLSRPTv1; rua=mailto:tls@sts.example,{url},ftp://x\"\n\
+             reports.example A 127.0.0.34\n\
+             sts.example MX 10 mx.sts.example.\nsts.example MX 20 mx2.sts.example.\n\
+             mx.sts.example A 127.0.0.34\nmx2.sts.example A 127.0.0.35\n\
+             test.example MX 10 mx2.sts.example.\ngone.example MX 10 mx.sts.example.\n\
+             plain.example MX 10 mx.plain.example.\nmx.plain.example A 127.0.0.36\n"
+        )
+    }
+}
+
+/// Of each policy its kind, good and bad connections, and how the bad ones failed.
+fn told(all: &[Counted]) -> Vec<String> {
+    let kinds = all.iter().map(|c| {
+        let failed = c.failed.iter().map(|f| f.kind.as_str()).collect::<Vec<_>>().join(",");
+        format!("{} {}+{} {failed}", c.policy.kind, c.good, c.bad).trim_end().to_owned()
+    });
+    kinds.collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn outcomes_are_counted_and_reported() {
+    let domains = Domains::start().await;
+    let Some(zone) = Zone::serve(&domains.records()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let outcomes = Arc::new(TlsOutcomes::open(&folder.path().join("o.json"), true));
+    let roots = domains.certificates.roots();
+    let ports = (domains.port, domains.sts);
+    for domain in ["sts.example", "test.example", "gone.example", "plain.example"] {
+        let settled = send(&counting(&zone, false, &roots, ports, &outcomes), domain).await;
+        assert_eq!(settled.outcome, Some(Outcome::Delivered), "{domain}: {settled:?}");
+    }
+    let day = Day::of(gauntlet_gateway::clock::now_ms());
+    let mut counted = outcomes.of(day);
+    // Midnight may have passed while mail was sent.
+    let before = outcomes.of(day.before());
+    before.into_iter().for_each(|(d, c)| counted.entry(d).or_default().extend(c));
+    for (domain, expected) in [
+        ("sts.example", &["sts 1+0"][..]),
+        ("test.example", &["sts 0+1 certificate-host-mismatch"]),
+        ("gone.example", &["sts 0+1 sts-policy-fetch-error", "no-policy-found 1+0"]),
+        ("plain.example", &["no-policy-found 0+1 starttls-not-supported"]),
+    ] {
+        assert_eq!(told(&counted[domain]), expected, "{domain}");
+    }
+    let dns = DnsSettings { servers: vec![zone.address().to_string()], ..DnsSettings::default() };
+    let (resolver, tls) = (Resolver::new(&dns).unwrap(), HopTls::load(&roots).unwrap());
+    let reporter = Reporter {
+        organisation: "Us".into(),
+        from: "postmaster@gw.test".into(),
+        host: "gw.test".into(),
+    };
+    let settings = ReportSettings::default();
+    let made = tls_reports(&resolver, &tls, &reporter, &settings, day, &counted).await.unwrap();
+    assert_eq!(made.len(), 4);
+    check_reports(&domains, &made);
+}
+
+/// What was posted and what is to be mailed.
+fn check_reports(domains: &Domains, made: &[Ready]) {
+    let of = |domain: &str| made.iter().find(|r| r.reported.domain == domain).unwrap();
+    let report = of("sts.example");
+    let url = format!("https://reports.example:{}/tls", domains.web);
+    assert_eq!(report.reported.to, ["tls@sts.example", &url], "{:?}", report.reported);
+    assert_eq!(report.reported.refused.len(), 1, "{:?}", report.reported);
+    let (head, body) = domains.posted.lock().unwrap().pop().unwrap();
+    assert!(head.starts_with("POST /tls HTTP/1.1\r\nHost: reports.example\r\n"), "{head}");
+    assert!(head.contains("Content-Type: application/tlsrpt+gzip"), "{head}");
+    let json = unzipped(&body);
+    assert_eq!(json["organization-name"], "Us");
+    let one = &json["policies"][0];
+    assert_eq!(one["policy"]["policy-type"], "sts");
+    assert_eq!(one["policy"]["policy-domain"], "sts.example");
+    assert_eq!(one["policy"]["mx-host"][0], "mx.sts.example");
+    assert_eq!(one["policy"]["policy-string"][1], "mode: enforce");
+    assert_eq!(one["summary"]["total-successful-session-count"], 1);
+    let (to, mail) = &report.mails[0];
+    assert_eq!(to, "tls@sts.example");
+    for part in ["TLS-Report-Domain: sts.example", "report-type=\"tlsrpt\"", "/tlsrpt+gzip"] {
+        assert!(mail.contains(part), "{part}:\n{mail}");
+    }
+    let failed = of("test.example");
+    assert_eq!(
+        failed.reported.none.as_deref(),
+        Some("the domain asks for no reports (_smtp._tls)")
+    );
+    let json: serde_json::Value = serde_json::from_str(&failed.xml).unwrap();
+    let details = &json["policies"][0]["failure-details"][0];
+    assert_eq!(details["receiving-ip"], "127.0.0.35", "{json}");
+    assert_eq!(details["receiving-mx-hostname"], "mx2.sts.example");
 }

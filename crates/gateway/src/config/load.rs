@@ -477,6 +477,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     check_digest(config)?;
     check_reports("dmarc_reports", &config.dmarc_reports)?;
     check_people(config)?;
+    check_reports("tls_reports", &config.tls_reports)?;
     check_next_hops(config)?;
     if config.sender.retry_seconds.is_empty() {
         return wrong("sender.retry_seconds", "needs one number at least".into());

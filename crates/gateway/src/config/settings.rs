@@ -53,6 +53,8 @@ pub struct Config {
     pub dkim: DkimSettings,
     /// Daily reports to domains about mail in their name.
     pub dmarc_reports: ReportSettings,
+    /// Daily reports to domains about TLS to their exchangers.
+    pub tls_reports: ReportSettings,
     /// The scan pool.
     pub scan: ScanSettings,
     /// Bounds of one message.
@@ -106,6 +108,7 @@ impl Default for Config {
             local_list: Vec::new(),
             dkim: DkimSettings::default(),
             dmarc_reports: ReportSettings::default(),
+            tls_reports: ReportSettings::default(),
             scan: ScanSettings::default(),
             limits: Limits::default(),
             thresholds: ThresholdSettings::default(),

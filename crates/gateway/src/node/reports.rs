@@ -9,7 +9,8 @@ use anyhow::Context;
 use super::Node;
 use crate::clock::now_ms;
 use crate::config::ReportSettings;
-use crate::reports::round::{Reported, reports};
+use crate::reports::round::{Ready, Reported, reports};
+use crate::reports::tls_round::tls_reports;
 use crate::reports::{Day, HOUR_MS, Reporter, dmarc};
 
 /// Between two looks whether it is time.
@@ -35,6 +36,25 @@ impl Node {
         }
         let made = reports(&self.resolver, &reporter, settings, day, &collected);
         let ready = self.runtime.block_on(made)?;
+        Ok(self.send_all(ready))
+    }
+
+    /// Makes and sends the TLS reports of a day. Blocks; not for a thread of the runtime.
+    ///
+    /// # Errors
+    /// If a report cannot be made; what cannot be sent is in the result.
+    pub fn send_tls_reports(&self, day: Day) -> anyhow::Result<Vec<Reported>> {
+        let config = self.config();
+        let reporter = Reporter::of(&config, &config.tls_reports);
+        let tls = self.shared.hop_tls.load_full();
+        let counted = self.shared.outcomes.of(day);
+        let made = tls_reports(&self.resolver, &tls, &reporter, &config.tls_reports, day, &counted);
+        let ready = self.runtime.block_on(made)?;
+        Ok(self.send_all(ready))
+    }
+
+    /// Spools what is to go by mail.
+    fn send_all(&self, ready: Vec<Ready>) -> Vec<Reported> {
         let mut sent = Vec::new();
         for report in ready {
             let mut reported = report.reported;
@@ -46,7 +66,7 @@ impl Node {
             }
             sent.push(reported);
         }
-        Ok(sent)
+        sent
     }
 
     /// A message of our own with the signatures of its From domain's keys, if there are any.
@@ -73,6 +93,14 @@ impl Node {
                 let settings = node.config().dmarc_reports.clone();
                 node.report_if_due(&settings, "dmarc-reports-sent", |day| {
                     let sent = node.send_dmarc_reports(day)?;
+                    Ok(sent.iter().map(|r| r.to.len()).sum())
+                });
+                if let Err(error) = node.shared.outcomes.flush() {
+                    tracing::warn!(%error, "counts of TLS connections cannot be kept");
+                }
+                let settings = node.config().tls_reports.clone();
+                node.report_if_due(&settings, "tls-reports-sent", |day| {
+                    let sent = node.send_tls_reports(day)?;
                     Ok(sent.iter().map(|r| r.to.len()).sum())
                 });
             }

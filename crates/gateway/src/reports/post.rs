@@ -29,8 +29,7 @@ pub async fn post(
     body: &[u8],
 ) -> Result<(), String> {
     let (host, port, path) = parts(url).ok_or_else(|| format!("{url:?} is no https URL"))?;
-    let (v4, v6) =
-        tokio::join!(resolver.ask(host, Kind::A), resolver.ask(host, Kind::Aaaa));
+    let (v4, v6) = tokio::join!(resolver.ask(host, Kind::A), resolver.ask(host, Kind::Aaaa));
     let mut why = format!("{host}: no address");
     for ip in v4.answer.addresses().chain(v6.answer.addresses()).take(ADDRESSES_MAX) {
         let peer = SocketAddr::new(ip, port);
@@ -51,7 +50,9 @@ pub async fn post(
 
 /// Host, port and path of an `https://` URL, without anything that ends a line.
 fn parts(url: &str) -> Option<(&str, u16, &str)> {
-    let rest = url.get(8..).filter(|_| url.get(..8).is_some_and(|s| s.eq_ignore_ascii_case("https://")))?;
+    let rest = url
+        .get(8..)
+        .filter(|_| url.get(..8).is_some_and(|s| s.eq_ignore_ascii_case("https://")))?;
     let (place, path) = match rest.find('/') {
         Some(at) => rest.split_at(at),
         None => (rest, "/"),
@@ -61,7 +62,8 @@ fn parts(url: &str) -> Option<(&str, u16, &str)> {
         None => (place, 443),
     };
     let name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.');
-    let fits = host.contains('.') && host.bytes().all(name) && path.bytes().all(|b| b.is_ascii_graphic());
+    let fits =
+        host.contains('.') && host.bytes().all(name) && path.bytes().all(|b| b.is_ascii_graphic());
     fits.then_some((host, port, path))
 }
 

@@ -128,8 +128,7 @@ impl TlsOutcomes {
                 counted.bad += 1;
                 failed.reason = crate::facts::cut(&failed.reason, REASON_BYTES_MAX);
                 failed.count = 0;
-                let like =
-                    |f: &&mut Failed| Failed { count: 0, ..(**f).clone() } == failed;
+                let like = |f: &&mut Failed| Failed { count: 0, ..(**f).clone() } == failed;
                 if let Some(known) = counted.failed.iter_mut().find(like) {
                     known.count += 1;
                 } else if counted.failed.len() < FAILURES_MAX {

@@ -3,16 +3,18 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use gauntlet_smtp::{Client, ClientConfig, ClientEvent, Outgoing, Reply, stuff};
+use gauntlet_smtp::{Client, ClientConfig, ClientError, ClientEvent, Outgoing, Reply, stuff};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Ways, describe};
+use crate::clock::now_ms;
 use crate::config::HopTlsPolicy;
 use crate::exchangers::{self, Exchanger, NoWay, Pins};
-use crate::mta_sts::Mode;
+use crate::mta_sts::{Mode, Policy};
 use crate::random::Random;
+use crate::reports::tls_outcomes::{Failed, PolicySeen, kind_of};
 use crate::route::{NextHop, Route};
 use crate::tls::Certificate;
 use crate::wire::{Wire, read_with};
@@ -70,6 +72,8 @@ pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) peer: SocketAddr,
     pub(super) messages: usize,
+    /// It is encrypted.
+    secured: bool,
     /// One of those over all next hops.
     _place: OwnedSemaphorePermit,
 }
@@ -77,7 +81,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects to the first of the route's hosts that can be reached.
     pub(super) async fn open(route: &Route, ways: &Ways) -> Result<Self, NoWay> {
-        let hosts = hosts(route, ways).await?;
+        let (hosts, watch) = hosts(route, ways).await?;
         let mut why = format!("{}: no address", describe(route));
         let mut attempts = 0;
         for host in &hosts {
@@ -86,7 +90,7 @@ impl Connection {
                 if attempts > ATTEMPTS_MAX {
                     break;
                 }
-                match Connection::open_at(host, peer, route, ways).await {
+                match Connection::open_at(host, peer, route, ways, &watch).await {
                     Ok(connection) => return Ok(connection),
                     Err(error) => why = format!("{} [{peer}]: {error}", host.host),
                 }
@@ -101,6 +105,7 @@ impl Connection {
         peer: SocketAddr,
         route: &Route,
         ways: &Ways,
+        watch: &Watch<'_>,
     ) -> Result<Self, String> {
         let asked = match route {
             Route::Hops(hop) => hop.tls,
@@ -130,7 +135,23 @@ impl Connection {
                 attempt.certificate = Certificate::pinned(records);
             }
         }
-        match Connection::attempt(&attempt, ways).await {
+        // RFC 8461 section 5: what is only tested is verified and reported, and the mail goes all the same.
+        let mut counts = attempt.tls;
+        if watch.tests(host) && attempt.certificate == Certificate::Any && attempt.tls {
+            attempt.certificate = Certificate::Valid;
+            let tested = Connection::attempt(&attempt, ways).await;
+            watch.count(ways, host, peer, &tested);
+            match tested {
+                Err(Failure::Handshake(_)) => attempt.certificate = Certificate::Any,
+                other => return other.map_err(Failure::into_text),
+            }
+            counts = false;
+        }
+        let attempted = Connection::attempt(&attempt, ways).await;
+        if counts {
+            watch.count(ways, host, peer, &attempted);
+        }
+        match attempted {
             // RFC 7435: encryption that does not work is no reason to keep the mail.
             Err(Failure::Handshake(why)) if !attempt.tls_required => {
                 tracing::info!(%peer, why, "TLS does not work there; going on without");
@@ -157,8 +178,8 @@ impl Connection {
                 ..ClientConfig::default()
             };
             let client = Client::new(config, false);
-            let (peer, messages, _place) = (attempt.peer, 0, place);
-            let mut connection = Connection { wire, client, peer, messages, _place };
+            let (peer, messages, secured, _place) = (attempt.peer, 0, false, place);
+            let mut connection = Connection { wire, client, peer, messages, secured, _place };
             connection.greet(attempt, ways).await?;
             Ok(connection)
         };
@@ -179,6 +200,7 @@ impl Connection {
                     let tls = ways.tls.load_full();
                     let secured = tls.connect(plain, attempt.host, &attempt.certificate).await;
                     self.wire = secured.map_err(Failure::Handshake)?;
+                    self.secured = true;
                     self.client.tls_started(&mut out);
                 }
                 event => return Err(format!("unexpected: {event:?}").into()),
@@ -260,15 +282,80 @@ impl Connection {
     }
 }
 
+/// Whose connections are counted, and under which policy (RFC 8460).
+#[derive(Debug, Default)]
+struct Watch<'r> {
+    /// None where the domain does not decide how it is reached.
+    domain: Option<&'r str>,
+    policy: Option<Policy>,
+}
+
+impl Watch<'_> {
+    /// The host is to be verified, though nothing hangs on it.
+    fn tests(&self, host: &Exchanger) -> bool {
+        let testing = self.policy.as_ref().filter(|policy| policy.mode == Mode::Testing);
+        host.pins == Pins::None && testing.is_some_and(|policy| policy.names(&host.host))
+    }
+
+    /// The policy that a connection to this host was made under.
+    fn seen(&self, host: &Exchanger) -> PolicySeen {
+        match (&host.pins, &self.policy) {
+            (Pins::Signed(records), _) => PolicySeen {
+                kind: "tlsa".to_owned(),
+                lines: records.iter().map(ToString::to_string).collect(),
+                hosts: Vec::new(),
+            },
+            (Pins::None, Some(policy)) => sts_seen(policy),
+            (Pins::None, None) => {
+                PolicySeen { kind: "no-policy-found".to_owned(), ..PolicySeen::default() }
+            }
+        }
+    }
+
+    /// Counts how a connection was encrypted; one that failed for another reason says nothing.
+    fn count(
+        &self,
+        ways: &Ways,
+        host: &Exchanger,
+        peer: SocketAddr,
+        opened: &Result<Connection, Failure>,
+    ) {
+        let Some(domain) = self.domain else { return };
+        let policy = self.seen(host);
+        let no_tls = ClientError::NoTls.to_string();
+        let kind_and_reason = match opened {
+            Ok(connection) if connection.secured => None,
+            Ok(_) => Some(("starttls-not-supported", no_tls)),
+            Err(Failure::Handshake(why)) => Some((kind_of(why, &policy), why.clone())),
+            Err(Failure::Other(why)) if *why == no_tls => Some(("starttls-not-supported", no_tls)),
+            Err(Failure::Other(_)) => return,
+        };
+        let failed = kind_and_reason.map(|(kind, reason)| Failed {
+            kind: kind.to_owned(),
+            host: host.host.clone(),
+            address: Some(peer.ip()),
+            reason,
+            count: 0,
+        });
+        ways.outcomes.count(domain, &policy, failed, now_ms());
+    }
+}
+
+fn sts_seen(policy: &Policy) -> PolicySeen {
+    let (lines, hosts) = (policy.lines(), policy.hosts.clone());
+    PolicySeen { kind: "sts".to_owned(), lines, hosts }
+}
+
 /// Hosts of a route with their addresses, in the order they are tried.
-async fn hosts(route: &Route, ways: &Ways) -> Result<Vec<Exchanger>, NoWay> {
+async fn hosts<'r>(route: &'r Route, ways: &Ways) -> Result<(Vec<Exchanger>, Watch<'r>), NoWay> {
     let names = match route {
         Route::Maildir => return Err(NoWay::Later("the Maildir is no next hop".to_owned())),
         Route::Exchangers { domain, .. } => {
             let port = ways.settings.load().exchanger_port;
             let found =
                 exchangers::find(&ways.resolver, domain, &ways.us, port, &ways.random).await?;
-            return follow_policy(domain, found, ways).await;
+            let (found, policy) = follow_policy(domain, found, ways).await?;
+            return Ok((found, Watch { domain: Some(domain), policy }));
         }
         Route::Hop(address) => vec![address.as_str()],
         Route::Hops(hop) => by_weight(hop, &ways.random),
@@ -285,23 +372,43 @@ async fn hosts(route: &Route, ways: &Ways) -> Result<Vec<Exchanger>, NoWay> {
             Err(error) => why = format!("{name}: {error}"),
         }
     }
-    if hosts.is_empty() { Err(NoWay::Later(why)) } else { Ok(hosts) }
+    if hosts.is_empty() { Err(NoWay::Later(why)) } else { Ok((hosts, Watch::default())) }
 }
 
-/// What the domain's MTA-STS policy leaves of these hosts.
+/// What the domain's MTA-STS policy leaves of these hosts, and the policy.
 async fn follow_policy(
     domain: &str,
     found: Vec<Exchanger>,
     ways: &Ways,
-) -> Result<Vec<Exchanger>, NoWay> {
+) -> Result<(Vec<Exchanger>, Option<Policy>), NoWay> {
     let wanted = ways.settings.load().mta_sts && ways.tls.load().can_verify();
     if !wanted || found.iter().all(|host| host.pins != Pins::None) {
-        return Ok(found);
+        return Ok((found, None));
     }
-    match ways.sts.policy(domain).await {
-        Some(policy) if policy.mode == Mode::Enforce => exchangers::follow(&policy, found),
-        _ => Ok(found),
+    let policy = ways.sts.policy(domain).await.filter(|policy| policy.mode != Mode::None);
+    let failed = |kind: &str, host: &str, reason: &str| Failed {
+        kind: kind.to_owned(),
+        host: host.to_owned(),
+        reason: reason.to_owned(),
+        ..Failed::default()
+    };
+    let Some(policy) = policy else {
+        if ways.sts.has_failed(domain) {
+            let seen = PolicySeen { kind: "sts".to_owned(), ..PolicySeen::default() };
+            let failed = failed("sts-policy-fetch-error", "", "the policy cannot be had");
+            ways.outcomes.count(domain, &seen, Some(failed), now_ms());
+        }
+        return Ok((found, None));
+    };
+    for host in found.iter().filter(|h| h.pins == Pins::None && !policy.names(&h.host)) {
+        let failed = failed("validation-failure", &host.host, "the policy does not name the host");
+        ways.outcomes.count(domain, &sts_seen(&policy), Some(failed), now_ms());
     }
+    let left = match policy.mode {
+        Mode::Enforce => exchangers::follow(&policy, found)?,
+        Mode::Testing | Mode::None => found,
+    };
+    Ok((left, Some(policy)))
 }
 
 /// The hosts in random order: each comes first as often as its share of the weights says; those of
