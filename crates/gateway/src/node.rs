@@ -1,5 +1,6 @@
 //! A node: all parts, wired. Receiver -> scan pool -> policy -> spool -> queue -> Sender.
 
+mod housekeeping;
 mod own_mail;
 mod people;
 mod reports;
@@ -52,9 +53,6 @@ use crate::transit::Transit;
 
 /// Descriptors kept for spool, log, quarantine, console and the resolver.
 const DESCRIPTORS_RESERVED: usize = 256;
-
-/// Between two rounds of removing what is too old or too much.
-const HOUSEKEEPING_PAUSE: Duration = Duration::from_secs(300);
 
 /// How often lists of our own are looked at, and what was remembered of senders is written.
 const WATCH_PAUSE: Duration = Duration::from_secs(10);
@@ -176,7 +174,6 @@ impl Node {
         let logins = Arc::new(Logins::new(users).context("randomness")?);
         let certificates = listeners.iter().map(Listener::tls).collect();
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
-        let r = &config.receiver;
         let maildir = config.node.inside(&config.route.maildir);
         let resolver = Arc::new(Resolver::new(&config.dns)?);
         let shared = Shared::new(&config, &resolver, judge.load().snapshot.ruleset.as_ref())?;
@@ -200,7 +197,7 @@ impl Node {
         queue.recover(&recovery.messages);
         let node = Arc::new(Node {
             admission: Arc::new(Admission::new(session_limits(&config))),
-            memory: Arc::new(MemoryBudget::new(r.memory_bytes_max)),
+            memory: Arc::new(MemoryBudget::new(config.receiver.memory_bytes_max)),
             config: ArcSwap::from_pointee(config),
             make_judge,
             judge,
@@ -608,32 +605,6 @@ impl Node {
     /// The memory of senders, which also decides about greylisting.
     pub fn history(&self) -> &Arc<History> {
         &self.shared.history
-    }
-
-    /// Retention of log and quarantine, again and again.
-    async fn housekeeping(self: Arc<Self>) {
-        let mut stopping = self.stop.subscribe();
-        loop {
-            let node = self.clone();
-            let kept = tokio::task::spawn_blocking(move || {
-                let (config, now) = (node.config(), now_ms());
-                node.log.retain(now, config.log.retention_days)?;
-                let q = &config.quarantine;
-                let before_ms = now - i64::from(q.retention_days) * 86_400_000;
-                let folders = people::folder_limits(&config);
-                let own = node.quarantine.retain_folders(&folders, now)?;
-                let cap = Some(q.bytes_max);
-                let rest = node.quarantine.retain_except(before_ms, cap, &folders, now)?;
-                Ok::<u64, gauntlet_store::StoreError>(own + rest)
-            });
-            if let Ok(Err(error)) = kept.await {
-                tracing::warn!(%error, "old records could not be removed");
-            }
-            tokio::select! {
-                () = tokio::time::sleep(HOUSEKEEPING_PAUSE) => {}
-                _ = stopping.wait_for(|stop| *stop) => return,
-            }
-        }
     }
 }
 
