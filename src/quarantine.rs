@@ -180,11 +180,12 @@ fn rotate(args: &Args, config: &Config, keep_old: bool) -> anyhow::Result<()> {
     if keep_old {
         return Ok(());
     }
-    let sealed = match args.node.ask(&Request::Seal) {
+    let by_node = match args.node.ask(&Request::Seal) {
         Ok(Answer::Done(count)) => count as u64,
-        // Nobody else writes there then.
-        _ => quarantine.seal_anew()?,
+        _ => 0,
     };
+    // No key is forgotten before everything was seen to be sealed with the new one.
+    let sealed = by_node + quarantine.seal_anew()?;
     let dropped = keys.drop_old()?;
     writeln!(out, "{sealed} messages sealed anew, {dropped} old keys forgotten")?;
     Ok(())

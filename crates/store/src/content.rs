@@ -99,7 +99,11 @@ impl Content {
         };
         let sealing = self.keys.as_ref().filter(|keys| keys.seals());
         let as_wanted = match sealing {
-            Some(keys) => seal::is_by_first(keys, &raw),
+            Some(keys) => {
+                // Another process may have put a new key first.
+                keys.refresh()?;
+                seal::is_by_first(keys, &raw)
+            }
             None => !seal::is_sealed(&raw),
         };
         if as_wanted {
@@ -279,7 +283,9 @@ mod tests {
         let second = beside.put(b"second").unwrap();
         assert_eq!(content.get(second).unwrap().as_deref(), Some(&b"second"[..]));
         assert_eq!(beside.get(hash).unwrap().as_deref(), Some(&secret[..]));
-        assert!(beside.seal_anew(hash).unwrap() && !beside.seal_anew(second).unwrap());
+        // A process that read the keys before the change seals with the new one, too.
+        assert!(content.seal_anew(hash).unwrap() && !content.seal_anew(second).unwrap());
+        assert!(!beside.seal_anew(hash).unwrap());
         assert_eq!(beside.keys().unwrap().drop_old().unwrap(), 1);
         for hash in content.all().unwrap() {
             assert!(open(false).get(hash).unwrap().is_some());

@@ -130,7 +130,7 @@ impl BodyKeys {
     }
 
     /// Reads the file again if it changed.
-    fn refresh(&self) -> Result<(), StoreError> {
+    pub(super) fn refresh(&self) -> Result<(), StoreError> {
         let path = &self.path;
         let seen = fs::metadata(path).and_then(|m| Ok((m.modified()?, m.ino(), m.len())));
         let changed = seen.map_err(StoreError::io(path, "look at"))?;
