@@ -322,13 +322,12 @@ impl<'a> Workbench<'a> {
                 }
             }
         }
-        let rate = |round: &Round| round.measured.messages_per_second;
-        let rates = |rounds: &[Round]| rounds.iter().map(rate).collect::<Vec<_>>();
+        let rates = |rounds: &[Round]| rounds.iter().map(passed_on).collect::<Vec<_>>();
         let pairs = |of: fn(&Round) -> Option<f64>| {
             let both = news.iter().zip(&olds).filter_map(|(n, o)| Some((of(n)?, of(o)?)));
             both.collect::<Vec<_>>()
         };
-        let ratio = Estimate::ratio(&pairs(|r| Some(r.measured.messages_per_second)));
+        let ratio = Estimate::ratio(&pairs(|r| Some(passed_on(r))));
         let cpu = pairs(|r| r.server_cpu_us_per_message);
         let cpu: Vec<_> = cpu.into_iter().map(|(new, old)| (old, new)).collect();
         Ok(Beside {
@@ -347,6 +346,12 @@ impl<'a> Workbench<'a> {
         let plan = self.plan(server.address);
         trial::round(&plan, &self.corpus, &target, Some(self.ceiling), ANSWER_MAX)
     }
+}
+
+/// Messages/s until the node had passed on the last: one that only takes them faster is no faster.
+fn passed_on(round: &Round) -> f64 {
+    let m = &round.measured;
+    m.messages_per_second * m.seconds / (m.seconds + round.drain_seconds)
 }
 
 /// Folders in which the system keeps libraries.
