@@ -1,0 +1,138 @@
+//! What the console does, on the command line: find messages, held mail and its keys, senders, reports.
+
+mod common;
+
+use std::process::Output;
+
+use common::Node;
+
+fn gauntlet(node: &Node, args: &[&str]) -> Output {
+    std::process::Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(args)
+        .arg("--config")
+        .arg(node.folder.path().join("gauntlet.toml"))
+        .output()
+        .expect("the program starts")
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Sends a message by SMTP; the policy holds it.
+fn send(node: &Node, subject: &str, to: &str) {
+    use std::io::{BufRead, BufReader, Write};
+    let stream = std::net::TcpStream::connect(node.smtp).expect("a session");
+    let mut replies = BufReader::new(stream.try_clone().expect("a second handle"));
+    let mut talk = |line: &str, wanted: char| {
+        (&stream).write_all(line.as_bytes()).expect("sent");
+        loop {
+            let mut reply = String::new();
+            replies.read_line(&mut reply).expect("a reply");
+            if reply.as_bytes().get(3) != Some(&b'-') {
+                assert!(reply.starts_with(wanted), "{line}: {reply}");
+                return;
+            }
+        }
+    };
+    talk("", '2');
+    talk("EHLO client.example\r\n", '2');
+    talk("MAIL FROM:<eve@shop.example>\r\n", '2');
+    talk(&format!("RCPT TO:<{to}>\r\n"), '2');
+    talk("DATA\r\n", '3');
+    talk(
+        &format!(
+            "From: Eve <eve@shop.example>\r\nTo: {to}\r\nSubject: {subject}\r\n\r\nHello\r\n.\r\n"
+        ),
+        '2',
+    );
+    talk("QUIT\r\n", '2');
+}
+
+#[test]
+fn held_mail_is_found_read_released_and_its_key_changed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let policy = folder.path().join("policy.toml");
+    std::fs::write(&policy, "[[rule]]\nname = \"hold all\"\ndo = { quarantine = \"suspect\" }\n")
+        .expect("a policy");
+    let mut node = Node::start(&format!(
+        "[policy]\npath = {policy:?}\n[quarantine]\nencrypt = true\n[report]\nto = [\"boss@example.org\"]\n"
+    ));
+    send(&node, "Invoice overdue", "ann@example.org");
+    send(&node, "Lunch", "bob@example.org");
+    let found = || text(&gauntlet(&node, &["messages", "--subject", "invoice", "--json"]));
+    let deadline = std::time::Instant::now() + common::PATIENCE;
+    let line = loop {
+        let output = gauntlet(&node, &["messages", "--subject", "invoice"]);
+        if output.status.success() {
+            break found();
+        }
+        assert!(std::time::Instant::now() < deadline, "not in the log: {output:?}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    };
+    assert!(line.contains("ann@example.org") && !line.contains("bob@example.org"), "{line}");
+    assert_eq!(
+        gauntlet(&node, &["messages", "--sender", "@nowhere.example"]).status.code(),
+        Some(1)
+    );
+
+    // What is answered with 250 is held a moment later.
+    let listed = loop {
+        let listed = text(&gauntlet(&node, &["quarantine", "list", "--json"]));
+        if listed.lines().count() == 2 {
+            break listed;
+        }
+        assert!(std::time::Instant::now() < deadline, "{listed}");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    };
+    let ids: Vec<String> = listed
+        .lines()
+        .map(|l| serde_json::from_str::<serde_json::Value>(l).expect("JSON"))
+        .map(|held| held["item"]["id"].as_str().expect("an id").to_owned())
+        .collect();
+    let body = text(&gauntlet(&node, &["quarantine", "show", &ids[0]]));
+    assert!(body.contains("Subject: Lunch"), "{body}");
+    // On disk it is sealed.
+    let bodies = node.data().join("quarantine/bodies");
+    let grep = std::process::Command::new("grep").arg("-rl").arg("Lunch").arg(&bodies).output();
+    assert_eq!(grep.expect("grep").stdout, b"", "a body is in clear");
+    let keys = std::fs::read_to_string(node.data().join("quarantine.keys")).expect("keys");
+    let rotated = text(&gauntlet(&node, &["quarantine", "rotate-key"]));
+    assert!(rotated.contains("2 messages sealed anew, 1 old keys forgotten"), "{rotated}");
+    let after = std::fs::read_to_string(node.data().join("quarantine.keys")).expect("keys");
+    assert_ne!(keys, after);
+    assert!(text(&gauntlet(&node, &["quarantine", "show", &ids[0]])).contains("Lunch"));
+
+    let released = text(&gauntlet(&node, &["quarantine", "release", &ids[0]]));
+    assert_eq!(released, "released to 1 recipients\n");
+    let again = gauntlet(&node, &["quarantine", "release", &ids[0]]);
+    let why = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(!again.status.success() && why.contains("it is released"), "{why}");
+    assert_eq!(text(&gauntlet(&node, &["quarantine", "delete", &ids[1]])), "deleted\n");
+    assert!(!gauntlet(&node, &["quarantine", "delete", "none"]).status.success());
+
+    lists_and_reports(&node, folder.path());
+    node.stop();
+}
+
+fn lists_and_reports(node: &Node, folder: &std::path::Path) {
+    for args in [&["senders", "block", "shop.example"][..], &["senders", "allow", "good.example"]] {
+        text(&gauntlet(node, args));
+    }
+    let senders = text(&gauntlet(node, &["senders", "list"]));
+    assert!(
+        senders.contains("block  shop.example") && senders.contains("allow  good"),
+        "{senders}"
+    );
+    assert!(!gauntlet(node, &["senders", "block", "not a sender"]).status.success());
+    text(&gauntlet(node, &["senders", "remove", "shop.example"]));
+
+    let report = text(&gauntlet(node, &["report", "--days", "1", "--json"]));
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(report["domains"][0]["domain"], "example.org", "{report}");
+    let pdf = folder.join("report.pdf");
+    text(&gauntlet(node, &["report", "--pdf", pdf.to_str().expect("a path")]));
+    assert!(std::fs::read(&pdf).expect("a PDF").starts_with(b"%PDF-"));
+    assert_eq!(text(&gauntlet(node, &["report", "--send"])), "sent to boss@example.org\n");
+}
