@@ -1,18 +1,19 @@
 //! `gauntlet facts`: what the network says about a message.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use anyhow::Context;
 use gauntlet_gateway::config::Loaded;
 use gauntlet_gateway::facts::Gatherer;
 use gauntlet_gateway::resolver::Resolver;
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_rules::{LoadOptions, Profile, Ruleset};
+
+use crate::message_file;
 
 /// Arguments of `gauntlet facts`.
 #[derive(Debug, clap::Args)]
@@ -56,9 +57,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Largest message, in bytes.
-const MESSAGE_BYTES_MAX: u64 = 64 << 20;
-
 /// Runs `gauntlet facts`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut config = Loaded::load(args.config.as_deref(), crate::config::environment())?.config;
@@ -70,7 +68,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // Whoever names a client wants to know about it.
         config.facts.our_networks.clear();
     }
-    let raw = with_crlf(&read(&args.message)?);
+    let raw = with_crlf(&message_file::read(&args.message)?);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     let mut envelope = crate::scan::envelope_of_file(&Message::parse(&raw), now);
@@ -112,20 +110,6 @@ fn ruleset(args: &Args) -> anyhow::Result<Option<Arc<Ruleset>>> {
         LoadOptions { site: args.site.clone(), profile: Profile::Full, ..LoadOptions::default() };
     let (ruleset, _) = Ruleset::load(&args.rules, &options)?;
     Ok(Some(Arc::new(ruleset)))
-}
-
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let source: Box<dyn Read> = match path.as_os_str() == "-" {
-        true => Box::new(std::io::stdin()),
-        false => Box::new(std::fs::File::open(path).with_context(|| path.display().to_string())?),
-    };
-    source.take(MESSAGE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    anyhow::ensure!(
-        bytes.len() as u64 <= MESSAGE_BYTES_MAX,
-        "larger than {MESSAGE_BYTES_MAX} bytes"
-    );
-    Ok(bytes)
 }
 
 /// Signatures are over CRLF line ends; files mostly have LF. An mbox line is not part of a message.

@@ -16,6 +16,7 @@ mod facts;
 mod learn;
 mod learning;
 mod man;
+mod message_file;
 mod messages;
 mod node_args;
 mod policy;

@@ -15,6 +15,7 @@ use gauntlet_mail::{Direction, Envelope, Facts, Message};
 use gauntlet_policy::{Explanation, Groups, Policy, PolicyInput, Rates};
 use serde::Deserialize;
 
+use crate::message_file;
 use crate::ruleset::RulesetArgs;
 
 const AFTER_HELP: &str = "\
@@ -101,7 +102,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
         Action::Check { file } => check(file),
         Action::Explain { message, policy, to, from, outbound, json, ruleset } => {
-            let raw = read_message(message)?;
+            let raw = message_file::read(message)?;
             let direction = if *outbound { Direction::Outbound } else { Direction::Inbound };
             let judge =
                 Judge { policy: read_policy(policy.as_deref())?, snapshot: ruleset.load()? };
@@ -126,16 +127,6 @@ fn read_policy(file: Option<&Path>) -> anyhow::Result<Policy> {
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     Policy::parse(&text, &Groups::default()).with_context(|| file.display().to_string())
 }
-
-fn read_message(path: &Path) -> anyhow::Result<Vec<u8>> {
-    if path == Path::new("-") {
-        let mut raw = Vec::new();
-        std::io::Read::read_to_end(&mut std::io::stdin(), &mut raw)?;
-        return Ok(raw);
-    }
-    std::fs::read(path).with_context(|| path.display().to_string())
-}
-
 fn check(file: &Path) -> anyhow::Result<ExitCode> {
     let policy = read_policy(Some(file))?;
     let mut out = std::io::stdout().lock();
@@ -241,7 +232,7 @@ fn test(file: &Path, judge: &Judge) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     let mut failed = 0usize;
     for case in &cases.cases {
-        let raw = read_message(&folder.join(&case.message))?;
+        let raw = message_file::read(&folder.join(&case.message))?;
         let mut rcpt_to = case.rcpt_to.clone();
         if rcpt_to.is_empty() {
             rcpt_to.push("recipient@example.org".into());

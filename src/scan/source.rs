@@ -307,7 +307,7 @@ fn too_large(max: u64) -> io::Error {
     io::Error::other(format!("larger than {max} bytes (see --max-bytes)"))
 }
 
-fn read_bounded(reader: impl Read, max: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_bounded(reader: impl Read, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max { Err(too_large(max)) } else { Ok(bytes) }
