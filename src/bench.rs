@@ -9,9 +9,36 @@ mod send;
 mod sink;
 mod store;
 
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
-pub(crate) use send::{INVALID, seconds};
+use gauntlet_bench::sheet::Sheet;
+use serde::Serialize;
+
+pub(crate) use send::seconds;
+
+/// Exit code of a measurement that says nothing about the server.
+pub(crate) const INVALID: u8 = 3;
+
+/// Writes a report into its folder, if one is named, and prints it.
+fn finish(
+    (sheet, report): (&Sheet, &impl Serialize),
+    folder: Option<&Path>,
+    json: bool,
+    is_valid: bool,
+) -> anyhow::Result<ExitCode> {
+    if let Some(folder) = folder {
+        sheet.write(folder, report)?;
+    }
+    let mut out = std::io::stdout().lock();
+    if json {
+        writeln!(out, "{}", serde_json::to_string(report)?)?;
+    } else {
+        write!(out, "{}", sheet.text())?;
+    }
+    Ok(if is_valid { ExitCode::SUCCESS } else { ExitCode::from(INVALID) })
+}
 
 /// Arguments of `gauntlet bench`.
 #[derive(Debug, clap::Args)]

@@ -9,11 +9,9 @@ use anyhow::{Context, bail};
 use gauntlet_bench::compare::{self, Options, Peer, Report, Unseen, page};
 use gauntlet_bench::load::Corpus;
 
+use super::INVALID;
 use crate::train::bodies::Bodies;
 use crate::train::corpus::body_hash;
-
-/// Exit code of a run with figures that are not the servers'.
-const INVALID: u8 = 3;
 
 const AFTER_HELP: &str = "\
 Starts each peer privately (generated configuration, loopback, temporary folder, network tests off),

@@ -1,12 +1,11 @@
 //! `gauntlet bench disk`: reads by size of the buffer, and how long it takes until a write is durable.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gauntlet_bench::disk::{self, Options};
 
-use super::send::{INVALID, seconds};
+use super::{finish, seconds};
 
 const AFTER_HELP: &str = "\
 A file is written, then read through with each size of buffer: from the system's cache, and cold.
@@ -73,14 +72,5 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let report = disk::run(&options, env!("CARGO_PKG_VERSION"), &mut |what| eprintln!("{what}"))?;
     let sheet = disk::sheet(&report);
-    if let Some(folder) = &args.report {
-        sheet.write(folder, &report)?;
-    }
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
-    } else {
-        write!(out, "{}", sheet.text())?;
-    }
-    Ok(if report.invalid.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INVALID) })
+    finish((&sheet, &report), args.report.as_deref(), args.json, report.invalid.is_empty())
 }

@@ -12,8 +12,7 @@ use gauntlet_bench::load::circuit::{self, People, Plan, Report};
 use gauntlet_bench::load::{Corpus, bucket};
 use gauntlet_bench::plot::{self, Axis, Line, Scale};
 
-/// Exit code of a run in which the client was the limit, or messages are unaccounted for.
-const INVALID: u8 = 3;
+use super::INVALID;
 
 const AFTER_HELP: &str = "\
 The gateway must take mail for 1.recipient.example to 3.recipient.example and deliver it to --listen.

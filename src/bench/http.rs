@@ -1,13 +1,12 @@
 //! `gauntlet bench http`: experiments with an HTTP server.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use gauntlet_bench::http::{self, Options, Target, page, wrk};
 
-use super::send::{INVALID, seconds};
+use super::{finish, seconds};
 
 const AFTER_HELP: &str = "\
 Closed loop: each connection asks again when it was answered; no pipelining. First the client measures
@@ -124,16 +123,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let report = http::run(&options, env!("CARGO_PKG_VERSION"), &mut |what| eprintln!("{what}"))?;
     let sheet = page::sheet(&report, args.price);
-    if let Some(folder) = &args.report {
-        sheet.write(folder, &report)?;
-    }
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
-    } else {
-        write!(out, "{}", sheet.text())?;
-    }
-    Ok(if report.valid { ExitCode::SUCCESS } else { ExitCode::from(INVALID) })
+    finish((&sheet, &report), args.report.as_deref(), args.json, report.valid)
 }
 
 fn beside_wrk(args: &Args) -> anyhow::Result<ExitCode> {
@@ -145,14 +135,5 @@ fn beside_wrk(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let report = wrk::run(&options, env!("CARGO_PKG_VERSION"))?;
     let sheet = page::beside_wrk(&report);
-    if let Some(folder) = &args.report {
-        sheet.write(folder, &report)?;
-    }
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
-    } else {
-        write!(out, "{}", sheet.text())?;
-    }
-    Ok(ExitCode::SUCCESS)
+    finish((&sheet, &report), args.report.as_deref(), args.json, true)
 }

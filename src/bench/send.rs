@@ -11,8 +11,8 @@ use gauntlet_bench::load::trial::{self, Round, Target, Trial};
 use gauntlet_bench::load::{Addresses, Corpus, Label, Plan, Protocol, page};
 use gauntlet_bench::null::Null;
 
-/// Exit code of a run in which the client was the limit.
-pub(crate) const INVALID: u8 = 3;
+use super::INVALID;
+
 /// Seconds of the run against a null server.
 const CALIBRATION_SECONDS: f64 = 3.0;
 

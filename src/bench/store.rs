@@ -1,12 +1,11 @@
 //! `gauntlet bench store`: spool and message log alone.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gauntlet_bench::store::{self, Backend, Case, Measured, Options, Part};
 
-use super::send::{INVALID, seconds};
+use super::{finish, seconds};
 
 const AFTER_HELP: &str = "\
 Every combination of the settings is a case. Writers hand over a message, wait until it is durable,
@@ -121,14 +120,5 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let report = store::run(&options, env!("CARGO_PKG_VERSION"), &mut progress)?;
     let sheet = store::page::sheet(&report);
-    if let Some(folder) = &args.report {
-        sheet.write(folder, &report)?;
-    }
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string(&report)?)?;
-    } else {
-        write!(out, "{}", sheet.text())?;
-    }
-    Ok(if report.valid { ExitCode::SUCCESS } else { ExitCode::from(INVALID) })
+    finish((&sheet, &report), args.report.as_deref(), args.json, report.valid)
 }

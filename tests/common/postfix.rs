@@ -31,6 +31,7 @@ impl Postfix {
         let postfix = program("postfix")?;
         let id = Command::new("id").arg("-u").output().unwrap().stdout;
         if id != b"0\n" {
+            assert!(std::env::var_os("CI").is_none(), "Postfix starts as root only");
             eprintln!("skipped: Postfix starts as root only");
             return None;
         }

@@ -113,8 +113,7 @@ fn sign_in(browser: &Browser, console: &Running) {
     assert!(browser.url().contains("/sign-in"));
     browser.type_into("input[name=login]", "admin");
     browser.type_into("input[name=password]", PASSWORD);
-    browser.click("button[type=submit]");
-    browser.expect("h1", "Overview");
+    browser.follow("button[type=submit]", "Overview");
 }
 
 #[test]
@@ -128,14 +127,12 @@ fn a_person_finds_reads_releases_and_deletes() {
     sign_in(&browser, &console);
     browser.look_at("overview");
 
-    browser.click("nav a[href='/messages']");
-    browser.expect("h1", "Messages");
+    browser.follow("nav a[href='/messages']", "Messages");
     browser.look_at("messages");
     browser.type_into("input[name=subject]", "invoice overdue");
     browser.click(".filter button.main");
     browser.expect("#list tbody tr:only-child td.what a", "Your invoice is overdue: act today");
-    browser.click("#list td.what a");
-    browser.expect("h1", "Your invoice is overdue: act today");
+    browser.follow("#list td.what a", "Your invoice is overdue: act today");
     assert!(browser.text(".hits").contains("ASKS_FOR_PAYMENT"));
     let marks =
         browser.run("return [...document.querySelectorAll('mark')].map(m => m.textContent)");
@@ -143,8 +140,7 @@ fn a_person_finds_reads_releases_and_deletes() {
     assert!(marks.contains(&"suspended within 24 hours"), "{marks:?}");
     browser.look_at("message");
 
-    browser.click("nav a[href='/quarantine']");
-    browser.expect("h1", "Quarantine");
+    browser.follow("nav a[href='/quarantine']", "Quarantine");
     browser.look_at("quarantine");
     browser.click("input[value='held-m-1001']");
     browser.click("button[value=release]");
@@ -156,31 +152,24 @@ fn a_person_finds_reads_releases_and_deletes() {
     assert!(browser.text("main").contains("released"));
     browser.look_at("held");
     browser.open(&format!("http://{}/quarantine/held-m-0998", console.address));
-    browser.click("button[value=delete]");
-    browser.expect("h1", "Delete 1 message?");
+    browser.follow("button[value=delete]", "Delete 1 message?");
     browser.click("button[value=delete]");
     browser.expect(".notice", "1 message deleted.");
     assert!(console.state.quarantine.body("held-m-0998").unwrap().is_none());
-    browser.click("nav a[href='/queue']");
-    browser.expect("h1", "Queue");
+    browser.follow("nav a[href='/queue']", "Queue");
     browser.look_at("queue");
     browser.click("input[value=Q1]");
     browser.click("button[value=hold]");
     browser.expect(".notice", "Done for 1 message.");
-    browser.click("nav a[href='/account']");
-    browser.expect("h1", "Account");
+    browser.follow("nav a[href='/account']", "Account");
     browser.look_at("account");
-    browser.click("button[value=begin]");
-    browser.expect("h1", "Second factor");
+    browser.follow("button[value=begin]", "Second factor");
     browser.look_at("second-factor");
-    browser.click("nav a[href='/health']");
-    browser.expect("h1", "Health");
-    browser.click("nav a[href='/activity']");
-    browser.expect("h1", "Activity");
+    browser.follow("nav a[href='/health']", "Health");
+    browser.follow("nav a[href='/activity']", "Activity");
     assert!(browser.text("main").contains("delete"));
     browser.look_at("activity");
-    browser.click(".out button");
-    browser.expect("h1", "Sign in");
+    browser.follow(".out button", "Sign in");
 }
 
 #[test]
@@ -190,8 +179,7 @@ fn a_policy_is_tried_changed_and_undone() {
     put_samples(&console);
     browser.look(1280, 900, false);
     sign_in(&browser, &console);
-    browser.click("nav a[href='/policy']");
-    browser.expect("h1", "Policy");
+    browser.follow("nav a[href='/policy']", "Policy");
     let rule = "[[rule]]\nname = \"No newsletters\"\nwhen.class = \"bulk\"\n\
         do = { hold = \"bulk\" }\n";
     let write = |text: &str| {
@@ -200,32 +188,26 @@ fn a_policy_is_tried_changed_and_undone() {
         browser.run(&script);
     };
     write("[[rule]]\nname = 7\n");
-    browser.click("form[action='/policy/check'] button.main");
-    browser.expect("h1", "Not a policy yet");
+    browser.follow("form[action='/policy/check'] button.main", "Not a policy yet");
     assert!(browser.text("main").contains("line 2"), "{}", browser.text("main"));
     browser.look_at("policy-wrong");
 
-    browser.click("nav a[href='/policy']");
-    browser.expect("h1", "Policy");
+    browser.follow("nav a[href='/policy']", "Policy");
     write(rule);
-    browser.click("button[formaction='/policy/replay']");
-    browser.expect("h1", "Replay over 7 days");
+    browser.follow("button[formaction='/policy/replay']", "Replay over 7 days");
     browser.expect(".tile:nth-child(3) b", "1");
     assert!(browser.text("main").contains("kept away: deliver → hold:bulk by No newsletters"));
     browser.look_at("policy-replay");
-    browser.click("form[action='/policy/check'] button.main");
-    browser.expect("h1", "Check of a policy");
+    browser.follow("form[action='/policy/check'] button.main", "Check of a policy");
     browser.look_at("policy-check");
     browser.type_into("input[name=note]", "newsletters wait");
     browser.click("form[action='/policy'] button.main");
     browser.expect(".notice", "Version 2 of the policy is in force.");
     assert!(console.state.policies.newest().unwrap().unwrap().text.starts_with(rule));
     browser.look_at("policy");
-    browser.click("a[href='/policy/versions/2']");
-    browser.expect("h1", "Version 2");
+    browser.follow("a[href='/policy/versions/2']", "Version 2");
     browser.look_at("policy-version");
-    browser.click("nav a[href='/policy']");
-    browser.expect("h1", "Policy");
+    browser.follow("nav a[href='/policy']", "Policy");
     browser.click("button[aria-label='Undo the last change: version 1']");
     browser.expect(".notice", "Version 3 of the policy is in force.");
     let now = console.state.policies.newest().unwrap().unwrap();
@@ -238,8 +220,7 @@ fn a_rule_is_changed_with_a_form() {
     let console = start();
     browser.look(1280, 900, false);
     sign_in(&browser, &console);
-    browser.click("nav a[href='/policy']");
-    browser.expect("h1", "Policy");
+    browser.follow("nav a[href='/policy']", "Policy");
     browser.click(".rules-list summary");
     browser.look_at("policy-list");
     browser.click(".rules-list button[value='edit-0']");
@@ -247,8 +228,7 @@ fn a_rule_is_changed_with_a_form() {
     browser.look_at("policy-form");
     browser.type_into("input[name=tag_subject]", "[SPAM]");
     browser.type_into("input[name=when_sender]", "*@shop.example");
-    browser.click("button[value='apply-0']");
-    browser.expect("h1", "Check of a policy");
+    browser.follow("button[value='apply-0']", "Check of a policy");
     assert!(browser.text(".diff").contains("when.sender"), "{}", browser.text("main"));
     browser.look_at("policy-form-check");
     browser.click("form[action='/policy'] button.main");
@@ -264,13 +244,11 @@ fn the_node_its_rules_and_its_people_are_shown() {
     put_samples(&console);
     browser.look(1280, 900, false);
     sign_in(&browser, &console);
-    browser.click("nav a[href='/rules']");
-    browser.expect("h1", "Rules");
+    browser.follow("nav a[href='/rules']", "Rules");
     browser.click("form[action='/rules/measure'] button");
     browser.expect(".rules tbody tr:first-child td[data-label=Cost]", "12.3 µs");
     browser.look_at("rules");
-    browser.click("nav a[href='/reports']");
-    browser.expect("h1", "Reports");
+    browser.follow("nav a[href='/reports']", "Reports");
     browser.look_at("reports");
     for (page, title) in [
         ("health", "Health"),
@@ -282,18 +260,14 @@ fn the_node_its_rules_and_its_people_are_shown() {
         browser.expect("h1", title);
         browser.look_at(page);
     }
-    browser.click("nav a[href='/users']");
-    browser.expect("h1", "People");
+    browser.follow("nav a[href='/users']", "People");
     browser.click("summary");
     browser.type_into("input[name=login]", "bob");
-    browser.click("form[action='/users'] button.main");
-    browser.expect("h1", "One-time password");
+    browser.follow("form[action='/users'] button.main", "One-time password");
     browser.look_at("one-time-password");
-    browser.click("a[href='/users']");
-    browser.expect("h1", "People");
+    browser.follow("a[href='/users']", "People");
     browser.look_at("users");
-    browser.click("a[href='/users/rita']");
-    browser.expect("h1", "rita");
+    browser.follow("a[href='/users/rita']", "rita");
     browser.look_at("user");
     browser.click("nav a[href='/messages']");
     browser.type_into("input[name=subject]", "invoice");
@@ -316,14 +290,12 @@ fn somebody_new_signs_in_and_chooses_a_password() {
     browser.expect("h1", "Sign in");
     browser.type_into("input[name=login]", "admin");
     browser.type_into("input[name=password]", PASSWORD);
-    browser.click("button[type=submit]");
-    browser.expect("h1", "Account");
+    browser.follow("button[type=submit]", "Account");
     assert!(browser.text("main").contains("one-time password"), "{}", browser.text("main"));
     browser.type_into("input[name=old]", PASSWORD);
     browser.type_into("input[name=new]", "a better password");
     browser.type_into("input[name=again]", "a better password");
-    browser.click("form[action='/account/password'] button.main");
-    browser.expect("h1", "Overview");
+    browser.follow("form[action='/account/password'] button.main", "Overview");
     assert!(users.verify("admin", "a better password").unwrap().is_some());
 }
 
@@ -363,11 +335,9 @@ fn a_link_of_a_digest_releases_once_and_opens_ones_own_mail() {
     browser.open(&release);
     assert!(browser.text("main").contains("used before"), "{}", browser.text("main"));
     browser.open(&link(LinkKind::Enter, ""));
-    browser.click("form button");
-    browser.expect("h1", "Quarantine");
+    browser.follow("form button", "Quarantine");
     assert!(browser.text("main").contains("Your order"), "{}", browser.text("main"));
-    browser.click("nav a[href='/own']");
-    browser.expect("h1", "My mail");
+    browser.follow("nav a[href='/own']", "My mail");
     browser.look_at("own");
 }
 

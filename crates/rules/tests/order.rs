@@ -154,6 +154,7 @@ fn random_rules_in_any_order() {
 #[test]
 fn installed_rules_in_any_order() {
     if !Path::new(RULES).is_dir() || !Path::new(SITE).is_dir() {
+        assert!(std::env::var_os("CI").is_none(), "SpamAssassin is not installed");
         return eprintln!("skipped: SpamAssassin 4.0.1 is not installed");
     }
     let mut random = Random(11);

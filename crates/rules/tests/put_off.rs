@@ -47,6 +47,7 @@ fn files(folder: &Path, out: &mut Vec<PathBuf>) {
 #[test]
 fn stock_rules_find_the_same() {
     if !Path::new(STOCK_RULES).is_dir() {
+        assert!(std::env::var_os("CI").is_none(), "SpamAssassin is not installed");
         return eprintln!("skipped: {STOCK_RULES} is not there (Debian: apt install spamassassin)");
     }
     let mut messages = vec![MESSAGE.to_vec()];

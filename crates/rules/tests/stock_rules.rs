@@ -113,6 +113,7 @@ fn difference(ours: &Rule, theirs: &serde_json::Value) -> Option<String> {
 #[test]
 fn the_stock_rules_are_loaded_as_spamassassin_loads_them() {
     let Some(mut theirs) = theirs() else {
+        assert!(std::env::var_os("CI").is_none(), "SpamAssassin is not installed");
         return eprintln!("skipped: SpamAssassin 4.0.1 is not installed");
     };
     let options = LoadOptions { site: vec![PathBuf::from(SITE)], ..LoadOptions::default() };

@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use medium::{Disk, Medium, MediumFile, Ram};
+pub use medium::{Disk, Medium, MediumFile, Ram, Volatile};
 use record::{HEAD_BYTES, Head};
 use recover::Entry;
 use writer::{Command, Writer};

@@ -1,11 +1,10 @@
 //! Media that a measurement needs: one that counts, and one that keeps nothing.
 
-use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gauntlet_store::spool::{Medium, MediumFile};
+use gauntlet_store::spool::{Medium, MediumFile, Volatile};
 
 /// What was asked of a medium.
 #[derive(Debug, Default)]
@@ -96,55 +95,11 @@ impl MediumFile for CountedFile {
 }
 
 /// Knows how long its files would be. What was written cannot be read back.
+pub(super) type Null = Volatile<NullFile>;
+
+/// The length of a file that is not kept.
 #[derive(Debug, Default)]
-pub(super) struct Null {
-    files: Mutex<BTreeMap<String, Arc<NullFile>>>,
-}
-
-impl Null {
-    fn files(&self) -> MutexGuard<'_, BTreeMap<String, Arc<NullFile>>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Medium for Null {
-    fn list(&self) -> io::Result<Vec<String>> {
-        Ok(self.files().keys().cloned().collect())
-    }
-
-    fn create(&self, name: &str) -> io::Result<Arc<dyn MediumFile>> {
-        let file = Arc::new(NullFile::default());
-        self.files().insert(name.to_owned(), file.clone());
-        Ok(file)
-    }
-
-    fn open(&self, name: &str) -> io::Result<Arc<dyn MediumFile>> {
-        match self.files().get(name) {
-            Some(file) => Ok(file.clone()),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.files().remove(name);
-        Ok(())
-    }
-
-    fn sync_folder(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn free_bytes(&self) -> io::Result<u64> {
-        Ok(u64::MAX)
-    }
-
-    fn describe(&self) -> String {
-        "nowhere".to_owned()
-    }
-}
-
-#[derive(Debug, Default)]
-struct NullFile(AtomicU64);
+pub(super) struct NullFile(AtomicU64);
 
 impl MediumFile for NullFile {
     fn append(&self, parts: &[&[u8]]) -> io::Result<()> {

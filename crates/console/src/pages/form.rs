@@ -75,11 +75,13 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
     };
     let (op, place) = visit.field("op").split_once('-').unwrap_or_default();
     let number = place.parse::<usize>().ok();
-    let block = number.and_then(|n| blocks.get(n));
-    let Some(block) = block.or(None) else {
+    let shown_as = (text.as_str(), base, place);
+    let Some(block) = number.and_then(|n| blocks.get(n)) else {
         return match (op, place) {
             ("new", "end") => Ok(page(visit, &text, base, place, &RuleForm::new(), None)),
-            ("insert", "end") => insert(app, visit, &text, base, None, place),
+            ("insert", "end") => take_over(app, visit, shown_as, None, |rule| {
+                edit::with_rule_before(&text, None, rule)
+            }),
             _ => Err(Fault::Bad("op: what to do and the number of a rule".to_owned())),
         };
     };
@@ -89,8 +91,16 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let new = match op {
         "edit" => return Ok(page(visit, &text, base, place, &RuleForm::of(block), Some(block))),
         "new" => return Ok(page(visit, &text, base, place, &RuleForm::new(), None)),
-        "insert" => return insert(app, visit, &text, base, Some(block), place),
-        "apply" => return apply(app, visit, &text, base, block, place),
+        "insert" => {
+            return take_over(app, visit, shown_as, None, |rule| {
+                edit::with_rule_before(&text, Some(block), rule)
+            });
+        }
+        "apply" => {
+            return take_over(app, visit, shown_as, Some(block), |rule| {
+                edit::with_rule_instead(&text, block, rule)
+            });
+        }
         "up" => edit::with_swapped(&text, neighbour(n.checked_sub(1)).ok_or_else(none)?, block),
         "down" => edit::with_swapped(&text, block, neighbour(Some(n + 1)).ok_or_else(none)?),
         "switch" => edit::with_switched(&text, block),
@@ -100,39 +110,18 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
     policy::checked(app, visit, &new, base)
 }
 
-fn insert(
+/// Takes the rule of the form over, by the text that `with` makes with it; shows the form again if it makes none.
+fn take_over(
     app: &App,
     visit: &Visit,
-    text: &str,
-    base: i64,
-    before: Option<&Block>,
-    place: &str,
+    (text, base, place): (&str, i64, &str),
+    replaced: Option<&Block>,
+    with: impl FnOnce(&str) -> String,
 ) -> Result<Response, Fault> {
     let form = read(visit);
     match form.to_toml() {
-        Ok(rule) => {
-            let new = edit::with_rule_before(text, before, &rule);
-            policy::checked(app, visit, &new, base)
-        }
-        Err(why) => Ok(shown(visit, text, base, place, &form, None, Some(&why))),
-    }
-}
-
-fn apply(
-    app: &App,
-    visit: &Visit,
-    text: &str,
-    base: i64,
-    block: &Block,
-    place: &str,
-) -> Result<Response, Fault> {
-    let form = read(visit);
-    match form.to_toml() {
-        Ok(rule) => {
-            let new = edit::with_rule_instead(text, block, &rule);
-            policy::checked(app, visit, &new, base)
-        }
-        Err(why) => Ok(shown(visit, text, base, place, &form, Some(block), Some(&why))),
+        Ok(rule) => policy::checked(app, visit, &with(&rule), base),
+        Err(why) => Ok(shown(visit, text, base, place, &form, replaced, Some(&why))),
     }
 }
 

@@ -112,6 +112,12 @@ impl Browser {
         self.call("POST", &format!("/element/{element}/click"), &json!({}));
     }
 
+    /// Clicks on what leads to a page, and waits for the page of this heading.
+    pub(crate) fn follow(&self, selector: &str, heading: &str) {
+        self.click(selector);
+        self.expect("h1", heading);
+    }
+
     /// Types into the element.
     pub(crate) fn type_into(&self, selector: &str, text: &str) {
         let element = self.find(selector);

@@ -38,6 +38,7 @@ const FROM_FACTS: [&str; 8] =
 fn every_function_of_the_stock_rules_has_a_fixture() {
     let stock = std::path::PathBuf::from("/usr/share/spamassassin");
     let Ok((ruleset, _)) = Ruleset::load(&[stock], &LoadOptions::default()) else {
+        assert!(std::env::var_os("CI").is_none(), "SpamAssassin is not installed");
         eprintln!("skipped: SpamAssassin's rules are not installed");
         return;
     };

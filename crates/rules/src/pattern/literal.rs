@@ -3,7 +3,7 @@
 //! Strings are in lower case (ASCII) and compared without case, so that one automaton serves all
 //! patterns; a string that occurs in another case only costs a confirmation.
 
-use super::syntax::{ByteSet, Node};
+use super::syntax::{ByteSet, Node, byte_table};
 
 /// Most strings that stand for one pattern.
 const STRINGS_MAX: usize = 768;
@@ -203,15 +203,7 @@ pub(crate) fn string_chance(string: &[u8], texts: Texts) -> f64 {
 const COMMON_CHANCE: f64 = 0.01;
 
 /// [`byte_chance`] of every byte.
-static BYTE_CHANCES: [f64; 256] = {
-    let mut chances = [0.0; 256];
-    let mut byte = 0;
-    while byte < chances.len() {
-        chances[byte] = byte_chance(byte as u8);
-        byte += 1;
-    }
-    chances
-};
+static BYTE_CHANCES: [f64; 256] = byte_table!(byte_chance);
 
 /// How likely a byte of mail is this one.
 const fn byte_chance(byte: u8) -> f64 {

@@ -5,7 +5,7 @@
 //! on the way; a choice of different lengths becomes as many places as its shortest branch has.
 //! [`crate::matcher`] looks for the rows of hundreds of patterns at once.
 
-use super::syntax::{Anchor, ByteSet, Node};
+use super::syntax::{Anchor, ByteSet, Node, byte_table};
 
 /// Places of a row at most: one machine word holds it.
 pub(crate) const PLACES_MAX: usize = 64;
@@ -78,15 +78,7 @@ fn set_chance(set: &ByteSet) -> f64 {
 }
 
 /// [`byte_chance`] of every byte.
-static BYTE_CHANCES: [f64; 256] = {
-    let mut chances = [0.0; 256];
-    let mut byte = 0;
-    while byte < chances.len() {
-        chances[byte] = byte_chance(byte as u8);
-        byte += 1;
-    }
-    chances
-};
+static BYTE_CHANCES: [f64; 256] = byte_table!(byte_chance);
 
 /// How likely a byte of text is this one.
 const fn byte_chance(byte: u8) -> f64 {

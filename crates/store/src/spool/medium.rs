@@ -141,25 +141,28 @@ impl MediumFile for DiskFile {
     }
 }
 
-/// Memory. Nothing survives the process.
+/// Files that this process keeps by itself: nothing survives it.
 #[derive(Debug, Default)]
-pub struct Ram {
-    files: Mutex<BTreeMap<String, Arc<RamFile>>>,
+pub struct Volatile<F> {
+    files: Mutex<BTreeMap<String, Arc<F>>>,
 }
 
-impl Ram {
-    fn files(&self) -> MutexGuard<'_, BTreeMap<String, Arc<RamFile>>> {
+/// Memory.
+pub type Ram = Volatile<RamFile>;
+
+impl<F> Volatile<F> {
+    fn files(&self) -> MutexGuard<'_, BTreeMap<String, Arc<F>>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Medium for Ram {
+impl<F: MediumFile + Default + 'static> Medium for Volatile<F> {
     fn list(&self) -> io::Result<Vec<String>> {
         Ok(self.files().keys().cloned().collect())
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn MediumFile>> {
-        let file = Arc::new(RamFile::default());
+        let file = Arc::new(F::default());
         self.files().insert(name.to_owned(), file.clone());
         Ok(file)
     }
@@ -189,8 +192,9 @@ impl Medium for Ram {
     }
 }
 
+/// A file in memory.
 #[derive(Debug, Default)]
-struct RamFile(RwLock<Vec<u8>>);
+pub struct RamFile(RwLock<Vec<u8>>);
 
 impl MediumFile for RamFile {
     fn append(&self, parts: &[&[u8]]) -> io::Result<()> {

@@ -555,9 +555,11 @@ fn text_cut(s: &[u8], from: usize) -> usize {
     end
 }
 
-/// One attribute at `i`: where the next begins, and its name and value. None at the end of input.
-#[allow(clippy::type_complexity, reason = "a pair of a pair, used once")]
-fn attribute(text: &str, i: usize) -> Option<(usize, (&str, Option<&str>))> {
+/// An attribute's name, and its value if it has one.
+type Attribute<'t> = (&'t str, Option<&'t str>);
+
+/// One attribute at `i`: where the next begins, and the attribute. None at the end of input.
+fn attribute(text: &str, i: usize) -> Option<(usize, Attribute<'_>)> {
     let s = text.as_bytes();
     let mut end = i + 1;
     // The first byte may be anything, even an equal sign; a character is not cut.
