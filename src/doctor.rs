@@ -2,6 +2,7 @@
 //!
 //! Each check says what it found and, where something is wrong, what to do.
 
+mod acme;
 pub(crate) mod premises;
 
 use std::io::{BufRead, BufReader, Write};
@@ -100,6 +101,7 @@ pub(crate) fn examine(config: &Config, address: Option<IpAddr>) -> anyhow::Resul
     clock(&mut found);
     premises::disk(config, &mut found);
     premises::certificates(config, &mut found);
+    acme::certificate(config, &mut found);
     premises::queue(config, &mut found);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -108,6 +110,7 @@ pub(crate) fn examine(config: &Config, address: Option<IpAddr>) -> anyhow::Resul
             lists(&resolver, config, &mut found).await;
             our_name(&resolver, config, address, &mut found).await;
             keys(&resolver, config, &mut found).await?;
+            acme::names(&resolver, config, &mut found).await;
         }
         anyhow::Ok(())
     })?;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use gauntlet_gateway::acme;
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::config::{Config, SpoolBackend};
 use gauntlet_gateway::control::{self, Answer, Request};
@@ -93,6 +94,7 @@ pub(super) fn disk(config: &Config, found: &mut Findings) {
 /// Certificates of listeners are good for a while.
 pub(super) fn certificates(config: &Config, found: &mut Findings) {
     let now = now_ms() / 1_000;
+    let given = acme::certificate(&config.node.data);
     for (path, end) in tls::expiry::ends(config) {
         let place = path.display();
         let days = match end {
@@ -102,18 +104,28 @@ pub(super) fn certificates(config: &Config, found: &mut Findings) {
                 continue;
             }
         };
-        let (health, text) = match days {
-            ..0 => (Health::Bad, format!("{place} is over since {} days; renew it", -days)),
-            0..CERTIFICATE_DAYS_BAD => {
-                (Health::Bad, format!("{place} ends in {days} days; renew it"))
-            }
-            CERTIFICATE_DAYS_BAD..CERTIFICATE_DAYS_ODD => {
-                (Health::Odd, format!("{place} ends in {days} days; is its renewal under way?"))
-            }
-            _ => (Health::Good, format!("{place} is good for {days} days")),
+        let (odd, bad) = match path == given {
+            true => given_days(&given),
+            false => (CERTIFICATE_DAYS_ODD, CERTIFICATE_DAYS_BAD),
+        };
+        let (health, text) = if days < 0 {
+            (Health::Bad, format!("{place} is over since {} days; renew it", -days))
+        } else if days < bad {
+            (Health::Bad, format!("{place} ends in {days} days; renew it"))
+        } else if days < odd {
+            (Health::Odd, format!("{place} ends in {days} days; is its renewal under way?"))
+        } else {
+            (Health::Good, format!("{place} is good for {days} days"))
         };
         found.add(health, "certificate", text);
     }
+}
+
+/// Days before the end of an authority's certificate from which on it is odd and bad: it is renewed when a
+/// third of its life is left, which may be as short as two days.
+fn given_days(path: &Path) -> (i64, i64) {
+    let life = tls::expiry::life(path).map_or(0, |(start, end)| (end - start) / 86_400);
+    (life / 5, life / 20)
 }
 
 /// Mail leaves.

@@ -4,6 +4,7 @@
 //! Nothing is merged by surprise: a table in the file replaces single keys of the defaults, a list
 //! replaces the whole list, and an environment variable replaces one key.
 
+mod acme;
 mod delivery;
 mod load;
 mod people;
@@ -12,15 +13,18 @@ mod reports;
 mod services;
 mod settings;
 
+pub use acme::AcmeSettings;
 pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings};
 pub use load::{ConfigError, Loaded, Origin, Setting};
 pub use people::{FolderSettings, GroupSettings, MailedReportSettings, OidcSettings, ReportEvery};
-pub use receiving::{GreylistSettings, RateSettings, RecipientSettings};
+pub use receiving::{
+    GreylistSettings, ListenerRole, ListenerSettings, RateSettings, RecipientSettings,
+};
 pub use reports::ReportSettings;
 pub use services::{Keeper, ServiceProtocol, ServiceSettings};
 pub use settings::{
     Config, ConsoleSettings, DkimSettings, DnsListSettings, DnsSettings, DomainSettings,
-    FactSettings, LearningSettings, ListSettings, ListSubject, ListenerRole, ListenerSettings,
-    LocalListSettings, LogFormat, LogSettings, NodeSettings, PolicySettings, QuarantineSettings,
-    ReceiverSettings, RuleSettings, ScanSettings, SpoolBackend, SpoolSettings, ThresholdSettings,
+    FactSettings, LearningSettings, ListSettings, ListSubject, LocalListSettings, LogFormat,
+    LogSettings, NodeSettings, PolicySettings, QuarantineSettings, ReceiverSettings, RuleSettings,
+    ScanSettings, SpoolBackend, SpoolSettings, ThresholdSettings,
 };

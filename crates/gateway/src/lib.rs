@@ -5,6 +5,7 @@
 //!                                                      └─▶ queue ─▶ sender | maildir | hold ─▶ log
 //! ```
 
+pub mod acme;
 pub mod admission;
 pub mod arc;
 pub mod clock;

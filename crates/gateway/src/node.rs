@@ -1,5 +1,6 @@
 //! A node: all parts, wired. Receiver -> scan pool -> policy -> spool -> queue -> Sender.
 
+mod certificates;
 mod housekeeping;
 mod own_mail;
 mod people;
@@ -18,8 +19,9 @@ use gauntlet_rules::Ruleset;
 use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
 use gauntlet_store::spool::{Disk, Medium, Ram};
 use gauntlet_store::{Event, History, Log, LogRecord, Quarantine, Spool, SpoolOptions, Users};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
+use crate::acme;
 use crate::admission::{Admission, MemoryBudget, SessionLimits};
 use crate::clock::now_ms;
 use crate::config::{Config, ListenerRole, ServiceProtocol, SpoolBackend};
@@ -92,6 +94,8 @@ pub struct Node {
     memory: Arc<MemoryBudget>,
     shared: Shared,
     stop: watch::Sender<bool>,
+    /// Told when the configuration was read again.
+    reloaded: Notify,
     addresses: Addresses,
     services: Vec<(ServiceProtocol, String)>,
     maildir: PathBuf,
@@ -125,6 +129,8 @@ impl std::fmt::Debug for Node {
 pub struct Doors {
     listeners: Vec<Listener>,
     services: Vec<Service>,
+    /// Where an authority asks for proofs.
+    proofs: Option<acme::Door>,
     addresses: Addresses,
 }
 
@@ -143,7 +149,8 @@ impl Doors {
         let address = |listener: &Listener| Ok((listener.role(), listener.address()?));
         let addresses = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
         let services = config.service.iter().map(Service::bind).collect::<io::Result<Vec<_>>>()?;
-        Ok(Doors { listeners, services, addresses })
+        let proofs = config.acme.is_on().then(|| acme::Door::bind(&config.acme.address));
+        Ok(Doors { listeners, services, proofs: proofs.transpose()?, addresses })
     }
 }
 
@@ -166,11 +173,7 @@ impl Node {
         let log = open_log(data)?;
         let quarantine = people::open_quarantine(&config)?;
         let (spool, recovery) = open_spool(&config)?;
-        let (torn_bytes, damaged) = (recovery.torn_bytes, recovery.damaged);
-        if torn_bytes > 0 || damaged > 0 {
-            tracing::warn!(torn_bytes, damaged, "the spool was not closed cleanly");
-        }
-        let Doors { listeners, services, addresses } = doors;
+        let Doors { listeners, services, proofs, addresses } = doors;
         let logins = Arc::new(Logins::new(users).context("randomness")?);
         let certificates = listeners.iter().map(Listener::tls).collect();
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
@@ -212,6 +215,7 @@ impl Node {
             certificates,
             shared,
             stop: watch::channel(false).0,
+            reloaded: Notify::new(),
             addresses,
             services: services.iter().map(|s| (s.protocol(), s.place().to_owned())).collect(),
             maildir,
@@ -221,6 +225,7 @@ impl Node {
         });
         node.finish_releases()?;
         node.listen(listeners, services)?;
+        tokio::spawn(node.clone().keep_certificate(proofs));
         Ok(node)
     }
 
@@ -396,18 +401,7 @@ impl Node {
         self.shared.outcomes.enable(config.tls_reports.enabled);
         self.judge.store(Arc::new(judge));
         self.config.store(Arc::new(config));
-        Ok(())
-    }
-
-    /// Reads the certificates of the listeners again: those whose address stayed the same.
-    fn reload_certificates(&self, config: &Config) -> anyhow::Result<()> {
-        let before = self.config();
-        for (old, tls) in before.listener.iter().zip(&self.certificates) {
-            let now = config.listener.iter().find(|new| new.address == old.address);
-            if let (Some(now), Some(tls)) = (now, tls) {
-                tls.reload(config, now)?;
-            }
-        }
+        self.reloaded.notify_one();
         Ok(())
     }
 
@@ -775,5 +769,9 @@ fn open_spool(config: &Config) -> anyhow::Result<(Arc<Spool>, gauntlet_store::sp
         ..SpoolOptions::default()
     };
     let (spool, recovery) = Spool::open(medium, options)?;
+    let (torn_bytes, damaged) = (recovery.torn_bytes, recovery.damaged);
+    if torn_bytes > 0 || damaged > 0 {
+        tracing::warn!(torn_bytes, damaged, "the spool was not closed cleanly");
+    }
     Ok((Arc::new(spool), recovery))
 }

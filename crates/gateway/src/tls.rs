@@ -31,6 +31,7 @@ use tokio_rustls::rustls::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::acme;
 use crate::config::{Config, ListenerSettings};
 use crate::wire::Wire;
 
@@ -129,20 +130,50 @@ fn describe(connection: &tokio_rustls::rustls::CommonState) -> TlsSession {
     }
 }
 
-/// The certificates of a listener, the node's own if it has none and may use it.
+/// The certificates of a listener; if it has none, the authority's, else the node's own if it may use it.
 fn read_all(
     config: &Config,
     listener: &ListenerSettings,
 ) -> anyhow::Result<Vec<Arc<CertifiedKey>>> {
     let mut pairs: Vec<(PathBuf, PathBuf)> =
         listener.certificate.iter().cloned().zip(listener.key.iter().cloned()).collect();
-    if pairs.is_empty() && (listener.self_signed || listener.implicit_tls) {
+    if pairs.is_empty() && config.acme.is_on() {
+        let path = acme::certificate(&config.node.data);
+        match read(&path, &path) {
+            Ok(given) => return Ok(vec![Arc::new(given)]),
+            Err(error) if path.exists() => {
+                let error = format!("{error:#}");
+                tracing::error!(error, "the certificate cannot be used; it is asked for anew");
+            }
+            Err(_) => {}
+        }
+    }
+    let own = listener.self_signed || listener.implicit_tls || config.acme.is_on();
+    if pairs.is_empty() && own {
         pairs.push(self_signed(config)?);
     }
     pairs.iter().map(|(chain, key)| read(chain, key).map(Arc::new)).collect()
 }
 
-fn read(chain: &Path, key: &Path) -> anyhow::Result<CertifiedKey> {
+/// Whether the first certificate of a file is for all these names.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn is_for(path: &Path, names: &[String]) -> anyhow::Result<bool> {
+    let first = CertificateDer::from_pem_file(path)?;
+    let certificate = ParsedCertificate::try_from(&first)?;
+    let covers = |name: &String| {
+        let name = ServerName::try_from(name.as_str());
+        name.is_ok_and(|name| verify_server_name(&certificate, &name).is_ok())
+    };
+    Ok(names.iter().all(covers))
+}
+
+/// A certificate chain and its key.
+///
+/// # Errors
+/// If a file cannot be read, or the key does not belong to the certificate.
+pub(crate) fn read(chain: &Path, key: &Path) -> anyhow::Result<CertifiedKey> {
     let named = |what: &str, path: &Path| format!("listener.{what} {}", path.display());
     let certificates = CertificateDer::pem_file_iter(chain)
         .and_then(|all| all.collect::<Result<Vec<_>, _>>())
@@ -207,12 +238,20 @@ impl HopTls {
     /// # Errors
     /// If the bundle cannot be read or holds no certificate.
     pub fn load(roots: &Path) -> anyhow::Result<Self> {
+        HopTls::load_for(roots, "sender.roots")
+    }
+
+    /// The same, for the setting of this name.
+    ///
+    /// # Errors
+    /// As [`HopTls::load`].
+    pub fn load_for(roots: &Path, setting: &str) -> anyhow::Result<Self> {
         let algorithms = provider().signature_verification_algorithms;
         let any = client(Arc::new(AnyCertificate(algorithms)))?;
         if roots.as_os_str().is_empty() {
             return Ok(HopTls { any, verified: None });
         }
-        let named = || format!("sender.roots {}", roots.display());
+        let named = || format!("{setting} {}", roots.display());
         let mut store = RootCertStore::empty();
         let all = CertificateDer::pem_file_iter(roots).with_context(named)?;
         let (added, _odd_ones_are_left_out) = store.add_parsable_certificates(all.flatten());

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
-use hyper::header::{HOST, USER_AGENT};
-use hyper::{Method, Request, Uri};
+use hyper::header::{HOST, HeaderValue, USER_AGENT};
+use hyper::{Method, Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
@@ -41,7 +41,36 @@ pub async fn ask(asked: &Asked, tls: &HopTls) -> anyhow::Result<(u16, String)> {
 }
 
 async fn send(asked: &Asked, tls: &HopTls) -> anyhow::Result<(u16, String)> {
-    let url: Uri = asked.url.parse()?;
+    let method = if asked.body.is_some() { Method::POST } else { Method::GET };
+    let agent = concat!("gauntlet/", env!("CARGO_PKG_VERSION"));
+    let mut request = Request::builder().method(method).uri(&asked.url).header(USER_AGENT, agent);
+    for (name, value) in &asked.headers {
+        request = request.header(name, value);
+    }
+    let body = Full::new(Bytes::from(asked.body.clone().unwrap_or_default()));
+    let response = conversation(request.body(body)?, tls).await?;
+    let status = response.status().as_u16();
+    let body = response.into_body();
+    Ok((status, String::from_utf8(body.to_vec()).context("its answer is no text")?))
+}
+
+/// Sends a request whose address is a whole URL, and returns the answer.
+///
+/// # Errors
+/// The server cannot be reached or verified, or its answer is too long.
+pub async fn exchange(
+    request: Request<Full<Bytes>>,
+    tls: &HopTls,
+) -> anyhow::Result<Response<Bytes>> {
+    let answer = tokio::time::timeout(PATIENCE, conversation(request, tls)).await;
+    answer.context("no answer in time")?
+}
+
+async fn conversation(
+    mut request: Request<Full<Bytes>>,
+    tls: &HopTls,
+) -> anyhow::Result<Response<Bytes>> {
+    let url: Uri = std::mem::take(request.uri_mut());
     let host = url.host().context("no host in the address")?.to_owned();
     let bare = host.trim_matches(['[', ']']);
     let secure = match url.scheme_str() {
@@ -66,23 +95,15 @@ async fn send(asked: &Asked, tls: &HopTls) -> anyhow::Result<(u16, String)> {
             tracing::debug!(%error, "a connection to a web server broke off");
         }
     });
-    let place = url.path_and_query().map_or("/", |p| p.as_str());
     let authority = url.authority().map_or(host.as_str(), |a| a.as_str());
-    let method = if asked.body.is_some() { Method::POST } else { Method::GET };
-    let mut request = Request::builder()
-        .method(method)
-        .uri(place)
-        .header(HOST, authority)
-        .header(USER_AGENT, concat!("gauntlet/", env!("CARGO_PKG_VERSION")));
-    for (name, value) in &asked.headers {
-        request = request.header(name, value);
-    }
-    let body = Full::new(Bytes::from(asked.body.clone().unwrap_or_default()));
-    let response = sender.send_request(request.body(body)?).await.context("HTTP")?;
-    let status = response.status().as_u16();
-    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let authority = HeaderValue::from_str(authority).context("the host of the address")?;
+    request.headers_mut().insert(HOST, authority);
+    *request.uri_mut() = url.path_and_query().map_or("/", |p| p.as_str()).parse()?;
+    let response = sender.send_request(request).await.context("HTTP")?;
+    let (head, body) = response.into_parts();
+    let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
     let body = body.map_err(|e| anyhow::anyhow!("its answer: {e}"))?.to_bytes();
-    Ok((status, String::from_utf8(body.to_vec()).context("its answer is no text")?))
+    Ok(Response::from_parts(head, body))
 }
 
 /// The bundle of roots that is trusted: the one that is set, else the system's; empty if there is none.

@@ -9,8 +9,9 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::delivery::HopTlsPolicy;
+use super::receiving::ListenerRole;
 use super::reports::ReportSettings;
-use super::settings::{Config, ListenerRole};
+use super::settings::Config;
 
 /// Environment variables that begin with this override settings: `GAUNTLET_SCAN__THREADS=4` is
 /// `threads` of `[scan]`.
@@ -459,6 +460,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         }
         let encrypts =
             listener.implicit_tls || listener.self_signed || !listener.certificate.is_empty();
+        let encrypts = encrypts || config.acme.is_on();
         if listener.role == ListenerRole::Submission && !encrypts {
             return wrong("listener.certificate", "logins need TLS: set a certificate".into());
         }
@@ -468,6 +470,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         return wrong("console.address", message);
     }
     check_thresholds(config)?;
+    config.acme.check()?;
     if config.sender.tls == HopTlsPolicy::Verified && config.sender.roots.as_os_str().is_empty() {
         return wrong("sender.roots", "sender.tls = \"verified\" needs trusted roots".into());
     }
@@ -499,7 +502,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn socket_address(text: &str) -> Option<SocketAddr> {
+pub(super) fn socket_address(text: &str) -> Option<SocketAddr> {
     text.to_socket_addrs().ok()?.next()
 }
 

@@ -1,8 +1,78 @@
-//! Settings of the way in: how often clients may come, and who has to wait.
+//! Settings of the way in: listeners, how often clients may come, and who has to wait.
 
 use std::path::PathBuf;
 
+use gauntlet_mail::Direction;
 use serde::{Deserialize, Serialize};
+
+/// Who a listener is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ListenerRole {
+    /// The internet: mail for our domains.
+    #[default]
+    Inbound,
+    /// Our own servers: mail to anywhere, from `networks` only.
+    Outbound,
+    /// Our users: mail to anywhere after a login.
+    Submission,
+    /// A server of ours by LMTP (RFC 2033).
+    Lmtp,
+}
+
+impl ListenerRole {
+    /// The direction of mail that comes in by such a listener.
+    pub fn direction(self) -> Direction {
+        match self {
+            ListenerRole::Inbound | ListenerRole::Lmtp => Direction::Inbound,
+            ListenerRole::Outbound | ListenerRole::Submission => Direction::Outbound,
+        }
+    }
+}
+
+/// Where mail is accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListenerSettings {
+    /// Who it is for.
+    pub role: ListenerRole,
+    /// Address and port; port 0 takes a free one.
+    pub address: String,
+    /// Networks in CIDR form that may use an outbound listener.
+    pub networks: Vec<String>,
+    /// Other nodes of this machine may listen on the same address and port (SO_REUSEPORT): the system shares
+    /// connections out.
+    pub share_port: bool,
+    /// Balancers in CIDR form that begin every connection with a PROXY header (version 2).
+    pub proxy_from: Vec<String>,
+    /// Relays in CIDR form that may say whom they speak for (XCLIENT).
+    pub xclient_from: Vec<String>,
+    /// TLS from the first byte (RFC 8314), else STARTTLS where there is a certificate.
+    pub implicit_tls: bool,
+    /// Certificate chains in PEM; of several, the client's wish (SNI) chooses.
+    pub certificate: Vec<PathBuf>,
+    /// Their private keys in PEM, in the same order.
+    pub key: Vec<PathBuf>,
+    /// Without a certificate: use one that the node signs itself at its first start.
+    pub self_signed: bool,
+}
+
+impl Default for ListenerSettings {
+    fn default() -> Self {
+        ListenerSettings {
+            role: ListenerRole::Inbound,
+            address: "127.0.0.1:2525".into(),
+            networks: vec!["127.0.0.0/8".into(), "::1/128".into()],
+            share_port: false,
+            proxy_from: Vec::new(),
+            xclient_from: Vec::new(),
+            implicit_tls: false,
+            certificate: Vec::new(),
+            key: Vec::new(),
+            self_signed: true,
+        }
+    }
+}
 
 /// How often clients may come; 0 sets no limit. What is over gets 421 or 450 and may come again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 
+use crate::acme;
 use crate::config::Config;
 
 /// The certificates that the listeners of a configuration show, each with the moment from which on
@@ -14,6 +15,9 @@ use crate::config::Config;
 pub fn ends(config: &Config) -> Vec<(PathBuf, anyhow::Result<i64>)> {
     let named = config.listener.iter().flat_map(|l| l.certificate.iter().cloned());
     let own = config.node.data.join(super::OWN_FOLDER).join("self-signed.pem");
+    let given = acme::certificate(&config.node.data);
+    // With an authority, the node's own only stands in.
+    let own = if config.acme.is_on() && given.is_file() { given } else { own };
     let mut paths: Vec<PathBuf> = named.chain(own.is_file().then_some(own)).collect();
     paths.sort();
     paths.dedup();
@@ -22,9 +26,17 @@ pub fn ends(config: &Config) -> Vec<(PathBuf, anyhow::Result<i64>)> {
 
 /// The end of the first certificate of a PEM file.
 fn end(path: &Path) -> anyhow::Result<i64> {
+    Ok(life(path)?.1)
+}
+
+/// From when to when the first certificate of a PEM file is good, in Unix seconds.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn life(path: &Path) -> anyhow::Result<(i64, i64)> {
     let mut chain = CertificateDer::pem_file_iter(path)?;
     let first = chain.next().context("there is no certificate in it")??;
-    not_after(&first).context("its certificate cannot be read")
+    validity(&first).context("its certificate cannot be read")
 }
 
 const SEQUENCE: u8 = 0x30;
@@ -32,8 +44,8 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// `notAfter` of a certificate, in Unix seconds.
-fn not_after(der: &[u8]) -> anyhow::Result<i64> {
+/// `notBefore` and `notAfter` of a certificate, in Unix seconds.
+fn validity(der: &[u8]) -> anyhow::Result<(i64, i64)> {
     let (_, certificate, _) = element(der, Some(SEQUENCE))?;
     let (_, mut rest, _) = element(certificate, Some(SEQUENCE))?;
     if rest.first() == Some(&VERSION) {
@@ -44,9 +56,10 @@ fn not_after(der: &[u8]) -> anyhow::Result<i64> {
         rest = element(rest, None)?.2;
     }
     let (_, validity, _) = element(rest, Some(SEQUENCE))?;
-    let (_, _, second) = element(validity, None)?;
+    let (tag, text, second) = element(validity, None)?;
+    let start = moment(tag, std::str::from_utf8(text)?)?;
     let (tag, text, _) = element(second, None)?;
-    moment(tag, std::str::from_utf8(text)?)
+    Ok((start, moment(tag, std::str::from_utf8(text)?)?))
 }
 
 /// Tag and content of the first element, and what follows it.
@@ -97,11 +110,11 @@ mod tests {
             let mut parameters = rcgen::CertificateParams::new(vec!["a.example".into()]).unwrap();
             parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
             let certificate = parameters.self_signed(&key).unwrap();
-            assert_eq!(not_after(certificate.der()).unwrap(), expected, "{year}");
+            assert_eq!(validity(certificate.der()).unwrap().1, expected, "{year}");
         }
         for wrong in [&b""[..], b"\x30", b"\x30\x80\x01", b"\x30\x82\xff\xff\x00", b"\x02\x01\x00"]
         {
-            assert!(not_after(wrong).is_err(), "{wrong:?}");
+            assert!(validity(wrong).is_err(), "{wrong:?}");
         }
         assert!(moment(UTC_TIME, "990231000000Z").is_err(), "no such day");
         assert_eq!(moment(UTC_TIME, "700101000010Z").unwrap(), 10);

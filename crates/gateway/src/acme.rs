@@ -1,0 +1,185 @@
+//! Certificates from an authority (ACME, RFC 8555), proved by HTTP-01 (section 8.3).
+//!
+//! One certificate for all names, with its key in one file that is replaced whole: `acme/certificate.pem` in
+//! the data folder. It is renewed when two thirds of its life are over, and when names or authority change.
+//! Listeners take a new one over for connections to come; what is open goes on. An attempt that fails is
+//! repeated, ever more slowly, since authorities count failures; a reload tries at once.
+
+mod door;
+mod order;
+
+pub use door::{Door, Proofs};
+pub use order::obtain;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use crate::tls::{self, expiry};
+
+/// Folder of account and certificate, in the data folder.
+const FOLDER: &str = "acme";
+/// Before the first repetition of an attempt that failed; each further takes twice as long.
+const RETRY_FIRST: Duration = Duration::from_secs(300);
+/// The longest of these pauses.
+const RETRY_MAX: Duration = Duration::from_secs(6 * 3600);
+
+/// The certificate with its key, in the data folder.
+pub fn certificate(data: &Path) -> PathBuf {
+    data.join(FOLDER).join("certificate.pem")
+}
+
+fn account(data: &Path) -> PathBuf {
+    data.join(FOLDER).join("account.json")
+}
+
+fn failure(data: &Path) -> PathBuf {
+    data.join(FOLDER).join("failure.json")
+}
+
+/// An attempt that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// When, Unix milliseconds.
+    pub at_ms: i64,
+    /// Why, and what to do.
+    pub why: String,
+}
+
+/// How the last attempt failed; none if it did not.
+pub fn last_failure(data: &Path) -> Option<Failure> {
+    serde_json::from_slice(&std::fs::read(failure(data)).ok()?).ok()
+}
+
+/// Writes down how an attempt went.
+///
+/// # Errors
+/// The disk's.
+pub fn note(data: &Path, failed: Option<&Failure>) -> io::Result<()> {
+    match failed {
+        Some(failed) => write(&failure(data), &serde_json::to_vec(failed)?),
+        None => match std::fs::remove_file(failure(data)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+    }
+}
+
+/// The pause after so many failures in a row.
+pub fn retry_pause(failures: u32) -> Duration {
+    RETRY_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(RETRY_MAX)
+}
+
+/// When the certificate is to be renewed, in Unix seconds; 0 if there is none that fits the settings.
+pub fn renew_at(config: &Config) -> i64 {
+    let path = certificate(&config.node.data);
+    let fits = || -> anyhow::Result<i64> {
+        let text = std::fs::read_to_string(&path)?;
+        let from = origin(&config.acme.directory);
+        anyhow::ensure!(text.lines().next() == Some(from.as_str()));
+        let names = config.acme.names(&config.node.host_name());
+        anyhow::ensure!(tls::is_for(&path, &names)?);
+        let (start, end) = expiry::life(&path)?;
+        Ok(end - (end - start) / 3)
+    };
+    fits().unwrap_or(0)
+}
+
+/// First line of a certificate's file: who gave it (RFC 7468 section 2 allows text before the first
+/// boundary).
+fn origin(directory: &str) -> String {
+    format!("Issued by way of {directory}")
+}
+
+/// Keeps a certificate with its key: whole or not at all.
+///
+/// # Errors
+/// The disk's, or that key and certificate do not belong together.
+pub fn keep(config: &Config, key: &str, chain: &str) -> anyhow::Result<()> {
+    let path = certificate(&config.node.data);
+    let text = format!("{}\n{key}\n{chain}", origin(&config.acme.directory));
+    let new = path.with_extension("new");
+    write(&new, text.as_bytes()).with_context(|| new.display().to_string())?;
+    tls::read(&new, &new).context("what the authority gave cannot be used")?;
+    std::fs::rename(&new, &path).with_context(|| path.display().to_string())
+}
+
+/// Writes a file for its owner only, whole or not at all.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    if let Some(folder) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let new = path.with_extension("part");
+    let mut options = std::fs::File::options();
+    let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Loaded;
+
+    fn made(names: &[&str], start: i64, end: i64) -> (String, String) {
+        let at = |s: i64| std::time::UNIX_EPOCH + Duration::from_secs(s.cast_unsigned());
+        let names: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+        let mut parameters = rcgen::CertificateParams::new(names).unwrap();
+        parameters.not_before = at(start).into();
+        parameters.not_after = at(end).into();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate = parameters.self_signed(&key).unwrap();
+        (key.serialize_pem(), certificate.pem())
+    }
+
+    #[test]
+    fn it_is_renewed_in_time_and_when_names_or_authority_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let environment = |names: &str, authority: &str| {
+            let pairs = [
+                ("GAUNTLET_NODE__DATA", folder.path().to_str().unwrap()),
+                ("GAUNTLET_NODE__NAME", "MX.example.org"),
+                ("GAUNTLET_ACME__DIRECTORY", authority),
+                ("GAUNTLET_ACME__NAMES", names),
+            ];
+            let pairs = pairs.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            Loaded::load(None, pairs).unwrap().config
+        };
+        let config = environment("", "https://one.example/");
+        assert_eq!(renew_at(&config), 0, "there is none yet");
+        let (key, chain) = made(&["mx.example.org"], 1_700_000_000, 1_700_000_900);
+        keep(&config, &key, &chain).unwrap();
+        assert_eq!(renew_at(&config), 1_700_000_600);
+        assert_eq!(renew_at(&environment("mx.example.org", "https://one.example/")), 1_700_000_600);
+        assert_eq!(renew_at(&environment("", "https://two.example/")), 0);
+        assert_eq!(renew_at(&environment("mx.example.org,b.example", "https://one.example/")), 0);
+        let (another, _) = made(&["mx.example.org"], 1, 2);
+        keep(&config, &another, &chain).unwrap_err();
+        assert_eq!(renew_at(&config), 1_700_000_600, "the old pair stays");
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(certificate(folder.path())).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn failures_are_repeated_ever_more_slowly() {
+        let pauses: Vec<u64> = (1..=9).map(|n| retry_pause(n).as_secs() / 60).collect();
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 320, 360, 360]);
+        assert_eq!(retry_pause(u32::MAX), RETRY_MAX);
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(last_failure(folder.path()), None);
+        note(folder.path(), None).unwrap();
+        let failed = Failure { at_ms: 7, why: "no way".into() };
+        note(folder.path(), Some(&failed)).unwrap();
+        assert_eq!(last_failure(folder.path()), Some(failed));
+        note(folder.path(), None).unwrap();
+        assert_eq!(last_failure(folder.path()), None);
+    }
+}

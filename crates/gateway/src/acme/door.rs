@@ -1,0 +1,136 @@
+//! Where the authority asks for a proof: `GET /.well-known/acme-challenge/TOKEN` (RFC 8555 section 8.3),
+//! over plain HTTP. Nothing else is answered, and nothing while there is no order.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+
+/// Path of proofs, before their tokens.
+const WELL_KNOWN: &str = "/.well-known/acme-challenge/";
+/// Connections at once; more wait in the system's queue.
+const CONNECTIONS_MAX: usize = 16;
+/// A connection's time.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 8 * 1024;
+
+/// What the authority is to be shown, by token.
+#[derive(Debug, Default)]
+pub struct Proofs(Mutex<BTreeMap<String, String>>);
+
+impl Proofs {
+    fn all(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows these from now on, until what is returned is dropped.
+    pub(super) fn show(self: &Arc<Self>) -> Shown {
+        Shown { proofs: self.clone(), tokens: Vec::new() }
+    }
+}
+
+/// Proofs of one order; they go when it goes.
+#[derive(Debug)]
+pub(super) struct Shown {
+    proofs: Arc<Proofs>,
+    tokens: Vec<String>,
+}
+
+impl Shown {
+    pub(super) fn add(&mut self, token: &str, proof: &str) {
+        self.proofs.all().insert(token.to_owned(), proof.to_owned());
+        self.tokens.push(token.to_owned());
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let mut all = self.proofs.all();
+        self.tokens.iter().for_each(|token| drop(all.remove(token)));
+    }
+}
+
+/// The port that proofs are asked at.
+#[derive(Debug)]
+pub struct Door(TcpListener);
+
+impl Door {
+    /// Binds it.
+    ///
+    /// # Errors
+    /// The system's, with the setting's name and what to do.
+    pub fn bind(address: &str) -> io::Result<Self> {
+        let named = |e: io::Error| {
+            let mend = crate::receiver::mend_of(&e);
+            io::Error::new(e.kind(), format!("acme.address {address}: {e}{mend}"))
+        };
+        let listener = std::net::TcpListener::bind(address).map_err(named)?;
+        listener.set_nonblocking(true)?;
+        Ok(Door(TcpListener::from_std(listener)?))
+    }
+
+    /// Answers until the node stops.
+    pub async fn run(self, proofs: Arc<Proofs>, mut stopping: watch::Receiver<bool>) {
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        loop {
+            let next = async {
+                let place = places.clone().acquire_owned().await;
+                (place, self.0.accept().await)
+            };
+            let (place, accepted) = tokio::select! {
+                next = next => next,
+                _ = stopping.wait_for(|stop| *stop) => return,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let proofs = proofs.clone();
+                    tokio::spawn(async move {
+                        let _whoever_is_slow_is_left = serve(stream, proofs).await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection at acme.address");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, proofs: Arc<Proofs>) -> Result<(), tokio::time::error::Elapsed> {
+    let service = hyper::service::service_fn(move |request| {
+        let answer = answer(&request, &proofs);
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::time::timeout(PATIENCE, connection).await.map(|_done_or_broken_off| ())
+}
+
+fn answer(request: &Request<Incoming>, proofs: &Proofs) -> Response<Full<Bytes>> {
+    let token = request.uri().path().strip_prefix(WELL_KNOWN);
+    let proof = token.and_then(|token| proofs.all().get(token).cloned());
+    let (status, text) = match proof {
+        Some(proof) if *request.method() == Method::GET => (StatusCode::OK, proof),
+        _ => (StatusCode::NOT_FOUND, "not found\n".to_owned()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    let kind = header::HeaderValue::from_static("application/octet-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
