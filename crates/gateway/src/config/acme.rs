@@ -98,7 +98,8 @@ mod tests {
         };
         assert_eq!(on(|_| {}), Ok(()));
         assert_eq!(AcmeSettings::default().check(), Ok(()));
-        let wrong: [(fn(&mut AcmeSettings), &str); 5] = [
+        type Change = fn(&mut AcmeSettings);
+        let wrong: [(Change, &str); 5] = [
             (|s| s.directory = "http://ca.example/".into(), "acme.directory: "),
             (|s| s.names = vec!["*.a.example".into()], "acme.names: \"*.a.example\" is proved"),
             (|s| s.names = vec!["mail".into()], "acme.names: \"mail\" is no full host name"),
