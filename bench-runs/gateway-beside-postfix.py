@@ -265,14 +265,12 @@ def table(title, results):
         print(f"| {name} | {middle:.2f} ({every}) | {taken:.0f} | {through:.0f} | {ratio} |", flush=True)
 
 
-BARE = '[facts]\nenabled = false\n[rules]\nown = false\npaths = ["{rule}"]\n'
+BARE = '[facts]\nenabled = false\n[scan]\nenabled = false\n'
 
 
 def relay(args, folder):
     sink = Sink()
-    rule = pathlib.Path(folder) / "one.cf"
-    rule.write_text("header NEVER exists:X-Never-There\nscore NEVER 0.1\n")
-    bare = BARE.format(rule=rule)
+    bare = BARE
     servers = [
         Postfix(folder, sink.port),
         Gauntlet("gauntlet bare", args.program, folder, sink.port, "cut_through = false\n" + bare),

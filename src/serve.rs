@@ -246,7 +246,7 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         [] => None,
         probes => Some(Probes::start(config.node.data.clone(), probes, learning.signature_days)?),
     };
-    Ok(Judge { snapshot, policy, limits: config.limits, probes })
+    Ok(Judge { snapshot, policy, limits: config.limits, probes, scans: config.scan.enabled })
 }
 
 /// Adds the senders that were allowed or blocked in the console.

@@ -1,15 +1,17 @@
 //! Logs: structured lines on standard error, and the text logs of Receiver, Engine and Sender, a file
 //! a day each, in `logs` below the data folder.
 //!
-//! Text logs are written by a thread of their own. If it cannot keep up, lines are dropped rather than
-//! mail held up: the message log is the record, these are for reading along.
+//! Text logs are written by a thread of their own, some times a second: a wake-up a line would cost more than
+//! the line. If it cannot keep up, lines are dropped rather than mail held up: the message log is the record,
+//! these are for reading along.
+
+mod paced;
 
 use std::io::IsTerminal;
 
 use anyhow::Context;
 use gauntlet_gateway::config::{Config, LogFormat};
 use gauntlet_gateway::text_log::{ENGINE, RECEIVER};
-use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::filter::{EnvFilter, LevelFilter, Targets};
 use tracing_subscriber::fmt::layer;
@@ -19,8 +21,6 @@ use tracing_subscriber::{Layer, Registry};
 
 /// Folder of the text logs, below the data folder.
 pub(super) const FOLDER: &str = "logs";
-/// Lines that wait for their file at most; further ones are dropped.
-const LINES_WAITING_MAX: usize = 16_384;
 /// The part of each role: the name of its file, and whose events it takes.
 const ROLES: [(&str, &[&str]); 3] = [
     (
@@ -58,13 +58,13 @@ const ROLES: [(&str, &[&str]); 3] = [
 ];
 
 /// What must live until the last line is written.
-pub(super) type Guards = Vec<WorkerGuard>;
+pub(super) type Guards = Vec<paced::Guard>;
 
 /// Starts all logs. Text logs that cannot be written are left out: a data folder that is of no use is
 /// reported by whoever needs it.
 ///
 /// # Errors
-/// `log.level` is not understood.
+/// `log.level` is not understood, or a thread cannot be started.
 pub(super) fn start(config: &Config) -> anyhow::Result<Guards> {
     let level = &config.log.level;
     // The lines of a message on its way are for the files, unless they are asked for.
@@ -86,11 +86,7 @@ pub(super) fn start(config: &Config) -> anyhow::Result<Guards> {
     let mut guards = Vec::new();
     for (name, targets) in ROLES {
         let Some(file) = file(config, name) else { continue };
-        let (writer, guard) = NonBlockingBuilder::default()
-            .buffered_lines_limit(LINES_WAITING_MAX)
-            .lossy(true)
-            .thread_name(name)
-            .finish(file);
+        let (writer, guard) = paced::start(name, file).context("a thread for logs")?;
         guards.push(guard);
         let wanted: Targets = targets.iter().map(|t| (*t, LevelFilter::INFO)).collect();
         let text = layer().with_writer(writer).with_ansi(false).with_target(false);

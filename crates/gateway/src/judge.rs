@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::probes::Probes;
-use gauntlet_engine::{Learned, Scratch, Snapshot, scan};
+use gauntlet_engine::{Learned, Scratch, Snapshot, Verdict, scan};
 use gauntlet_mail::{Facts, Limits, Message};
 use gauntlet_policy::{Policy, PolicyInput};
 use gauntlet_store::LogRecord;
@@ -31,6 +31,8 @@ pub struct Judge {
     pub limits: Limits,
     /// Accounts whose mail becomes signatures.
     pub probes: Option<Probes>,
+    /// Mail is scanned; else all of it is ham.
+    pub scans: bool,
 }
 
 impl Judge {
@@ -42,6 +44,7 @@ impl Judge {
             policy: self.policy.clone(),
             limits: self.limits,
             probes: self.probes.clone(),
+            scans: self.scans,
         }
     }
 
@@ -53,6 +56,7 @@ impl Judge {
             policy,
             limits: self.limits,
             probes: self.probes.clone(),
+            scans: self.scans,
         }
     }
 
@@ -62,7 +66,10 @@ impl Judge {
         let Work { id, raw, envelope, facts, rates, received_ms, began, text: _ } = work;
         let mut stages = vec![Stage::now("waited", *began)];
         let message = Message::parse_with(raw, &self.limits);
-        let verdict = scan(&message, envelope, facts, &self.snapshot, scratch);
+        let verdict = match self.scans {
+            true => scan(&message, envelope, facts, &self.snapshot, scratch),
+            false => Verdict::default(),
+        };
         stages.push(Stage::now("scanned", *began));
         if let Some(probes) = &self.probes {
             probes.notice(&message, envelope, *received_ms, scratch);

@@ -3,11 +3,11 @@
 //! A permit of [`ScanPool::admit`] comes before the queue, so that the queue can never be full; who
 //! gets none in time answers 451. A scan that panics costs its message a 451 and nothing else.
 
+use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
 use gauntlet_engine::Scratch;
 use gauntlet_mail::{Envelope, Facts};
 use gauntlet_policy::Rates;
@@ -53,10 +53,59 @@ pub enum NoVerdict {
 
 type Job = (Work, oneshot::Sender<Option<LogRecord>>, OwnedSemaphorePermit);
 
+/// What waits for a thread. A channel would have threads spin before they sleep, which costs more than a
+/// small message's scan.
+#[derive(Debug, Default)]
+struct Jobs {
+    state: Mutex<JobState>,
+    ready: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct JobState {
+    waiting: VecDeque<Job>,
+    /// Threads that sleep.
+    idle: usize,
+    closed: bool,
+}
+
+impl Jobs {
+    fn state(&self) -> MutexGuard<'_, JobState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, job: Job) {
+        let mut state = self.state();
+        state.waiting.push_back(job);
+        let wakes = state.idle > 0;
+        drop(state);
+        if wakes {
+            self.ready.notify_one();
+        }
+    }
+
+    /// The next one; none once the pool is gone and nothing waits.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state();
+        loop {
+            if let Some(job) = state.waiting.pop_front() {
+                return Some(job);
+            }
+            if state.closed {
+                return None;
+            }
+            state.idle += 1;
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+}
+
 /// The pool.
 #[derive(Debug)]
 pub struct ScanPool {
-    queue: Sender<Job>,
+    judge: CurrentJudge,
+    jobs: Arc<Jobs>,
     room: Arc<Semaphore>,
     wait_max: Duration,
     metrics: Arc<Metrics>,
@@ -79,7 +128,7 @@ impl ScanPool {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             n => n,
         };
-        let (queue, jobs) = unbounded();
+        let jobs = Arc::new(Jobs::default());
         for number in 0..threads {
             let (jobs, judge, metrics) = (jobs.clone(), judge.clone(), metrics.clone());
             std::thread::Builder::new()
@@ -87,7 +136,7 @@ impl ScanPool {
                 .spawn(move || run(&jobs, &judge, &metrics))?;
         }
         let room = Arc::new(Semaphore::new(queue_max.saturating_add(threads)));
-        Ok(ScanPool { queue, room, wait_max, metrics: metrics.clone() })
+        Ok(ScanPool { judge: judge.clone(), jobs, room, wait_max, metrics: metrics.clone() })
     }
 
     /// Judges a message.
@@ -95,15 +144,20 @@ impl ScanPool {
     /// # Errors
     /// [`NoVerdict`]: answer 451.
     pub async fn judge(&self, work: Work) -> Result<LogRecord, NoVerdict> {
+        let judge = self.judge.load();
+        if !judge.scans {
+            // What is left is little: handing it to a thread would cost more.
+            let judged = AssertUnwindSafe(|| judge.judge(&work, &mut Scratch::default()));
+            return std::panic::catch_unwind(judged).map_err(|_| NoVerdict::Failed);
+        }
+        drop(judge);
         let permit = tokio::time::timeout(self.wait_max, self.room.clone().acquire_owned()).await;
         let Ok(Ok(permit)) = permit else {
             self.metrics.scan_overload.add_one();
             return Err(NoVerdict::Overload);
         };
         let (reply, verdict) = oneshot::channel();
-        if self.queue.send((work, reply, permit)).is_err() {
-            return Err(NoVerdict::Failed);
-        }
+        self.jobs.add((work, reply, permit));
         match verdict.await {
             Ok(Some(record)) => Ok(record),
             _ => {
@@ -111,6 +165,13 @@ impl ScanPool {
                 Err(NoVerdict::Failed)
             }
         }
+    }
+}
+
+impl Drop for ScanPool {
+    fn drop(&mut self) {
+        self.jobs.state().closed = true;
+        self.jobs.ready.notify_all();
     }
 }
 
@@ -130,9 +191,9 @@ fn tell(record: &LogRecord, start: Instant) {
     );
 }
 
-fn run(jobs: &Receiver<Job>, judge: &CurrentJudge, metrics: &Metrics) {
+fn run(jobs: &Jobs, judge: &CurrentJudge, metrics: &Metrics) {
     let mut scratch = Scratch::default();
-    while let Ok((mut work, reply, permit)) = jobs.recv() {
+    while let Some((mut work, reply, permit)) = jobs.next() {
         scratch.give(work.text.take());
         let start = Instant::now();
         let judge = judge.load_full();

@@ -113,32 +113,43 @@ impl DataDecoder {
 pub fn stuff(body: &[u8], out: &mut Vec<u8>) {
     out.reserve(body.len() + body.len() / 64 + 8);
     let start = out.len();
-    let mut rest = body;
+    let part = |from: usize, to: usize| body.get(from..to).unwrap_or_default();
+    // Bytes from `run` to `at` go as they are.
+    let (mut run, mut at) = (0, 0);
     let mut line_start = true;
-    while !rest.is_empty() {
-        if line_start && rest.first() == Some(&b'.') {
+    while let Some(first) = body.get(at) {
+        if line_start && *first == b'.' {
+            out.extend_from_slice(part(run, at));
             out.push(b'.');
+            run = at;
         }
+        let rest = body.get(at..).unwrap_or_default();
         let Some(n) = memchr::memchr3(b'\r', b'\n', 0, rest) else {
-            out.extend_from_slice(rest);
             line_start = false;
             break;
         };
-        out.extend_from_slice(rest.get(..n).unwrap_or_default());
-        let tail = rest.get(n..).unwrap_or_default();
-        let used = match tail {
-            [b'\r', b'\n', ..] => 2,
-            [0, ..] => {
-                rest = tail.get(1..).unwrap_or_default();
-                line_start = line_start && n == 0;
-                continue;
+        let end = at + n;
+        match rest.get(n..).unwrap_or_default() {
+            [b'\r', b'\n', ..] => {
+                at = end + 2;
+                line_start = true;
             }
-            _ => 1,
-        };
-        out.extend_from_slice(b"\r\n");
-        line_start = true;
-        rest = tail.get(used..).unwrap_or_default();
+            [0, ..] => {
+                out.extend_from_slice(part(run, end));
+                at = end + 1;
+                run = at;
+                line_start = line_start && n == 0;
+            }
+            _ => {
+                out.extend_from_slice(part(run, end));
+                out.extend_from_slice(b"\r\n");
+                at = end + 1;
+                run = at;
+                line_start = true;
+            }
+        }
     }
+    out.extend_from_slice(part(run, body.len()));
     if !line_start && out.len() > start {
         out.extend_from_slice(b"\r\n");
     }

@@ -10,6 +10,7 @@ pub mod corrections;
 pub mod database;
 pub mod error;
 pub mod history;
+mod inbox;
 pub mod log;
 pub mod policies;
 pub mod quarantine;

@@ -22,7 +22,7 @@ mod writer;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -37,6 +37,7 @@ pub use search::{Cursor, Logged, Page, Query, RecipientSummary, Summary};
 
 use crate::database;
 use crate::error::StoreError;
+use crate::inbox::{Inbox, inbox};
 use crate::record::{Event, LogRecord};
 use day::DAY_MS;
 use writer::{Command, Writer};
@@ -76,7 +77,7 @@ pub type OnLogged = Box<dyn FnOnce(Result<Appended, StoreError>) + Send>;
 #[derive(Debug)]
 pub struct Log {
     folder: PathBuf,
-    queue: Option<SyncSender<Command>>,
+    queue: Option<Inbox<Command>>,
     writer: Option<JoinHandle<()>>,
     days: Arc<RwLock<BTreeSet<i64>>>,
     commits: Arc<AtomicU64>,
@@ -109,7 +110,7 @@ impl Log {
             }
         }
         let days = Arc::new(RwLock::new(found));
-        let (queue, commands) = sync_channel(options.queue_appends_max);
+        let (queue, commands) = inbox(options.queue_appends_max);
         let commits = Arc::new(AtomicU64::new(0));
         let writer = Writer::new(folder.to_owned(), options, days.clone(), commits.clone());
         let writer = std::thread::Builder::new()
@@ -175,8 +176,9 @@ impl Log {
     }
 
     fn send(&self, command: Command) {
+        let urgent = !matches!(command, Command::Append { urgent: false, .. });
         let unsent = match &self.queue {
-            Some(queue) => queue.send(command).err().map(|e| e.0),
+            Some(queue) => queue.send(command, urgent).err(),
             None => Some(command),
         };
         if let Some(command) = unsent {

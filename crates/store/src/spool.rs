@@ -26,14 +26,16 @@ mod writer;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::inbox::{Inbox, inbox};
 pub use medium::{Disk, Medium, MediumFile, Ram, Volatile};
 use record::{HEAD_BYTES, Head};
 use recover::Entry;
+use states::Unwritten;
 use writer::{Command, Writer};
 
 /// Limits of a spool.
@@ -45,7 +47,8 @@ pub struct SpoolOptions {
     pub batch_messages_max: usize,
     /// Most bytes made durable by one sync.
     pub batch_bytes_max: u64,
-    /// How long a sync waits for more messages to share it, unless the batch is full.
+    /// How long a sync waits for more messages to share it, unless the batch is full. A message that comes
+    /// alone, the one before it as well, waits for nothing.
     pub batch_wait: Duration,
     /// Free bytes of the medium below which no message is taken.
     pub free_bytes_min: u64,
@@ -59,7 +62,7 @@ impl Default for SpoolOptions {
             segment_bytes_max: 64 << 20,
             batch_messages_max: 256,
             batch_bytes_max: 32 << 20,
-            batch_wait: Duration::ZERO,
+            batch_wait: Duration::from_millis(1),
             free_bytes_min: 256 << 20,
             bytes_max: 64 << 30,
         }
@@ -178,6 +181,8 @@ struct Segment {
     states: Option<Arc<dyn MediumFile>>,
     /// Bytes of the message file.
     bytes: u64,
+    /// Bytes of the state file.
+    state_bytes: u64,
     /// Messages that are not done, and their bytes.
     live: u64,
     live_bytes: u64,
@@ -196,8 +201,9 @@ struct Index {
 struct Shared {
     medium: Arc<dyn Medium>,
     index: Mutex<Index>,
-    /// Held while states are written and segments removed.
-    states: Mutex<()>,
+    /// Held while states are written and segments removed: messages that are done, which nobody wrote down
+    /// yet, with their segments.
+    states: Mutex<Unwritten>,
     /// Bytes promised to sessions that are about to send a message.
     bytes: AtomicU64,
     free: Mutex<(Instant, u64)>,
@@ -219,7 +225,7 @@ const FREE_MEASURED_FOR: Duration = Duration::from_millis(200);
 pub struct Spool {
     shared: Arc<Shared>,
     options: SpoolOptions,
-    queue: Option<Sender<Command>>,
+    queue: Option<Inbox<Command>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -240,13 +246,13 @@ impl Spool {
         let shared = Arc::new(Shared {
             medium,
             index: Mutex::new(index),
-            states: Mutex::new(()),
+            states: Mutex::default(),
             bytes: AtomicU64::new(bytes),
             free: Mutex::new((Instant::now(), u64::MAX)),
         });
         let spool_free = shared.medium.free_bytes().unwrap_or(u64::MAX);
         *shared.free.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), spool_free);
-        let (queue, commands) = channel();
+        let (queue, commands) = inbox(usize::MAX);
         let writer = Writer::new(shared.clone(), options, newest + 1);
         let thread = std::thread::Builder::new()
             .name("spool".to_owned())
@@ -293,14 +299,14 @@ impl Spool {
     /// Notes how far a message that is durable is, and when something is to be done next. Written
     /// when it returns, but not synced: a power cut may forget it, which repeats work.
     pub fn set_state(&self, id: u64, due: i64, state: &[u8]) {
-        let _one_at_a_time = self.shared.states_lock();
-        self.shared.write_state(id, due, state);
+        let mut unwritten = self.shared.states_lock();
+        self.shared.write_state(&mut unwritten, id, due, state);
     }
 
     /// Notes when something is to be done next; what was noted before stays. As durable as
     /// [`Spool::set_state`].
     pub fn set_due(&self, id: u64, due: i64) {
-        let _one_at_a_time = self.shared.states_lock();
+        let mut unwritten = self.shared.states_lock();
         let state = {
             let index = self.shared.index();
             let Some(entry) = index.entries.get(&id).copied() else { return };
@@ -308,13 +314,15 @@ impl Spool {
             entry.state.zip(segment.and_then(|s| s.states.clone()))
         };
         let state = state.and_then(|(place, file)| read_payload(&*file, place).ok());
-        self.shared.write_state(id, due, &state.map(|(_, state)| state).unwrap_or_default());
+        let state = state.map(|(_, state)| state).unwrap_or_default();
+        self.shared.write_state(&mut unwritten, id, due, &state);
     }
 
-    /// Notes that a message that is durable needs nothing more. Written when it returns, not synced.
+    /// Notes that a message that is durable needs nothing more. Written with what is written next beside
+    /// its segment, at the latest when the spool is idle: what a crash forgets of it is found by its state.
     pub fn done(&self, id: u64) {
-        let _one_at_a_time = self.shared.states_lock();
-        self.shared.finish(id);
+        let mut unwritten = self.shared.states_lock();
+        self.shared.finish(&mut unwritten, id);
     }
 
     /// Waits until everything asked for before is done, and states are durable.
@@ -327,7 +335,10 @@ impl Spool {
 
     fn send(&self, command: Command) -> Option<Command> {
         match &self.queue {
-            Some(queue) => queue.send(command).err().map(|e| e.0),
+            Some(queue) => {
+                let urgent = matches!(command, Command::Flush { .. });
+                queue.send(command, urgent).err()
+            }
             None => Some(command),
         }
     }
@@ -434,10 +445,12 @@ fn load(medium: &dyn Medium) -> Result<(Index, Recovery, u64), SpoolError> {
             recovery.damaged += found.damaged;
         }
         recover::replay(number, &found, &states, &mut index.entries);
+        let sound_states = states.sound_bytes;
         // A state file whose head was torn cannot be appended to.
         let states = state_file.filter(|_| states.sound_bytes >= record::FILE_HEAD_BYTES);
         let bytes = found.sound_bytes;
-        let segment = Segment { messages, states, bytes, live: 0, live_bytes: 0 };
+        let state_bytes = sound_states;
+        let segment = Segment { messages, states, bytes, state_bytes, live: 0, live_bytes: 0 };
         index.segments.insert(number, segment);
     }
     for entry in index.entries.values() {

@@ -282,7 +282,7 @@ impl Default for SpoolSettings {
             path: "spool".into(),
             segment_bytes_max: 64 << 20,
             batch_messages_max: 256,
-            batch_wait_ms: 0,
+            batch_wait_ms: 1,
             free_bytes_min: 256 << 20,
             bytes_max: 64 << 30,
         }
@@ -498,6 +498,8 @@ impl Default for LearningSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScanSettings {
+    /// Judge mail; without it every message is ham, and the policy goes by envelope, facts and headers.
+    pub enabled: bool,
     /// Scan threads; 0 takes one for each CPU that the process may use.
     pub threads: usize,
     /// Messages that wait for a thread; above, new bodies get 451.
@@ -508,7 +510,7 @@ pub struct ScanSettings {
 
 impl Default for ScanSettings {
     fn default() -> Self {
-        ScanSettings { threads: 0, queue_max: 256, wait_seconds_max: 60 }
+        ScanSettings { enabled: true, threads: 0, queue_max: 256, wait_seconds_max: 60 }
     }
 }
 

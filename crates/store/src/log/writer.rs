@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::day::{Appended, DAY_MS, DayWriter};
 use super::{LogOptions, OnLogged, day_path};
 use crate::error::StoreError;
+use crate::inbox::Reader;
 use crate::record::{Event, LogRecord};
 
 /// Days kept open for writing: today, and the days of messages that were long deferred.
@@ -68,8 +68,8 @@ impl Writer {
     }
 
     /// Works until the queue is closed and empty.
-    pub(crate) fn run(mut self, commands: &Receiver<Command>) {
-        let mut next = commands.recv().ok();
+    pub(crate) fn run(mut self, commands: &Reader<Command>) {
+        let mut next = commands.recv(Duration::MAX).ok();
         while let Some(command) = next.take() {
             match command {
                 Command::Retain { first_kept, done } => done(self.retain(first_kept)),
@@ -79,7 +79,7 @@ impl Writer {
                     self.write(batch);
                 }
             }
-            next = next.or_else(|| commands.recv().ok());
+            next = next.or_else(|| commands.recv(Duration::MAX).ok());
         }
     }
 
@@ -87,25 +87,22 @@ impl Writer {
     /// that has to wait for the batch.
     fn gather(
         &self,
-        commands: &Receiver<Command>,
+        commands: &Reader<Command>,
         batch: &mut Vec<Waiting>,
-        mut hurry: bool,
+        hurry: bool,
     ) -> Option<Command> {
-        let deadline = Instant::now() + self.options.batch_wait;
+        if !hurry {
+            commands.linger(self.options.batch_wait, self.options.batch_records_max);
+        }
         let mut gathered = batch.iter().map(|w| w.records.len() + w.events.len()).sum::<usize>();
         while gathered < self.options.batch_records_max {
-            let left = match hurry {
-                true => Duration::ZERO,
-                false => deadline.saturating_duration_since(Instant::now()),
-            };
-            match commands.recv_timeout(left) {
-                Ok(Command::Append { records, events, done, urgent }) => {
-                    hurry |= urgent;
+            match commands.try_recv() {
+                Some(Command::Append { records, events, done, .. }) => {
                     gathered += records.len() + events.len();
                     batch.push(Waiting { records, events, done });
                 }
-                Ok(other) => return Some(other),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+                Some(other) => return Some(other),
+                None => return None,
             }
         }
         None

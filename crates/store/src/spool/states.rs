@@ -3,25 +3,34 @@
 //! They do not go through the commit thread: while that waits for the disk, a delivery that is
 //! over must be on record already, or a crash in that moment repeats it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
-use super::record::{HEAD_BYTES, Head, Kind, file_head};
+use super::record::{FILE_HEAD_BYTES, HEAD_BYTES, Head, Kind, file_head};
 use super::{MESSAGES, Place, STATES, Shared, file_name};
+
+/// Messages that are done and not written down as such, by segment. To write each by itself would cost as
+/// much as its state.
+pub(super) type Unwritten = BTreeMap<u64, Vec<u64>>;
+
+/// Messages of one segment that may be unwritten.
+const UNWRITTEN_MAX: usize = 256;
 
 impl Shared {
     /// Held while states are written and segments removed.
-    pub(super) fn states_lock(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn states_lock(&self) -> MutexGuard<'_, Unwritten> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends a state to the file beside a message's segment. The caller holds the lock.
-    pub(super) fn write_state(&self, id: u64, due: i64, state: &[u8]) {
+    pub(super) fn write_state(&self, unwritten: &mut Unwritten, id: u64, due: i64, state: &[u8]) {
         let Some(entry) = self.index().entries.get(&id).copied() else { return };
         let number = entry.place.segment;
         let head = Head::new(Kind::State, id, due, 0, &[state]);
-        match self.append_state(number, &head, state) {
+        let finished = unwritten.remove(&number).unwrap_or_default();
+        match self.append_states(number, &finished, Some((&head, state))) {
             Ok(offset) => {
                 if let Some(entry) = self.index().entries.get_mut(&id) {
                     entry.due = due;
@@ -36,12 +45,18 @@ impl Shared {
         }
     }
 
-    fn append_state(&self, number: u64, head: &Head, state: &[u8]) -> io::Result<u64> {
-        let known = self.index().segments.get(&number).map(|s| s.states.clone());
-        let file = match known {
+    /// Appends that these messages are done, then a state if there is one. Returns where that is.
+    fn append_states(
+        &self,
+        number: u64,
+        finished: &[u64],
+        state: Option<(&Head, &[u8])>,
+    ) -> io::Result<u64> {
+        let known = self.index().segments.get(&number).map(|s| (s.states.clone(), s.state_bytes));
+        let (file, start) = match known {
             None => return Err(io::ErrorKind::NotFound.into()),
-            Some(Some(file)) => file,
-            Some(None) => {
+            Some((Some(file), bytes)) => (file, bytes),
+            Some((None, _)) => {
                 let name = file_name(number, STATES);
                 let _left_from_a_torn_creation = self.medium.remove(&name);
                 let file = self.medium.create(&name)?;
@@ -49,20 +64,44 @@ impl Shared {
                 if let Some(segment) = self.index().segments.get_mut(&number) {
                     segment.states = Some(file.clone());
                 }
-                file
+                (file, FILE_HEAD_BYTES)
             }
         };
-        let offset = file.size()?;
-        let written = file.append(&[&head.encode(), state]);
+        let mut bytes = Vec::with_capacity((finished.len() + 1) * HEAD_BYTES);
+        for id in finished {
+            bytes.extend_from_slice(&Head::new(Kind::Done, *id, 0, 0, &[]).encode());
+        }
+        let offset = start + bytes.len() as u64;
+        if let Some((head, _)) = state {
+            bytes.extend_from_slice(&head.encode());
+        }
+        let payload = state.map_or(&[][..], |(_, payload)| payload);
+        let written = file.append(&[&bytes, payload]);
         if written.is_err() {
-            let _best_effort = file.truncate(offset);
+            let _best_effort = file.truncate(start);
+        } else if let Some(segment) = self.index().segments.get_mut(&number) {
+            segment.state_bytes = start + (bytes.len() + payload.len()) as u64;
         }
         written.map(|()| offset)
     }
 
+    /// Writes down what is done. The caller holds the lock.
+    pub(super) fn write_finished(&self, unwritten: &mut Unwritten) {
+        for (number, finished) in std::mem::take(unwritten) {
+            self.write_finished_of(number, &finished);
+        }
+    }
+
+    fn write_finished_of(&self, number: u64, finished: &[u64]) {
+        if let Err(error) = self.append_states(number, finished, None) {
+            let path = file_name(number, STATES);
+            tracing::error!(%error, path, "the spool could not note finished messages");
+        }
+    }
+
     /// Notes that a message is done; removes its segment if it was the last there. The caller holds
     /// the lock.
-    pub(super) fn finish(&self, id: u64) {
+    pub(super) fn finish(&self, unwritten: &mut Unwritten, id: u64) {
         let number = {
             let mut index = self.index();
             let Some(entry) = index.entries.remove(&id) else { return };
@@ -74,20 +113,23 @@ impl Shared {
                 segment.live_bytes = segment.live_bytes.saturating_sub(bytes);
                 if segment.live == 0 && !is_open {
                     drop(index);
-                    return self.remove_segment(number);
+                    return self.remove_segment(unwritten, number);
                 }
             }
             number
         };
-        let head = Head::new(Kind::Done, id, 0, 0, &[]);
-        if let Err(error) = self.append_state(number, &head, &[]) {
-            let path = file_name(number, STATES);
-            tracing::error!(%error, path, "the spool could not note a finished message");
+        let finished = unwritten.entry(number).or_default();
+        finished.push(id);
+        if finished.len() >= UNWRITTEN_MAX {
+            let finished = std::mem::take(finished);
+            unwritten.remove(&number);
+            self.write_finished_of(number, &finished);
         }
     }
 
     /// Removes a segment without live messages. The caller holds the lock.
-    pub(super) fn remove_segment(&self, number: u64) {
+    pub(super) fn remove_segment(&self, unwritten: &mut Unwritten, number: u64) {
+        unwritten.remove(&number);
         let mut index = self.index();
         let Some(segment) = index.segments.remove(&number) else { return };
         if index.open == Some(number) {
@@ -107,8 +149,14 @@ impl Shared {
         }
     }
 
-    /// Makes states durable.
+    /// Writes down what is done, and makes states durable.
     pub(super) fn sync_states(&self) {
+        self.write_finished(&mut self.states_lock());
+        self.sync_files();
+    }
+
+    /// Makes states that are written durable.
+    pub(super) fn sync_files(&self) {
         let files: Vec<_> =
             self.index().segments.values().filter_map(|s| s.states.clone()).collect();
         for file in files {

@@ -3,15 +3,17 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use super::medium::MediumFile;
 use super::record::{FILE_HEAD_BYTES, HEAD_BYTES, Head, Kind, file_head};
 use super::recover::Entry;
+use super::states::Unwritten;
 use super::{
     MESSAGES, OnDurable, Place, Segment, Shared, SpoolError, SpoolOptions, file_name, read_payload,
 };
+use crate::inbox::{Empty, Reader};
 
 /// What the commit thread is asked to do.
 pub(super) enum Command {
@@ -49,27 +51,28 @@ impl Writer {
         Writer { shared, options, next, batch: Vec::new(), batch_bytes: 0 }
     }
 
-    pub(super) fn run(mut self, commands: &Receiver<Command>) {
+    pub(super) fn run(mut self, commands: &Reader<Command>) {
+        let mut several = false;
         loop {
-            match commands.recv_timeout(TIDY_AFTER) {
+            match commands.recv(TIDY_AFTER) {
                 Ok(command) => self.take(command),
-                Err(RecvTimeoutError::Timeout) => {
+                Err(Empty::Late) => {
                     self.tidy();
                     continue;
                 }
-                Err(RecvTimeoutError::Disconnected) => break,
+                Err(Empty::Closed) => break,
             }
-            let deadline = Instant::now() + self.options.batch_wait;
+            if several {
+                commands.linger(self.options.batch_wait, self.options.batch_messages_max);
+            }
             while self.batch.len() < self.options.batch_messages_max
                 && self.batch_bytes < self.options.batch_bytes_max
+                && let Some(command) = commands.try_recv()
             {
-                // With no time left, what is queued is still taken.
-                let left = deadline.saturating_duration_since(Instant::now());
-                match commands.recv_timeout(left) {
-                    Ok(command) => self.take(command),
-                    Err(_) => break,
-                }
+                self.take(command);
             }
+            // Where one comes after the other, each waits for the one before: nothing would be shared.
+            several = self.batch.len() > 1;
             self.commit();
         }
         self.commit();
@@ -195,6 +198,7 @@ impl Writer {
             messages: messages.clone(),
             states: None,
             bytes: FILE_HEAD_BYTES,
+            state_bytes: 0,
             live: 0,
             live_bytes: 0,
         };
@@ -209,7 +213,8 @@ impl Writer {
     /// When idle: removes what is finished, moves what is left of nearly finished segments.
     fn tidy(&mut self) {
         let shared = self.shared.clone();
-        let _no_states_meanwhile = shared.states_lock();
+        let mut unwritten = shared.states_lock();
+        shared.write_finished(&mut unwritten);
         let (finished, sparse) = {
             let index = self.shared.index();
             let finished: Vec<u64> = index
@@ -223,16 +228,16 @@ impl Writer {
                 closed.filter(|(_, s)| s.live > 0 && s.live_bytes * MOVE_BELOW_ONE_IN < s.bytes);
             (finished, sparse.next().map(|(number, _)| *number))
         };
-        finished.into_iter().for_each(|number| self.shared.remove_segment(number));
+        finished.into_iter().for_each(|number| self.shared.remove_segment(&mut unwritten, number));
         if let Some(number) = sparse
-            && let Err(error) = self.move_messages(number)
+            && let Err(error) = self.move_messages(&mut unwritten, number)
         {
             tracing::warn!(%error, number, "the spool could not empty a segment");
         }
     }
 
     /// Copies live messages of a segment, with their states, to the open one.
-    fn move_messages(&mut self, number: u64) -> Result<(), SpoolError> {
+    fn move_messages(&mut self, unwritten: &mut Unwritten, number: u64) -> Result<(), SpoolError> {
         let (entries, segment) = {
             let index = self.shared.index();
             let Some(segment) = index.segments.get(&number).cloned() else { return Ok(()) };
@@ -274,12 +279,12 @@ impl Writer {
             }
             drop(index);
             if let Some(state) = state {
-                self.shared.write_state(id, due, &state);
+                self.shared.write_state(unwritten, id, due, &state);
             }
         }
-        self.shared.sync_states();
+        self.shared.sync_files();
         if self.shared.index().segments.get(&number).is_some_and(|s| s.live == 0) {
-            self.shared.remove_segment(number);
+            self.shared.remove_segment(unwritten, number);
         }
         Ok(())
     }
