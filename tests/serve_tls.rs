@@ -111,3 +111,50 @@ fn required_tls_is_not_given_up() {
     node.wait_until("it was tried", || node.metric("gauntlet_deferred_total") >= 1);
     assert_eq!(plain.taken().len(), 0);
 }
+
+/// Puts a certificate for this name, and its key, into these files.
+fn certificate(name: &str, [chain, key]: [&std::path::Path; 2]) {
+    let made = rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+    std::fs::write(chain, made.cert.pem()).unwrap();
+    std::fs::write(key, made.signing_key.serialize_pem()).unwrap();
+}
+
+#[test]
+fn the_name_chooses_the_certificate_and_a_reload_takes_new_ones_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let (a, a_key, b, b_key) = (file("a.pem"), file("a.key"), file("b.pem"), file("b.key"));
+    certificate("a.example", [&a, &a_key]);
+    certificate("b.example", [&b, &b_key]);
+    let listener = format!("certificate = [{a:?}, {b:?}]\nkey = [{a_key:?}, {b_key:?}]");
+    let node = Node::start_listening(&listener, "");
+    let shown = |name: &str| {
+        let out = file("shown.pem");
+        let script = format!(
+            "s = smtplib.SMTP('127.0.0.1', port)\ns._host = {name:?}\ns.starttls(context=context)\n\
+             open({out:?}, 'w').write(ssl.DER_cert_to_PEM_cert(s.sock.getpeercert(True)))\n"
+        );
+        let asked = python(&node, &script)?;
+        assert!(asked, "{name}");
+        Some(std::fs::read_to_string(out).unwrap().replace('\n', ""))
+    };
+    let kept = |path: &std::path::Path| {
+        std::fs::read_to_string(path).unwrap().replace("\r\n", "\n").replace('\n', "")
+    };
+    let Some(first) = shown("a.example") else { return };
+    assert_eq!(first, kept(&a));
+    assert_eq!(shown("b.example").unwrap(), kept(&b));
+    assert_eq!(shown("c.example").unwrap(), kept(&a), "a name that none is for gets the first");
+
+    // A file that cannot be used changes nothing; a good one is taken over.
+    let before = kept(&b);
+    std::fs::write(&b, "no certificate").unwrap();
+    node.signal("-HUP");
+    node.wait_until("it is refused", || node.log().contains("configuration not reloaded"));
+    assert!(node.log().contains("listener.certificate"), "{}", node.log());
+    assert_eq!(shown("b.example").unwrap(), before);
+    certificate("b.example", [&b, &b_key]);
+    node.signal("-HUP");
+    node.wait_until("another is shown", || shown("b.example").unwrap() == kept(&b));
+    assert_eq!(shown("a.example").unwrap(), first);
+}
