@@ -16,7 +16,7 @@ const BASE64_LINE: usize = 76;
 /// Returns the message with these changes made, in order. Changes that are not about its bytes
 /// (copy, notify, learn, sign) are left to the caller.
 pub fn apply(message: &Message<'_>, changes: &[Change]) -> Vec<u8> {
-    let mut edits = Edits { message, top: Vec::new(), list: Vec::new() };
+    let mut edits = Edits { message, top: Vec::new(), list: Vec::new(), replaced: Vec::new() };
     for change in changes {
         match change {
             Change::AddHeader { name, value } => edits.add_header(name, value),
@@ -39,6 +39,8 @@ struct Edits<'m> {
     /// New fields, put before all others.
     top: Vec<u8>,
     list: Vec<(Range<usize>, Vec<u8>)>,
+    /// Where the bodies begin that were replaced.
+    replaced: Vec<usize>,
 }
 
 impl Edits<'_> {
@@ -122,34 +124,49 @@ impl Edits<'_> {
         false
     }
 
-    /// Replaces a part's body, and the fields that describe it, by UTF-8 text in base64.
+    /// Replaces a part's body, and the fields that describe it, by UTF-8 text in base64. Its other fields
+    /// stay where they are, for other changes. A part is replaced once.
     fn replace_content(&mut self, part: &Part<'_>, kind: &str, text: &str) {
+        if self.replaced.contains(&part.body_range.start) {
+            return;
+        }
+        self.replaced.push(part.body_range.start);
         let (raw, end) = (self.message.raw(), self.line_end());
-        let mut block = Vec::new();
+        let mut fields_end = part.header_range.start;
         for header in &part.headers {
-            if header.name.to_ascii_lowercase().starts_with(b"content-") {
-                continue;
-            }
             let value_end = header.value_offset(raw) + header.raw_value.len();
-            block.extend_from_slice(&raw[header.offset..value_end]);
+            fields_end =
+                memchr::memchr(b'\n', &raw[value_end..]).map_or(raw.len(), |i| value_end + i + 1);
+            if header.name.to_ascii_lowercase().starts_with(b"content-") {
+                self.list.push((header.offset..fields_end, Vec::new()));
+            }
+        }
+        let unfinished = fields_end > part.header_range.start && raw[fields_end - 1] != b'\n';
+        let before = if unfinished { end } else { "" };
+        let fields = format!(
+            "{before}Content-Type: {kind}; charset=utf-8{end}Content-Transfer-Encoding: base64{end}"
+        );
+        self.list.push((fields_end..fields_end, fields.into_bytes()));
+        let mut block = Vec::new();
+        // Between the fields and a body is an empty line; where there was no body there is none.
+        if !raw[fields_end..part.body_range.start].ends_with(b"\n") {
             block.extend_from_slice(end.as_bytes());
         }
-        let fields = format!(
-            "Content-Type: {kind}; charset=utf-8{end}Content-Transfer-Encoding: base64{end}{end}"
-        );
-        block.extend_from_slice(fields.as_bytes());
         let encoded = base64_simd::STANDARD.encode_to_string(text.as_bytes());
         for line in encoded.as_bytes().chunks(BASE64_LINE) {
             block.extend_from_slice(line);
             block.extend_from_slice(end.as_bytes());
         }
-        self.list.push((part.header_range.start..part.body_range.end, block));
+        self.list.push((part.body_range.clone(), block));
     }
 
-    /// Makes the edits. Of two that overlap, the one that begins first (then the longer) is made.
+    /// Makes the edits. Of two that overlap, the one that begins first (then the longer) is made; what is
+    /// put in at a place stands before what is replaced there.
     fn finish(mut self) -> Vec<u8> {
         let raw = self.message.raw();
-        self.list.sort_by_key(|(range, _)| (range.start, std::cmp::Reverse(range.end)));
+        self.list.sort_by_key(|(range, _)| {
+            (range.start, !range.is_empty(), std::cmp::Reverse(range.end))
+        });
         let mut out = Vec::with_capacity(raw.len() + self.top.len() + 1024);
         // An mbox line stays first.
         let start = match raw.starts_with(b"From ") {
@@ -223,6 +240,37 @@ mod tests {
         assert!(out.starts_with("X-Spam: yes\r\nFrom: a@b\r\nSubject: =?utf-8?B?"), "{out}");
         assert_eq!(Message::parse(out.as_bytes()).subject(), "[Späm] hi");
         assert!(!out.contains("two"));
+    }
+
+    #[test]
+    fn a_disclaimer_leaves_room_for_other_changes() {
+        let changes = [
+            Change::Disclaimer { text: "small print".into() },
+            Change::RemoveHeader { name: "X-Old".into() },
+            Change::TagSubject { tag: "[seen]".into() },
+            Change::AddHeader { name: "X-New".into(), value: "1".into() },
+            Change::Disclaimer { text: "more of it".into() },
+        ];
+        let plain = "Content-type: text/plain; charset=us-ascii\r\n";
+        for (fields, rest) in [
+            ("X-Old: 1\r\nSubject: hi\r\n", "\r\nlunch?\r\n"),
+            (&*format!("{plain}Subject: hi\r\nX-Old: 1\r\n"), "\r\nlunch?\r\n"),
+            (&*format!("Subject: hi\r\nX-Old: 1\r\n{plain}"), "\r\nlunch?\r\n"),
+            ("Subject: hi\r\nX-Old: 1\r\n", "\r\n"),
+            ("X-Old: 1\r\nSubject: hi\r\n", ""),
+            ("X-Old: 1\r\nSubject: hi", ""),
+        ] {
+            let raw = format!("{fields}{rest}");
+            let out = apply(&Message::parse(raw.as_bytes()), &changes);
+            let text = String::from_utf8_lossy(&out).into_owned();
+            let message = Message::parse(&out);
+            assert_eq!(message.subject(), "[seen] hi", "{raw}: {text}");
+            assert!(text.starts_with("X-New: 1\r\n") && !text.contains("X-Old"), "{raw}: {text}");
+            assert_eq!(text.to_lowercase().matches("content-type").count(), 1, "{raw}: {text}");
+            let body = message.parts()[0].text().unwrap();
+            assert!(body.contains("small print") && !body.contains("more"), "{raw}: {body}");
+            assert_eq!(body.contains("lunch?"), rest.contains("lunch?"), "{raw}: {body}");
+        }
     }
 
     #[test]
