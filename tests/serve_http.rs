@@ -97,6 +97,10 @@ fn the_answer_has_rspamds_shape() {
     let value = json(&ask(place, "POST /symbols", "", GTUBE.as_bytes()));
     assert_eq!(value["action"], "add header");
     assert!(value["symbols"]["GTUBE"]["options"][0].as_str().unwrap().contains("GTUBE"));
+    // What control panels ask.
+    let value = json(&ask(place, "GET /actions", "", b""));
+    assert_eq!((&value[1]["action"], &value[1]["value"]), (&"add header".into(), &6.0.into()));
+    assert_eq!(json(&ask(place, "GET /stat", "", b""))["actions"]["greylist"], 0);
     for (what, fields, body, status) in [
         ("POST /nothing", "", &b"x"[..], 404),
         ("POST /checkv2", "", b"", 400),

@@ -6,6 +6,7 @@ mod door;
 mod edits;
 mod http;
 mod milter;
+mod points;
 mod rspamd;
 mod spamd;
 

@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Read};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use gauntlet_mail::envelope::TlsSession;
@@ -269,7 +269,7 @@ impl Said {
             envelope.mail_from = path(from);
         }
         if let Some(ip) = word("ip") {
-            let address: IpAddr = ip.parse().map_err(|_| {
+            let address = address(&ip).ok_or_else(|| {
                 wrong(format!("ip: {ip:?} is no address"), "write it as 192.0.2.1 or 2001:db8::1")
             })?;
             // Another client than the one of the trace: what the trace says of that one is void.
@@ -303,6 +303,12 @@ impl Said {
         }
         Ok(envelope)
     }
+}
+
+/// An address; rspamd's proxy names the port too.
+fn address(text: &str) -> Option<IpAddr> {
+    let with_port = || text.parse().ok().map(|place: SocketAddr| place.ip());
+    text.parse().ok().or_else(with_port)
 }
 
 /// A word of a query: `+` is a space, `%41` an A.
@@ -346,6 +352,12 @@ mod tests {
         assert_eq!((&*envelope.mail_from, &*envelope.helo), ("q@b%", "x.y z"));
         assert_eq!(envelope.rcpt_to, ["c@d", "e@f", "g@h"]);
         assert_eq!(envelope.client_ip, Some("::1".parse().unwrap()));
+        for (ip, expected) in
+            [("127.0.0.1:25", "127.0.0.1"), ("%5B2001:db8::1%5D:25", "2001:db8::1")]
+        {
+            let said = Said::of(&asked(&format!("ip={ip}"), &[])).envelope(b"", 3);
+            assert_eq!(said.ok().and_then(|e| e.client_ip), expected.parse().ok(), "{ip}");
+        }
         assert!(said.envelope(b"", 2).is_err(), "too many recipients");
         for wrong in ["ip=x", "direction=up"] {
             assert!(Said::of(&asked(wrong, &[])).envelope(b"", 2).is_err(), "{wrong}");

@@ -21,7 +21,7 @@ use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::http::{Answer, Asked, Said};
-use super::{Desk, NotLearned};
+use super::{Desk, NotLearned, points};
 use crate::transit;
 
 /// Pieces of evidence given for a rule.
@@ -93,13 +93,14 @@ pub(super) async fn answer(asked: Asked, client: Option<IpAddr>, desk: &Desk) ->
         "/checkv2" | "/check" | "/symbols" => check(asked, desk).await,
         "/learnspam" => learn(asked, true, client, desk).await,
         "/learnham" => learn(asked, false, client, desk).await,
-        "/stat" => match desk.knows(asked.header("password")) {
-            true => Answer::json(&stat(desk)),
+        path @ ("/stat" | "/actions") => match desk.knows(asked.header("password")) {
+            true if path == "/stat" => Answer::json(&stat(desk)),
+            true => Answer::json(&actions(&desk.bench.judge.load().snapshot.thresholds)),
             false => unauthorized(),
         },
         path => {
             let why = format!("there is no command {path:?}");
-            let mend = "checkv2, symbols, learnspam, learnham, stat and ping are known";
+            let mend = "checkv2, symbols, learnspam, learnham, actions, stat and ping are known";
             Answer::error(StatusCode::NOT_FOUND, why, mend)
         }
     }
@@ -199,7 +200,7 @@ fn verdict(record: &LogRecord, action: Action, raw: &[u8], thresholds: &Threshol
     }
     let mut value = json!({
         "is_skipped": false,
-        "score": verdict.score,
+        "score": points::told(verdict, thresholds),
         "required_score": thresholds.spam,
         "thresholds": { "reject": thresholds.explicit, "add header": thresholds.spam },
         "action": action.name(),
@@ -209,8 +210,8 @@ fn verdict(record: &LogRecord, action: Action, raw: &[u8], thresholds: &Threshol
         "milter": milter(&record.dispositions, raw),
         "urls": [], "emails": [],
         "gauntlet": {
-            "id": record.id, "class": verdict.class, "probability": verdict.probability,
-            "explicit": verdict.explicit, "dispositions": record.dispositions,
+            "id": record.id, "class": verdict.class, "points": verdict.score,
+            "probability": verdict.probability, "explicit": verdict.explicit, "dispositions": record.dispositions,
         },
     });
     let tag = changes(&record.dispositions).find_map(|change| match change {
@@ -280,6 +281,14 @@ async fn learn(asked: Asked, spam: bool, client: Option<IpAddr>, desk: &Desk) ->
     }
 }
 
+/// Points from which on something is done, as control panels show them.
+fn actions(thresholds: &Thresholds) -> Value {
+    json!([
+        { "action": Action::Reject.name(), "value": thresholds.explicit },
+        { "action": Action::AddHeader.name(), "value": thresholds.spam },
+    ])
+}
+
 /// What this service did since it was started.
 fn stat(desk: &Desk) -> Value {
     let count = |i: usize| desk.counts.actions.get(i).map_or(0, |n| n.load(Ordering::Relaxed));
@@ -287,6 +296,8 @@ fn stat(desk: &Desk) -> Value {
     for (i, action) in Action::ALL.iter().enumerate() {
         actions.insert(action.name().to_owned(), count(i).into());
     }
+    // rspamd's own name for mail that is put off as unknown; panels add it up.
+    actions.insert("greylist".to_owned(), 0.into());
     let scanned: u64 = (0..Action::ALL.len()).map(count).sum();
     let ham = count(0);
     json!({

@@ -1,7 +1,7 @@
 //! The protocol of spamc and spamd: one request a connection.
 //!
-//! `Spam:` follows the verdict's class, which the classifier has a say in too; score and threshold beside
-//! it are rule points. `User` names who tells in `TELL`, and nothing else: there is one ruleset for all.
+//! `Spam:` follows the verdict's class, which the classifier has a say in too, and so do the points beside
+//! it ([`points::told`]). `User` names who tells in `TELL`, and nothing else: there is one ruleset for all.
 //! `TELL` is answered as by a spamd that does not allow it, unless the service learns; a message is then
 //! spam or ham, never nothing again.
 
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flate2::read::ZlibDecoder;
-use gauntlet_engine::{Class, Verdict};
+use gauntlet_engine::{Class, Thresholds, Verdict};
 use gauntlet_smtp::spamd::{
     Bad, Limits, Method, Places, Request, RequestReader, Response, Score, Status,
 };
 use gauntlet_store::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Bench, Desk, NotLearned};
+use super::{Bench, Desk, NotLearned, points};
 use crate::wire::Wire;
 
 /// Bytes read at once.
@@ -118,17 +118,18 @@ async fn tell(request: Request, desk: &Desk, client: Option<IpAddr>) -> Response
 /// The answer to a method that asks for a verdict.
 fn verdict_of(method: Method, raw: &[u8], verdict: &Verdict, bench: &Bench) -> Response {
     let spam = verdict.class >= Class::Spam;
-    let threshold = bench.judge.load().snapshot.thresholds.spam;
+    let thresholds = bench.judge.load().snapshot.thresholds;
+    let threshold = thresholds.spam;
     let body = match method {
         Method::Symbols => Some(names(verdict).join(",").into_bytes()),
         Method::Report => Some(report(verdict, threshold, &bench.host).into_bytes()),
         Method::ReportIfSpam if spam => Some(report(verdict, threshold, &bench.host).into_bytes()),
         Method::ReportIfSpam => Some(Vec::new()),
-        Method::Process => Some(marked(raw, verdict, threshold, &bench.host, true)),
-        Method::Headers => Some(marked(raw, verdict, threshold, &bench.host, false)),
+        Method::Process => Some(marked(raw, verdict, &thresholds, &bench.host, true)),
+        Method::Headers => Some(marked(raw, verdict, &thresholds, &bench.host, false)),
         _ => None,
     };
-    let score = Score { spam, points: verdict.score, threshold };
+    let score = Score { spam, points: points::told(verdict, &thresholds), threshold };
     Response { score: Some(score), body, ..Response::new(Status::Ok) }
 }
 
@@ -169,7 +170,8 @@ fn class_name(class: Class) -> String {
 }
 
 /// The message, or its header alone, below header fields with the verdict.
-fn marked(raw: &[u8], verdict: &Verdict, threshold: f64, host: &str, whole: bool) -> Vec<u8> {
+fn marked(raw: &[u8], verdict: &Verdict, at: &Thresholds, host: &str, whole: bool) -> Vec<u8> {
+    let (points, threshold) = (points::told(verdict, at), at.spam);
     let (header, body) = split(raw);
     let end =
         if header.windows(2).any(|w| w == b"\r\n") || header.is_empty() { "\r\n" } else { "\n" };
@@ -180,14 +182,13 @@ fn marked(raw: &[u8], verdict: &Verdict, threshold: f64, host: &str, whole: bool
     if spam {
         field("X-Spam-Flag: YES".to_owned());
     }
-    let stars = verdict.score.clamp(0.0, 50.0) as usize;
+    let stars = points.clamp(0.0, 50.0) as usize;
     if stars > 0 {
         field(format!("X-Spam-Level: {}", "*".repeat(stars)));
     }
     field(format!(
-        "X-Spam-Status: {}, score={:.1} required={threshold:.1} class={}{end}\ttests={}",
+        "X-Spam-Status: {}, score={points:.1} required={threshold:.1} class={}{end}\ttests={}",
         if spam { "Yes" } else { "No" },
-        verdict.score,
         class_name(verdict.class),
         folded(&names(verdict), end)
     ));
@@ -256,14 +257,15 @@ mod tests {
     fn a_message_is_marked_and_forged_marks_go() {
         let raw = b"X-Spam-Status: No,\n\tscore=-99\nSubject: x\n\nbody\n";
         let verdict = Verdict { class: Class::Spam, score: 7.25, ..Verdict::default() };
-        let text = String::from_utf8(marked(raw, &verdict, 6.0, "mx", true)).unwrap();
+        let at = Thresholds { spam: 6.0, ..Thresholds::default() };
+        let text = String::from_utf8(marked(raw, &verdict, &at, "mx", true)).unwrap();
         assert!(
             text.contains("X-Spam-Flag: YES\nX-Spam-Level: *******\nX-Spam-Status: Yes, score=7.2")
         );
         assert!(!text.contains("-99") && text.ends_with("Subject: x\n\nbody\n"), "{text}");
-        let header = String::from_utf8(marked(raw, &verdict, 6.0, "mx", false)).unwrap();
+        let header = String::from_utf8(marked(raw, &verdict, &at, "mx", false)).unwrap();
         assert!(header.ends_with("Subject: x\n\n"), "{header}");
-        assert!(marked(b"", &verdict, 6.0, "mx", true).ends_with(b"tests=none\r\n"));
+        assert!(marked(b"", &verdict, &at, "mx", true).ends_with(b"tests=none\r\n"));
     }
 
     #[test]
