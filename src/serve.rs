@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions};
+use gauntlet_engine::classifier::Model;
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
 use gauntlet_gateway::config::{Config, OidcSettings, RuleSettings};
 use gauntlet_gateway::limits::has_threads;
@@ -212,6 +213,7 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         ..Settings::default()
     };
     add_listed(config, &mut settings)?;
+    settings.model = model_of(config)?;
     let RuleSettings { paths, own, strict, network, early_stop } = &config.rules;
     let profile = if *network { Profile::Full } else { Profile::Local };
     let options = LoadOptions { strict: *strict, profile, ..LoadOptions::default() };
@@ -247,6 +249,18 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         probes => Some(Probes::start(config.node.data.clone(), probes, learning.signature_days)?),
     };
     Ok(Judge { snapshot, policy, limits: config.limits, probes, scans: config.scan.enabled })
+}
+
+/// The model that the configuration names, if it names one.
+fn model_of(config: &Config) -> anyhow::Result<Option<Arc<Model>>> {
+    let path = &config.learning.model;
+    if path.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    let bytes =
+        std::fs::read(path).with_context(|| format!("learning.model {}", path.display()))?;
+    let model = Model::from_bytes(&bytes);
+    Ok(Some(Arc::new(model.with_context(|| format!("learning.model {}", path.display()))?)))
 }
 
 /// Adds the senders that were allowed or blocked in the console.

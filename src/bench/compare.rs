@@ -1,7 +1,7 @@
 //! `gauntlet bench compare`: peers from the system's packages beside this program, in one run.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,7 +26,9 @@ Exit codes: 0 measured; 2 nothing could be measured; 3 measured, but some figure
 Examples:
   gauntlet bench compare mail/
   gauntlet bench compare mail/ --peers spamd,rspamd --rounds 5 --report beside/
-  gauntlet bench compare mail/ --judge labelled/ --markdown >> README.md";
+  gauntlet bench compare mail/ --judge labelled/ --markdown >> README.md
+  gauntlet train --list all/labels.tsv --exclude-source labelled -o other.model
+  gauntlet bench compare mail/ --judge labelled/ --model other.model";
 
 /// Arguments of `gauntlet bench compare`.
 #[derive(Debug, clap::Args)]
@@ -51,6 +53,9 @@ pub(crate) struct Args {
     /// Labelled mail to count verdicts on
     #[arg(long, value_name = "DIR")]
     judge: Vec<PathBuf>,
+    /// A model of `gauntlet train` in place of the shipped one: what that has not learned from can be judged
+    #[arg(long, value_name = "FILE", requires = "judge")]
+    model: Option<PathBuf>,
     /// SpamAssassin's rules, for the contest in which both judge by the same ones
     #[arg(long, value_name = "DIR", default_value = "/usr/share/spamassassin")]
     rules: PathBuf,
@@ -109,9 +114,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         time,
         connections: args.connections.unwrap_or(cpus),
         rules: args.rules.clone(),
+        model: args.model.as_deref().map(std::path::absolute).transpose()?,
     };
     let corpus = Corpus::load(&args.folders)?;
-    let unseen = if args.judge.is_empty() { None } else { Some(unseen(&args.judge)?) };
+    let unseen = if args.judge.is_empty() {
+        None
+    } else {
+        Some(unseen(&args.judge, args.model.as_deref())?)
+    };
     let mut progress = |line: &str| eprintln!("{line}");
     let report = compare::run(&options, &corpus, unseen.as_ref(), &mut progress)?;
     if report.contests.is_empty() {
@@ -135,26 +145,31 @@ fn today() -> String {
     gauntlet_store::log::day_name(i64::try_from(days).unwrap_or(0))
 }
 
-/// The labelled mail without what the shipped model has learned from.
-fn unseen(folders: &[PathBuf]) -> anyhow::Result<Unseen> {
+/// The labelled mail without what the model has learned from.
+fn unseen(folders: &[PathBuf], model: Option<&Path>) -> anyhow::Result<Unseen> {
     let mut corpus = Corpus::load(folders)?;
-    let bodies = Bodies::shipped()?;
+    let bodies = model.map_or_else(Bodies::shipped, Bodies::beside)?;
+    let whose = if model.is_some() { "the model of --model" } else { "the shipped model" };
     let all = corpus.items.len();
     corpus.items.retain(|item| item.label != gauntlet_bench::load::Label::Unknown);
     let labelled = corpus.items.len();
     corpus.items.retain(|item| !bodies.contain(body_hash(&item.raw)));
     if corpus.items.is_empty() {
         bail!(
-            "--judge: of {all} messages {labelled} are labelled, and the shipped model has learned from \
-             all of those (or they are workloads): it can only be judged on other mail"
+            "--judge: of {all} messages {labelled} are labelled, and {whose} has learned from all of those (or \
+             they are workloads): it can only be judged on other mail (--model names a model without it)"
         );
     }
     let left = corpus.items.len();
     corpus.order = (0..left).collect();
     let note = format!(
-        "verdicts are on {left} labelled messages; {} were left out as mail that our model has learned from",
+        "verdicts are on {left} labelled messages; {} were left out as mail that {whose} has learned from",
         labelled - left
     );
+    let note = match model {
+        Some(_) => format!("{note}; we judged by the model of --model (the batch: not judged)"),
+        None => note,
+    };
     Ok(Unseen { corpus, note })
 }
 

@@ -70,6 +70,8 @@ pub struct Options {
     pub connections: usize,
     /// SpamAssassin's rules, for the contest in which both judge by the same ones.
     pub rules: PathBuf,
+    /// Our model in place of the shipped one, so that mail which that one has learned from is unseen.
+    pub model: Option<PathBuf>,
 }
 
 /// What a server came to.
@@ -224,7 +226,15 @@ fn filters(
         Node { program, version, name, protocol, settings, notes, around: &Around::default() }
             .start()
     };
-    let mut servers = vec![node("gauntlet", "", &["as it comes"])?];
+    let (own, note) = match &options.model {
+        None => (String::new(), "as it comes"),
+        Some(model) => (
+            format!("[learning]\nmodel = {:?}\n", model.display().to_string()),
+            "as it comes, but for the model",
+        ),
+    };
+    let notes = [note];
+    let mut servers = vec![node("gauntlet", own.as_str(), &notes)?];
     let stock;
     if peer == Peer::Spamd {
         stock =

@@ -137,11 +137,14 @@ pub(super) fn contest(
             .into_iter()
             .flat_map(|l| school_files.half(&unseen.corpus, 1, l).into_iter().map(move |p| (p, l)))
             .collect();
-        entries[0].judged = Some(judged(&mut ours(), &exam, is_spam_by_us)?);
+        // `scan` has the shipped model alone.
+        if options.model.is_none() {
+            entries[0].judged = Some(judged(&mut ours(), &exam, is_spam_by_us)?);
+        }
         entries[1].judged = Some(judged(&mut bulk(theirs()), &exam, is_spam_by_bogofilter)?);
         entries[1]
             .notes
-            .push("half of the labelled mail was its school, both judge the rest".into());
+            .push("half of the labelled mail was its school, the rest was judged".into());
     }
     Ok(Contest {
         peer: Peer::Bogofilter,

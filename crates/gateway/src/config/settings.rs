@@ -481,6 +481,8 @@ impl Default for DkimSettings {
 pub struct LearningSettings {
     /// Addresses that nobody uses: mail to them becomes signatures of known bad mail.
     pub probes: Vec<String>,
+    /// The classifier's model, as `gauntlet train` makes it; empty takes the one in the program.
+    pub model: PathBuf,
     /// Days that a signature is believed after it was seen last.
     pub signature_days: u16,
     /// Seconds between two looks for corrections and signatures that are new.
@@ -490,7 +492,8 @@ pub struct LearningSettings {
 impl Default for LearningSettings {
     fn default() -> Self {
         let signature_days = gauntlet_engine::signatures::known::DAYS_DEFAULT;
-        LearningSettings { probes: Vec::new(), signature_days, refresh_seconds: 2 }
+        let model = PathBuf::new();
+        LearningSettings { probes: Vec::new(), model, signature_days, refresh_seconds: 2 }
     }
 }
 
