@@ -31,6 +31,8 @@ fn every_message_through_a_node_is_accounted_for() {
     assert_eq!(count("accepted"), count("returned") + count("held"), "{value}");
     assert_eq!(count("duplicates") + count("strange") + count("unanswered"), 0, "{value}");
     node.wait_for_empty_queue();
+    let share = value["held_share"].as_f64().unwrap();
+    assert_eq!(share > 0.0, count("held") > 0, "{value}");
     // Spam is refused where it goes to nobody else, or held; both are on the books.
     assert!(count("held") + count("refused") > 0, "{value}");
 }

@@ -11,8 +11,12 @@ use anyhow::{Context, bail};
 use gauntlet_bench::load::circuit::{self, People, Plan, Report};
 use gauntlet_bench::load::{Corpus, bucket};
 use gauntlet_bench::plot::{self, Axis, Line, Scale};
+use gauntlet_bench::sheet::Chart;
 
 use super::INVALID;
+
+/// Share of places that held messages take, from which on that is said.
+const HELD_SHARE_LOUD: f64 = 0.5;
 
 const AFTER_HELP: &str = "\
 The gateway must take mail for 1.recipient.example to 3.recipient.example and deliver it to --listen.
@@ -233,6 +237,15 @@ fn rows(report: &Report) -> Vec<(&'static str, String)> {
         ("system", format!("{}, kernel {}", manifest.system, manifest.kernel)),
         ("program", format!("{} build {}", manifest.version, manifest.build)),
     ];
+    if report.held_share > HELD_SHARE_LOUD {
+        let text = format!(
+            "the waiting: messages that were held in the end took {:.0} % of all places in the windows, so \
+             messages/s says little about the gateway (mail without spam, a wider --window or a shorter \
+             --patience do)",
+            report.held_share * 100.0
+        );
+        rows.push(("limited by", text));
+    }
     rows.extend(report.errors.iter().map(|(error, n)| ("error", format!("{n} x {error}"))));
     rows.extend(report.invalid.iter().map(|why| ("INVALID", why.clone())));
     rows
@@ -245,13 +258,13 @@ fn table(report: &Report) -> String {
 fn write_report(folder: &Path, report: &Report) -> anyhow::Result<()> {
     let points = report.samples.iter().zip(1_u32..);
     let points = points.map(|(rate, n)| (f64::from(n) * report.sample_seconds, *rate)).collect();
-    let chart = plot::chart(
+    let drawing = plot::chart(
         "Messages that came back",
         Axis { name: "seconds", scale: Scale::Linear },
         Axis { name: "messages/s", scale: Scale::Linear },
         &[Line { name: format!("samples of {} s", report.sample_seconds), points }],
     );
-    let mut body = format!("<figure>{chart}</figure>\n<table>");
+    let mut body = format!("<figure>{}</figure>\n<table>", drawing.svg());
     for (name, value) in rows(report) {
         let _never_fails =
             writeln!(body, "<tr><th>{name}</th><td>{}</td></tr>", plot::escape(&value));
@@ -261,11 +274,10 @@ fn write_report(folder: &Path, report: &Report) -> anyhow::Result<()> {
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     for (name, text) in [
         ("report.html", plot::page("Through a gateway and back", &body)),
-        ("rate.svg", chart),
         ("report.json", serde_json::to_string_pretty(report)?),
     ] {
         let path = folder.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(())
+    Chart { name: "rate".to_owned(), drawing }.write(folder)
 }

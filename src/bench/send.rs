@@ -235,11 +235,11 @@ fn write_report(folder: &std::path::Path, trial: &Trial) -> anyhow::Result<()> {
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let json = serde_json::to_string_pretty(trial)?;
     let files = [("report.html", page::page(trial)), ("report.json", json)];
-    for (name, text) in files.into_iter().chain(page::charts(trial)) {
+    for (name, text) in files {
         let path = folder.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(())
+    page::charts(trial).iter().try_for_each(|chart| chart.write(folder))
 }
 
 fn table(trial: &Trial) -> String {

@@ -398,8 +398,8 @@ pub fn sheet(report: &Report) -> Sheet {
         invalid: report.invalid.clone(),
         tables: vec![reads, writes],
         charts: vec![Chart {
-            file: "reads.svg".to_owned(),
-            svg: plot::chart(
+            name: "reads".to_owned(),
+            drawing: plot::chart(
                 "Reading by size of the buffer",
                 Axis { name: "buffer, bytes", scale: Scale::Logarithmic },
                 Axis { name: "GB/s", scale: Scale::Linear },

@@ -30,6 +30,8 @@ use crate::process::Used;
 use client::{Counts, Plan};
 use energy::{Counters, Energy};
 
+/// Share of a step's time that opening its connections may take.
+const OPENING_SHARE_MAX: f64 = 0.5;
 /// Share of requests that fail at which a server counts as overloaded.
 const HALF: f64 = 0.5;
 /// Descriptors that the client needs beside its connections.
@@ -338,6 +340,15 @@ fn measure(
         latency_p99_us: latency.p99_us,
         open_loop: false,
     };
+    let mut invalid = health::invalid(&health, &run);
+    let whole = (plan.warm_up + plan.time).as_secs_f64();
+    if counts.opening_seconds > whole * OPENING_SHARE_MAX {
+        invalid.push(format!(
+            "the client took {:.1} of {whole:.1} s to ask for {connections} connections: a longer --timeout \
+             leaves it time",
+            counts.opening_seconds
+        ));
+    }
     // The warm-up is in the CPU times and not in the counts.
     let share = counts.seconds / (counts.seconds + plan.warm_up.as_secs_f64());
     let each = |seconds: f64| seconds * share * 1e6 / answered.max(1) as f64;
@@ -351,7 +362,7 @@ fn measure(
         latency,
         server_cpu_us: server.map(each),
         client_cpu_us: each(health.cpu_seconds),
-        invalid: health::invalid(&health, &run),
+        invalid,
         health,
         histogram: counts.latency,
     })
@@ -411,7 +422,14 @@ fn climb(
         let half = measured.failed_share() >= HALF;
         subject.ladder.push(measured);
         if half {
-            subject.half_fails_at = Some(connections);
+            let servers = subject.ladder.last().is_some_and(|m| m.invalid.is_empty());
+            subject.half_fails_at = servers.then_some(connections);
+            if !servers {
+                missing.push(format!(
+                    "{connections} connections to {}: the client was the limit",
+                    subject.target.url
+                ));
+            }
             break;
         }
     }

@@ -141,6 +141,13 @@ pub fn run(plan: &Plan, corpus: &Corpus) -> anyhow::Result<Measured> {
     for tally in shared.tallies {
         all.add(tally.into_inner().unwrap_or_else(PoisonError::into_inner))?;
     }
+    if all.tried() == 0 && unsent == 0 && plan.messages > 0 && !plan.warm_up.is_zero() {
+        let (count, seconds) = (plan.messages, plan.warm_up.as_secs_f64());
+        bail!(
+            "all {count} messages (--messages) went out in the {seconds:.1} s before the counting: take more of \
+             them, or --warm-up 0"
+        );
+    }
     if all.tried() == 0 && unsent == 0 {
         bail!("no message was tried in {seconds:.1} s");
     }

@@ -1,4 +1,7 @@
-//! Line charts as SVG, and the page around them: one file that needs no other.
+//! Line charts as SVG and as pictures, and the page around them: one file that needs no other.
+
+mod letters;
+mod png;
 
 use std::fmt::Write as _;
 
@@ -11,6 +14,15 @@ const TOP: f64 = 32.0;
 const RIGHT: f64 = 16.0;
 /// Colours that people with any colour vision tell apart (Okabe and Ito, 2008).
 const COLOURS: [&str; 6] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
+/// Size of the letters, and the share of it that a large letter is high.
+const LETTERS: f64 = 13.0;
+const CAP_SHARE: f64 = 0.7;
+/// Points of a picture for each of the drawing, along a side.
+const FINE: f64 = 2.0;
+/// Colours of lines behind, numbers, and words.
+const GRID: &str = "#e4e4e4";
+const DIM: &str = "#444";
+const DARK: &str = "#222";
 /// Marks of an axis at least.
 const MARKS: f64 = 4.0;
 
@@ -115,67 +127,181 @@ fn number(value: f64) -> String {
     text.replace(".0G", "G").replace(".0M", "M")
 }
 
+/// Where words stand about their place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// A piece of a drawing. Places are points from the upper left corner.
+#[derive(Debug, Clone)]
+enum Shape {
+    /// Through these places, so wide.
+    Line { places: Vec<(f64, f64)>, wide: f64, colour: &'static str },
+    /// Words; upwards if they are turned.
+    Words {
+        at: (f64, f64),
+        anchor: Anchor,
+        turned: bool,
+        bold: bool,
+        colour: &'static str,
+        text: String,
+    },
+}
+
+/// A chart that is drawn.
+#[derive(Debug, Clone)]
+pub struct Drawing {
+    title: String,
+    shapes: Vec<Shape>,
+}
+
+impl Drawing {
+    fn line(&mut self, places: Vec<(f64, f64)>, wide: f64, colour: &'static str) {
+        self.shapes.push(Shape::Line { places, wide, colour });
+    }
+
+    fn words(&mut self, at: (f64, f64), anchor: Anchor, colour: &'static str, text: &str) {
+        let text = text.to_owned();
+        let (turned, bold) = (false, false);
+        self.shapes.push(Shape::Words { at, anchor, turned, bold, colour, text });
+    }
+
+    /// As SVG.
+    pub fn svg(&self) -> String {
+        let mut out = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+             width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"sans-serif\" \
+             font-size=\"{LETTERS}\" role=\"img\"><title>{}</title>\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
+            escape(&self.title)
+        );
+        for shape in &self.shapes {
+            // Writing to a string cannot fail.
+            let _ = match shape {
+                Shape::Line { places, wide, colour } => {
+                    let path: Vec<String> =
+                        places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+                    writeln!(
+                        out,
+                        "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" \
+                         stroke-width=\"{wide}\"/>",
+                        path.join(" ")
+                    )
+                }
+                Shape::Words { at: (x, y), anchor, turned, bold, colour, text } => {
+                    let anchor = match anchor {
+                        Anchor::Start => "start",
+                        Anchor::Middle => "middle",
+                        Anchor::End => "end",
+                    };
+                    let turn = if *turned {
+                        format!(" transform=\"rotate(-90 {x:.1} {y:.1})\"")
+                    } else {
+                        String::new()
+                    };
+                    let weight = if *bold { " font-weight=\"600\"" } else { "" };
+                    writeln!(
+                        out,
+                        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\"{turn}{weight} \
+                         fill=\"{colour}\">{}</text>",
+                        escape(text)
+                    )
+                }
+            };
+        }
+        out.push_str("</svg>");
+        out
+    }
+
+    /// As a picture of points, twice as many a side.
+    pub fn png(&self) -> Vec<u8> {
+        // Both are small whole numbers.
+        let mut canvas = png::Canvas::new((WIDTH * FINE) as usize, (HEIGHT * FINE) as usize);
+        let fine = |(x, y): (f64, f64)| (x * FINE, y * FINE);
+        for shape in &self.shapes {
+            match shape {
+                Shape::Line { places, wide, colour } => {
+                    let places: Vec<_> = places.iter().copied().map(fine).collect();
+                    canvas.line(&places, wide * FINE, rgb(colour));
+                }
+                Shape::Words { at, anchor, turned, bold, colour, text } => {
+                    let (strokes, width) = letters::strokes(text);
+                    let unit = CAP_SHARE * LETTERS / letters::CAP;
+                    let before = match anchor {
+                        Anchor::Start => 0.0,
+                        Anchor::Middle => width / 2.0,
+                        Anchor::End => width,
+                    };
+                    let set = |(across, up): (f64, f64)| {
+                        let (across, up) = ((across - before) * unit, up * unit);
+                        fine(match turned {
+                            true => (at.0 - up, at.1 - across),
+                            false => (at.0 + across, at.1 - up),
+                        })
+                    };
+                    let pen = if *bold { 1.7 } else { 1.1 };
+                    for stroke in strokes {
+                        let places: Vec<_> = stroke.into_iter().map(set).collect();
+                        canvas.line(&places, pen * FINE, rgb(colour));
+                    }
+                }
+            }
+        }
+        canvas.file()
+    }
+}
+
+/// A colour as three bytes: `#0072B2`, or `#e4e` for `#ee44ee`.
+fn rgb(colour: &str) -> [u8; 3] {
+    let digits: Vec<u8> = colour
+        .chars()
+        .filter_map(|c| c.to_digit(16))
+        .filter_map(|d| u8::try_from(d).ok())
+        .collect();
+    match *digits.as_slice() {
+        [r, g, b] => [r * 17, g * 17, b * 17],
+        [r, s, g, h, b, c] => [r * 16 + s, g * 16 + h, b * 16 + c],
+        _ => [0; 3],
+    }
+}
+
 /// Draws the lines, at most six of them.
-pub fn chart(title: &str, x: Axis<'_>, y: Axis<'_>, lines: &[Line]) -> String {
+pub fn chart(title: &str, x: Axis<'_>, y: Axis<'_>, lines: &[Line]) -> Drawing {
     let all = || lines.iter().flat_map(|l| l.points.iter());
     let across = Span::of(all().map(|p| p.0), x.scale);
     let up = Span::of(all().map(|p| p.1), y.scale);
     let to_x = |value| Some(LEFT + across.place(value)? * (WIDTH - LEFT - RIGHT));
     let to_y = |value| Some(HEIGHT - BOTTOM - up.place(value)? * (HEIGHT - BOTTOM - TOP));
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\" \
-         role=\"img\"><title>{0}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-         <text x=\"{LEFT}\" y=\"18\" font-weight=\"600\" fill=\"#222\">{0}</text>\n",
-        escape(title)
-    );
+    let mut out = Drawing { title: title.to_owned(), shapes: Vec::new() };
     let (floor, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
     for mark in across.marks() {
         let Some(at) = to_x(mark).filter(|x| *x <= right + 0.5) else { continue };
-        let _ = writeln!(
-            out,
-            "<line x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{floor}\" stroke=\"#e4e4e4\"/>\
-             <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#444\">{}</text>",
-            floor + 17.0,
-            number(mark)
-        );
+        out.line(vec![(at, TOP), (at, floor)], 1.0, GRID);
+        out.words((at, floor + 17.0), Anchor::Middle, DIM, &number(mark));
     }
     for mark in up.marks() {
         let Some(at) = to_y(mark).filter(|y| *y >= TOP - 0.5) else { continue };
-        let _ = writeln!(
-            out,
-            "<line x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{right}\" y2=\"{at:.1}\" stroke=\"#e4e4e4\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#444\">{}</text>",
-            LEFT - 6.0,
-            at + 4.0,
-            number(mark)
-        );
+        out.line(vec![(LEFT, at), (right, at)], 1.0, GRID);
+        out.words((LEFT - 6.0, at + 4.0), Anchor::End, DIM, &number(mark));
     }
-    let _ = write!(
-        out,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#222\">{}</text>\n\
-         <text transform=\"rotate(-90)\" x=\"{:.1}\" y=\"16\" text-anchor=\"middle\" \
-         fill=\"#222\">{}</text>\n",
-        (LEFT + right) / 2.0,
-        HEIGHT - 12.0,
-        escape(x.name),
-        -(TOP + floor) / 2.0,
-        escape(y.name)
-    );
-    for (line, (colour, order)) in lines.iter().zip(COLOURS.iter().zip(0_u8..)) {
+    out.words(((LEFT + right) / 2.0, HEIGHT - 12.0), Anchor::Middle, DARK, x.name);
+    for (at, anchor, turned, bold, text) in [
+        ((LEFT, 18.0), Anchor::Start, false, true, title),
+        ((16.0, (TOP + floor) / 2.0), Anchor::Middle, true, false, y.name),
+    ] {
+        let (colour, text) = (DARK, text.to_owned());
+        out.shapes.push(Shape::Words { at, anchor, turned, bold, colour, text });
+    }
+    for (line, (colour, order)) in lines.iter().zip(COLOURS.into_iter().zip(0_u8..)) {
         let places = line.points.iter().filter_map(|p| Some((to_x(p.0)?, to_y(p.1)?)));
-        let path: Vec<String> = places.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        out.line(places.collect(), 2.0, colour);
         let name_x =
             right - 4.0 - 150.0 * f64::from(u8::try_from(lines.len()).unwrap_or(6) - 1 - order);
-        let _ = write!(
-            out,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\n\
-             <text x=\"{name_x:.1}\" y=\"18\" text-anchor=\"end\" fill=\"{colour}\">{}</text>\n",
-            path.join(" "),
-            escape(&line.name)
-        );
+        out.words((name_x, 18.0), Anchor::End, colour, &line.name);
     }
-    out.push_str("</svg>");
     out
 }
 
@@ -205,15 +331,22 @@ mod tests {
     fn charts_of_nothing_and_of_odd_values_are_whole() {
         let axis = |scale| Axis { name: "a <b>", scale };
         for scale in [Scale::Linear, Scale::Logarithmic] {
-            assert!(chart("t", axis(scale), axis(scale), &[]).ends_with("</svg>"));
+            assert!(chart("t", axis(scale), axis(scale), &[]).svg().ends_with("</svg>"));
             let odd = vec![(0.0, f64::NAN), (f64::INFINITY, 1.0), (0.0, 0.0), (-1.0, 5.0)];
             for points in [odd, vec![(3.0, 3.0)], vec![]] {
                 let line = Line { name: "x & y".into(), points };
-                let svg = chart("t", axis(scale), axis(scale), &[line]);
+                let drawing = chart("t", axis(scale), axis(scale), &[line]);
+                let svg = drawing.svg();
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
                 assert!(svg.contains("x &amp; y") && svg.contains("a &lt;b&gt;"));
+                assert!(drawing.png().starts_with(b"\x89PNG"));
             }
         }
+    }
+
+    #[test]
+    fn colours_are_read() {
+        assert_eq!([rgb("#0072B2"), rgb("#444"), rgb("red")], [[0, 114, 178], [68; 3], [0; 3]]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What another process and its children used of the machine so far (Linux: `/proc`).
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
@@ -70,9 +71,9 @@ fn memory(folder: &Path) -> Option<u64> {
 }
 
 /// CPU seconds so far of this process' threads of these names (at most 15 bytes, as the system keeps
-/// them) that still run.
-pub fn own_threads_cpu_seconds(names: &[&str]) -> f64 {
-    let mut seconds = 0.0;
+/// them) that still run, by their numbers.
+pub fn own_threads_cpu_seconds(names: &[&str]) -> BTreeMap<String, f64> {
+    let mut seconds = BTreeMap::new();
     for thread in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let folder = thread.path();
         let name = std::fs::read_to_string(folder.join("comm")).unwrap_or_default();
@@ -83,9 +84,16 @@ pub fn own_threads_cpu_seconds(names: &[&str]) -> f64 {
         let exact = std::fs::read_to_string(folder.join("schedstat")).ok();
         let nanos = exact.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
         let ticks = || ticks(folder.to_str()?).map(|ticks| ticks / ticks_per_second());
-        seconds += nanos.map(|n| n / 1e9).or_else(ticks).unwrap_or(0.0);
+        let spent = nanos.map(|n| n / 1e9).or_else(ticks).unwrap_or(0.0);
+        seconds.insert(thread.file_name().to_string_lossy().into_owned(), spent);
     }
     seconds
+}
+
+/// CPU seconds between two looks at threads. What ended in between counts for nothing.
+pub fn cpu_seconds_between(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> f64 {
+    let of = |(number, spent): (&String, &f64)| spent - before.get(number).unwrap_or(&0.0);
+    after.iter().map(of).sum()
 }
 
 fn ticks_per_second() -> f64 {
@@ -97,6 +105,13 @@ fn ticks_per_second() -> f64 {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_ended_takes_nothing_back() {
+        let at = |all: &[(&str, f64)]| all.iter().map(|(n, s)| ((*n).to_owned(), *s)).collect();
+        let (before, after) = (at(&[("7", 5.0), ("8", 1.0)]), at(&[("8", 1.5), ("9", 0.25)]));
+        assert_eq!(cpu_seconds_between(&before, &after), 0.75);
+    }
 
     #[test]
     fn this_process_and_its_children_are_counted() {

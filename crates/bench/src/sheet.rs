@@ -78,10 +78,26 @@ impl Table {
 /// A drawing of a report.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// Name of its file, with `.svg`.
-    pub file: String,
+    /// Name of its files, to which `.svg` and `.png` are added.
+    pub name: String,
     /// The drawing.
-    pub svg: String,
+    pub drawing: plot::Drawing,
+}
+
+impl Chart {
+    /// Writes its files into a folder that is there.
+    ///
+    /// # Errors
+    /// If one cannot be written.
+    pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        put(folder, &format!("{}.svg", self.name), self.drawing.svg().as_bytes())?;
+        put(folder, &format!("{}.png", self.name), &self.drawing.png())
+    }
+}
+
+fn put(folder: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// A report.
@@ -131,7 +147,7 @@ impl Sheet {
         }
         self.tables.iter().for_each(|table| table.html(&mut body));
         for chart in &self.charts {
-            let _ = writeln!(body, "<figure>{}</figure>", chart.svg);
+            let _ = writeln!(body, "<figure>{}</figure>", chart.drawing.svg());
         }
         let _ = write!(body, "<h2>Conditions</h2>\n<ul>{}</ul>\n", items(&self.conditions()));
         plot::page(&self.title, &body)
@@ -146,13 +162,10 @@ impl Sheet {
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         let json = serde_json::to_string_pretty(json)?;
         let files = [("report.html", self.html()), ("report.json", json)];
-        let charts = self.charts.iter().map(|c| (c.file.as_str(), c.svg.clone()));
-        for (name, text) in files.into_iter().chain(charts) {
-            let path = folder.join(name);
-            std::fs::write(&path, text)
-                .with_context(|| format!("cannot write {}", path.display()))?;
+        for (name, text) in files {
+            put(folder, name, text.as_bytes())?;
         }
-        Ok(())
+        self.charts.iter().try_for_each(|chart| chart.write(folder))
     }
 
     fn conditions(&self) -> Vec<String> {
@@ -180,21 +193,22 @@ mod tests {
         let mut table = Table::new("Reads <cold>", &["buffer", "GB/s"]);
         table.rows = vec![vec!["4 KB".into(), "1.5".into()], vec!["64 KB".into(), "12.25".into()]];
         table.notes.push("of one file".into());
+        let axis = plot::Axis { name: "s", scale: plot::Scale::Linear };
         let sheet = Sheet {
             title: "Disk".into(),
             invalid: vec!["time was stolen".into()],
             tables: vec![table],
-            charts: vec![Chart { file: "a.svg".into(), svg: "<svg></svg>".into() }],
+            charts: vec![Chart { name: "a".into(), drawing: plot::chart("x", axis, axis, &[]) }],
             manifest: Manifest::here("0"),
         };
         let text = sheet.text();
         assert!(text.contains("  4 KB     1.5\n   64 KB   12.25\n") || text.contains("4 KB"));
         assert!(text.contains("INVALID: time was stolen"), "{text}");
         let page = sheet.html();
-        assert!(page.contains("Reads &lt;cold&gt;") && page.contains("<svg></svg>"));
+        assert!(page.contains("Reads &lt;cold&gt;") && page.contains("</svg>"));
         let folder = tempfile::tempdir().unwrap();
         sheet.write(&folder.path().join("r"), &sheet.tables).unwrap();
-        for file in ["report.html", "report.json", "a.svg"] {
+        for file in ["report.html", "report.json", "a.svg", "a.png"] {
             assert!(folder.path().join("r").join(file).is_file(), "{file}");
         }
     }

@@ -531,7 +531,8 @@ fn drive(case: &Case, store: &impl Store, time: Duration) -> anyhow::Result<Meas
     })?;
     let seconds = start.elapsed().as_secs_f64();
     let cpu = usage::cpu_seconds() - cpu;
-    let store_cpu = process::own_threads_cpu_seconds(&STORE_THREADS) - before.1;
+    let store_cpu =
+        process::cpu_seconds_between(&before.1, &process::own_threads_cpu_seconds(&STORE_THREADS));
     let (syncs, bytes) = store.counts();
     let threads = case.writers.min(std::thread::available_parallelism().map_or(1, usize::from));
     let mut health = watch.stop(threads, &lag.stop()?);

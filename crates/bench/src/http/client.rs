@@ -79,6 +79,8 @@ pub struct Counts {
     pub errors: BTreeMap<String, u64>,
     /// Seconds in which that was counted.
     pub seconds: f64,
+    /// Seconds until the client had asked for all connections.
+    pub opening_seconds: f64,
 }
 
 impl Counts {
@@ -91,6 +93,7 @@ impl Counts {
             latency: histogram()?,
             errors: BTreeMap::new(),
             seconds: 0.0,
+            opening_seconds: 0.0,
         })
     }
 
@@ -104,6 +107,7 @@ impl Counts {
             *self.errors.entry(error.clone()).or_default() += count;
         }
         self.seconds = self.seconds.max(other.seconds);
+        self.opening_seconds = self.opening_seconds.max(other.opening_seconds);
         Ok(())
     }
 }
@@ -211,6 +215,7 @@ impl<'a> Worker<'a> {
         let mut events = Events::with_capacity(EVENTS);
         let mut swept = Instant::now();
         self.sweep(swept);
+        self.counts.opening_seconds = swept.elapsed().as_secs_f64();
         let limit = if self.plan.requests == 0 { u64::MAX } else { self.plan.requests };
         while self.counts.answered + self.counts.failed < limit {
             match self.poll.poll(&mut events, Some(SWEEP)) {

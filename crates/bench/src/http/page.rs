@@ -188,12 +188,12 @@ fn charts(report: &Report) -> Vec<Chart> {
     let rates = lines(|m| m.requests_per_second);
     vec![
         Chart {
-            file: "latency.svg".to_owned(),
-            svg: plot::chart("Latency against concurrency", x, latency, &medians),
+            name: "latency".to_owned(),
+            drawing: plot::chart("Latency against concurrency", x, latency, &medians),
         },
         Chart {
-            file: "rate.svg".to_owned(),
-            svg: plot::chart("Requests/s against concurrency", x, rate, &rates),
+            name: "rate".to_owned(),
+            drawing: plot::chart("Requests/s against concurrency", x, rate, &rates),
         },
     ]
 }

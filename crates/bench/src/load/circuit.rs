@@ -116,6 +116,9 @@ pub struct Report {
     pub instances: usize,
     /// Messages in flight of each at most.
     pub window: usize,
+    /// Share of all places in the windows, over the run, in which messages waited that were taken for held
+    /// in the end, 0 to 1. Near 1 the rate is that of the waiting, not the gateway's.
+    pub held_share: f64,
     /// Bytes/s of the link.
     pub link: Option<f64>,
     /// Messages and their bytes.
@@ -452,6 +455,8 @@ fn report(
     }
     let seconds = plan.time.as_secs_f64();
     let rate = book.latency.len() as f64 / seconds;
+    let places = (plan.instances * plan.window) as f64 * (plan.warm_up + plan.time).as_secs_f64();
+    let waited = accounts.held as f64 * plan.patience.as_secs_f64();
     let latency = Latency::of(&book.latency);
     let run = Run {
         rate,
@@ -470,6 +475,7 @@ fn report(
         errors: book.errors.clone(),
         instances: plan.instances,
         window: plan.window,
+        held_share: (waited / places).min(1.0),
         link: plan.link,
         workload: super::trial::Workload {
             messages: corpus.items.len(),

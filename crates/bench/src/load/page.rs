@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::trial::{Estimate, Subject, Trial};
-use crate::plot::{self, Axis, Line, Scale};
+use crate::plot::{self, Axis, Drawing, Line, Scale};
+use crate::sheet::Chart;
 
 /// Points of the curve of latencies for each subject.
 const QUANTILES: u32 = 60;
@@ -25,16 +26,17 @@ pub fn page(trial: &Trial) -> String {
     let _ = write!(
         body,
         "<figure>{}</figure>\n<figure>{}</figure>\n<h2>Conditions</h2>\n<table>{}</table>\n",
-        latencies(&trial.subjects),
-        samples(&trial.subjects),
+        latencies(&trial.subjects).svg(),
+        samples(&trial.subjects).svg(),
         conditions(trial)
     );
     plot::page(&title, &body)
 }
 
 /// The charts by themselves: latencies, answers by second.
-pub fn charts(trial: &Trial) -> [(&'static str, String); 2] {
-    [("latency.svg", latencies(&trial.subjects)), ("rate.svg", samples(&trial.subjects))]
+pub fn charts(trial: &Trial) -> [Chart; 2] {
+    [("latency", latencies(&trial.subjects)), ("rate", samples(&trial.subjects))]
+        .map(|(name, drawing)| Chart { name: name.to_owned(), drawing })
 }
 
 /// `12.3 (11.9 to 12.8)`.
@@ -84,7 +86,7 @@ fn table(trial: &Trial) -> String {
     out
 }
 
-fn latencies(subjects: &[Subject]) -> String {
+fn latencies(subjects: &[Subject]) -> Drawing {
     let line = |subject: &Subject| {
         let mut all = subject.rounds.iter().map(|r| r.measured.histogram.clone());
         let mut points = Vec::new();
@@ -113,7 +115,7 @@ fn latencies(subjects: &[Subject]) -> String {
     )
 }
 
-fn samples(subjects: &[Subject]) -> String {
+fn samples(subjects: &[Subject]) -> Drawing {
     let line = |subject: &Subject| {
         let samples = subject.rounds.iter().flat_map(|r| r.measured.samples.iter().copied());
         let points = samples.zip(0_u32..).map(|(count, n)| (f64::from(n), count as f64)).collect();

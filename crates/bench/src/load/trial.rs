@@ -77,8 +77,14 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Of measurements; none of none.
+    /// Of measurements; none of none. What is never below 0 has no interval that is.
     pub fn of(values: &[f64]) -> Option<Self> {
+        let estimate = Self::of_any(values)?;
+        let floor = if values.iter().all(|v| *v >= 0.0) { 0.0 } else { f64::MIN };
+        Some(Estimate { low: estimate.low.map(|low| low.max(floor)), ..estimate })
+    }
+
+    fn of_any(values: &[f64]) -> Option<Self> {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         match values.len() {
@@ -96,7 +102,7 @@ impl Estimate {
     pub fn ratio(pairs: &[(f64, f64)]) -> Option<Self> {
         let logs: Vec<f64> =
             pairs.iter().filter(|(a, b)| *a > 0.0 && *b > 0.0).map(|(a, b)| (a / b).ln()).collect();
-        let logs = Estimate::of(&logs)?;
+        let logs = Estimate::of_any(&logs)?;
         let exp = |value: Option<f64>| value.map(f64::exp);
         Some(Estimate { mean: logs.mean.exp(), low: exp(logs.low), high: exp(logs.high) })
     }

@@ -86,8 +86,8 @@ fn charts(entries: &[Entry]) -> Vec<Chart> {
     }
     // A chart tells so many lines apart; more of them make a further one.
     let chart = |(number, lines): (usize, &[Line])| Chart {
-        file: format!("writers-{}.svg", number + 1),
-        svg: plot::chart(
+        name: format!("writers-{}", number + 1),
+        drawing: plot::chart(
             "Messages/s by writers (batch/bytes)",
             Axis { name: "writers", scale: Scale::Logarithmic },
             Axis { name: "messages/s", scale: Scale::Linear },

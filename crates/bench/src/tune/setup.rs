@@ -156,7 +156,7 @@ pub(super) fn dimensions(topology: &Topology, libraries: &[PathBuf]) -> Vec<Dime
         threads.add(format!("{count} that speak"), Change::IoThreads(count));
     }
     let mut wait = Dimension::new("sync-interval");
-    for ms in [1, 5, 20] {
+    for ms in [0, 5, 20] {
         wait.add(format!("{ms} ms"), Change::BatchWait(ms));
     }
     let mut batch = Dimension::new("batch");

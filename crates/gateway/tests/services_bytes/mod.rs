@@ -46,7 +46,7 @@ fn config(folder: &Path) -> String {
 fn judge(config: &Config) -> anyhow::Result<Judge> {
     let policy = Policy::parse(Policy::DEFAULT, &Groups::default())?;
     let snapshot = Snapshot::default_rules();
-    Ok(Judge { snapshot, policy, limits: config.limits, probes: None })
+    Ok(Judge { snapshot, policy, limits: config.limits, probes: None, scans: true })
 }
 
 /// The folder with the sockets of a node that runs as long as the process.
