@@ -187,12 +187,15 @@ def queue(args, folder):
 
     def work():
         s, file = connect(server.port)
+        sent = 0
         while True:
             with lock:
                 n = next(place, None)
             if n is None:
                 return
-            if n % 900 == 899:
+            # A session may have a thousand messages.
+            sent += 1
+            if sent % 900 == 0:
                 s.close()
                 s, file = connect(server.port)
             rcpt = b"".join(b"RCPT TO:<u%d.%d@example.net>\r\n" % (n, r) for r in range(args.recipients))
@@ -202,7 +205,8 @@ def queue(args, folder):
             s.sendall(body)
             answer = reply(file)
             if answer[:3] != b"250":
-                raise SystemExit(f"message {n}: {answer}")
+                print(f"message {n}: {answer}", flush=True)
+                os._exit(1)
     start = time.monotonic()
     workers = [threading.Thread(target=work) for _ in range(8)]
     [w.start() for w in workers]
