@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gauntlet_bench::scan::{self, Report, Workload};
+use gauntlet_bench::scan::{self, FilterTime, Report, Workload};
 use gauntlet_bench::spamd::SpamdRules;
 
 use crate::ruleset::RulesetArgs;
@@ -105,5 +105,10 @@ fn table(report: &Report) -> String {
         );
         ("spamd", format!("{:.1} {rest}", spamd.cpu_us_per_message))
     });
-    rows.iter().chain(&peer).map(|(name, value)| format!("{name:20} {value}\n")).collect()
+    let of_filter = |filter: &FilterTime| {
+        format!("{:20} {:.1} us a message\n", format!("  {}", filter.filter), filter.us_per_message)
+    };
+    let rows = rows.iter().chain(&peer).map(|(name, value)| format!("{name:20} {value}\n"));
+    let filters = report.filters.iter().map(of_filter);
+    rows.chain(["filters (wall time)\n".to_owned()]).chain(filters).collect()
 }

@@ -91,6 +91,9 @@ pub struct Report {
     pub p50_us: f64,
     /// 99th percentile of the same.
     pub p99_us: f64,
+    /// What each filter took of a message in the mean, in microseconds of wall time, in the order in
+    /// which they run. What several filters look at is made by the first of them.
+    pub filters: Vec<FilterTime>,
     /// Largest resident memory of the process, the workload included.
     pub peak_rss_bytes: u64,
     /// Messages scanned in the time measured.
@@ -114,6 +117,15 @@ pub struct Report {
     pub spamd: Option<SpamdReport>,
 }
 
+/// What one filter took.
+#[derive(Debug, Clone, Serialize)]
+pub struct FilterTime {
+    /// Its name.
+    pub filter: String,
+    /// Microseconds of wall time, the mean of all messages.
+    pub us_per_message: f64,
+}
+
 /// Scans the workload for the time given, after one pass that is not counted.
 pub fn run(
     workload: &Workload,
@@ -135,7 +147,12 @@ pub fn run(
     let cpu = usage::cpu_seconds() - cpu_before;
     let messages = times.histogram.len();
     let each = messages.max(1) as f64;
+    let filter = |(filter, us): &(String, f64)| FilterTime {
+        filter: filter.clone(),
+        us_per_message: round(us / each),
+    };
     Ok(Report {
+        filters: times.filters.iter().map(filter).collect(),
         messages_per_second: round(messages as f64 / seconds),
         megabytes_per_second: round(times.bytes as f64 / 1e6 / seconds),
         cpu_us_per_message: round(cpu * 1e6 / each),
@@ -196,6 +213,26 @@ struct Runner<'a> {
 struct Times {
     histogram: Histogram<u64>,
     bytes: u64,
+    /// Microseconds by filter.
+    filters: Vec<(String, f64)>,
+}
+
+impl Times {
+    fn new() -> anyhow::Result<Self> {
+        let histogram = Histogram::new_with_bounds(1, SCAN_NANOS_MAX, 3);
+        let histogram = histogram.context("cannot make a histogram")?;
+        Ok(Times { histogram, bytes: 0, filters: Vec::new() })
+    }
+
+    /// Adds what the filters of one message took, or those of another thread.
+    fn add_filters<'f>(&mut self, costs: impl Iterator<Item = (&'f str, f64)>) {
+        for (at, (filter, us)) in costs.enumerate() {
+            match self.filters.get_mut(at) {
+                Some(sum) => sum.1 += us,
+                None => self.filters.push((filter.to_owned(), us)),
+            }
+        }
+    }
 }
 
 impl Runner<'_> {
@@ -208,18 +245,19 @@ impl Runner<'_> {
                 std::thread::sleep(time);
                 self.stop.store(true, Ordering::Relaxed);
             }
-            let mut all = Times { histogram: new_histogram()?, bytes: 0 };
+            let mut all = Times::new()?;
             for worker in workers {
                 let times = worker.join().unwrap_or_else(|p| std::panic::resume_unwind(p))?;
                 all.histogram.add(times.histogram)?;
                 all.bytes += times.bytes;
+                all.add_filters(times.filters.iter().map(|(filter, us)| (filter.as_str(), *us)));
             }
             Ok(all)
         })
     }
 
     fn work(&self, count: Option<usize>) -> anyhow::Result<Times> {
-        let mut times = Times { histogram: new_histogram()?, bytes: 0 };
+        let mut times = Times::new()?;
         let mut scratch = Scratch::default();
         let (envelope, facts) = (Envelope::default(), Facts::default());
         while !self.stop.load(Ordering::Relaxed) {
@@ -232,18 +270,15 @@ impl Runner<'_> {
             let start = Instant::now();
             let message = Message::parse(raw);
             let verdict = scan(&message, &envelope, &facts, self.snapshot, &mut scratch);
-            std::hint::black_box(&verdict);
+            let costs = std::hint::black_box(&verdict).costs.clone();
             drop((verdict, message));
             let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            times.add_filters(costs.iter().map(|c| (&*c.filter, f64::from(c.micros))));
             times.histogram.saturating_record(nanos);
             times.bytes += raw.len() as u64;
         }
         Ok(times)
     }
-}
-
-fn new_histogram() -> anyhow::Result<Histogram<u64>> {
-    Histogram::new_with_bounds(1, SCAN_NANOS_MAX, 3).context("cannot make a histogram")
 }
 
 #[cfg(test)]
@@ -261,6 +296,7 @@ mod tests {
         let report = run(&workload, &snapshot, 2, Duration::from_millis(20), "test").unwrap();
         assert_eq!((report.workload_messages, report.workload_bytes), (2, 50));
         assert!(report.messages > 0 && report.messages_per_second > 0.0);
+        assert!(report.filters.iter().any(|f| f.filter == "classifier" && f.us_per_message > 0.0));
         let empty = tempfile::tempdir().unwrap();
         assert!(Workload::load(empty.path()).is_err());
     }

@@ -39,6 +39,8 @@ pub struct Error {
 pub struct Lexicon {
     words: Vec<Word>,
     table: HashMap<u64, Entry, BuildHasherDefault<Hashed>>,
+    /// A bit for each key of the table: most words of a text have none, and need not be looked up.
+    possible: Vec<u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -85,6 +87,9 @@ impl Lexicon {
         let mut prefix = 0;
         for (i, hash) in hashes.into_iter().enumerate() {
             prefix = join(prefix, hash);
+            let (word, bit) = possible_at(prefix);
+            self.possible.resize(POSSIBLE_WORDS, 0);
+            self.possible[word] |= bit;
             let entry = self.table.entry(prefix).or_default();
             if i == last {
                 entry.word = u32::try_from(self.words.len()).map_err(|_| "the list is too long")?;
@@ -93,6 +98,12 @@ impl Lexicon {
             }
         }
         Ok(())
+    }
+
+    /// Whether the table may have this key; seldom true if it does not.
+    fn is_possible(&self, prefix: u64) -> bool {
+        let (word, bit) = possible_at(prefix);
+        self.possible.get(word).is_some_and(|bits| bits & bit != 0)
     }
 
     /// All words, in the order of the list.
@@ -113,6 +124,9 @@ impl Lexicon {
             for i in 0..=open_count {
                 let (prefix, start) = open[i];
                 let prefix = join(prefix, hash);
+                if !self.is_possible(prefix) {
+                    continue;
+                }
                 let Some(entry) = self.table.get(&prefix) else { continue };
                 if entry.word > 0 {
                     found(entry.word as usize - 1, start..range.end);
@@ -126,6 +140,15 @@ impl Lexicon {
         });
         count
     }
+}
+
+/// Words of 64 bits that say which keys are possible: 32 bits a phrase of a list of a thousand.
+const POSSIBLE_WORDS: usize = 512;
+
+/// Where the bit of a key stands.
+fn possible_at(prefix: u64) -> (usize, u64) {
+    let bits = (prefix >> 32) as usize;
+    (bits / 64 % POSSIBLE_WORDS, 1 << (bits % 64))
 }
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -149,7 +172,7 @@ fn each_word(text: &str, mut word: impl FnMut(u64, Range<usize>)) {
         } else {
             let Some(c) = text[at..].chars().next() else { break };
             at += c.len_utf8();
-            letter = u8::from(c.is_alphanumeric());
+            letter = u8::from(is_letter_or_digit(c));
             for lower in c.to_lowercase() {
                 step = add(add(step, (lower as u32 >> 8) as u8), lower as u8);
             }
@@ -169,6 +192,15 @@ fn each_word(text: &str, mut word: impl FnMut(u64, Range<usize>)) {
     }
     if in_word {
         word(hash, start..bytes.len());
+    }
+}
+
+/// [`char::is_alphanumeric`], whose tables are not asked about the letters of Latin and Cyrillic.
+pub(crate) fn is_letter_or_digit(c: char) -> bool {
+    match c {
+        '\u{C0}'..='\u{D6}' | '\u{D8}'..='\u{F6}' | '\u{F8}'..='\u{2C1}' => true,
+        '\u{400}'..='\u{481}' | '\u{48A}'..='\u{52F}' => true,
+        c => c.is_alphanumeric(),
     }
 }
 
@@ -236,6 +268,12 @@ mod tests {
             ("prêt", "PRÊT"),
         ];
         assert_eq!(found(list, text), expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+    }
+
+    #[test]
+    fn letters_are_those_of_unicode() {
+        let differs = |c: &char| is_letter_or_digit(*c) != c.is_alphanumeric();
+        assert_eq!(('\0'..=char::MAX).find(differs), None);
     }
 
     #[test]

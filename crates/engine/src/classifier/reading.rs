@@ -252,8 +252,7 @@ fn form(message: &Message<'_>, organisation: &str, sink: &mut ClassifierScratch)
 /// The name in [`FIELDS`] of a header field that is looked at. Most fields are not, and most of those
 /// have another length.
 fn field(header: &Header<'_>) -> Option<&'static str> {
-    let length = header.name_str().len();
-    FIELDS.into_iter().find(|f| f.len() == length && header.is(f))
+    FIELDS.into_iter().find(|f| f.len() == header.name.len() && header.is(f))
 }
 
 /// Most signs of a shape.
@@ -360,8 +359,17 @@ const ATTRIBUTES_MAX: usize = 8;
 
 /// Adds a count by its order of magnitude: powers of two.
 fn about(sink: &mut ClassifierScratch, group: Group, kind: &'static str, count: u32, most: u32) {
-    sink.fact_of(group, kind, format_args!("about {}", count.min(most).next_power_of_two()));
+    let power = count.min(most).next_power_of_two().trailing_zeros() as usize;
+    sink.fact(group, kind, MAGNITUDES.get(power).copied().unwrap_or("more"));
 }
+
+/// Orders of magnitude in words: formatting a dozen numbers a page would cost more than reading it.
+#[rustfmt::skip]
+const MAGNITUDES: [&str; 21] = [
+    "about 1", "about 2", "about 4", "about 8", "about 16", "about 32", "about 64", "about 128",
+    "about 256", "about 512", "about 1024", "about 2048", "about 4096", "about 8192", "about 16384",
+    "about 32768", "about 65536", "about 131072", "about 262144", "about 524288", "about 1048576",
+];
 
 fn links(message: &Message<'_>, organisation: &str, sink: &mut ClassifierScratch) {
     let group = Group::Links;

@@ -11,6 +11,7 @@ use super::features::FeatureSet;
 use super::model::{FEATURES_MAX, GROUPS, TABLE_BITS};
 use super::random::mix;
 use super::reading::{self, Group};
+use crate::lexicon::is_letter_or_digit;
 
 /// How many words a pair reaches back.
 const REACH: usize = 2;
@@ -210,16 +211,16 @@ impl ClassifierScratch {
         let mut words = Words { text, at: 0 };
         while let Some(word) = words.next() {
             let mut value = word.hash;
-            if word.is_ascii && word.has_at {
+            if word.has(AT) {
                 continue;
             }
-            if !word.is_ascii {
-                value = self.foreign(word.text, group);
+            if word.has(FOREIGN) {
+                value = self.foreign(&word, group);
             }
             if value == 0 {
                 continue;
             }
-            if group == Group::Text && !word.has_digit && self.sequence.len() < SEQUENCE_MAX {
+            if group == Group::Text && !word.has(DIGIT) && self.sequence.len() < SEQUENCE_MAX {
                 self.sequence.push(value);
             }
             let length = word.text.len().min(2 * WORD_BYTES_MAX) as u16;
@@ -247,27 +248,22 @@ impl ClassifierScratch {
 
     /// The hash of a word with other characters than ASCII, as a person reads it; 0 if nothing is
     /// left.
-    fn foreign(&mut self, word: &str, group: Group) -> u64 {
-        if word.contains('@') {
-            return 0;
-        }
+    fn foreign(&mut self, word: &Word<'_>, group: Group) -> u64 {
         let visible: String;
-        let mut word = word;
-        if word.contains(is_invisible) {
-            visible = word.chars().filter(|&c| !is_invisible(c)).collect();
-            word = &visible;
+        let mut text = word.text;
+        if word.has(INVISIBLE) {
+            visible = text.chars().filter(|&c| !is_invisible(c)).collect();
+            text = &visible;
             self.fact(group, "invisible characters in a word", "");
+            if text.is_ascii() {
+                return ascii_hash(text.as_bytes());
+            }
         }
-        if word.is_ascii() {
-            return ascii_hash(word.as_bytes());
-        }
-        let latin = word.chars().any(|c| c.is_ascii_alphabetic());
-        let foreign = word.chars().any(|c| matches!(c, '\u{370}'..='\u{52F}'));
-        if latin && foreign {
+        if word.has(LATIN) && word.has(GREEK_OR_CYRILLIC) {
             self.fact(group, "a word of mixed alphabets", "");
-            return ascii_hash(crate::lookalike::skeleton(word).as_bytes());
+            return ascii_hash(crate::lookalike::skeleton(text).as_bytes());
         }
-        hash(101, reading::start(&word.to_lowercase(), 2 * WORD_BYTES_MAX).as_bytes())
+        hash(101, reading::start(&text.to_lowercase(), 2 * WORD_BYTES_MAX).as_bytes())
     }
 }
 
@@ -285,9 +281,14 @@ struct Word<'t> {
     start: usize,
     /// Of ASCII words.
     hash: u64,
-    is_ascii: bool,
-    has_at: bool,
-    has_digit: bool,
+    /// [`AT`], [`DIGIT`], [`FOREIGN`] and what else a word may have.
+    has: u16,
+}
+
+impl Word<'_> {
+    fn has(&self, marks: u16) -> bool {
+        self.has & marks != 0
+    }
 }
 
 /// Finds words: letters and digits of any alphabet, and joiners. A Chinese, Japanese or Korean sign is a
@@ -297,23 +298,33 @@ struct Words<'t> {
     at: usize,
 }
 
-/// What a byte is folded to in a word: 0 ends it, 255 begins another character than ASCII.
-const FOLDED: [u8; 256] = {
+/// What a byte is folded to in a word: 0 ends it, 255 begins another character than ASCII. What the
+/// word then has stands above: [`AT`], [`DIGIT`], [`FOREIGN`].
+const FOLDED: [u16; 256] = {
     let mut folded = [0; 256];
     let mut byte = 0;
     while byte < 256 {
         let b = byte as u8;
         folded[byte] = match b {
-            b'0'..=b'9' => b'0',
-            b'A'..=b'Z' | b'a'..=b'z' => b.to_ascii_lowercase(),
-            b'\'' | b'-' | b'@' | b'$' | b'%' => b,
-            128.. => 255,
+            b'0'..=b'9' => b'0' as u16 | DIGIT,
+            b'@' => b as u16 | AT,
+            b'A'..=b'Z' | b'a'..=b'z' => b.to_ascii_lowercase() as u16,
+            b'\'' | b'-' | b'$' | b'%' => b as u16,
+            128.. => 255 | FOREIGN,
             _ => 0,
         };
         byte += 1;
     }
     folded
 };
+/// An at sign, a digit, a byte of another character than ASCII.
+const AT: u16 = 0x100;
+const DIGIT: u16 = 0x200;
+const FOREIGN: u16 = 0x400;
+/// A Latin letter of ASCII, one of Greek or Cyrillic, an invisible character: told of foreign words.
+const LATIN: u16 = 0x800;
+const GREEK_OR_CYRILLIC: u16 = 0x1000;
+const INVISIBLE: u16 = 0x2000;
 
 impl<'t> Words<'t> {
     fn next(&mut self) -> Option<Word<'t>> {
@@ -323,19 +334,20 @@ impl<'t> Words<'t> {
             let rest = bytes.get(self.at..)?;
             let skip = rest.iter().position(|&b| FOLDED[usize::from(b)] != 0)?;
             self.at += skip;
-            let (start, mut hash, mut bits) = (self.at, 0u64, 0u8);
-            for &byte in rest.get(skip..)? {
+            let (start, mut hash, mut has) = (self.at, 0u64, 0u16);
+            let rest = rest.get(skip..)?;
+            let mut length = rest.len();
+            for (at, &byte) in rest.iter().enumerate() {
                 let folded = FOLDED[usize::from(byte)];
                 if folded == 0 {
+                    length = at;
                     break;
                 }
-                bits |= u8::from(folded == b'@')
-                    | u8::from(folded == b'0') << 1
-                    | u8::from(folded == 255) << 2;
+                has |= folded;
                 hash = step(hash, folded);
-                self.at += 1;
             }
-            if bits & 4 != 0 {
+            self.at += length;
+            if has & FOREIGN != 0 {
                 self.at = start;
                 match self.foreign() {
                     Some(word) => return Some(word),
@@ -351,24 +363,35 @@ impl<'t> Words<'t> {
                 continue;
             }
             let hash = if text.len() > WORD_BYTES_MAX { long(text.len()) } else { mix(hash) };
-            let (has_at, has_digit) = (bits & 1 != 0, bits & 2 != 0);
-            return Some(Word { text, start, hash, is_ascii: true, has_at, has_digit });
+            return Some(Word { text, start, hash, has });
         }
     }
 
     /// The word at `at`, which holds other characters than ASCII; None if it is a mark.
     fn foreign(&mut self) -> Option<Word<'t>> {
         let (start, rest) = (self.at, self.text.get(self.at..)?);
-        let mut end = rest.len();
+        let (mut end, mut has) = (rest.len(), 0);
         for (i, c) in rest.char_indices() {
             if is_sign(c) {
-                end = if i == 0 { c.len_utf8() } else { i };
+                if i == 0 {
+                    (end, has) = (c.len_utf8(), FOREIGN);
+                } else {
+                    end = i;
+                }
                 break;
             }
-            if !(c.is_alphanumeric() || is_joiner(c) || is_invisible(c)) {
-                end = i;
-                break;
-            }
+            has |= match c {
+                '0'..='9' => DIGIT,
+                'A'..='Z' | 'a'..='z' => LATIN,
+                '@' => AT,
+                '\u{370}'..='\u{52F}' if is_letter_or_digit(c) => GREEK_OR_CYRILLIC | FOREIGN,
+                c if is_invisible(c) => INVISIBLE | FOREIGN,
+                c if is_joiner(c) || is_letter_or_digit(c) => FOREIGN * u16::from(!c.is_ascii()),
+                _ => {
+                    end = i;
+                    break;
+                }
+            };
         }
         let text = rest.get(..end)?;
         if text.is_empty() {
@@ -376,13 +399,9 @@ impl<'t> Words<'t> {
             return None;
         }
         self.at += end;
-        let (has_at, has_digit) = (text.contains('@'), text.bytes().any(|b| b.is_ascii_digit()));
-        if text.is_ascii() {
-            // The word ended before the character.
-            let hash = ascii_hash(text.as_bytes());
-            return Some(Word { text, start, hash, is_ascii: true, has_at, has_digit });
-        }
-        Some(Word { text, start, hash: 0, is_ascii: false, has_at, has_digit })
+        // The word may have ended before the foreign character.
+        let hash = if has & FOREIGN == 0 { ascii_hash(text.as_bytes()) } else { 0 };
+        Some(Word { text, start, hash, has })
     }
 }
 
@@ -403,8 +422,8 @@ fn is_sign(c: char) -> bool {
 }
 
 #[inline]
-fn step(hash: u64, folded: u8) -> u64 {
-    (hash ^ u64::from(folded)).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(5)
+fn step(hash: u64, folded: u16) -> u64 {
+    (hash ^ u64::from(folded & 0xFF)).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(5)
 }
 
 /// What all words over the longest are.
