@@ -1,9 +1,10 @@
 //! What the message log costs: fills a log with made-up messages, then searches it.
 //!
-//! `cargo run --release -p gauntlet-store --example log_rate -- FOLDER [MESSAGES [DAYS [retain]]]`
+//! `cargo run --release -p gauntlet-store --example log_rate -- FOLDER [MESSAGES [DAYS [retain | fill=N]]]`
 //!
 //! Prints CPU time and bytes a message, then for each search by two fields the time to the first
-//! page, and to the next 20. With `retain` it then forgets half of the days while it goes on writing. The messages are made from a seed: senders, words and rules are as unevenly frequent as in
+//! page, and to the next 20. A folder that is not full yet is filled up, with `fill=N` by so many days at a time. With
+//! `retain` it then forgets half of the days while it goes on writing. The messages are made from a seed: senders, words and rules are as unevenly frequent as in
 //! real mail (Zipf), with envelope, facts, hits, evidence, costs and stages as a node writes them.
 
 use std::io::Write;
@@ -31,8 +32,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let days: u64 = args.next().map_or(Ok(1), |n| n.parse())?;
     let folder = Path::new(&folder);
     let mut out = std::io::stdout();
-    if !folder.exists() {
-        fill(folder, messages, days, &mut out)?;
+    let option = args.next().unwrap_or_default();
+    let at_once = option.strip_prefix("fill=").map_or(Ok(days), |n| n.parse())?;
+    let known = days_of(folder);
+    if known < days {
+        let upto = days.min(known + at_once);
+        fill(
+            folder,
+            (known * (messages / days), upto * (messages / days)),
+            (messages, days),
+            &mut out,
+        )?;
+        if upto < days {
+            return Ok(());
+        }
     }
     let start = Instant::now();
     let log = Log::open(folder)?;
@@ -60,7 +73,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let took = start.elapsed();
     writeln!(out, "counts of all days, {} buckets: {took:.1?}", counts.buckets.len())?;
     writeln!(out, "slowest search: {worst:.1?}")?;
-    if std::env::args().nth(4).as_deref() == Some("retain") {
+    if option == "retain" {
         forget_half(&log, messages, days, &mut out)?;
     }
     Ok(())
@@ -109,18 +122,25 @@ fn forget_half(
     Ok(())
 }
 
+/// Days that have a file there.
+fn days_of(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter(|e| e.path().extension().is_some_and(|e| e == "db")).count() as u64
+}
+
+/// Writes the messages from one number up to another, of so many in so many days.
 fn fill(
     folder: &Path,
-    messages: u64,
-    days: u64,
+    (from, upto): (u64, u64),
+    (messages, days): (u64, u64),
     out: &mut impl Write,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let log = Log::open_with(folder, LogOptions::default())?;
     let step_ms = days as f64 * 86_400_000.0 / messages as f64;
     let (wall, all, own) = (Instant::now(), cpu(Clock::Process), cpu(Clock::Thread));
-    let mut n = 0;
-    while n < messages {
-        let end = (n + BATCH).min(messages);
+    let mut n = from;
+    while n < upto {
+        let end = (n + BATCH).min(upto);
         let batch = (n..end).map(|n| record(n, START_MS + (n as f64 * step_ms) as i64)).collect();
         log.append(batch)?;
         n = end;
@@ -132,10 +152,11 @@ fn fill(
         std::fs::read_dir(folder)?.flatten().flat_map(|e| e.metadata()).map(|m| m.len()).sum();
     writeln!(
         out,
-        "{messages} messages in {:.1?}: {:.1} µs CPU and {} bytes a message",
+        "{} messages in {:.1?}: {:.1} µs CPU a message; {} bytes each of {upto}",
+        upto - from,
         wall.elapsed(),
-        cost.as_secs_f64() * 1e6 / messages as f64,
-        bytes / messages
+        cost.as_secs_f64() * 1e6 / (upto - from) as f64,
+        bytes / upto
     )?;
     Ok(())
 }

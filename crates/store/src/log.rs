@@ -12,6 +12,7 @@
 mod calendar;
 mod counts;
 mod day;
+mod dictionary;
 mod pack;
 mod report;
 mod schema;
@@ -99,20 +100,26 @@ impl Log {
     /// As [`Log::open`].
     pub fn open_with(folder: &Path, options: LogOptions) -> Result<Self, StoreError> {
         std::fs::create_dir_all(folder).map_err(StoreError::io(folder, "create"))?;
-        let mut found = BTreeSet::new();
+        let (mut found, mut unmerged) = (BTreeSet::new(), BTreeSet::new());
         let entries = std::fs::read_dir(folder).map_err(StoreError::io(folder, "list"))?;
         for entry in entries.flatten() {
             let name = entry.file_name();
             let day = name.to_str().and_then(|n| n.strip_suffix(".db")).and_then(day_number);
             if let Some(day) = day {
-                drop(database::open_write(&entry.path(), schema::MIGRATIONS)?);
+                let connection = database::open_write(&entry.path(), schema::MIGRATIONS)?;
+                if day::is_in_parts(&connection).map_err(StoreError::db(&entry.path()))? {
+                    unmerged.insert(day);
+                }
                 found.insert(day);
             }
         }
+        // The newest day still grows.
+        unmerged.retain(|day| Some(day) != found.last());
         let days = Arc::new(RwLock::new(found));
         let (queue, commands) = inbox(options.queue_appends_max);
         let commits = Arc::new(AtomicU64::new(0));
-        let writer = Writer::new(folder.to_owned(), options, days.clone(), commits.clone());
+        let writer =
+            Writer::new(folder.to_owned(), options, days.clone(), commits.clone(), unmerged);
         let writer = std::thread::Builder::new()
             .name("log-writer".to_owned())
             .spawn(move || writer.run(&commands))

@@ -127,6 +127,7 @@ fn days_of_the_log_of_every_version_are_searched_and_written_on() {
     connection.execute("UPDATE message SET rest = ?1", [packed(json)]).unwrap();
     drop(connection);
     let log = Log::open(folder.path()).unwrap();
+    assert_eq!(version(&day), 2, "brought forward; version 1 is the only one before");
     let ids = |query: Query| -> Vec<String> {
         log.search(&query).unwrap().messages.into_iter().map(|m| m.id).collect()
     };

@@ -6,10 +6,11 @@ use std::path::Path;
 use gauntlet_engine::Class;
 use gauntlet_mail::Direction;
 use gauntlet_policy::Disposition;
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, params};
 
+use super::dictionary::{Dictionary, Trainer};
 use super::pack::Packer;
-use super::report::TopKind;
+use super::report::{self, TopKind};
 use super::schema::MIGRATIONS;
 use super::terms::{self, Field};
 use crate::database;
@@ -33,6 +34,11 @@ pub(crate) fn ms_of(seq: i64) -> i64 {
     seq.div_euclid(SEQ_PER_MS)
 }
 
+/// Pages that gather in the write-ahead log before they go into the file: those that every batch writes go once.
+const WAL_PAGES: u32 = 4_000;
+/// Pages of the term index that are written in one step of putting it together.
+const MERGE_PAGES: i64 = 64;
+
 /// What a batch changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Appended {
@@ -47,21 +53,89 @@ pub struct Appended {
 pub(crate) struct DayWriter {
     connection: Connection,
     packer: Packer,
+    trainer: Trainer,
     text: String,
+}
+
+/// The statements of a batch, prepared once for all its records.
+struct Statements<'b> {
+    find_seq: CachedStatement<'b>,
+    message: CachedStatement<'b>,
+    recipient: CachedStatement<'b>,
+    delivery: CachedStatement<'b>,
+    event: CachedStatement<'b>,
+    terms: CachedStatement<'b>,
+}
+
+impl<'b> Statements<'b> {
+    fn prepare(batch: &'b Transaction<'_>) -> rusqlite::Result<Self> {
+        Ok(Statements {
+            find_seq: batch.prepare_cached("SELECT seq FROM message WHERE id = ?1")?,
+            message: batch.prepare_cached(
+                "INSERT OR IGNORE INTO message (seq, id, class, score, size, sender, subject, \
+                 message_id, latency_ms, rest) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )?,
+            recipient: batch.prepare_cached(
+                "INSERT OR IGNORE INTO recipient (seq, recipient, place, action, rest) \
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?,
+            delivery: batch.prepare_cached(
+                "INSERT INTO delivery (seq, address, outcome, at_ms, attempts, next_hop, reply) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
+                 ON CONFLICT DO UPDATE SET outcome = excluded.outcome, at_ms = excluded.at_ms, \
+                 attempts = excluded.attempts, next_hop = excluded.next_hop, \
+                 reply = excluded.reply \
+                 WHERE excluded.at_ms > at_ms OR excluded.attempts > attempts \
+                 OR (excluded.at_ms = at_ms AND excluded.outcome <> outcome)",
+            )?,
+            event: batch.prepare_cached(
+                "INSERT OR IGNORE INTO event (seq, at_ms, kind, recipient, detail) \
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?,
+            terms: batch.prepare_cached("INSERT INTO posting (rowid, term) VALUES (?1, ?2)")?,
+        })
+    }
 }
 
 /// Counts of a batch, summed up before they are written.
 #[derive(Debug, Default)]
 struct Tallies<'a> {
     minutes: BTreeMap<(i64, &'static str, &'static str), (i64, i64)>,
-    tops: BTreeMap<(&'static str, &'a str), i64>,
+    /// By kind, then by name: most comparisons are of names then.
+    tops: BTreeMap<&'static str, BTreeMap<&'a str, i64>>,
 }
 
 impl DayWriter {
-    /// Opens or creates the file.
-    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+    /// Opens or creates the file. A new one begins with these words as its dictionary.
+    pub(crate) fn open(path: &Path, before: Option<&[u8]>) -> Result<Self, StoreError> {
         let connection = database::open_write(path, MIGRATIONS)?;
-        Ok(DayWriter { connection, packer: Packer::default(), text: String::new() })
+        let wider = format!("PRAGMA wal_autocheckpoint = {WAL_PAGES};");
+        connection.execute_batch(&wider).map_err(StoreError::db(path))?;
+        let found = |c: &Connection| match (Dictionary::newest(c)?, before) {
+            (None, Some(words)) => Dictionary::keep(c, words),
+            (newest, _) => Ok(newest),
+        };
+        let dictionary = found(&connection).map_err(StoreError::db(path))?;
+        let packer = Packer::new(dictionary);
+        Ok(DayWriter { connection, packer, trainer: Trainer::default(), text: String::new() })
+    }
+
+    /// Puts some of the term index together, so that in the end a search looks into one part of it and not into
+    /// many. Takes milliseconds. False when nothing is left to do.
+    pub(crate) fn merge_some(&mut self, is_begun: bool) -> rusqlite::Result<bool> {
+        // A negative number takes in all parts, whatever their size; a positive one goes on with them.
+        let pages = if is_begun { MERGE_PAGES } else { -MERGE_PAGES };
+        let before = self.connection.total_changes();
+        self.connection
+            .prepare_cached("INSERT INTO posting (posting, rank) VALUES ('merge', ?1)")?
+            .execute([pages])?;
+        // As SQLite's documentation has it: less than two changes are none.
+        Ok(self.connection.total_changes() - before >= 2)
+    }
+
+    /// Counts what is counted once of a day that is over.
+    pub(crate) fn finish(&self) -> rusqlite::Result<()> {
+        report::count_recipients(&self.connection)
     }
 
     /// Where a message stands among those of its millisecond.
@@ -77,16 +151,24 @@ impl DayWriter {
         events: &[&Event],
         appended: &mut [Appended],
     ) -> rusqlite::Result<()> {
-        let DayWriter { connection, packer, text } = self;
+        let DayWriter { connection, packer, trainer, text } = self;
+        if let Some(words) = trainer.made()
+            && let Some(kept) = Dictionary::keep(connection, &words)?
+        {
+            packer.dictionary = kept;
+        }
         let batch = connection.transaction()?;
+        let mut statements = Statements::prepare(&batch)?;
         let mut tallies = Tallies::default();
         let mut changes = Vec::with_capacity(records.len());
         for (_, record) in records {
-            changes.push(write_record(&batch, packer, text, record, &mut tallies)?);
+            let into = (&mut *packer, &mut *trainer, &mut *text);
+            changes.push(write_record(&mut statements, into, record, &mut tallies)?);
         }
         for event in events {
-            write_event(&batch, text, event)?;
+            write_event(&mut statements, text, event)?;
         }
+        drop(statements);
         tallies.write(&batch)?;
         batch.commit()?;
         for (&(place, _), change) in records.iter().zip(changes) {
@@ -99,27 +181,36 @@ impl DayWriter {
     }
 }
 
+/// The term index of this day is in more than one part.
+pub(crate) fn is_in_parts(connection: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT min(segid) < max(segid) FROM posting_idx";
+    connection.query_row(sql, [], |row| Ok(row.get::<_, Option<bool>>(0)?.unwrap_or(false)))
+}
+
 /// Writes the message unless it is known, and those of its recipients that are not.
 fn write_record<'a>(
-    batch: &Transaction<'_>,
-    packer: &mut Packer,
-    text: &mut String,
+    statements: &mut Statements<'_>,
+    (packer, trainer, text): (&mut Packer, &mut Trainer, &mut String),
     record: &'a LogRecord,
     tallies: &mut Tallies<'a>,
 ) -> rusqlite::Result<Appended> {
     text.clear();
-    let known = find_seq(batch, &record.id)?;
+    let known = find_seq(statements, &record.id)?;
     let seq = match known {
         Some(seq) => seq,
         None => {
             terms::push_message(text, record);
             tallies.count(record);
-            insert_message(batch, packer, record)?
+            let seq = insert_message(statements, packer, record)?;
+            trainer.take(packer.record());
+            seq
         }
     };
     let mut appended = Appended::default();
     for (place, disposition) in record.dispositions.iter().enumerate() {
-        if insert_recipient(batch, seq, place, disposition)? {
+        // What a message is logged with is packed with it.
+        let is_packed = known.is_none();
+        if insert_recipient(statements, seq, place, disposition, is_packed)? {
             appended.new += 1;
             push_disposition(text, record.verdict.class, disposition);
         } else {
@@ -127,60 +218,49 @@ fn write_record<'a>(
         }
     }
     for delivery in &record.deliveries {
-        if upsert_delivery(batch, seq, delivery)? {
+        if upsert_delivery(statements, seq, delivery)? {
             terms::push_name(text, Field::Outcome, delivery.outcome.name());
         }
     }
     if !text.is_empty() {
-        insert_terms(batch, seq, text)?;
+        statements.terms.execute(params![seq, text.as_str()])?;
     }
     Ok(appended)
 }
 
-fn find_seq(batch: &Transaction<'_>, id: &str) -> rusqlite::Result<Option<i64>> {
-    let mut find = batch.prepare_cached("SELECT seq FROM message WHERE id = ?1")?;
-    find.query_row([id], |row| row.get(0)).optional()
+fn find_seq(statements: &mut Statements<'_>, id: &str) -> rusqlite::Result<Option<i64>> {
+    statements.find_seq.query_row([id], |row| row.get(0)).optional()
 }
 
+/// Writes the message and returns its key: one that nobody has, of the record's millisecond. Where among its peers
+/// depends on the id alone, as long as there is no collision, so that writing again gives the same order.
 fn insert_message(
-    batch: &Transaction<'_>,
+    statements: &mut Statements<'_>,
     packer: &mut Packer,
     record: &LogRecord,
 ) -> rusqlite::Result<i64> {
     let packed =
-        packer.pack(record).map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?;
+        packer.pack(record).map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
     let sender = if record.from.is_empty() { &record.envelope.mail_from } else { &record.from };
     let verdict = &record.verdict;
     let score = if verdict.score.is_finite() { verdict.score } else { 0.0 };
-    let seq = free_seq(batch, record)?;
-    let mut insert = batch.prepare_cached(
-        "INSERT INTO message (seq, id, class, score, size, sender, subject, message_id, \
-         latency_ms, rest) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-    )?;
-    insert.execute(params![
-        seq,
-        record.id,
-        verdict.class.name(),
-        score,
-        i64::try_from(record.size).unwrap_or(i64::MAX),
-        cut(sender),
-        cut(&record.subject),
-        cut(&record.message_id),
-        record.latency_ms,
-        packed,
-    ])?;
-    Ok(seq)
-}
-
-/// A key nobody has, of the record's millisecond. Where among its peers depends on the id alone, as
-/// long as there is no collision, so that writing again gives the same order.
-fn free_seq(batch: &Transaction<'_>, record: &LogRecord) -> rusqlite::Result<i64> {
     let first = seq_of(record.received_ms);
     let tie_break = DayWriter::tie_break(&record.id);
-    let mut taken = batch.prepare_cached("SELECT 1 FROM message WHERE seq = ?1")?;
     for step in 0..SEQ_PER_MS {
         let seq = first + (tie_break + step) % SEQ_PER_MS;
-        if !taken.exists([seq])? {
+        let written = statements.message.execute(params![
+            seq,
+            record.id,
+            verdict.class.name(),
+            score,
+            i64::try_from(record.size).unwrap_or(i64::MAX),
+            cut(sender),
+            cut(&record.subject),
+            cut(&record.message_id),
+            record.latency_ms,
+            packed,
+        ])?;
+        if written == 1 {
             return Ok(seq);
         }
     }
@@ -189,39 +269,32 @@ fn free_seq(batch: &Transaction<'_>, record: &LogRecord) -> rusqlite::Result<i64
 }
 
 fn insert_recipient(
-    batch: &Transaction<'_>,
+    statements: &mut Statements<'_>,
     seq: i64,
     place: usize,
     disposition: &Disposition,
+    is_packed: bool,
 ) -> rusqlite::Result<bool> {
-    let rest = serde_json::to_string(disposition)
-        .map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?;
-    let mut insert = batch.prepare_cached(
-        "INSERT OR IGNORE INTO recipient (seq, recipient, place, action, rest) \
-         VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?;
+    let rest = match is_packed {
+        true => String::new(),
+        false => serde_json::to_string(disposition)
+            .map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?,
+    };
     let place = i64::try_from(place).unwrap_or(i64::MAX);
     let name = disposition.end.name();
-    Ok(insert.execute(params![seq, disposition.recipient, place, name, rest])? == 1)
+    let values = params![seq, disposition.recipient, place, name, rest];
+    Ok(statements.recipient.execute(values)? == 1)
 }
 
 /// Writes how far a delivery is, unless something later is known. False if nothing changed.
 fn upsert_delivery(
-    batch: &Transaction<'_>,
+    statements: &mut Statements<'_>,
     seq: i64,
     delivery: &Delivery,
 ) -> rusqlite::Result<bool> {
-    let mut upsert = batch.prepare_cached(
-        "INSERT INTO delivery (seq, address, outcome, at_ms, attempts, next_hop, reply) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
-         ON CONFLICT DO UPDATE SET outcome = excluded.outcome, at_ms = excluded.at_ms, \
-         attempts = excluded.attempts, next_hop = excluded.next_hop, reply = excluded.reply \
-         WHERE excluded.at_ms > at_ms OR excluded.attempts > attempts \
-         OR (excluded.at_ms = at_ms AND excluded.outcome <> outcome)",
-    )?;
     let Delivery { address, outcome, at_ms, attempts, next_hop, reply } = delivery;
     let values = params![seq, address, outcome.name(), at_ms, attempts, next_hop, reply];
-    Ok(upsert.execute(values)? == 1)
+    Ok(statements.delivery.execute(values)? == 1)
 }
 
 fn push_disposition(text: &mut String, class: Class, disposition: &Disposition) {
@@ -234,24 +307,18 @@ fn push_disposition(text: &mut String, class: Class, disposition: &Disposition) 
     }
 }
 
-fn insert_terms(batch: &Transaction<'_>, seq: i64, text: &str) -> rusqlite::Result<()> {
-    let mut insert = batch.prepare_cached("INSERT INTO posting (rowid, term) VALUES (?1, ?2)")?;
-    insert.execute(params![seq, text])?;
-    Ok(())
-}
-
 /// Events of messages that are not in the log are dropped: there is no place to show them.
-fn write_event(batch: &Transaction<'_>, text: &mut String, event: &Event) -> rusqlite::Result<()> {
-    let Some(seq) = find_seq(batch, &event.id)? else { return Ok(()) };
-    let mut insert = batch.prepare_cached(
-        "INSERT OR IGNORE INTO event (seq, at_ms, kind, recipient, detail) \
-         VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?;
+fn write_event(
+    statements: &mut Statements<'_>,
+    text: &mut String,
+    event: &Event,
+) -> rusqlite::Result<()> {
+    let Some(seq) = find_seq(statements, &event.id)? else { return Ok(()) };
     let Event { at_ms, kind, recipient, detail, .. } = event;
-    if insert.execute(params![seq, at_ms, kind, recipient, detail])? == 1 {
+    if statements.event.execute(params![seq, at_ms, kind, recipient, detail])? == 1 {
         text.clear();
         terms::push_name(text, Field::Event, kind);
-        insert_terms(batch, seq, text)?;
+        statements.terms.execute(params![seq, text.as_str()])?;
     }
     Ok(())
 }
@@ -264,12 +331,13 @@ impl<'a> Tallies<'a> {
         let (messages, bytes) = entry.or_default();
         *messages += 1;
         *bytes += i64::try_from(record.size).unwrap_or(i64::MAX);
+        let rules = self.tops.entry(TopKind::Rule.name()).or_default();
         for hit in &record.verdict.hits {
-            *self.tops.entry((TopKind::Rule.name(), &hit.rule)).or_default() += 1;
+            *rules.entry(&*hit.rule).or_default() += 1;
         }
         let sender = terms::domain(&record.envelope.mail_from);
         if let Some(domain) = sender {
-            *self.tops.entry((TopKind::Sender.name(), domain)).or_default() += 1;
+            *self.tops.entry(TopKind::Sender.name()).or_default().entry(domain).or_default() += 1;
         }
         let ours = match record.envelope.direction {
             Direction::Inbound => {
@@ -279,7 +347,7 @@ impl<'a> Tallies<'a> {
         };
         if let Some(domain) = ours {
             let kind = TopKind::Ours(record.verdict.class).name();
-            *self.tops.entry((kind, domain)).or_default() += 1;
+            *self.tops.entry(kind).or_default().entry(domain).or_default() += 1;
         }
     }
 
@@ -296,8 +364,10 @@ impl<'a> Tallies<'a> {
             "INSERT INTO tally_top (kind, name, messages) VALUES (?1, ?2, ?3)
              ON CONFLICT DO UPDATE SET messages = messages + excluded.messages",
         )?;
-        for (&(kind, name), &messages) in &self.tops {
-            top.execute(params![kind, name, messages])?;
+        for (kind, names) in &self.tops {
+            for (name, messages) in names {
+                top.execute(params![kind, name, messages])?;
+            }
         }
         Ok(())
     }

@@ -13,6 +13,21 @@ use crate::error::StoreError;
 /// Names read of one day and kind; the most frequent ones.
 const NAMES_OF_A_DAY_MAX: i64 = 10_000;
 
+/// Recipients kept of a day that is over: those who got most.
+const RECIPIENTS_OF_A_DAY_MAX: i64 = 1_000;
+/// Those who got most of a day.
+const RECIPIENTS: &str = "SELECT lower(recipient), count(*) FROM recipient \
+     GROUP BY lower(recipient) ORDER BY count(*) DESC, lower(recipient) LIMIT ?1";
+
+/// Counts the recipients of a day that is over, once and for all.
+pub(super) fn count_recipients(connection: &Connection) -> rusqlite::Result<()> {
+    let sql = format!(
+        "INSERT OR REPLACE INTO tally_top SELECT '{}', * FROM ({RECIPIENTS})",
+        TopKind::Recipient.name()
+    );
+    connection.execute(&sql, [RECIPIENTS_OF_A_DAY_MAX]).map(drop)
+}
+
 /// What is counted by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TopKind {
@@ -20,6 +35,8 @@ pub enum TopKind {
     Rule,
     /// Domains that sent.
     Sender,
+    /// Recipients; counted when their day is over ([`Log::top_recipients`] knows the others).
+    Recipient,
     /// Our own domains (of recipients where mail came in, of the sender where it went out), by the
     /// class of the message.
     Ours(Class),
@@ -31,6 +48,7 @@ impl TopKind {
         match self {
             TopKind::Rule => "rule",
             TopKind::Sender => "sender",
+            TopKind::Recipient => "recipient",
             TopKind::Ours(Class::Ham) => "ours/ham",
             TopKind::Ours(Class::Bulk) => "ours/bulk",
             TopKind::Ours(Class::Suspect) => "ours/suspect",
@@ -71,6 +89,35 @@ impl Log {
                  ORDER BY messages DESC, name LIMIT ?2",
             )?;
             let rows = statement.query_map(params![kind.name(), NAMES_OF_A_DAY_MAX], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+            })?;
+            for row in rows {
+                let (name, messages) = row?;
+                *names.entry(name).or_default() += u64::try_from(messages).unwrap_or(0);
+            }
+            Ok(())
+        })?;
+        Ok(names)
+    }
+
+    /// In how many messages each recipient occurred, over the whole days that `[since_ms, until_ms)` touches; of each
+    /// day those who got most. Days that are over were counted then; the others are counted now.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn top_recipients(
+        &self,
+        since_ms: i64,
+        until_ms: i64,
+    ) -> Result<BTreeMap<String, u64>, StoreError> {
+        let mut names = self.tops(TopKind::Recipient, since_ms, until_ms)?;
+        self.each_day(since_ms, until_ms, |c| {
+            let counted = "SELECT 1 FROM tally_top WHERE kind = ?1 LIMIT 1";
+            if c.prepare_cached(counted)?.exists([TopKind::Recipient.name()])? {
+                return Ok(());
+            }
+            let mut statement = c.prepare_cached(RECIPIENTS)?;
+            let rows = statement.query_map([RECIPIENTS_OF_A_DAY_MAX], |row| {
                 Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
             })?;
             for row in rows {

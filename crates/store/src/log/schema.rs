@@ -1,7 +1,7 @@
 //! The tables of one day of the log.
 
 /// Version N is made by the first N of these. Never edit one that was released: add another.
-pub(crate) const MIGRATIONS: &[&str] = &[DAY_1];
+pub(crate) const MIGRATIONS: &[&str] = &[DAY_1, DAY_2];
 
 /// `seq` is received_ms * 4096 plus a tie-break, so that the row's own key orders and cuts by time
 /// and no second index is needed. `posting` finds messages by exact values (see `terms.rs`); it keeps
@@ -63,4 +63,16 @@ CREATE TABLE tally_top (
     messages INTEGER NOT NULL,
     PRIMARY KEY (kind, name)
 ) WITHOUT ROWID;
+";
+
+/// What records of the day are packed against (see `dictionary.rs`), by number. And the term index waits for more
+/// parts before it puts them together: while the day lasts each word is written twice and not four times, and when
+/// it is over all parts become one.
+const DAY_2: &str = "
+CREATE TABLE dictionary (
+    number INTEGER PRIMARY KEY,
+    words  BLOB NOT NULL
+);
+INSERT INTO posting (posting, rank) VALUES ('automerge', 16);
+INSERT INTO posting (posting, rank) VALUES ('crisismerge', 64);
 ";

@@ -7,9 +7,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, typ
 use serde::{Deserialize, Serialize};
 
 use super::day::{DAY_MS, ms_of, seq_of};
-use super::pack;
 use super::terms::{self, Field};
 use super::{Log, RECEIVED_MS_MAX};
+use super::{dictionary, pack};
 use crate::error::StoreError;
 use crate::record::{Delivery, Event, LogRecord, Outcome};
 
@@ -166,13 +166,15 @@ impl Log {
     pub fn get(&self, id: &str) -> Result<Option<Logged>, StoreError> {
         for day in self.days() {
             let Some(Some(found)) = self.read_day(day, |c| get_from_day(c, id))? else { continue };
-            let (cursor, mut record, packed, events) = found;
-            let rest = pack::unpack(&packed).map_err(|cause| StoreError::Damaged {
+            let Found { cursor, mut record, packed, words, recipients, events } = found;
+            let damaged = |cause| StoreError::Damaged {
                 path: super::day_path(&self.folder, day),
                 what: format!("record of {id}"),
                 cause,
-            })?;
-            let pack::Rest { envelope, facts, verdict, stages } = rest;
+            };
+            let rest = pack::unpack(&packed, words.as_deref()).map_err(damaged)?;
+            let pack::Rest { envelope, facts, verdict, stages, dispositions } = rest;
+            record.dispositions = all_dispositions(recipients, &dispositions).map_err(damaged)?;
             record.envelope = envelope;
             record.facts = facts;
             record.verdict = verdict;
@@ -336,7 +338,32 @@ fn read_recipients(connection: &Connection, message: &mut Summary) -> rusqlite::
     Ok(())
 }
 
-type Found = (Cursor, LogRecord, Vec<u8>, Vec<Event>);
+/// What a day's file has of a message.
+struct Found {
+    cursor: Cursor,
+    record: LogRecord,
+    packed: Vec<u8>,
+    /// The dictionary that it is packed against.
+    words: Option<Vec<u8>>,
+    /// Recipients in order, with their dispositions as JSON; nothing where that is packed.
+    recipients: Vec<(String, String)>,
+    events: Vec<Event>,
+}
+
+/// What was decided for each recipient, from their own rows or from what is packed.
+fn all_dispositions(
+    recipients: Vec<(String, String)>,
+    packed: &[Disposition],
+) -> Result<Vec<Disposition>, String> {
+    let one = |(recipient, rest): (String, String)| {
+        if !rest.is_empty() {
+            return serde_json::from_str(&rest).map_err(|e| e.to_string());
+        }
+        let found = packed.iter().find(|d| d.recipient == recipient);
+        found.cloned().ok_or_else(|| format!("nothing is kept of the decision for {recipient}"))
+    };
+    recipients.into_iter().map(one).collect()
+}
 
 fn get_from_day(connection: &Connection, id: &str) -> rusqlite::Result<Option<Found>> {
     let mut statement = connection.prepare_cached(
@@ -359,22 +386,26 @@ fn get_from_day(connection: &Connection, id: &str) -> rusqlite::Result<Option<Fo
         };
         Ok((Cursor(seq), record, row.get(6)?))
     });
-    let Some((cursor, mut record, packed)) = found.optional()? else { return Ok(None) };
-    record.dispositions = dispositions(connection, cursor)?;
+    let Some((cursor, mut record, packed)): Option<(Cursor, LogRecord, Vec<u8>)> =
+        found.optional()?
+    else {
+        return Ok(None);
+    };
+    let words = match pack::dictionary_of(&packed) {
+        Some(number) => dictionary::words(connection, Some(number))?,
+        None => None,
+    };
+    let recipients = recipients(connection, cursor)?;
     record.deliveries = deliveries(connection, cursor)?;
     let events = events(connection, cursor, &record)?;
-    Ok(Some((cursor, record, packed, events)))
+    Ok(Some(Found { cursor, record, packed, words, recipients, events }))
 }
 
-fn dispositions(connection: &Connection, cursor: Cursor) -> rusqlite::Result<Vec<Disposition>> {
-    let mut statement = connection
-        .prepare_cached("SELECT rest FROM recipient WHERE seq = ?1 ORDER BY place, recipient")?;
-    let rows = statement.query_map([cursor.0], |row| {
-        let rest = row.get_ref(0)?.as_str()?;
-        serde_json::from_str(rest).map_err(|e| {
-            rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, Box::new(e))
-        })
-    })?;
+fn recipients(connection: &Connection, cursor: Cursor) -> rusqlite::Result<Vec<(String, String)>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT recipient, rest FROM recipient WHERE seq = ?1 ORDER BY place, recipient",
+    )?;
+    let rows = statement.query_map([cursor.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
     rows.collect()
 }
 

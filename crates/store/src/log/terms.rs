@@ -59,7 +59,15 @@ impl Field {
 /// Appends the term of an exact value, whose letter case does not count.
 pub(crate) fn push_exact(out: &mut String, field: Field, value: &str) {
     push_start(out, field);
-    let hash = blake3::hash(value.to_lowercase().as_bytes());
+    let mut lower = [0; 128];
+    let hash = match lower.get_mut(..value.len()).filter(|_| value.is_ascii()) {
+        Some(lower) => {
+            lower.copy_from_slice(value.as_bytes());
+            lower.make_ascii_lowercase();
+            blake3::hash(lower)
+        }
+        None => blake3::hash(value.to_lowercase().as_bytes()),
+    };
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     // 60 bits: among 10 million values, one look-up in 10^11 finds a stranger.
     for five in hash.as_bytes().iter().take(12) {
@@ -70,6 +78,11 @@ pub(crate) fn push_exact(out: &mut String, field: Field, value: &str) {
 /// Appends the term of a name of ours: letters, digits and `_` only.
 pub(crate) fn push_name(out: &mut String, field: Field, name: &str) {
     push_start(out, field);
+    push_letters(out, name);
+}
+
+/// The letters and digits of a name.
+fn push_letters(out: &mut String, name: &str) {
     out.extend(name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()));
 }
 
@@ -82,7 +95,8 @@ fn push_start(out: &mut String, field: Field) {
 
 /// Appends the term of a class together with what was done.
 pub(crate) fn push_class_action(out: &mut String, class: Class, action: &str) {
-    push_name(out, Field::ClassAction, &format!("{} {action}", class.name()));
+    push_name(out, Field::ClassAction, class.name());
+    push_letters(out, action);
 }
 
 /// The words of a text in lower case, without the signs between them.

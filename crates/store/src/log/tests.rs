@@ -206,3 +206,80 @@ fn one_record_that_cannot_be_written_does_not_hold_up_others() {
     log.append(vec![record(2, DAY)]).unwrap();
     assert_eq!(ids(&log, &Query::default()), ["id-2"]);
 }
+
+#[test]
+fn a_day_gets_a_dictionary_that_the_next_begins_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    let of_day = |from: i64, day: i64| (from..from + 600).map(move |n| record(n, day + n));
+    log.append(of_day(0, DAY).collect()).unwrap();
+    let words = |day: i64| {
+        let read = |c: &Connection| {
+            c.query_row("SELECT count(*), max(length(words)) FROM dictionary", [], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?.unwrap_or(0)))
+            })
+        };
+        log.read_day(day / DAY_MS, read).unwrap().unwrap()
+    };
+    // It is made beside the writing; what comes later is packed against it.
+    let mut n = 600;
+    while words(DAY).0 == 0 {
+        log.append(vec![record(n, DAY + n)]).unwrap();
+        n += 1;
+        assert!(n < 100_000, "no dictionary is made");
+    }
+    assert!((256..=16 << 10).contains(&words(DAY).1), "{:?}", words(DAY));
+    let expected = record(n, DAY + n);
+    log.append(vec![expected.clone()]).unwrap();
+    for id in [0, 599, n] {
+        let logged = log.get(&format!("id-{id}")).unwrap().unwrap();
+        assert_eq!(logged.record, record(id, DAY + id), "{id}");
+    }
+    let packed = |id: &str, day: i64| {
+        let read = |c: &Connection| {
+            let sql = "SELECT rest FROM message WHERE id = ?1";
+            c.query_row(sql, [id], |row| row.get::<_, Vec<u8>>(0))
+        };
+        log.read_day(day / DAY_MS, read).unwrap().unwrap()
+    };
+    let (first, last) = (packed("id-0", DAY), packed(&format!("id-{n}"), DAY));
+    assert!(last.len() < first.len() / 2, "{} and {} bytes", first.len(), last.len());
+    // The next day's first record is packed as tightly; a restart goes on with what there is.
+    let tomorrow = DAY + DAY_MS;
+    log.append(vec![record(1_000_000, tomorrow)]).unwrap();
+    assert_eq!(words(tomorrow).0, 1);
+    assert!(packed("id-1000000", tomorrow).len() < first.len() / 2);
+    drop(log);
+    let log = Log::open(folder.path()).unwrap();
+    log.append(vec![record(1_000_001, tomorrow + 1)]).unwrap();
+    assert_eq!(log.get("id-1000001").unwrap().unwrap().record, record(1_000_001, tomorrow + 1));
+}
+
+#[test]
+fn the_index_of_a_day_that_is_over_is_put_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    for n in 0..9 {
+        log.append(vec![record(n, DAY + n)]).unwrap();
+    }
+    let in_parts = |log: &Log| log.read_day(DAY / DAY_MS, day::is_in_parts).unwrap().unwrap();
+    assert!(in_parts(&log));
+    // The last day still grows, until there is a later one.
+    drop(log);
+    let log = Log::open(folder.path()).unwrap();
+    assert!(in_parts(&log));
+    log.append(vec![record(1, DAY + 1), record(100, DAY + DAY_MS)]).unwrap();
+    let tops = |log: &Log| log.tops(TopKind::Recipient, DAY, DAY + 1).unwrap();
+    for _ in 0..1_000 {
+        if !tops(&log).is_empty() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!in_parts(&log));
+    assert_eq!(ids(&log, &Query { subject: "nr 7".to_owned(), ..Query::default() }), ["id-7"]);
+    // Recipients are counted with it, and of the other day when somebody asks.
+    assert_eq!(tops(&log).len(), 18);
+    let all = log.top_recipients(DAY, DAY + 2 * DAY_MS).unwrap();
+    assert_eq!((all.len(), all["a7@example.com"], all["b100@example.com"]), (20, 1, 1));
+}

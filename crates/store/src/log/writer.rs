@@ -7,9 +7,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::day::{Appended, DAY_MS, DayWriter};
-use super::{LogOptions, OnLogged, day_path};
+use super::schema::MIGRATIONS;
+use super::{LogOptions, OnLogged, day_name, day_path, dictionary};
+use crate::database;
 use crate::error::StoreError;
-use crate::inbox::Reader;
+use crate::inbox::{Empty, Reader};
 use crate::record::{Event, LogRecord};
 
 /// Days kept open for writing: today, and the days of messages that were long deferred.
@@ -53,6 +55,8 @@ pub(crate) struct Writer {
     options: LogOptions,
     days: Arc<RwLock<BTreeSet<i64>>>,
     open: BTreeMap<i64, DayWriter>,
+    /// Days that are over, whose term index is in many parts, and whether putting it together has begun.
+    unmerged: BTreeMap<i64, bool>,
     /// Transactions made durable.
     commits: Arc<AtomicU64>,
 }
@@ -63,8 +67,10 @@ impl Writer {
         options: LogOptions,
         days: Arc<RwLock<BTreeSet<i64>>>,
         commits: Arc<AtomicU64>,
+        unmerged: BTreeSet<i64>,
     ) -> Self {
-        Writer { folder, options, days, open: BTreeMap::new(), commits }
+        let unmerged = unmerged.into_iter().map(|day| (day, false)).collect();
+        Writer { folder, options, days, open: BTreeMap::new(), unmerged, commits }
     }
 
     /// Works until the queue is closed and empty.
@@ -79,7 +85,48 @@ impl Writer {
                     self.write(batch);
                 }
             }
-            next = next.or_else(|| commands.recv(Duration::MAX).ok());
+            if next.is_none() {
+                next = self.wait(commands);
+            }
+        }
+    }
+
+    /// The next command. What waits for a quiet moment is done until it comes.
+    fn wait(&mut self, commands: &Reader<Command>) -> Option<Command> {
+        while let Some((&day, &is_begun)) = self.unmerged.first_key_value() {
+            match commands.recv(Duration::ZERO) {
+                Ok(command) => return Some(command),
+                Err(Empty::Closed) => return None,
+                Err(Empty::Late) => {}
+            }
+            let merged = self
+                .day(day)
+                .map_err(|error| error.to_string())
+                .and_then(|writer| writer.merge_some(is_begun).map_err(|error| error.to_string()));
+            match merged {
+                Ok(true) => {
+                    self.unmerged.insert(day, true);
+                }
+                Ok(false) => {
+                    self.unmerged.remove(&day);
+                    self.finish(day);
+                }
+                Err(error) => {
+                    let day = day_name(day);
+                    tracing::warn!(day, error, "the term index of a day stays in many parts");
+                    self.unmerged.pop_first();
+                }
+            }
+        }
+        commands.recv(Duration::MAX).ok()
+    }
+
+    /// What is counted of a day once it is over.
+    fn finish(&mut self, day: i64) {
+        let done = self.day(day).map_err(|error| error.to_string());
+        let done = done.and_then(|writer| writer.finish().map_err(|error| error.to_string()));
+        if let Err(error) = done {
+            tracing::warn!(day = day_name(day), error, "the recipients of a day are not counted");
         }
     }
 
@@ -158,14 +205,27 @@ impl Writer {
             if self.open.len() >= DAYS_OPEN_MAX {
                 self.open.pop_first();
             }
-            let writer = DayWriter::open(&day_path(&self.folder, day))?;
+            let path = day_path(&self.folder, day);
+            let before = if path.exists() { None } else { self.words_before(day) };
+            let writer = DayWriter::open(&path, before.as_deref())?;
+            let over = self.open.keys().copied().filter(|&open| open < day);
+            self.unmerged.extend(over.map(|day| (day, false)));
             self.days.write().unwrap_or_else(PoisonError::into_inner).insert(day);
             self.open.insert(day, writer);
         }
         self.open.get_mut(&day).ok_or_else(|| StoreError::Closed { path: self.folder.clone() })
     }
 
+    /// The dictionary of the last day before this one. None if that has none, or cannot be read.
+    fn words_before(&self, day: i64) -> Option<Vec<u8>> {
+        let days = self.days.read().unwrap_or_else(PoisonError::into_inner);
+        let before = days.range(..day).next_back().copied()?;
+        let connection = database::open_read(&day_path(&self.folder, before), MIGRATIONS).ok()?;
+        dictionary::words(&connection, None).ok().flatten()
+    }
+
     fn retain(&mut self, first_kept: i64) -> Result<Appended, StoreError> {
+        self.unmerged.retain(|day, _| *day >= first_kept);
         self.open.retain(|day, _| *day >= first_kept);
         let mut days = self.days.write().unwrap_or_else(PoisonError::into_inner);
         let mut removed = Appended::default();
