@@ -141,7 +141,7 @@ async fn connect(place: &Place, tls: &HopTls) -> anyhow::Result<Wire> {
         TlsMode::VerifyFull => Certificate::Valid,
         _ => Certificate::Any,
     };
-    tls.connect(wire, &place.host, &wanted).await.map_err(|e| anyhow::anyhow!("TLS: {e}"))
+    tls.connect(wire, &place.host, &wanted).await.map_err(anyhow::Error::msg)
 }
 
 struct Session<'a> {

@@ -1,4 +1,4 @@
-//! Groups of people from a real PostgreSQL server, with a password (SCRAM-SHA-256).
+//! Groups of people from a real PostgreSQL server, with a password (SCRAM-SHA-256) and with TLS.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,13 @@ use std::process::{Child, Command, Stdio};
 
 use gauntlet_gateway::config::{Config, GroupSettings};
 use gauntlet_gateway::groups;
+use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 /// A server of its own in a temporary folder.
 struct Server {
     child: Child,
     port: u16,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Drop for Server {
@@ -45,8 +46,39 @@ fn as_somebody(program: &Path) -> Command {
     command
 }
 
-/// Starts a server; none, with a loud note, if it is not installed.
-fn start() -> Option<Server> {
+/// An authority of our own.
+fn authority() -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// Gives the server a certificate for this name and says how it finds it. The key is only its own to read.
+fn certificate(folder: &Path, data: &Path, name: &str) -> Vec<String> {
+    let authority = authority();
+    let key = KeyPair::generate().unwrap();
+    let made =
+        CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+    std::fs::write(folder.join("roots.pem"), authority.pem()).unwrap();
+    let (cert_file, key_file) = (data.join("server.crt"), data.join("server.key"));
+    std::fs::write(&cert_file, made.pem()).unwrap();
+    std::fs::write(&key_file, key.serialize_pem()).unwrap();
+    let owner = std::fs::metadata(data).unwrap();
+    let (uid, gid) =
+        (std::os::unix::fs::MetadataExt::uid(&owner), std::os::unix::fs::MetadataExt::gid(&owner));
+    for file in [&cert_file, &key_file] {
+        std::os::unix::fs::chown(file, Some(uid), Some(gid)).unwrap();
+        let own = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(file, own).unwrap();
+    }
+    ["ssl=on", "ssl_cert_file=server.crt", "ssl_key_file=server.key"]
+        .iter()
+        .flat_map(|setting| ["-c".to_owned(), (*setting).to_owned()])
+        .collect()
+}
+
+/// Starts a server, with TLS if a name for its certificate is given; none, with a loud note, if it is not installed.
+fn start(tls_name: Option<&str>) -> Option<Server> {
     let Some(bin) = programs() else {
         let missing = "PostgreSQL is not installed (Debian: postgresql)";
         assert!(std::env::var_os("CI").is_none(), "{missing}");
@@ -67,18 +99,20 @@ fn start() -> Option<Server> {
         .output()
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let tls = tls_name.map(|name| certificate(folder.path(), &data, name)).unwrap_or_default();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let child = as_somebody(&bin.join("postgres"))
         .arg("-D")
         .arg(&data)
         .args(["-p", &port.to_string(), "-h", "127.0.0.1", "-k"])
         .arg(folder.path())
+        .args(tls)
         .current_dir(folder.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let server = Server { child, port, _folder: folder };
+    let server = Server { child, port, folder };
     for _ in 0..300 {
         if server.sql(&bin, "SELECT 1") {
             return Some(server);
@@ -117,7 +151,7 @@ impl Server {
 
 #[test]
 fn members_are_what_the_database_says_and_stay_when_it_goes() {
-    let Some(server) = start() else { return };
+    let Some(server) = start(None) else { return };
     let bin = programs().unwrap();
     assert!(server.sql(
         &bin,
@@ -161,4 +195,54 @@ fn members_are_what_the_database_says_and_stay_when_it_goes() {
     }
     drop(server);
     assert!(groups::load(&good).unwrap().contains("board", "ann@example.org"));
+}
+
+#[test]
+fn tls_to_the_database_is_verified() {
+    let Some(server) = start(Some("localhost")) else { return };
+    let own_roots = server.folder.path().join("roots.pem");
+    let strange_roots = server.folder.path().join("strange.pem");
+    std::fs::write(&strange_roots, authority().pem()).unwrap();
+    let ask = |host: &str, options: &str, roots: &Path| {
+        // A folder of its own each time: nothing that was said before helps.
+        let data = tempfile::tempdir().unwrap();
+        let login = "keeper:p%40ss%20word";
+        let group = GroupSettings {
+            name: "board".to_owned(),
+            database: format!("postgres://{login}@{host}:{}/postgres{options}", server.port),
+            // Only who comes by TLS is told anything.
+            query: "SELECT 'ann@example.org' FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl"
+                .to_owned(),
+            ..GroupSettings::default()
+        };
+        let mut config = Config { group: vec![group], ..Config::default() };
+        config.node.data = data.path().to_owned();
+        config.sender.roots = roots.to_owned();
+        groups::load(&config)
+            .map(|found| found.contains("board", "ann@example.org"))
+            .map_err(|error| format!("{error:#}"))
+    };
+    // Verified without being asked to; the name in the certificate is the host's.
+    assert_eq!(ask("localhost", "", &own_roots), Ok(true));
+    assert_eq!(ask("localhost", "?sslmode=verify-full", &own_roots), Ok(true));
+    // Another name than the certificate's, and an authority that is not trusted here.
+    let wrong_name = ask("127.0.0.1", "", &own_roots).unwrap_err();
+    assert!(wrong_name.contains("TLS") && wrong_name.contains("name"), "{wrong_name}");
+    let wrong_authority = ask("localhost", "", &strange_roots).unwrap_err();
+    assert!(wrong_authority.contains("invalid peer certificate"), "{wrong_authority}");
+    for error in [&wrong_name, &wrong_authority] {
+        assert!(error.contains("group \"board\"") && !error.contains("p@ss"), "{error}");
+    }
+    // Encrypted, but from whomever: only who says so gets that.
+    assert_eq!(ask("127.0.0.1", "?sslmode=require", &strange_roots), Ok(true));
+    assert_eq!(ask("127.0.0.1", "?sslmode=disable", &own_roots), Ok(false));
+    drop(server);
+    // A server without TLS is not asked in clear.
+    let Some(server) = start(None) else { return };
+    let url = format!("postgres://keeper:p%40ss%20word@localhost:{}/postgres", server.port);
+    let place = gauntlet_gateway::postgres::Place::parse(&url).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let tls = gauntlet_gateway::tls::HopTls::load(Path::new("")).unwrap();
+    let asked = runtime.block_on(gauntlet_gateway::postgres::rows(&place, "SELECT 1", &tls));
+    assert!(format!("{:#}", asked.unwrap_err()).contains("offers no TLS"));
 }
