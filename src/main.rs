@@ -1,6 +1,7 @@
 //! `gauntlet`: the command line. One file a subcommand, each thin: it reads arguments, calls the
 //! crates and prints.
 
+mod activity;
 mod allocator;
 mod backup;
 mod bench;
@@ -19,6 +20,7 @@ mod man;
 mod message_file;
 mod messages;
 mod node_args;
+mod own;
 mod policy;
 mod quarantine;
 mod queue;
@@ -26,9 +28,11 @@ mod report;
 mod rules;
 mod ruleset;
 mod scan;
+mod searches;
 mod senders;
 mod serve;
 mod size;
+mod status;
 mod tlsrpt;
 mod token;
 mod trace;
@@ -63,6 +67,8 @@ enum Command {
     Serve(serve::Args),
     /// List, show, retry, hold or delete messages that wait for delivery
     Queue(queue::Args),
+    /// Say how the running node is: mail taken, queue, times, disks, where mail goes
+    Status(status::Args),
     /// Tell one message's life by its id
     Trace(trace::Args),
     /// Find messages of the log
@@ -93,6 +99,12 @@ enum Command {
     Digest(digest::Args),
     /// Copy a node's data folder while the node runs
     Backup(backup::Args),
+    /// Say who did what
+    Activity(activity::Args),
+    /// List, keep and forget the searches that people keep
+    Searches(searches::Args),
+    /// Show and change what a person wants for their own mail
+    Own(own::Args),
     /// Add, list and remove the people who may use the console
     User(user::Args),
     /// Make, list and revoke the tokens of programs that use the console's API
@@ -121,6 +133,7 @@ fn main() -> ExitCode {
         Command::Scan(args) => scan::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Queue(args) => queue::run(&args),
+        Command::Status(args) => status::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Messages(args) => messages::run(&args),
         Command::Quarantine(args) => quarantine::run(&args),
@@ -136,6 +149,9 @@ fn main() -> ExitCode {
         Command::Tlsrpt(args) => tlsrpt::run(&args),
         Command::Digest(args) => digest::run(&args),
         Command::Backup(args) => backup::run(&args),
+        Command::Activity(args) => activity::run(&args),
+        Command::Searches(args) => searches::run(&args),
+        Command::Own(args) => own::run(&args),
         Command::User(args) => user::run(&args),
         Command::Token(args) => token::run(&args),
         Command::Bench(args) => bench::run(&args),

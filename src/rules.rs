@@ -8,6 +8,7 @@ mod oracle;
 mod parity;
 mod profile;
 mod test;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,8 @@ enum Command {
     Diff(diff::Args),
     /// Set the points of our own rules by labelled mail
     Fit(fit::Args),
+    /// Say what the rules of a node did, and which never hit
+    Usage(usage::Args),
     /// Prove rules by messages that must hit and messages that must not
     Test(test::Args),
 }
@@ -45,5 +48,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Diff(args) => diff::run(args),
         Command::Fit(args) => fit::run(args),
         Command::Test(args) => test::run(args),
+        Command::Usage(args) => usage::run(args),
     }
 }

@@ -1,7 +1,7 @@
 //! `gauntlet serve`: run a node.
 
 mod handle;
-mod standing;
+pub(crate) mod standing;
 mod text_logs;
 
 use std::io::Write;

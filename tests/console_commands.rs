@@ -113,7 +113,57 @@ fn held_mail_is_found_read_released_and_its_key_changed() {
     assert!(!gauntlet(&node, &["quarantine", "delete", "none"]).status.success());
 
     lists_and_reports(&node, folder.path());
+    standing_and_people(&node);
     node.stop();
+    without_a_node(&node);
+}
+
+/// What needs no node works without one; what does says so.
+fn without_a_node(node: &Node) {
+    assert!(text(&gauntlet(node, &["rules", "usage"])).lines().count() > 0);
+    for args in [&["status"][..], &["rules", "usage", "--dead"]] {
+        let output = gauntlet(node, args);
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && why.contains("no node answers"), "{why}");
+    }
+}
+
+fn standing_and_people(node: &Node) {
+    let status = text(&gauntlet(node, &["status"]));
+    for told in ["gw.test, version", "takes mail   yes", "ruleset", "queue        ", "disk "] {
+        assert!(status.contains(told), "{told}: {status}");
+    }
+    let json = text(&gauntlet(node, &["status", "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert!(json["node"]["problems"].as_array().is_some_and(Vec::is_empty), "{json}");
+    assert!(text(&gauntlet(node, &["status", "--metrics"])).contains("gauntlet_queue_messages "));
+
+    let used = text(&gauntlet(node, &["rules", "usage", "--days", "1", "--json"]));
+    let used: Vec<serde_json::Value> =
+        used.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(used[0]["hits"].as_u64() > Some(0), "{:?}", used[0]);
+    let dead = text(&gauntlet(node, &["rules", "usage", "--days", "1", "--dead"]));
+    assert!(dead.lines().count() > 5 && dead.lines().all(|line| line.contains(" 0 ")), "{dead}");
+
+    let query = "class=spam&sender=@shop.example";
+    text(&gauntlet(node, &["searches", "keep", "admin", "our shop", query, "--shared"]));
+    let kept = text(&gauntlet(node, &["searches", "list", "admin"]));
+    assert_eq!(kept, format!("our shop, shared: {query}\n"));
+    assert!(!gauntlet(node, &["searches", "list", "nobody"]).status.success());
+    text(&gauntlet(node, &["searches", "forget", "admin", "our shop"]));
+    assert!(!gauntlet(node, &["searches", "forget", "admin", "our shop"]).status.success());
+
+    text(&gauntlet(node, &["own", "ann@example.org", "strictness", "lax"]));
+    text(&gauntlet(node, &["own", "ann@example.org", "allow", "news@shop.example"]));
+    text(&gauntlet(node, &["own", "ann@example.org", "block", "pills.example"]));
+    text(&gauntlet(node, &["own", "ann@example.org", "remove", "pills.example"]));
+    let own = text(&gauntlet(node, &["own", "ann@example.org", "show"]));
+    assert_eq!(own, "strictness lax\nallow news@shop.example\n");
+    let odd = gauntlet(node, &["own", "ann@example.org", "strictness", "none"]);
+    assert!(String::from_utf8_lossy(&odd.stderr).contains("strict, normal, lax"), "{odd:?}");
+
+    let activity = text(&gauntlet(node, &["activity", "--limit", "50"]));
+    assert!(activity.contains("command line") && activity.contains("save search"), "{activity}");
 }
 
 fn lists_and_reports(node: &Node, folder: &std::path::Path) {

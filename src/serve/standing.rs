@@ -141,7 +141,7 @@ pub(super) fn health(config: &Config) -> Vec<HealthLine> {
 }
 
 /// Where mail goes, in the order in which it is tried.
-pub(super) fn mail_routes(config: &Config) -> Vec<MailRoute> {
+pub(crate) fn mail_routes(config: &Config) -> Vec<MailRoute> {
     let tls = |of: Option<gauntlet_gateway::config::HopTlsPolicy>| {
         format!("{:?}", of.unwrap_or(config.sender.tls)).to_lowercase()
     };
@@ -185,7 +185,7 @@ pub(super) fn ask_web(config: &Config, question: &WebQuestion) -> anyhow::Result
 }
 
 /// The disks of data and spool.
-pub(super) fn disks(config: &Config) -> Vec<Disk> {
+pub(crate) fn disks(config: &Config) -> Vec<Disk> {
     let shown = |d: premises::Disk| Disk {
         what: d.what.to_owned(),
         path: d.path.display().to_string(),

@@ -89,6 +89,10 @@ pub enum Request {
         /// Ids.
         ids: Vec<String>,
     },
+    /// How the node is.
+    Status,
+    /// The rules in force that can hit.
+    Rules,
 }
 
 /// What is answered.
@@ -106,6 +110,10 @@ pub enum Answer {
     },
     /// To `DmarcReports` and `TlsReports`.
     Reports(Vec<Reported>),
+    /// To `Status`.
+    Status(Box<Standing>),
+    /// To `Rules`: names and points.
+    Rules(Vec<(String, f64)>),
     /// To the others: how many messages it concerned.
     Done(usize),
     /// It could not be done, and why.
@@ -131,6 +139,29 @@ pub struct Waiting {
     pub attempts: u32,
     /// The last answer.
     pub reply: String,
+}
+
+/// How a node is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// Name of the host.
+    pub name: String,
+    /// Version of the program.
+    pub version: String,
+    /// Version of the ruleset in force.
+    pub ruleset: String,
+    /// When it started, Unix milliseconds.
+    pub started_ms: i64,
+    /// Why it takes no mail; nothing if it does.
+    pub problems: Vec<String>,
+    /// Messages in the queue.
+    pub queued: u64,
+    /// Milliseconds that the oldest of them waits.
+    pub queue_age_ms: u64,
+    /// SMTP sessions.
+    pub sessions: u64,
+    /// All numbers, as `/metrics` tells them.
+    pub metrics: String,
 }
 
 /// Where a node's socket is.
@@ -214,6 +245,8 @@ fn answer(node: &Node, request: Request) -> Answer {
             Ok(()) => Answer::Done(0),
             Err(error) => Answer::Failed(format!("{error:#}")),
         },
+        Request::Status => Answer::Status(Box::new(standing(node))),
+        Request::Rules => Answer::Rules(rules(node)),
         Request::Retry { ids } => with_ids(&ids, |ids| Ok(node.queue.retry(ids))),
         Request::Hold { ids } => with_ids(&ids, |ids| Ok(node.queue.hold(ids))),
         Request::Delete { ids } => with_ids(&ids, |ids| {
@@ -223,6 +256,36 @@ fn answer(node: &Node, request: Request) -> Answer {
             Ok(ids.len())
         }),
     }
+}
+
+fn standing(node: &Node) -> Standing {
+    Standing {
+        name: node.config().node.host_name(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ruleset: node.ruleset(),
+        started_ms: node.started_ms(),
+        problems: node.problems(),
+        queued: node.queue.count(),
+        queue_age_ms: node.queue_age_ms(),
+        sessions: node.sessions(),
+        metrics: node.render_metrics(),
+    }
+}
+
+fn rules(node: &Node) -> Vec<(String, f64)> {
+    let snapshot = &node.judge().snapshot;
+    let enabled = snapshot.book.rules().iter().filter(|r| r.enabled);
+    let mut all: Vec<(String, f64)> = enabled.map(|r| (r.name.to_string(), r.score)).collect();
+    if let Some(ruleset) = &snapshot.ruleset {
+        let set = ruleset.profile().score_set();
+        let scored = ruleset.rules().iter().filter(|r| !r.is_sub() && r.is_callable);
+        let points =
+            scored.map(|r| (r.name.to_string(), r.scores.get(set).copied().unwrap_or(0.0)));
+        all.extend(points);
+    }
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all.dedup_by(|a, b| a.0 == b.0);
+    all
 }
 
 fn release(node: &Node, id: &str, to: Vec<String>, learn: bool) -> Answer {

@@ -1,0 +1,100 @@
+//! `gauntlet own`: what somebody wants for their own mail.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use clap::Subcommand;
+use gauntlet_gateway::clock::now_ms;
+use gauntlet_gateway::control::{self, Request};
+use gauntlet_policy::people::Strictness;
+
+use crate::node_args::NodeArgs;
+use crate::user;
+
+const AFTER_HELP: &str = "\
+A running node takes a change over at once. Phishing and malware are held whatever is chosen.
+
+Examples:
+  gauntlet own ann@example.org show
+  gauntlet own ann@example.org strictness lax
+  gauntlet own ann@example.org allow news@shop.example";
+
+/// Arguments of `gauntlet own`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    node: NodeArgs,
+    /// Whose mail: an address
+    address: String,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Print what they want
+    Show,
+    /// How much is held: strict, normal or lax
+    Strictness {
+        /// strict: what is suspect counts as spam; lax: only what is certainly spam does
+        strictness: Strictness,
+        /// Mail counts as spam from so many points
+        #[arg(long)]
+        points: Option<f64>,
+    },
+    /// Let a sender in
+    Allow {
+        /// Address or domain
+        entry: String,
+    },
+    /// Keep a sender out
+    Block {
+        /// Address or domain
+        entry: String,
+    },
+    /// Take a sender off their lists
+    Remove {
+        /// Address or domain
+        entry: String,
+    },
+}
+
+/// Runs `gauntlet own`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = args.node.load_existing()?;
+    let users = user::open(&config.node.data)?;
+    let address = args.address.as_str();
+    match &args.action {
+        Action::Show => {
+            let wishes = users.wishes(address)?;
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "strictness {}", wishes.strictness.name())?;
+            if let Some(points) = wishes.spam_points {
+                writeln!(out, "spam from {points} points")?;
+            }
+            for (what, entries) in [("allow", &wishes.allow), ("block", &wishes.block)] {
+                for entry in entries {
+                    writeln!(out, "{what} {entry}")?;
+                }
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        Action::Strictness { strictness, points } => {
+            users.set_strictness(address, *strictness, *points, now_ms())?;
+        }
+        Action::Allow { entry } => users.list_own(address, entry, true, now_ms())?,
+        Action::Block { entry } => users.list_own(address, entry, false, now_ms())?,
+        Action::Remove { entry } => {
+            if !users.unlist_own(address, entry)? {
+                bail!("{entry:?} is on no list of {address}; `gauntlet own {address} show`");
+            }
+        }
+    }
+    // Without a running node it counts from the next start on.
+    if control::socket_path(&config.node.data).exists() {
+        args.node.ask(&Request::Policy)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

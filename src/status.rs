@@ -1,0 +1,70 @@
+//! `gauntlet status`: how the running node is.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use gauntlet_gateway::control::{Answer, Request};
+
+use crate::messages::moment;
+use crate::node_args::NodeArgs;
+use crate::serve::standing;
+
+const AFTER_HELP: &str = "\
+Exit status: 0 the node takes mail; 1 it runs, but takes none; 2 no node answers.
+
+Examples:
+  gauntlet status
+  gauntlet status --metrics              all numbers, as Prometheus reads them
+  gauntlet status --json";
+
+/// Arguments of `gauntlet status`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    node: NodeArgs,
+    /// Print all numbers, as `/metrics` tells them
+    #[arg(long, conflicts_with = "json")]
+    metrics: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `gauntlet status`.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let config = args.node.load_existing()?;
+    let Answer::Status(status) = args.node.ask(&Request::Status)? else {
+        bail!("the node gave another answer: is it of this version?")
+    };
+    let (disks, routes) = (standing::disks(&config), standing::mail_routes(&config));
+    let mut out = std::io::stdout().lock();
+    if args.metrics {
+        write!(out, "{}", status.metrics)?;
+    } else if args.json {
+        let all = serde_json::json!({ "node": status, "disks": disks, "routes": routes });
+        writeln!(out, "{all}")?;
+    } else {
+        let takes = if status.problems.is_empty() { "yes" } else { "no" };
+        let seconds = status.queue_age_ms / 1000;
+        writeln!(out, "node         {}, version {}", status.name, status.version)?;
+        writeln!(out, "since        {}", moment(status.started_ms))?;
+        writeln!(out, "takes mail   {takes}")?;
+        for problem in &status.problems {
+            writeln!(out, "             {problem}")?;
+        }
+        writeln!(out, "ruleset      {}", status.ruleset)?;
+        writeln!(out, "sessions     {}", status.sessions)?;
+        writeln!(out, "queue        {} messages, the oldest for {seconds} s", status.queued)?;
+        for disk in disks {
+            let (free, total) = (disk.free >> 20, disk.total >> 20);
+            writeln!(out, "disk         {}: {free} of {total} MiB free, {}", disk.what, disk.path)?;
+        }
+        for route in routes {
+            let (to, tls) = (route.goes_to, route.tls);
+            writeln!(out, "mail for     {}: to {to}, TLS {tls}", route.mail_for)?;
+        }
+    }
+    Ok(if status.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
