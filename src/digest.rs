@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use gauntlet_console::Texts;
 use gauntlet_console::digest::{Digest, DigestOptions, digest, round};
 use gauntlet_gateway::Node;
 use gauntlet_gateway::clock::now_ms;
@@ -17,7 +18,9 @@ use crate::node_args::NodeArgs;
 use crate::user;
 
 /// Between two looks whether it is time.
-const LOOK_PAUSE: Duration = Duration::from_secs(30);
+const LOOK_PAUSE: Duration = Duration::from_secs(5);
+/// Under this name the last round of the schedule is kept among the marks of digests: no address has it.
+const SCHEDULE_MARK: &str = "scheduled round";
 /// Milliseconds of an hour and a day.
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -62,7 +65,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         &config.node.data.join("quarantine"),
         gauntlet_gateway::node::body_keys(&config)?,
     )?;
-    let options = options(&config);
+    let options = options(&config)?;
     let mut out = std::io::stdout().lock();
     match &args.action {
         Action::Preview { address } => {
@@ -95,7 +98,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// How the digests of a node are made.
-fn options(config: &Config) -> DigestOptions {
+fn options(config: &Config) -> anyhow::Result<DigestOptions> {
     let d = &config.digest;
     let url = match d.url.as_str() {
         "" => format!("http://{}", config.console.address),
@@ -105,7 +108,19 @@ fn options(config: &Config) -> DigestOptions {
         "" => format!("postmaster@{}", config.node.host_name()),
         from => from.to_owned(),
     };
-    DigestOptions { url, from, link_days: d.link_days }
+    Ok(DigestOptions { url, from, link_days: d.link_days, texts: texts(config)? })
+}
+
+/// What pages and mails to people say: the catalogue that console.texts names, else English.
+pub(crate) fn texts(config: &Config) -> anyhow::Result<Arc<Texts>> {
+    let path = &config.console.texts;
+    if path.as_os_str().is_empty() {
+        return Ok(Arc::default());
+    }
+    let place = || format!("console.texts: {}", path.display());
+    let catalogue = std::fs::read_to_string(path).with_context(place)?;
+    let read = Texts::parse(&catalogue).map_err(anyhow::Error::msg).with_context(place)?;
+    Ok(Arc::new(read))
 }
 
 /// Sends digests every day, on a thread of its own, until the process ends.
@@ -114,24 +129,32 @@ pub(crate) fn watch(node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<()> {
     std::thread::Builder::new()
         .name("digests".to_owned())
         .spawn(move || {
-            let mut last_ms = 0;
             loop {
                 std::thread::sleep(LOOK_PAUSE);
                 let Some(node) = node.upgrade() else { return };
                 let now = now_ms();
-                if !node.config().digest.enabled || !is_due(&node.config(), &users, last_ms, now) {
+                let Some(due) = due(&node.config(), &users, now) else { continue };
+                // First the mark: a round that fails is not tried again every few seconds. Whom it did not
+                // reach is told with the next.
+                if let Err(error) = users.set_digest_mark(SCHEDULE_MARK, due, 0) {
+                    tracing::error!(%error, "digests wait: their round could not be noted");
                     continue;
                 }
-                last_ms = now;
                 let mut send = |made: &Digest| {
                     node.send_own(&made.address, made.raw.clone().into_bytes()).map(drop)
                 };
-                match round(&node.quarantine, &users, &options(&node.config()), now, &mut send) {
+                let done = options(&node.config()).and_then(|options| {
+                    Ok(round(&node.quarantine, &users, &options, now, &mut send)?)
+                });
+                match done {
                     Ok(done) => {
                         let (sent, failed) = (done.sent, done.failed);
                         tracing::info!(sent, failed, "digests");
                     }
-                    Err(error) => tracing::error!(%error, "digests could not be made"),
+                    Err(error) => {
+                        let error = format!("{error:#}");
+                        tracing::error!(error, "digests could not be made");
+                    }
                 }
             }
         })
@@ -139,8 +162,37 @@ pub(crate) fn watch(node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Today's hour is past, and no round was made since.
-fn is_due(config: &Config, users: &Users, last_ms: i64, now: i64) -> bool {
+/// When today's round was due: the hour is past, and the schedule made no round since. What was sent by hand is none.
+fn due(config: &Config, users: &Users, now: i64) -> Option<i64> {
     let due = now.div_euclid(DAY_MS) * DAY_MS + i64::from(config.digest.hour) * HOUR_MS;
-    now >= due && last_ms < due && users.last_digest_ms().is_ok_and(|last| last < due)
+    let is_due = config.digest.enabled
+        && now >= due
+        && users.digest_mark(SCHEDULE_MARK).is_ok_and(|last| last < due);
+    is_due.then_some(due)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schedule_makes_one_round_a_day_whatever_is_sent_by_hand() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = Users::open(folder.path()).unwrap();
+        let mut config = Config::default();
+        (config.digest.enabled, config.digest.hour) = (true, 7);
+        let day = 20_778 * DAY_MS;
+        let seven = day + 7 * HOUR_MS;
+        assert_eq!(due(&config, &users, seven - 1), None, "before the hour");
+        assert_eq!(due(&config, &users, seven), Some(seven));
+        // By hand, a minute after the hour: the round of the day is still to come.
+        users.set_digest_mark("ann@example.org", 3, seven + 60_000).unwrap();
+        assert_eq!(due(&config, &users, seven + 120_000), Some(seven));
+        users.set_digest_mark(SCHEDULE_MARK, seven, 0).unwrap();
+        assert_eq!(due(&config, &users, seven + 120_000), None, "a restart makes no second round");
+        assert_eq!(due(&config, &users, day + DAY_MS - 1), None);
+        assert_eq!(due(&config, &users, seven + DAY_MS), Some(seven + DAY_MS));
+        config.digest.enabled = false;
+        assert_eq!(due(&config, &users, seven + DAY_MS), None);
+    }
 }

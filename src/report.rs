@@ -15,6 +15,7 @@ use gauntlet_gateway::control::Request;
 use gauntlet_store::log::{civil, day_number};
 use gauntlet_store::{Log, Users};
 
+use crate::digest;
 use crate::node_args::NodeArgs;
 
 const AFTER_HELP: &str = "\
@@ -69,9 +70,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let until = args.until.map_or_else(now_ms, |day| day * DAY_MS);
     let made = report::report(&log, args.days, until)?;
     let host = config.node.host_name();
+    let texts = digest::texts(&config)?;
     for (path, bytes) in [
         (&args.csv, csv::csv(&made).into_bytes()),
-        (&args.pdf, if args.pdf.is_some() { pdf::pdf(&made, &host) } else { Vec::new() }),
+        (&args.pdf, if args.pdf.is_some() { pdf::pdf(&made, &host, &texts) } else { Vec::new() }),
     ] {
         if let Some(path) = path {
             std::fs::write(path, bytes).with_context(|| path.display().to_string())?;
@@ -80,7 +82,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if args.send {
         for to in &config.report.to {
-            let message = mail::mail(&made, &host, &from(&config), to, now_ms());
+            let message = mail::mail(&made, &host, (&from(&config), to), now_ms(), &texts);
             args.node.ask(&Request::Submit { to: to.clone(), message })?;
             writeln!(out, "sent to {to}")?;
         }
@@ -88,7 +90,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     } else if args.json {
         writeln!(out, "{}", serde_json::to_string(&made)?)?;
     } else if args.csv.is_none() && args.pdf.is_none() {
-        write!(out, "{}", mail::summary(&made).replace("\r\n", "\n"))?;
+        write!(out, "{}", mail::summary(&made, &texts).replace("\r\n", "\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -170,7 +172,9 @@ fn round(node: &Node, users: &Users, now: i64) -> anyhow::Result<()> {
             made = Some(report::report(&node.log, due.days, due.until_ms())?);
         }
         let Some(report) = &made else { continue };
-        let message = mail::mail(report, &config.node.host_name(), &from(&config), to, now);
+        let texts = digest::texts(&config)?;
+        let message =
+            mail::mail(report, &config.node.host_name(), (&from(&config), to), now, &texts);
         node.send_own(to, message.into_bytes()).map_err(|e| anyhow::anyhow!("{to}: {e}"))?;
         users.set_digest_mark(&mark(to), due.at_ms, 0)?;
         tracing::info!(to, "report sent");

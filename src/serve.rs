@@ -300,6 +300,7 @@ impl Console {
                 session_seconds: config.console.session_seconds,
                 https: config.console.url.starts_with("https://"),
             },
+            texts: digest::texts(&config)?,
             oidc: oidc(&config),
         };
         let (stop, stopped) = tokio::sync::oneshot::channel();

@@ -72,3 +72,95 @@ fn a_digest_is_sent_once_and_its_links_are_obeyed() {
     spam(&node);
     assert_eq!(node.maildir().len(), 3, "her own list counts from the next message on");
 }
+
+/// The hour that it is, in UTC. Not in the last two minutes of a day: then the schedule's day could end meanwhile.
+fn this_hour() -> u64 {
+    loop {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let second = now.as_secs() % 86_400;
+        if second < 86_400 - 120 {
+            return second / 3600;
+        }
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
+}
+
+/// A message's part of this type, decoded.
+fn part(raw: &[u8], kind: (&str, &str)) -> Vec<u8> {
+    let message = gauntlet_mail::Message::parse(raw);
+    let part = message.parts().iter().find(|p| p.content_type.is(kind.0, kind.1));
+    part.unwrap_or_else(|| panic!("no {kind:?} in {}", String::from_utf8_lossy(raw)))
+        .body()
+        .to_vec()
+}
+
+#[test]
+fn the_clock_sends_digests_at_their_hour_and_once_a_day() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("policy.toml");
+    let policy = "[[rule]]\nname = \"Spam\"\nwhen.class = \"spam\"\n\
+        do = { quarantine = \"spam\" }\n";
+    std::fs::write(&file, policy).unwrap();
+    let mut node = Node::start(&format!("[policy]\npath = {file:?}\n[digest]\nenabled = false\n"));
+    spam(&node);
+    let off = std::mem::take(&mut node.config);
+    let on = format!("enabled = true\nhour = {}", this_hour());
+    node.config = off.replace("enabled = false", &on);
+    node.write_config();
+    node.signal("-HUP");
+    node.wait_until("the digest is there", || node.maildir().len() == 1);
+    let raw = node.maildir().remove(0);
+    let told = String::from_utf8(part(&raw, ("text", "plain"))).unwrap();
+    assert!(told.contains("/link/") && told.contains("MEDICINE"), "{told}");
+    // The next message waits for tomorrow's, and a restart makes no second round; by hand it goes at once.
+    spam(&node);
+    node.stop();
+    node.run();
+    std::thread::sleep(std::time::Duration::from_secs(7));
+    assert_eq!(node.maildir().len(), 1);
+    assert_eq!(digest(&node, &["send", "--now"]).stdout, b"1 digests sent, 0 failed\n");
+    node.wait_until("it is there", || node.maildir().len() == 2);
+}
+
+#[test]
+fn the_clock_mails_the_report_with_csv_and_pdf() {
+    let mut node = Node::start("[report]\nto = []\n");
+    spam(&node);
+    node.stop();
+    let (today, yesterday) = log_as_of_yesterday(&node.data().join("log"));
+    let schedule = format!("to = [\"boss@example.org\"]\nevery = \"day\"\nhour = {}", this_hour());
+    node.config = node.config.replace("to = []", &schedule);
+    node.run();
+    let reports = |node: &Node| {
+        let is_report = |raw: &Vec<u8>| raw.windows(9).any(|w| w == b"Mail of g");
+        node.maildir().into_iter().filter(is_report).collect::<Vec<_>>()
+    };
+    node.wait_until("the report is there", || !reports(&node).is_empty());
+    let raw = reports(&node).remove(0);
+    let text = String::from_utf8_lossy(&raw).into_owned();
+    assert!(text.contains("To: boss@example.org") && text.contains(&yesterday), "{text}");
+    let csv = String::from_utf8(part(&raw, ("text", "csv"))).unwrap();
+    assert!(csv.contains(&format!("day,{yesterday},spam,1,")), "{csv}");
+    assert!(csv.contains("sender domain,pills.example,,1,"), "{csv}");
+    assert!(!csv.contains(&today), "{csv}");
+    let pdf = part(&raw, ("application", "pdf"));
+    assert!(pdf.starts_with(b"%PDF-") && pdf.windows(5).any(|w| w == b"%%EOF"));
+    // It is sent once, also after a restart.
+    node.stop();
+    node.run();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(reports(&node).len(), 1);
+}
+
+/// Logs today's one message as one of yesterday, too. Returns both days.
+fn log_as_of_yesterday(log: &std::path::Path) -> (String, String) {
+    const DAY_MS: i64 = 86_400_000;
+    let log = gauntlet_store::Log::open(log).unwrap();
+    let found = log.search(&gauntlet_store::Query::default()).unwrap().messages;
+    let mut record = log.get(&found[0].id).unwrap().unwrap().record;
+    let today = record.received_ms.div_euclid(DAY_MS);
+    record.received_ms -= DAY_MS;
+    log.append(vec![record]).unwrap();
+    let name = gauntlet_store::log::day_name;
+    (name(today), name(today - 1))
+}

@@ -1,7 +1,8 @@
 //! Digests: a mail for everybody about what was held for them since the last one, as text and HTML, with
 //! links that work once, for a while, and without a password.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
+use std::sync::Arc;
 
 use gauntlet_engine::Class;
 use gauntlet_mail::Direction;
@@ -11,6 +12,7 @@ use gauntlet_store::{Quarantine, StoreError, Users};
 use maud::{DOCTYPE, html};
 
 use crate::format;
+use crate::text::{LANGUAGE, Texts, noted, t};
 
 /// Messages listed in one digest; the others are counted.
 const LISTED_MAX: usize = 100;
@@ -18,11 +20,14 @@ const LISTED_MAX: usize = 100;
 const ADDRESSES_AT_ONCE: usize = 500;
 /// Longest address that gets a digest, in bytes (RFC 5321, section 4.5.3.1.3).
 const ADDRESS_BYTES_MAX: usize = 254;
+/// What everybody should know about the links.
+const CAREFUL: &str =
+    noted("Each link works once, for {} days, and opens only your own mail: do not pass it on.");
 /// Characters of a line of base64 (RFC 2045, section 6.8).
 const LINE_CHARS: usize = 76;
 
 /// How digests are made.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct DigestOptions {
     /// Where people reach the console: `https://mail.example.com`.
     pub url: String,
@@ -30,6 +35,8 @@ pub struct DigestOptions {
     pub from: String,
     /// Days that links work.
     pub link_days: u32,
+    /// What digests say.
+    pub texts: Arc<Texts>,
 }
 
 /// What a round of digests came to.
@@ -155,8 +162,11 @@ impl Maker<'_> {
         let lines = lines.collect::<Result<Vec<Line>, StoreError>>()?;
         let enter = self.link(LinkKind::Enter, "")?;
         let count = held.len();
-        let noun = if count == 1 { "message is" } else { "messages are" };
-        let subject = format!("{count} {noun} held for you");
+        let subject = match count {
+            1 => self.say("{} message is held for you", &[&count]),
+            _ => self.say("{} messages are held for you", &[&count]),
+        };
+        let subject = encoded_words(&subject);
         let (text, page) = (self.text(&lines, count, &enter), self.page(&lines, count, &enter));
         let domain = self.options.from.rsplit_once('@').map_or("localhost", |(_, d)| d);
         let mark = blake3_name(&enter);
@@ -185,7 +195,10 @@ impl Maker<'_> {
         let subject = format::plain(&item.subject);
         Ok(Line {
             from: format::plain(&item.from),
-            subject: if subject.trim().is_empty() { "(no subject)".to_owned() } else { subject },
+            subject: match subject.trim() {
+                "" => self.say("(no subject)", &[]),
+                _ => subject,
+            },
             when: format!("{} UTC", format::day_and_clock(item.received_ms)),
             class: item.class,
             links,
@@ -205,72 +218,78 @@ impl Maker<'_> {
     }
 
     fn text(&self, lines: &[Line], count: usize, enter: &str) -> String {
-        let mut out = String::from("These messages were held for you and not delivered.\r\n\r\n");
+        let mut out = self.say("These messages were held for you and not delivered.", &[]);
+        out.push_str("\r\n\r\n");
         for line in lines {
             let Line { from, subject, when, class, links } = line;
-            let _ = write!(out, "{subject}\r\n  from {from}\r\n  {when}, {class}\r\n");
+            let (from, class) = (self.say("from {}", &[from]), self.say(class.name(), &[]));
+            let _ = write!(out, "{subject}\r\n  {from}\r\n  {when}, {class}\r\n");
             match links {
                 Some((release, allow)) => {
-                    let _ = write!(out, "  release it:\r\n  {release}\r\n");
+                    let what = self.say("Release", &[]);
+                    let _ = write!(out, "  {what}:\r\n  {release}\r\n");
                     if let Some(allow) = allow {
-                        let _ = write!(
-                            out,
-                            "  release it and always let its sender in:\r\n  {allow}\r\n"
-                        );
+                        let what = self.say("Release, and always let its sender in", &[]);
+                        let _ = write!(out, "  {what}:\r\n  {allow}\r\n");
                     }
                 }
-                None => out.push_str("  only an administrator can release it\r\n"),
+                None => {
+                    let why = self.say("Only an administrator can release it.", &[]);
+                    let _ = write!(out, "  {why}\r\n");
+                }
             }
             out.push_str("\r\n");
         }
         if count > lines.len() {
-            let _ = write!(out, "And {} more.\r\n\r\n", count - lines.len());
+            let more = self.say("And {} more.", &[&(count - lines.len())]);
+            let _ = write!(out, "{more}\r\n\r\n");
         }
-        let days = self.options.link_days;
-        let _ = write!(
-            out,
-            "See everything that is held for you, and choose how strict to be:\r\n{enter}\r\n\r\n\
-             Each link works once, for {days} days, and opens only your own mail: do not pass it on.\r\n"
-        );
+        let all = self.say("See everything that is held for you, and choose how strict to be", &[]);
+        let careful = self.say(CAREFUL, &[&self.options.link_days]);
+        let _ = write!(out, "{all}:\r\n{enter}\r\n\r\n{careful}\r\n");
         out
+    }
+
+    fn say(&self, english: &str, values: &[&dyn Display]) -> String {
+        self.options.texts.say(english, values)
     }
 
     fn page(&self, lines: &[Line], count: usize, enter: &str) -> String {
         let page = html! {
             (DOCTYPE)
-            html lang="en" {
+            html lang=(t(LANGUAGE)) {
                 head {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width, initial-scale=1";
-                    title { "Held for you" }
+                    title { (t("Held for you")) }
                 }
                 body style="font-family:system-ui,sans-serif;font-size:15px;line-height:1.5;max-width:640px" {
-                    h1 style="font-size:20px" { "Held for you" }
-                    p { "These messages were not delivered to " (self.address) "." }
+                    h1 style="font-size:20px" { (t("Held for you")) }
+                    p { (t("These messages were not delivered to {}.").with(self.address)) }
                     @for line in lines {
                         div style="border-top:1px solid #ccc;padding:12px 0" {
                             b { (line.subject) } br;
-                            "from " (line.from) br;
-                            (line.when) ", " (line.class.name()) br;
+                            (t("from {}").with(&line.from)) br;
+                            (line.when) ", " (t(line.class.name())) br;
                             @match &line.links {
                                 Some((release, allow)) => {
-                                    a href=(release) { "Release" }
+                                    a href=(release) { (t("Release")) }
                                     @if let Some(allow) = allow {
-                                        " · " a href=(allow) { "Release, and always let its sender in" } }
+                                        " · " a href=(allow) { (t("Release, and always let its sender in")) } }
                                 },
-                                None => "Only an administrator can release it.",
+                                None => (t("Only an administrator can release it.")),
                             }
                         }
                     }
-                    @if count > lines.len() { p { "And " (count - lines.len()) " more." } }
+                    @if count > lines.len() { p { (t("And {} more.").with(count - lines.len())) } }
                     p style="border-top:1px solid #ccc;padding-top:12px" {
-                        a href=(enter) { "See everything that is held for you" } }
-                    p style="font-size:13px" { "Each link works once, for " (self.options.link_days)
-                        " days, and opens only your own mail: do not pass it on." }
+                        a href=(enter) {
+                            (t("See everything that is held for you, and choose how strict to be")) } }
+                    p style="font-size:13px" { (t(CAREFUL).with(self.options.link_days)) }
                 }
             }
         };
-        page.into_string()
+        self.options.texts.speak(&page.into_string())
     }
 }
 
@@ -294,6 +313,22 @@ pub(crate) fn base64_lines(bytes: &[u8]) -> String {
         rest = after;
     }
     out
+}
+
+/// A text for a header field: as it is, or as encoded words (RFC 2047, section 2), none over 75 characters.
+pub(crate) fn encoded_words(text: &str) -> String {
+    if text.bytes().all(|b| (b' '..=b'~').contains(&b)) {
+        return text.to_owned();
+    }
+    let mut words: Vec<String> = vec![String::new()];
+    for c in text.chars().filter(|c| !c.is_control()) {
+        match words.last_mut() {
+            Some(word) if word.len() + c.len_utf8() <= 45 => word.push(c),
+            _ => words.push(c.to_string()),
+        }
+    }
+    let encode = |w: &String| format!("=?utf-8?B?{}?=", base64_simd::STANDARD.encode_to_string(w));
+    words.iter().map(encode).collect::<Vec<_>>().join("\r\n ")
 }
 
 /// A name for boundary and Message-ID: of the link, which no two digests share.
@@ -326,6 +361,11 @@ mod tests {
         assert_eq!(rfc5322(1_795_235_000_000), "Sat, 21 Nov 2026 04:23:20 +0000");
         let encoded = part("plain", &"é".repeat(200));
         assert!(encoded.lines().all(|l| l.len() <= LINE_CHARS) && encoded.is_ascii());
+        assert_eq!(encoded_words("2 messages"), "2 messages");
+        let long = encoded_words(&"ü".repeat(40));
+        assert!(
+            long.lines().all(|l| l.trim().len() <= 75) && long.matches("=?utf-8?B?").count() == 2
+        );
         assert!(is_fit("a+b@example.org") && !is_fit("a\r\nBcc: x@y.z") && !is_fit("a, b@c.d"));
     }
 }

@@ -1,5 +1,6 @@
 //! Why a request was not answered with what it asked for.
 
+use crate::text::noted;
 use axum::http::StatusCode;
 use gauntlet_store::StoreError;
 
@@ -37,9 +38,11 @@ impl Fault {
     /// Status code and a sentence for the person.
     pub(crate) fn answer(&self) -> (StatusCode, String) {
         match self {
-            Fault::SignIn => (StatusCode::UNAUTHORIZED, "Sign in first.".to_owned()),
+            Fault::SignIn => (StatusCode::UNAUTHORIZED, noted("Sign in first.").to_owned()),
             Fault::Token => {
-                let why = "This token is unknown, over or revoked. `gauntlet token new` makes one.";
+                let why = noted(
+                    "This token is unknown, over or revoked. `gauntlet token new` makes one.",
+                );
                 (StatusCode::UNAUTHORIZED, why.to_owned())
             }
             Fault::Scope(scope) => {
@@ -50,11 +53,11 @@ impl Fault {
             Fault::Bad(why) => (StatusCode::BAD_REQUEST, why.clone()),
             Fault::TooMany => (
                 StatusCode::TOO_MANY_REQUESTS,
-                "Too many attempts. Wait ten minutes, then try again.".to_owned(),
+                noted("Too many attempts. Wait ten minutes, then try again.").to_owned(),
             ),
             Fault::Store(_) => (
                 StatusCode::INTERNAL_SERVER_ERROR,
-                "The store could not be read. The node's own log says why.".to_owned(),
+                noted("The store could not be read. The node's own log says why.").to_owned(),
             ),
         }
     }

@@ -47,7 +47,7 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
-/// `850 µs`, `12 ms`, `3.2 s`, `4 min`, `5 h`, `2 days`.
+/// `850 µs`, `12 ms`, `3.2 s`, `4 min`, `5 h`, `2 d`.
 pub(crate) fn duration_us(us: u64) -> String {
     match us {
         0..1_000 => format!("{us} µs"),
@@ -56,7 +56,7 @@ pub(crate) fn duration_us(us: u64) -> String {
         1_000_000..120_000_000 => format!("{:.1} s", us as f64 / 1e6),
         120_000_000..7_200_000_000 => format!("{} min", us / 60_000_000),
         7_200_000_000..172_800_000_000 => format!("{} h", us / 3_600_000_000),
-        _ => format!("{} days", us / 86_400_000_000),
+        _ => format!("{} d", us / 86_400_000_000),
     }
 }
 

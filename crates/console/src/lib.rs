@@ -24,6 +24,7 @@ pub mod report;
 mod routes;
 mod server;
 mod shell;
+mod text;
 mod visit;
 
 pub use node::{
@@ -33,3 +34,4 @@ pub use node::{
 pub use oidc::OidcOptions;
 pub use routes::{Access, Method, Route, routes};
 pub use server::{ConsoleOptions, ConsoleState, serve};
+pub use text::Texts;

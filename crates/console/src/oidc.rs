@@ -27,6 +27,7 @@ use crate::fault::Fault;
 use crate::format::percent;
 use crate::node::WebQuestion;
 use crate::server::App;
+use crate::text::noted;
 use token::Keys;
 
 /// Sign-ins that are under way; a further one pushes the oldest out.
@@ -295,7 +296,7 @@ fn who(app: &App, options: &OidcOptions, claims: &Value, now_ms: i64) -> Result<
         None => {
             let shown: String = login.chars().take(100).collect();
             users.note(now_ms, &shown, "sign-in failed", "not known here")?;
-            Err(Fault::Forbidden("You are not known here. Ask an administrator to add you."))
+            Err(Fault::Forbidden(noted("You are not known here. Ask an administrator to add you.")))
         }
     }
 }

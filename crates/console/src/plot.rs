@@ -4,6 +4,7 @@ use gauntlet_engine::Class;
 use maud::{Markup, html};
 
 use crate::format;
+use crate::text::{Phrase, t};
 
 /// Width of a plot and height of its bars, in the picture's own units.
 const WIDTH: f64 = 720.0;
@@ -29,7 +30,7 @@ impl Column {
 }
 
 /// Stacked bars with a legend. `what` says what a column counts: `messages an hour`.
-pub(crate) fn stacked(what: &str, columns: &[Column]) -> Markup {
+pub(crate) fn stacked(what: Phrase<'_>, columns: &[Column]) -> Markup {
     let most = columns.iter().map(Column::total).max().unwrap_or(0).max(1);
     let step = WIDTH / columns.len().max(1) as f64;
     let mut sums: Vec<(Class, u64)> = Vec::new();
@@ -42,7 +43,7 @@ pub(crate) fn stacked(what: &str, columns: &[Column]) -> Markup {
     sums.sort_unstable();
     html! {
         svg.plot viewBox={ "0 -18 " (WIDTH) " " (HEIGHT + 40.0) } role="img"
-            aria-label={ (what) ", at most " (format::count(most)) } {
+            aria-label={ (t("{}, at most {}").with(what).with(format::count(most))) } {
             @for line in 0..=2u32 {
                 line.grid x1="0" x2=(WIDTH) y1=(HEIGHT * f64::from(line) / 2.0)
                     y2=(HEIGHT * f64::from(line) / 2.0) {}
@@ -58,10 +59,10 @@ pub(crate) fn stacked(what: &str, columns: &[Column]) -> Markup {
         }
         ul.legend {
             @for (class, n) in &sums {
-                li { span class={ "key fill-" (class.name()) } {} (class.name()) " "
+                li { span class={ "key fill-" (class.name()) } {} (t(class.name())) " "
                     b { (format::count(*n)) } }
             }
-            @if sums.is_empty() { li { "No messages yet." } }
+            @if sums.is_empty() { li { (t("No messages yet.")) } }
         }
     }
 }
@@ -97,7 +98,7 @@ pub(crate) fn tops(names: &[(String, u64)], link: impl Fn(&str) -> String) -> Ma
                         td.number { (format::count(*n)) }
                     }
                 }
-                @if names.is_empty() { tr { td { "None yet." } } }
+                @if names.is_empty() { tr { td { (t("None yet.")) } } }
             }
         }
     }

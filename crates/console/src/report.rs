@@ -13,6 +13,7 @@ use gauntlet_store::{Log, StoreError};
 use serde::Serialize;
 
 use crate::format::DAY_MS;
+use crate::text::noted;
 
 /// Most days of a report.
 pub const DAYS_MAX: i64 = 100;
@@ -38,6 +39,8 @@ pub struct Report {
     pub accuracy: Accuracy,
     /// Domains that sent most.
     pub senders: Vec<Name>,
+    /// Recipients who got most.
+    pub recipients: Vec<Name>,
     /// Our domains, the busiest first.
     pub domains: Vec<Domain>,
     /// Rules that hit most.
@@ -111,6 +114,15 @@ impl Report {
     pub fn messages(&self) -> u64 {
         self.classes.values().sum()
     }
+
+    /// The lists of names with their titles, which are phrases.
+    pub(crate) fn tops(&self) -> [(&'static str, &[Name]); 3] {
+        [
+            (noted("Domains that sent most"), &self.senders),
+            (noted("Recipients who got most"), &self.recipients),
+            (noted("Rules that hit most"), &self.rules),
+        ]
+    }
 }
 
 /// The report of the `days` whole days (UTC) that end with the one of `until_ms`.
@@ -124,7 +136,7 @@ pub fn report(log: &Log, days: i64, until_ms: i64) -> Result<Report, StoreError>
     let mut report = Report { since: day_name(first), until: day_name(last), ..Report::default() };
     report.days = (first..=last).map(|d| Day { day: day_name(d), ..Day::default() }).collect();
     // Spans of 24 hours begin at midnight UTC, as minute 0 did.
-    for bucket in log.counts(since_ms, end_ms, 24 * 60)?.buckets {
+    for bucket in log.volume(since_ms, end_ms, 24 * 60)? {
         let at = usize::try_from(bucket.start_ms.div_euclid(DAY_MS) - first).ok();
         if let Some(day) = at.and_then(|at| report.days.get_mut(at)) {
             *day.classes.entry(bucket.class).or_default() += bucket.messages;
@@ -136,6 +148,7 @@ pub fn report(log: &Log, days: i64, until_ms: i64) -> Result<Report, StoreError>
     }
     report.accuracy = accuracy(log, &report.classes, since_ms, end_ms)?;
     report.senders = most(log.tops(TopKind::Sender, since_ms, end_ms)?);
+    report.recipients = most(log.top_recipients(since_ms, end_ms)?);
     report.rules = most(log.tops(TopKind::Rule, since_ms, end_ms)?);
     report.domains = domains(log, since_ms, end_ms)?;
     Ok(report)
@@ -195,7 +208,7 @@ fn domains(log: &Log, since_ms: i64, until_ms: i64) -> Result<Vec<Domain>, Store
     Ok(all)
 }
 
-/// A share for people: `0.12 %`, `none`.
-pub(crate) fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| "unknown".to_owned(), |s| format!("{:.2} %", 100.0 * s))
+/// A share for people: `0.12 %`.
+pub(crate) fn percent(share: Option<f64>) -> Option<String> {
+    share.map(|s| format!("{:.2} %", 100.0 * s))
 }

@@ -18,6 +18,7 @@ use crate::oidc::{OidcOptions, SignIns};
 use crate::pages::rules::Measured;
 use crate::replays::Replays;
 use crate::routes::{Method, Route, routes};
+use crate::text::Texts;
 use crate::visit;
 
 /// Pages that are made at once; further requests wait. Keeps the console from taking the blocking
@@ -54,6 +55,8 @@ pub struct ConsoleState {
     pub node: Arc<dyn NodeHandle>,
     /// Settings.
     pub options: ConsoleOptions,
+    /// What pages say.
+    pub texts: Arc<Texts>,
     /// Signing in at somebody else's; none if there is none.
     pub oidc: Option<Arc<OidcOptions>>,
 }
@@ -119,10 +122,12 @@ fn router(app: &Arc<App>) -> Router {
         };
         router = router.route(route.path, on(filter(route), handler));
     }
-    let router =
-        router.fallback(|request: Request| async move { visit::not_found(request.uri().path()) });
+    let (lost, wrong) = (app.clone(), app.clone());
+    let router = router.fallback(|request: Request| async move {
+        visit::not_found(request.uri().path(), &lost.state.texts)
+    });
     let router = router.method_not_allowed_fallback(|request: Request| async move {
-        visit::wrong_method(request.uri().path())
+        visit::wrong_method(request.uri().path(), &wrong.state.texts)
     });
     router.layer(DefaultBodyLimit::max(visit::FORM_BYTES_MAX))
 }

@@ -2,43 +2,44 @@
 
 use gauntlet_engine::Class;
 use gauntlet_store::users::Role;
-use maud::{DOCTYPE, Markup, html};
+use maud::{DOCTYPE, Markup, Render, html};
 
 use crate::format;
+use crate::text::{self, noted, plural, t};
 use crate::visit::Visit;
 
 /// A part of the navigation: name, path, whether a role sees it.
 type Part = (&'static str, &'static str, fn(Role) -> bool);
 
 const PARTS: [Part; 10] = [
-    ("Overview", "/", |r| r != Role::User),
-    ("Messages", "/messages", |r| r != Role::User),
-    ("Quarantine", "/quarantine", |_| true),
-    ("My mail", "/own", |r| r == Role::User),
-    ("Queue", "/queue", |r| r == Role::Administrator),
-    ("Policy", "/policy", |r| r == Role::Administrator),
-    ("Rules", "/rules", |r| r == Role::Administrator),
-    ("Reports", "/reports", |r| r != Role::User),
-    ("Manage", "/health", |r| r == Role::Administrator),
-    ("Account", "/account", |_| true),
+    (noted("Overview"), "/", |r| r != Role::User),
+    (noted("Messages"), "/messages", |r| r != Role::User),
+    (noted("Quarantine"), "/quarantine", |_| true),
+    (noted("My mail"), "/own", |r| r == Role::User),
+    (noted("Queue"), "/queue", |r| r == Role::Administrator),
+    (noted("Policy"), "/policy", |r| r == Role::Administrator),
+    (noted("Rules"), "/rules", |r| r == Role::Administrator),
+    (noted("Reports"), "/reports", |r| r != Role::User),
+    (noted("Manage"), "/health", |r| r == Role::Administrator),
+    (noted("Account"), "/account", |_| true),
 ];
 
 /// A whole page for somebody who is signed in; `part` is the navigation's path.
-pub(crate) fn page(visit: &Visit, part: &str, title: &str, body: &Markup) -> Markup {
+pub(crate) fn page(visit: &Visit, part: &str, title: impl Render, body: &Markup) -> Markup {
     let navigation = html! {
-        a.skip href="#main" { "Skip to content" }
+        a.skip href="#main" { (t("Skip to content")) }
         header.top {
             a.brand href="/" { (mark()) span { "Gauntlet" } }
-            nav aria-label="Main" {
+            nav aria-label=(t("Main")) {
                 @for (name, path, seen) in PARTS {
                     @if seen(visit.role()) {
-                        a href=(path) aria-current=[(path == part).then_some("page")] { (name) }
+                        a href=(path) aria-current=[(path == part).then_some("page")] { (t(name)) }
                     }
                 }
             }
             form.out method="post" action="/sign-out" {
                 (token(visit))
-                button.quiet type="submit" title={ "Signed in as " (visit.who()) } { "Sign out" }
+                button.quiet type="submit" title={ (t("Signed in as {}").with(visit.who())) } { (t("Sign out")) }
             }
         }
     };
@@ -46,14 +47,14 @@ pub(crate) fn page(visit: &Visit, part: &str, title: &str, body: &Markup) -> Mar
 }
 
 /// A page without navigation.
-pub(crate) fn bare(title: &str, body: &Markup) -> Markup {
+pub(crate) fn bare(title: impl Render, body: &Markup) -> Markup {
     document(title, &html! { main.bare id="main" { (body) } })
 }
 
-fn document(title: &str, body: &Markup) -> Markup {
+fn document(title: impl Render, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
-        html lang="en" {
+        html lang=(t(text::LANGUAGE)) {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
@@ -80,12 +81,12 @@ pub(crate) fn mark() -> Markup {
 }
 
 /// Why something was not possible.
-pub(crate) fn refusal(text: &str) -> Markup {
+pub(crate) fn refusal(text: impl Render) -> Markup {
     html! {
         section.card.narrow {
-            h1 { "Not possible" }
+            h1 { (t("Not possible")) }
             p { (text) }
-            p { a href="/" { "Back to the start" } }
+            p { a href="/" { (t("Back to the start")) } }
         }
     }
 }
@@ -99,45 +100,63 @@ pub(crate) fn token(visit: &Visit) -> Markup {
 fn notice(visit: &Visit) -> Markup {
     let (code, number) = visit.field("notice").split_once('-').unwrap_or_default();
     let n: u64 = number.parse().unwrap_or(0);
-    let messages = if n == 1 { "message" } else { "messages" };
     let (good, text) = match code {
-        "released" => (true, format!("{n} {messages} released.")),
-        "deleted" => (true, format!("{n} {messages} deleted.")),
-        "past" => (false, format!("{n} {messages} had been released or deleted before.")),
-        "failed" => (false, format!("{n} {messages} could not be released, and still held.")),
-        "none" => (false, "Nothing was selected.".to_owned()),
-        "senders" => (true, "The list is changed; it counts from the next message on.".to_owned()),
-        "policy" => (true, format!("Version {n} of the policy is in force.")),
-        "policy_same" => (true, "Nothing changed: this policy was in force already.".to_owned()),
-        "factor_off" => (true, "The second factor is off.".to_owned()),
-        "own" => (true, "It counts from the next message on.".to_owned()),
-        "users" | "tokens" => (true, "It is changed.".to_owned()),
-        "queue" => (true, format!("Done for {n} {messages}.")),
-        "stopped" => (true, "The replay is stopped.".to_owned()),
-        "password" => (true, "Your password is changed.".to_owned()),
+        "released" => (true, plural(n, "{} message released.", "{} messages released.")),
+        "deleted" => (true, plural(n, "{} message deleted.", "{} messages deleted.")),
+        "past" => (
+            false,
+            plural(
+                n,
+                "{} message had been released or deleted before.",
+                "{} messages had been released or deleted before.",
+            ),
+        ),
+        "failed" => (
+            false,
+            plural(
+                n,
+                "{} message could not be released, and is still held.",
+                "{} messages could not be released, and are still held.",
+            ),
+        ),
+        "none" => (false, t("Nothing was selected.")),
+        "senders" => (true, t("The list is changed; it counts from the next message on.")),
+        "policy" => (true, t("Version {} of the policy is in force.").with(n)),
+        "policy_same" => (true, t("Nothing changed: this policy was in force already.")),
+        "factor_off" => (true, t("The second factor is off.")),
+        "own" => (true, t("It counts from the next message on.")),
+        "users" | "tokens" => (true, t("It is changed.")),
+        "queue" => (true, plural(n, "Done for {} message.", "Done for {} messages.")),
+        "stopped" => (true, t("The replay is stopped.")),
+        "password" => (true, t("Your password is changed.")),
         _ => return html! {},
     };
     html! { p.notice.good[good].poor[!good] role="status" { (text) } }
 }
 
+/// A subject, or that there is none.
+pub(crate) fn subject(subject: &str) -> Markup {
+    html! { @if subject.trim().is_empty() { (t("(no subject)")) } @else { (subject) } }
+}
+
 /// A class as a coloured word.
 pub(crate) fn class_pill(class: Class) -> Markup {
-    html! { span class={ "pill class-" (class.name()) } { (class.name()) } }
+    html! { span class={ "pill class-" (class.name()) } { (t(class.name())) } }
 }
 
 /// A disposition or state as a word with a coloured dot.
 pub(crate) fn state(name: &str) -> Markup {
-    html! { span class={ "state state-" (name) } { (format::spaced(name)) } }
+    html! { span class={ "state state-" (name) } { (t(&format::spaced(name))) } }
 }
 
 /// A select with an empty choice first.
-pub(crate) fn select(name: &str, label: &str, value: &str, choices: &[&str]) -> Markup {
+pub(crate) fn select(name: &str, label: impl Render, value: &str, choices: &[&str]) -> Markup {
     html! {
         label { span { (label) }
             select name=(name) {
-                option value="" { "any" }
+                option value="" { (t("any")) }
                 @for choice in choices {
-                    option value=(choice) selected[*choice == value] { (format::spaced(choice)) }
+                    option value=(choice) selected[*choice == value] { (t(&format::spaced(choice))) }
                 }
             }
         }
@@ -145,7 +164,13 @@ pub(crate) fn select(name: &str, label: &str, value: &str, choices: &[&str]) -> 
 }
 
 /// A text field of a filter.
-pub(crate) fn input(name: &str, label: &str, value: &str, kind: &str, hint: &str) -> Markup {
+pub(crate) fn input(
+    name: &str,
+    label: impl Render,
+    value: &str,
+    kind: &str,
+    hint: impl Render,
+) -> Markup {
     html! {
         label { span { (label) }
             input type=(kind) name=(name) value=(value) placeholder=(hint) autocomplete="off"
@@ -159,11 +184,11 @@ pub(crate) fn pager(visit: &Visit, path: &str, next: Option<i64>) -> Markup {
     let kept = kept(visit);
     let first = !visit.field("after").is_empty();
     html! {
-        nav.pager aria-label="Pages" {
-            @if first { a.button href={ (path) "?" (kept) } { "Newest" } }
+        nav.pager aria-label=(t("Pages")) {
+            @if first { a.button href={ (path) "?" (kept) } { (t("Newest")) } }
             @if let Some(next) = next {
                 a.button href={ (path) "?" (kept) @if !kept.is_empty() { "&" } "after=" (next) }
-                    rel="next" { "Older" }
+                    rel="next" { (t("Older")) }
             }
         }
     }

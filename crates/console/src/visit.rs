@@ -19,6 +19,7 @@ use crate::fault::Fault;
 use crate::headers;
 use crate::routes::{Access, Route};
 use crate::server::{App, ConsoleState};
+use crate::text::{Texts, noted, t};
 use crate::{access, shell};
 
 /// Fields of a form that are read.
@@ -109,32 +110,38 @@ pub(crate) async fn answer(
         });
         made.await.unwrap_or_else(|error| {
             tracing::error!(%error, "a page of the console failed");
-            Err(Fault::Bad("This page failed. The node's own log says why.".to_owned()))
+            Err(Fault::Bad(noted("This page failed. The node's own log says why.").to_owned()))
         })
     };
-    let mut response = match answered.await {
+    let response = match answered.await {
         Ok(response) => response,
         Err(fault) => refuse(&path, &query, &fault),
     };
+    let mut response = spoken(response, &app.state.texts);
     headers::secure(response.headers_mut());
     response
 }
 
 /// The answer where there is no page.
-pub(crate) fn not_found(path: &str) -> Response {
-    let mut response = refuse(path, "", &Fault::NotFound("There is no such page."));
+pub(crate) fn not_found(path: &str, texts: &Texts) -> Response {
+    let fault = Fault::NotFound(noted("There is no such page."));
+    let mut response = spoken(refuse(path, "", &fault), texts);
     headers::secure(response.headers_mut());
     response
 }
 
 /// The answer where there is a page, but not for this method.
-pub(crate) fn wrong_method(path: &str) -> Response {
-    let why = "This address takes another method.";
-    let mut response = if path.starts_with("/api/") {
+pub(crate) fn wrong_method(path: &str, texts: &Texts) -> Response {
+    let why = noted("This address takes another method.");
+    let response = if path.starts_with("/api/") {
         json(StatusCode::METHOD_NOT_ALLOWED, &serde_json::json!({ "error": why }))
     } else {
-        page(StatusCode::METHOD_NOT_ALLOWED, &shell::bare("Not possible", &shell::refusal(why)))
+        page(
+            StatusCode::METHOD_NOT_ALLOWED,
+            shell::bare(t("Not possible"), &shell::refusal(t(why))),
+        )
     };
+    let mut response = spoken(response, texts);
     headers::secure(response.headers_mut());
     response
 }
@@ -245,23 +252,23 @@ fn admit(
         visit.session = state.users.session(token, visit.now_ms, idle_ms.saturating_mul(1000))?;
     }
     if route.method.changes() && !from_here(headers) {
-        return Err(Fault::Forbidden("This form came from another site."));
+        return Err(Fault::Forbidden(noted("This form came from another site.")));
     }
     if route.access == Access::Public {
         return Ok(visit);
     }
     let Some(session) = &visit.session else { return Err(Fault::SignIn) };
     if !route.access.allows(session.user.role) {
-        return Err(Fault::Forbidden("Your role does not allow this."));
+        return Err(Fault::Forbidden(noted("Your role does not allow this.")));
     }
     if session.user.must_change && route.access != Access::Anybody {
-        return Err(Fault::Forbidden("Choose a password of your own first, under Account."));
+        return Err(Fault::Forbidden(noted("Choose a password of your own first, under Account.")));
     }
     if route.method.changes() {
         let in_header = headers.get("x-csrf-token").and_then(|v| v.to_str().ok());
         let given = in_header.unwrap_or_else(|| visit.field("csrf"));
         if !access::same(given, &session.csrf) {
-            return Err(Fault::Forbidden("This form is out of date. Reload the page."));
+            return Err(Fault::Forbidden(noted("This form is out of date. Reload the page.")));
         }
     }
     Ok(visit)
@@ -302,12 +309,26 @@ fn refuse(path: &str, query: &str, fault: &Fault) -> Response {
         let back = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
         return redirect(&format!("/sign-in?next={}", crate::format::percent(&back)));
     }
-    page(status, &shell::bare("Not possible", &shell::refusal(&text)))
+    page(status, shell::bare(t("Not possible"), &shell::refusal(t(&text))))
 }
 
-/// An HTML answer.
-pub(crate) fn page(status: StatusCode, markup: &maud::Markup) -> Response {
-    respond(status, "text/html; charset=utf-8", Body::from(markup.0.clone()))
+/// A page whose phrases are not words yet.
+#[derive(Clone)]
+struct Unspoken(String);
+
+/// An HTML answer; [`spoken`] fills it.
+pub(crate) fn page(status: StatusCode, markup: maud::Markup) -> Response {
+    let mut response = respond(status, "text/html; charset=utf-8", Body::empty());
+    response.extensions_mut().insert(Unspoken(markup.into_string()));
+    response
+}
+
+/// With a page's phrases put into words.
+fn spoken(mut response: Response, texts: &Texts) -> Response {
+    if let Some(Unspoken(page)) = response.extensions_mut().remove() {
+        *response.body_mut() = Body::from(texts.speak(&page));
+    }
+    response
 }
 
 /// A JSON answer.

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::browser::Browser;
 use common::{Answer, Running, Sample, now_ms, start};
 use gauntlet_console::digest::{Digest, DigestOptions, digest, round};
@@ -22,7 +24,8 @@ fn put(console: &Running, id: &str, to: &str, class: Class) {
 
 fn options(console: &Running) -> DigestOptions {
     let url = format!("http://{}", console.address);
-    DigestOptions { url, from: "postmaster@gw.example".to_owned(), link_days: 7 }
+    let from = "postmaster@gw.example".to_owned();
+    DigestOptions { url, from, link_days: 7, texts: Arc::default() }
 }
 
 fn digests(console: &Running) -> Vec<Digest> {

@@ -16,15 +16,17 @@ mod settings;
 pub use acme::AcmeSettings;
 pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings};
 pub use load::{ConfigError, Loaded, Origin, Setting};
-pub use people::{FolderSettings, GroupSettings, MailedReportSettings, OidcSettings, ReportEvery};
+pub use people::{
+    ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings, ReportEvery,
+};
 pub use receiving::{
     GreylistSettings, ListenerRole, ListenerSettings, RateSettings, RecipientSettings,
 };
 pub use reports::ReportSettings;
 pub use services::{Keeper, ServiceProtocol, ServiceSettings};
 pub use settings::{
-    Config, ConsoleSettings, DkimSettings, DnsListSettings, DnsSettings, DomainSettings,
-    FactSettings, LearningSettings, ListSettings, ListSubject, LocalListSettings, LogFormat,
-    LogSettings, NodeSettings, PolicySettings, QuarantineSettings, ReceiverSettings, RuleSettings,
-    ScanSettings, SpoolBackend, SpoolSettings, ThresholdSettings,
+    Config, DkimSettings, DnsListSettings, DnsSettings, DomainSettings, FactSettings,
+    LearningSettings, ListSettings, ListSubject, LocalListSettings, LogFormat, LogSettings,
+    NodeSettings, PolicySettings, QuarantineSettings, ReceiverSettings, RuleSettings, ScanSettings,
+    SpoolBackend, SpoolSettings, ThresholdSettings,
 };

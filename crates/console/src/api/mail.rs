@@ -15,6 +15,7 @@ use crate::pages::messages::{self, number};
 use crate::pages::quarantine as held_mail;
 use crate::preview::document;
 use crate::server::App;
+use crate::text::noted;
 use crate::visit::{self, Visit};
 
 /// Hours counted when the request does not say.
@@ -55,7 +56,8 @@ pub(crate) fn messages(app: &App, visit: &Visit) -> Result<Response, Fault> {
 
 /// `GET /api/v1/messages/{id}`.
 pub(crate) fn message(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let unknown = Fault::NotFound("There is no such message in the log, or it is forgotten.");
+    let unknown =
+        Fault::NotFound(noted("There is no such message in the log, or it is forgotten."));
     let logged = app.state.log.get(visit.param("id"))?.ok_or(unknown)?;
     let value = json!({ "record": logged.record, "events": logged.events });
     done(&value)
@@ -88,7 +90,7 @@ const PREVIEW_CHARS_MAX: usize = 100_000;
 /// `GET /api/v1/quarantine/{id}/preview`.
 pub(crate) fn preview(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let held = held_mail::find(app, visit, visit.param("id"))?;
-    let gone = Fault::NotFound("Its text is not kept any more.");
+    let gone = Fault::NotFound(noted("Its text is not kept any more."));
     let raw = app.state.quarantine.body(&held.item.id)?.ok_or(gone)?;
     let message = Message::parse(&raw);
     let plain =
@@ -112,9 +114,9 @@ pub(crate) fn release(app: &App, visit: &Visit) -> Result<Response, Fault> {
     match held_mail::release_one(app, visit, &held) {
         Ok(Released::Done(to)) => done(&json!({ "released_to": to })),
         Ok(Released::NotHeld(state)) => Ok(not_held(state)),
-        Ok(Released::Unknown) => {
-            Err(Fault::NotFound("There is no such message in the quarantine, or it is forgotten."))
-        }
+        Ok(Released::Unknown) => Err(Fault::NotFound(noted(
+            "There is no such message in the quarantine, or it is forgotten.",
+        ))),
         Err(why) => {
             // What failed inside is for those who run the node.
             let shown = if visit.role() == Role::User { "It could not be released." } else { &why };
@@ -131,7 +133,7 @@ pub(crate) fn delete(app: &App, visit: &Visit) -> Result<Response, Fault> {
     match held_mail::delete_one(app, visit, &held)? {
         Deletion::Done => done(&json!({ "deleted": true })),
         Deletion::NotHeld(state) => Ok(not_held(state)),
-        Deletion::Unknown => Err(Fault::NotFound("There is no such message any more.")),
+        Deletion::Unknown => Err(Fault::NotFound(noted("There is no such message any more."))),
     }
 }
 

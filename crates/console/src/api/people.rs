@@ -10,9 +10,10 @@ use crate::fault::Fault;
 use crate::pages::messages::number;
 use crate::pages::{senders, tokens as token_page};
 use crate::server::App;
+use crate::text::noted;
 use crate::visit::Visit;
 
-const NOBODY: Fault = Fault::NotFound("There is nobody of this login.");
+const NOBODY: Fault = Fault::NotFound(noted("There is nobody of this login."));
 
 /// `GET /api/v1/senders`.
 pub(super) fn senders(app: &App, _: &Visit) -> Result<Response, Fault> {
@@ -119,7 +120,7 @@ pub(super) fn add_token(app: &App, visit: &Visit) -> Result<Response, Fault> {
 /// `DELETE /api/v1/tokens/{name}`.
 pub(super) fn revoke(app: &App, visit: &Visit) -> Result<Response, Fault> {
     if !app.state.users.revoke_token(visit.param("name"), visit.who(), visit.now_ms)? {
-        return Err(Fault::NotFound("There is no token of this name."));
+        return Err(Fault::NotFound(noted("There is no token of this name.")));
     }
     done(&json!({ "removed": true }))
 }

@@ -11,6 +11,7 @@ use crate::fault::Fault;
 use crate::pages::messages::number;
 use crate::pages::{activity as activity_page, own as own_page, searches as searches_page};
 use crate::server::App;
+use crate::text::noted;
 use crate::visit::Visit;
 
 /// `GET /api/v1/searches`.
@@ -33,7 +34,7 @@ pub(super) fn save_search(app: &App, visit: &Visit) -> Result<Response, Fault> {
 /// `DELETE /api/v1/searches/{name}`.
 pub(super) fn remove_search(app: &App, visit: &Visit) -> Result<Response, Fault> {
     if !app.state.users.remove_search(visit.who(), visit.param("name"))? {
-        return Err(Fault::NotFound("You keep no search of this name."));
+        return Err(Fault::NotFound(noted("You keep no search of this name.")));
     }
     done(&json!({ "removed": true }))
 }
@@ -110,7 +111,7 @@ pub(super) fn change_factor(app: &App, visit: &Visit) -> Result<Response, Fault>
         }
         _ => {
             if !users.passes_second_factor(who, code, visit.now_ms)? {
-                return Err(Fault::Bad("The code is wrong, or was used before.".to_owned()));
+                return Err(Fault::Bad(noted("The code is wrong, or was used before.").to_owned()));
             }
             users.remove_totp(who, who, visit.now_ms)?;
             json!({ "on": false })

@@ -12,9 +12,10 @@ use crate::pages::messages::number;
 use crate::pages::policy::{self, DAYS_DEFAULT};
 use crate::replays::{Job, Trial};
 use crate::server::App;
+use crate::text::noted;
 use crate::visit::{self, Visit};
 
-const UNKNOWN: Fault = Fault::NotFound("There is no such version of the policy.");
+const UNKNOWN: Fault = Fault::NotFound(noted("There is no such version of the policy."));
 /// Versions listed when nobody says how many.
 const VERSIONS_DEFAULT: usize = 50;
 
@@ -109,7 +110,7 @@ pub(super) fn replay(app: &App, visit: &Visit) -> Result<Response, Fault> {
 
 /// `GET /api/v1/policy/replay`.
 pub(super) fn replayed(app: &App, _: &Visit) -> Result<Response, Fault> {
-    let none = Fault::NotFound("No policy was tried since the node started.");
+    let none = Fault::NotFound(noted("No policy was tried since the node started."));
     let job = app.replays.current().ok_or(none)?;
     done(&told(&job))
 }

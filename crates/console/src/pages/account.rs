@@ -10,6 +10,7 @@ use super::sign_in::with_cookie;
 use crate::fault::Fault;
 use crate::server::App;
 use crate::shell;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 
 /// `GET /account`.
@@ -25,33 +26,33 @@ fn form(
 ) -> Result<Response, Fault> {
     let must = visit.session.as_ref().is_some_and(|s| s.user.must_change);
     let body = html! {
-        h1 { "Account" }
+        h1 { (t("Account")) }
         section.card.narrow {
-            p { "Signed in as " b { (visit.who()) } ", " (visit.role().name()) "." }
-            h2 { "Change password" }
+            p { (t("Signed in as {}, {}.").with(html! { b { (visit.who()) } }).with(t(visit.role().name()))) }
+            h2 { (t("Change password")) }
             @if must {
-                p.notice.poor { "You signed in with a one-time password. Choose your own to go on." }
+                p.notice.poor { (t("You signed in with a one-time password. Choose your own to go on.")) }
             }
-            @if let Some(wrong) = wrong { p.notice.poor role="alert" { (wrong) } }
+            @if let Some(wrong) = wrong { p.notice.poor role="alert" { (t(wrong)) } }
             form method="post" action="/account/password" {
                 (shell::token(visit))
                 input type="text" name="login" value=(visit.who()) autocomplete="username" hidden;
-                label { span { "Present password" }
+                label { span { (t("Present password")) }
                     input type="password" name="old" autocomplete="current-password" required;
                 }
-                label { span { "New password, at least " (PASSWORD_CHARS_MIN) " characters" }
+                label { span { (t("New password, at least {} characters").with(PASSWORD_CHARS_MIN)) }
                     input type="password" name="new" autocomplete="new-password" required
                         minlength=(PASSWORD_CHARS_MIN);
                 }
-                label { span { "New password again" }
+                label { span { (t("New password again")) }
                     input type="password" name="again" autocomplete="new-password" required;
                 }
-                button.main type="submit" { "Change password" }
+                button.main type="submit" { (t("Change password")) }
             }
         }
         @if !must { (second_factor::section(app, visit)?) }
     };
-    Ok(visit::page(status, &shell::page(visit, "/account", "Account", &body)))
+    Ok(visit::page(status, shell::page(visit, "/account", t("Account"), &body)))
 }
 
 /// `POST /account/password`: ends all sessions of the person and starts a new one.
@@ -64,14 +65,14 @@ pub(crate) fn change_password(app: &App, visit: &Visit) -> Result<Response, Faul
     }
     let bad = StatusCode::BAD_REQUEST;
     if users.verify(who, raw("old"))?.is_none() {
-        return form(app, visit, bad, Some("The present password is wrong."));
+        return form(app, visit, bad, Some(noted("The present password is wrong.")));
     }
     app.guard.succeeded(visit.client, who);
     if raw("new") != raw("again") {
-        return form(app, visit, bad, Some("The two new passwords differ."));
+        return form(app, visit, bad, Some(noted("The two new passwords differ.")));
     }
     if raw("new") == raw("old") {
-        return form(app, visit, bad, Some("The new password is the old one."));
+        return form(app, visit, bad, Some(noted("The new password is the old one.")));
     }
     match users.set_password(who, raw("new"), false, who, visit.now_ms).map_err(Fault::from) {
         Err(Fault::Bad(why)) => return form(app, visit, bad, Some(&why)),

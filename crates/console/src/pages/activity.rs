@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use crate::fault::Fault;
 use crate::server::App;
+use crate::text::t;
 use crate::visit::{self, Visit};
 use crate::{format, shell};
 
@@ -26,12 +27,12 @@ pub(crate) fn newest(app: &App) -> Result<Vec<AuditLine>, Fault> {
 pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let lines = newest(app)?;
     let body = html! {
-        h1 { "Activity" }
+        h1 { (t("Activity")) }
         (super::manage::tabs("/activity"))
-        p.lead { "The newest " (LINES_MAX) " things that people did here." }
+        p.lead { (t("The newest {} things that people did here.").with(LINES_MAX)) }
         section.card.flush { (table(&lines, true)) }
     };
-    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/health", "Activity", &body)))
+    Ok(visit::page(StatusCode::OK, shell::page(visit, "/health", t("Activity"), &body)))
 }
 
 /// Lines of an audit log; with the item's id where they are of many.
@@ -39,21 +40,21 @@ pub(crate) fn table(lines: &[AuditLine], with_item: bool) -> Markup {
     html! {
         table.cards {
             thead { tr {
-                th scope="col" { "When" } th scope="col" { "Who" } th scope="col" { "What" }
-                @if with_item { th scope="col" { "Which" } }
-                th scope="col" { "More" }
+                th scope="col" { (t("When")) } th scope="col" { (t("Who")) } th scope="col" { (t("What")) }
+                @if with_item { th scope="col" { (t("Which")) } }
+                th scope="col" { (t("More")) }
             } }
             tbody {
                 @for line in lines {
                     tr {
-                        td data-label="When" { (format::time(line.at_ms)) }
-                        td data-label="Who" { (format::plain(&line.who)) }
-                        td data-label="What" { (line.action) }
-                        @if with_item { td data-label="Which" { code { (line.item) } } }
-                        td data-label="More" { (format::plain(&line.detail)) }
+                        td data-label=(t("When")) { (format::time(line.at_ms)) }
+                        td data-label=(t("Who")) { (format::plain(&line.who)) }
+                        td data-label=(t("What")) { (line.action) }
+                        @if with_item { td data-label=(t("Which")) { code { (line.item) } } }
+                        td data-label=(t("More")) { (format::plain(&line.detail)) }
                     }
                 }
-                @if lines.is_empty() { tr { td colspan="5" { "Nothing yet." } } }
+                @if lines.is_empty() { tr { td colspan="5" { (t("Nothing yet.")) } } }
             }
         }
     }

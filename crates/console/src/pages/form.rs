@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use super::policy;
 use crate::fault::Fault;
 use crate::server::App;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 use crate::{format, shell};
 
@@ -21,19 +22,19 @@ pub(super) fn list(text: &str) -> Markup {
     let last = blocks.len().saturating_sub(1);
     html! {
         details.rules-list {
-            summary { h2 { "Rules one by one" } }
-            p.hint { "Changes are made in the text above, and in force only after a check." }
+            summary { h2 { (t("Rules one by one")) } }
+            p.hint { (t("Changes are made in the text above, and in force only after a check.")) }
             table.cards {
                 thead { tr {
-                    th scope="col" { "Rule" } th scope="col" { "When" } th scope="col" { "Does" }
-                    th scope="col" { "Change" }
+                    th scope="col" { (t("Rule")) } th scope="col" { (t("When")) } th scope="col" { (t("Does")) }
+                    th scope="col" { (t("Change")) }
                 } }
                 tbody {
                     @for (n, block) in blocks.iter().enumerate() { (row(n, block, last)) }
                 }
             }
             div.actions {
-                button type="submit" formaction="/policy/form" name="op" value="new-end" { "Add a rule at the end" }
+                button type="submit" formaction="/policy/form" name="op" value="new-end" { (t("Add a rule at the end")) }
             }
         }
     }
@@ -44,23 +45,23 @@ fn row(n: usize, block: &Block, last: usize) -> Markup {
     let button = |op: &str, sign: &str, what: &str| {
         html! {
             button.quiet.small type="submit" formaction="/policy/form" name="op" value={ (op) "-" (n) }
-                aria-label={ (what) ": " (name) } title=(what) { (sign) }
+                aria-label={ (t(what)) ": " (name) } title=(t(what)) { (t(sign)) }
         }
     };
     html! {
         tr {
-            td data-label="Rule" { b { (name) }
-                span.more { " " (block.direction()) @if !block.enabled() { ", off" } } }
-            td data-label="When" { code { (format::plain(&block.when())) } }
-            td data-label="Does" { code { (format::plain(&block.actions())) } }
-            td.tools data-label="Change" {
-                (button("edit", "Edit", "Edit"))
-                @if n > 0 { (button("up", "↑", "Move up")) }
-                @if n < last { (button("down", "↓", "Move down")) }
-                (button("switch", if block.enabled() { "Off" } else { "On" },
-                    if block.enabled() { "Switch off" } else { "Switch on" }))
-                (button("new", "+", "New rule before"))
-                (button("delete", "✕", "Delete"))
+            td data-label=(t("Rule")) { b { (name) }
+                span.more { " " (t(block.direction())) @if !block.enabled() { ", " (t("off")) } } }
+            td data-label=(t("When")) { code { (format::plain(&block.when())) } }
+            td data-label=(t("Does")) { code { (format::plain(&block.actions())) } }
+            td.tools data-label=(t("Change")) {
+                (button("edit", noted("Edit"), noted("Edit")))
+                @if n > 0 { (button("up", noted("↑"), noted("Move up"))) }
+                @if n < last { (button("down", noted("↓"), noted("Move down"))) }
+                (button("switch", if block.enabled() { noted("Off") } else { noted("On") },
+                    if block.enabled() { noted("Switch off") } else { noted("Switch on") }))
+                (button("new", noted("+"), noted("New rule before")))
+                (button("delete", noted("✕"), noted("Delete")))
             }
         }
     }
@@ -170,8 +171,8 @@ fn shown(
     wrong: Option<&str>,
 ) -> Response {
     let (title, op) = match block {
-        Some(block) => (format!("Rule {:?}", format::plain(&block.name)), "apply"),
-        None => ("New rule".to_owned(), "insert"),
+        Some(block) => (t("Rule {}").with(format::plain(&block.name)), "apply"),
+        None => (t("New rule"), "insert"),
     };
     let body = html! {
         h1 { (title) }
@@ -184,38 +185,39 @@ fn shown(
             (conditions(form))
             (actions(form))
             div.actions {
-                button.main type="submit" name="op" value={ (op) "-" (place) } { "Put into the policy and check" }
-                a.button.quiet href="/policy" { "Leave it" }
+                button.main type="submit" name="op" value={ (op) "-" (place) } { (t("Put into the policy and check")) }
+                a.button.quiet href="/policy" { (t("Leave it")) }
             }
         }
     };
     let status = if wrong.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-    visit::page(status, &shell::page(visit, "/policy", "Rule", &body))
+    visit::page(status, shell::page(visit, "/policy", t("Rule"), &body))
 }
 
 fn naming(form: &RuleForm) -> Markup {
     html! {
         fieldset {
-            legend { "Rule" }
+            legend { (t("Rule")) }
             div.fields {
-                (shell::input("name", "Name", &form.name, "text", "No programs"))
-                label { span { "Direction" }
+                (shell::input("name", t("Name"), &form.name, "text", t("No programs")))
+                label { span { (t("Direction")) }
                     select name="direction" {
-                        @for name in ["both", "inbound", "outbound"] {
-                            option value=(name) selected[name == form.direction] { (name) }
+                        @for name in [noted("both"), noted("inbound"), noted("outbound")] {
+                            option value=(name) selected[name == form.direction] { (t(name)) }
                         }
                     }
                 }
-                label { span { "Then" }
+                label { span { (t("Then")) }
                     select name="stop" {
-                        @for (value, name) in [("", "stop if it ends"), ("true", "stop"), ("false", "go on")] {
-                            option value=(value) selected[value == form.stop] { (name) }
+                        @for (value, name) in [("", noted("stop if it ends")), ("true", noted("stop")),
+                            ("false", noted("go on"))] {
+                            option value=(value) selected[value == form.stop] { (t(name)) }
                         }
                     }
                 }
             }
             label.check { input type="checkbox" name="enabled" value="yes" checked[form.enabled];
-                span { "In force" } }
+                span { (t("In force")) } }
         }
     }
 }
@@ -223,18 +225,18 @@ fn naming(form: &RuleForm) -> Markup {
 fn conditions(form: &RuleForm) -> Markup {
     html! {
         fieldset {
-            legend { "When all of these hold" }
-            p.hint { "Several words with commas: any of them. * stands for any run of characters. Empty: whatever it is." }
+            legend { (t("When all of these hold")) }
+            p.hint { (t("Several words with commas: any of them. * stands for any run of characters. Empty: whatever it is.")) }
             div.fields {
                 @for (value, (name, label)) in form.lists.iter().zip(LIST_FIELDS) {
                     @let hint = if name == "class" { CLASSES } else { "" };
-                    (shell::input(&format!("when_{name}"), label, value, "text", hint))
+                    (shell::input(&format!("when_{name}"), t(label), value, "text", hint))
                 }
-                (shell::input("score_min", "Points, at least", &form.score_min, "text", "6.0"))
-                (shell::input("size_min", "Size, at least", &form.size_min, "text", "10 MB"))
-                (shell::input("attachment", "Name of an attachment", &form.attachment, "text", "*.exe, *.scr"))
+                (shell::input("score_min", t("Points, at least"), &form.score_min, "text", "6.0"))
+                (shell::input("size_min", t("Size, at least"), &form.size_min, "text", "10 MB"))
+                (shell::input("attachment", t("Name of an attachment"), &form.attachment, "text", "*.exe, *.scr"))
             }
-            label { span { "Further conditions (TOML, one a line)" }
+            label { span { (t("Further conditions (TOML, one a line)")) }
                 textarea.code name="more_when" rows="3" spellcheck="false" { "\n" (form.more_when) } }
         }
     }
@@ -243,20 +245,20 @@ fn conditions(form: &RuleForm) -> Markup {
 fn actions(form: &RuleForm) -> Markup {
     html! {
         fieldset {
-            legend { "It does" }
+            legend { (t("It does")) }
             div.fields {
-                label { span { "End" }
+                label { span { (t("End")) }
                     select name="end" {
-                        option value="" { "none: the next rules decide" }
+                        option value="" { (t("none: the next rules decide")) }
                         @for (name, _) in ENDS {
-                            option value=(name) selected[name == form.end] { (format::spaced(name)) }
+                            option value=(name) selected[name == form.end] { (t(&format::spaced(name))) }
                         }
                     }
                 }
-                (shell::input("end_text", "Folder, addresses or text of the end", &form.end_text, "text", "suspect"))
-                (shell::input("tag_subject", "Tag before the subject", &form.tag_subject, "text", "[SPAM]"))
+                (shell::input("end_text", t("Folder, addresses or text of the end"), &form.end_text, "text", "suspect"))
+                (shell::input("tag_subject", t("Tag before the subject"), &form.tag_subject, "text", "[SPAM]"))
             }
-            label { span { "Further actions (a TOML list)" }
+            label { span { (t("Further actions (a TOML list)")) }
                 textarea.code name="more_do" rows="2" spellcheck="false"
                     placeholder="[\"dkim_sign\", { copy = \"a@example.org\" }]" { "\n" (form.more_do) } }
         }

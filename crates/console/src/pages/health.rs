@@ -7,6 +7,7 @@ use maud::html;
 use super::{manage, overview};
 use crate::fault::Fault;
 use crate::server::App;
+use crate::text::{plural, t};
 use crate::visit::{self, Visit};
 use crate::{format, shell};
 
@@ -17,25 +18,25 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let count = |health| found.iter().filter(|f| f.health == health).count();
     let (bad, odd) = (count("bad"), count("odd"));
     let body = html! {
-        h1 { "Health" }
+        h1 { (t("Health")) }
         (manage::tabs("/health"))
         @if bad > 0 {
-            p.notice.poor role="alert" { (bad) @if bad == 1 { " thing is" } @else { " things are" }
-                " wrong." }
+            p.notice.poor role="alert" {
+                (plural(bad as u64, "{} thing is wrong.", "{} things are wrong.")) }
         } @else if odd > 0 {
-            p.notice.poor role="status" { "Nothing is wrong; " (odd) " to look at." }
+            p.notice.poor role="status" { (t("Nothing is wrong; {} to look at.").with(odd)) }
         } @else {
-            p.notice.good role="status" { "Everything is in order." }
+            p.notice.good role="status" { (t("Everything is in order.")) }
         }
         section.card.flush { table.cards {
-            thead { tr { th scope="col" { "What" } th scope="col" { "Is" } th scope="col" { "Found" } } }
+            thead { tr { th scope="col" { (t("What")) } th scope="col" { (t("Is")) } th scope="col" { (t("Found")) } } }
             tbody { @for line in &found { tr {
-                td data-label="What" { (line.check) }
-                td data-label="Is" { span class={ "state state-health-" (line.health) } { (line.health) } }
-                td data-label="Found" { (format::plain(&line.text)) }
+                td data-label=(t("What")) { (line.check) }
+                td data-label=(t("Is")) { span class={ "state state-health-" (line.health) } { (t(line.health)) } }
+                td data-label=(t("Found")) { (format::plain(&line.text)) }
             } } }
         } }
-        section.card { h2 { "Disks" } (overview::disks(&node.disks())) }
+        section.card { h2 { (t("Disks")) } (overview::disks(&node.disks())) }
     };
-    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/health", "Health", &body)))
+    Ok(visit::page(StatusCode::OK, shell::page(visit, "/health", t("Health"), &body)))
 }

@@ -5,13 +5,14 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_store::quarantine::{Held, ReleaseOrder, State};
 use gauntlet_store::users::{Link, LinkKind, Shown};
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use super::sign_in::with_cookie;
 use crate::digest::is_own_to_release;
 use crate::fault::Fault;
 use crate::node::Released;
 use crate::server::App;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 use crate::{format, shell};
 
@@ -26,22 +27,24 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
         return Ok(*response);
     }
     let (title, button) = match link.kind {
-        LinkKind::Enter => ("Your held mail", "Go to my held mail"),
-        LinkKind::Release => ("Release this message?", "Release it"),
-        LinkKind::Allow => ("Release this message?", "Release it, and always let its sender in"),
+        LinkKind::Enter => (noted("Your held mail"), noted("Go to my held mail")),
+        LinkKind::Release => (noted("Release this message?"), noted("Release it")),
+        LinkKind::Allow => {
+            (noted("Release this message?"), noted("Release it, and always let its sender in"))
+        }
     };
     let body = html! {
         section.card.narrow {
-            h1 { (title) }
-            p { "For " b { (format::plain(&link.address)) } "." }
+            h1 { (t(title)) }
+            p { (t("For {}.").with(html! { b { (format::plain(&link.address)) } })) }
             @if let Some(held) = &held { (about(held)) }
             form method="post" action={ "/link/" (visit.param("token")) } {
-                button.main type="submit" { (button) }
+                button.main type="submit" { (t(button)) }
             }
-            p.hint { "This link works once." }
+            p.hint { (t("This link works once.")) }
         }
     };
-    Ok(visit::page(StatusCode::OK, &shell::bare(title, &body)))
+    Ok(visit::page(StatusCode::OK, shell::bare(t(title), &body)))
 }
 
 /// `POST /link/{token}`: uses the link.
@@ -68,8 +71,8 @@ pub(crate) fn follow(app: &App, visit: &Visit) -> Result<Response, Fault> {
 fn enter(app: &App, visit: &Visit, link: &Link) -> Result<Response, Fault> {
     let users = &app.state.users;
     let Some(user) = users.person_of(&link.address, visit.now_ms)? else {
-        let why = "Your account may do more than see your own mail: sign in with your password.";
-        return Ok(said(StatusCode::FORBIDDEN, "Sign in", why));
+        let why = t("Your account may do more than see your own mail: sign in with your password.");
+        return Ok(said(StatusCode::FORBIDDEN, noted("Sign in"), why));
     };
     if let Some(old) = &visit.token {
         users.end_session(old)?;
@@ -83,24 +86,24 @@ fn release(app: &App, visit: &Visit, link: &Link, held: &Held) -> Result<Respons
     let order = ReleaseOrder { who: link.address.clone(), to: Vec::new(), learn: false };
     match app.state.node.release(&held.item.id, &order) {
         Ok(Released::Done(_)) => {
-            let mut also = "";
+            let mut text = t("It is on its way to {}.").with(&link.address).render();
             if link.kind == LinkKind::Allow {
                 let sender = &held.item.envelope.mail_from;
-                also = match allow(app, visit, link, sender) {
-                    Ok(()) => " Mail of its sender will not be held for you any more.",
-                    Err(_) => " Its sender could not be put on your list.",
+                let also = match allow(app, visit, link, sender) {
+                    Ok(()) => t("Mail of its sender will not be held for you any more."),
+                    Err(_) => t("Its sender could not be put on your list."),
                 };
+                text = html! { (text) " " (also) };
             }
-            let text = format!("It is on its way to {}.{also}", link.address);
-            Ok(said(StatusCode::OK, "Released", &text))
+            Ok(said(StatusCode::OK, noted("Released"), text))
         }
         Ok(Released::NotHeld(state)) => Ok(past(state)),
         Ok(Released::Unknown) => Ok(gone()),
         Err(error) => {
             tracing::error!(item = held.item.id, error, "a release by a link failed");
             app.state.users.give_link_back(visit.param("token"))?;
-            let why = "It could not be released now. The link still works: try again later.";
-            Ok(said(StatusCode::SERVICE_UNAVAILABLE, "Not now", why))
+            let why = noted("It could not be released now. The link still works: try again later.");
+            Ok(said(StatusCode::SERVICE_UNAVAILABLE, noted("Not now"), t(why)))
         }
     }
 }
@@ -131,8 +134,8 @@ fn decidable(link: &Link, held: Option<&Held>) -> Result<(), Box<Response>> {
         Some(held) if held.state != State::Held => Err(Box::new(past(held.state))),
         Some(held) if is_own_to_release(held, &link.address) => Ok(()),
         Some(_) => {
-            let why = "Only an administrator can release this message.";
-            Err(Box::new(said(StatusCode::FORBIDDEN, "Not possible", why)))
+            let why = noted("Only an administrator can release this message.");
+            Err(Box::new(said(StatusCode::FORBIDDEN, noted("Not possible"), t(why))))
         }
     }
 }
@@ -141,11 +144,11 @@ fn about(held: &Held) -> Markup {
     let item = &held.item;
     html! {
         dl.pairs {
-            dt { "Subject" } dd { (format::plain(&item.subject)) }
-            dt { "From" } dd { (format::plain(&item.from)) }
-            dt { "Sender" } dd { (format::plain(&item.envelope.mail_from)) }
-            dt { "Received" } dd { (format::time(item.received_ms)) }
-            dt { "Held as" } dd { (shell::class_pill(item.class)) }
+            dt { (t("Subject")) } dd { (format::plain(&item.subject)) }
+            dt { (t("From")) } dd { (format::plain(&item.from)) }
+            dt { (t("Sender")) } dd { (format::plain(&item.envelope.mail_from)) }
+            dt { (t("Received")) } dd { (format::time(item.received_ms)) }
+            dt { (t("Held as")) } dd { (shell::class_pill(item.class)) }
         }
         p {}
     }
@@ -153,39 +156,41 @@ fn about(held: &Held) -> Markup {
 
 fn past(state: State) -> Response {
     let text = match state {
-        State::Deleted => "This message was deleted. Nothing brings it back.",
-        _ => "This message was released before. It is delivered once.",
+        State::Deleted => noted("This message was deleted. Nothing brings it back."),
+        _ => noted("This message was released before. It is delivered once."),
     };
-    said(StatusCode::CONFLICT, "Decided before", text)
+    said(StatusCode::CONFLICT, noted("Decided before"), t(text))
 }
 
 fn gone() -> Response {
-    let text = "This message is not kept any more.";
-    said(StatusCode::GONE, "Gone", text)
+    let text = noted("This message is not kept any more.");
+    said(StatusCode::GONE, noted("Gone"), t(text))
 }
 
 fn refused(shown: &Shown) -> Response {
     let (status, title, text) = match shown {
         Shown::Used(_) => (
             StatusCode::GONE,
-            "Used before",
-            "This link was used before, and works once. The next digest brings a new one.",
+            noted("Used before"),
+            noted("This link was used before, and works once. The next digest brings a new one."),
         ),
         Shown::Expired(_) => (
             StatusCode::GONE,
-            "Too old",
-            "This link's time is over. The next digest brings a new one.",
+            noted("Too old"),
+            noted("This link's time is over. The next digest brings a new one."),
         ),
         Shown::Forged | Shown::Good(_) => (
             StatusCode::NOT_FOUND,
-            "No such link",
-            "This link is none of ours, or a part of it is missing. Open it as the digest has it.",
+            noted("No such link"),
+            noted(
+                "This link is none of ours, or a part of it is missing. Open it as the digest has it.",
+            ),
         ),
     };
-    said(status, title, text)
+    said(status, title, t(text))
 }
 
-fn said(status: StatusCode, title: &str, text: &str) -> Response {
-    let body = html! { section.card.narrow { h1 { (title) } p role="status" { (text) } } };
-    visit::page(status, &shell::bare(title, &body))
+fn said(status: StatusCode, title: &str, text: impl Render) -> Response {
+    let body = html! { section.card.narrow { h1 { (t(title)) } p role="status" { (text) } } };
+    visit::page(status, shell::bare(t(title), &body))
 }

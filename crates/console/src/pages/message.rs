@@ -13,11 +13,13 @@ use crate::fault::Fault;
 use crate::format;
 use crate::server::App;
 use crate::shell;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 
 /// `GET /messages/{id}`.
 pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let unknown = Fault::NotFound("There is no such message in the log, or it is forgotten.");
+    let unknown =
+        Fault::NotFound(noted("There is no such message in the log, or it is forgotten."));
     let logged = app.state.log.get(visit.param("id"))?.ok_or(unknown)?;
     let query = HeldQuery { message: logged.record.id.clone(), ..HeldQuery::default() };
     let held = app.state.quarantine.search(&query)?.items;
@@ -30,45 +32,44 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     }
     let record = &logged.record;
     let subject = format::plain(&record.subject);
-    let title = if subject.trim().is_empty() { "(no subject)".to_owned() } else { subject };
+    let title = shell::subject(&subject);
     let body = html! {
-        p.crumbs { a href="/messages" { "Messages" } }
+        p.crumbs { a href="/messages" { (t("Messages")) } }
         h1 { (title) }
         div.columns {
             div {
-                section.card { h2 { "Verdict" } (verdict::summary(&record.verdict)) }
-                section.card.flush { h2 { "Why" } (verdict::hits(&record.verdict)) }
+                section.card { h2 { (t("Verdict")) } (verdict::summary(&record.verdict)) }
+                section.card.flush { h2 { (t("Why")) } (verdict::hits(&record.verdict)) }
                 (content(record, raw.as_deref()))
             }
             div {
-                section.card { h2 { "Envelope" } (envelope(record)) }
-                section.card { h2 { "Recipients" } (recipients(record, &held)) }
-                section.card { h2 { "Life" } (life(&logged)) }
-                section.card { h2 { "Network" } (verdict::facts(&record.facts)) }
-                section.card { h2 { "Oddities" } (verdict::defects(&record.verdict)) }
-                section.card { h2 { "Cost" } (verdict::costs(&record.verdict)) }
+                section.card { h2 { (t("Envelope")) } (envelope(record)) }
+                section.card { h2 { (t("Recipients")) } (recipients(record, &held)) }
+                section.card { h2 { (t("Life")) } (life(&logged)) }
+                section.card { h2 { (t("Network")) } (verdict::facts(&record.facts)) }
+                section.card { h2 { (t("Oddities")) } (verdict::defects(&record.verdict)) }
+                section.card { h2 { (t("Cost")) } (verdict::costs(&record.verdict)) }
             }
         }
     };
-    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/messages", &title, &body)))
+    Ok(visit::page(StatusCode::OK, shell::page(visit, "/messages", &title, &body)))
 }
 
 fn content(record: &LogRecord, raw: Option<&[u8]>) -> Markup {
     let Some(raw) = raw else {
         return html! {
             section.card {
-                h2 { "Message" }
-                p.hint { "The message itself is not kept: only held messages are. The evidence above \
-                          quotes what the rules saw." }
+                h2 { (t("Message")) }
+                p.hint { (t("The message itself is not kept: only held messages are. The evidence above quotes what the rules saw.")) }
             }
         };
     };
     let message = Message::parse(raw);
     html! {
-        section.card { h2 { "Message" } (verdict::body(&message, &record.verdict.hits)) }
+        section.card { h2 { (t("Message")) } (verdict::body(&message, &record.verdict.hits)) }
         section.card {
             details {
-                summary { h2 { "Header" } }
+                summary { h2 { (t("Header")) } }
                 (verdict::headers(&message, &record.verdict.hits))
             }
         }
@@ -79,21 +80,21 @@ fn envelope(record: &LogRecord) -> Markup {
     let envelope = &record.envelope;
     html! {
         dl.pairs {
-            dt { "Received" } dd { (format::time(record.received_ms)) }
-            dt { "From" } dd { (format::plain(&record.from)) }
-            dt { "Sender" } dd {
+            dt { (t("Received")) } dd { (format::time(record.received_ms)) }
+            dt { (t("From")) } dd { (format::plain(&record.from)) }
+            dt { (t("Sender")) } dd {
                 @if envelope.mail_from.is_empty() { "<>" } @else { (format::plain(&envelope.mail_from)) }
             }
-            dt { "Client" } dd {
+            dt { (t("Client")) } dd {
                 @if let Some(ip) = envelope.client_ip { (ip) }
                 @if let Some(name) = &envelope.client_name { " " (format::plain(name)) }
             }
             dt { "HELO" } dd { (format::plain(&envelope.helo)) }
             @if let Some(tls) = &envelope.tls { dt { "TLS" } dd { (tls.version) " " (tls.cipher) } }
-            @if let Some(user) = &envelope.auth_user { dt { "Login" } dd { (format::plain(user)) } }
-            dt { "Size" } dd { (format::bytes(record.size)) }
+            @if let Some(user) = &envelope.auth_user { dt { (t("Login")) } dd { (format::plain(user)) } }
+            dt { (t("Size")) } dd { (format::bytes(record.size)) }
             dt { "Message-ID" } dd { code { (format::plain(&record.message_id)) } }
-            dt { "Reference" } dd { code { (record.id) } }
+            dt { (t("Reference")) } dd { code { (record.id) } }
         }
     }
 }
@@ -105,7 +106,7 @@ fn recipients(record: &LogRecord, held: &[Held]) -> Markup {
                 li {
                     b { (format::plain(&disposition.recipient)) } " " (shell::state(disposition.end.name()))
                     @if !disposition.rules.is_empty() {
-                        span.more { "by " (format::plain(&disposition.rules.join(", "))) }
+                        span.more { (t("by {}").with(format::plain(&disposition.rules.join(", ")))) }
                     }
                 }
             }
@@ -113,7 +114,7 @@ fn recipients(record: &LogRecord, held: &[Held]) -> Markup {
         @for item in held {
             p {
                 a.button href={ "/quarantine/" (format::percent(&item.item.id)) } {
-                    "In folder " (format::plain(&item.item.folder)) ": " (item.state.name())
+                    (t("In folder {}: {}").with(format::plain(&item.item.folder)).with(t(item.state.name())))
                 }
             }
         }
@@ -125,20 +126,20 @@ fn life(logged: &Logged) -> Markup {
     let record = &logged.record;
     html! {
         ol.life {
-            li { (format::time(record.received_ms)) span.what { "begun" } }
+            li { (format::time(record.received_ms)) span.what { (t("begun")) } }
             @for stage in &record.stages { (stage_line(stage)) }
             @if record.latency_ms > 0 {
                 // The log keeps whole milliseconds of it; it cannot be before what it waited for.
                 @let last_us = record.stages.last().map_or(0, |s| s.at_us);
                 @let answered_us = (u64::from(record.latency_ms) * 1000).max(last_us);
-                li { span.at { "+" (format::duration_us(answered_us)) } span.what { "answered" } }
+                li { span.at { "+" (format::duration_us(answered_us)) } span.what { (t("answered")) } }
             }
             @for delivery in &record.deliveries {
                 li {
                     (format::time(delivery.at_ms))
                     span.what { (shell::state(delivery.outcome.name())) " " (format::plain(&delivery.address)) }
                     span.more {
-                        @if delivery.attempts > 1 { (delivery.attempts) " attempts. " }
+                        @if delivery.attempts > 1 { (t("{} attempts.").with(delivery.attempts)) " " }
                         (format::plain(&delivery.next_hop)) " " (format::plain(&delivery.reply))
                     }
                 }
@@ -146,7 +147,7 @@ fn life(logged: &Logged) -> Markup {
             @for event in &logged.events {
                 li {
                     (format::time(event.at_ms))
-                    span.what { (event.kind) " " (format::plain(&event.recipient)) }
+                    span.what { (t(&format::spaced(&event.kind))) " " (format::plain(&event.recipient)) }
                     span.more { (format::plain(&event.detail)) }
                 }
             }
@@ -158,7 +159,7 @@ fn stage_line(stage: &Stage) -> Markup {
     html! {
         li {
             span.at { "+" (format::duration_us(stage.at_us)) }
-            span.what { (stage.name) }
+            span.what { (t(&stage.name)) }
             @if !stage.detail.is_empty() { span.more { (format::plain(&stage.detail)) } }
         }
     }

@@ -12,12 +12,14 @@ use crate::fault::Fault;
 use crate::format::{self, DAY_MS};
 use crate::server::App;
 use crate::shell;
+use crate::text::t;
 use crate::visit::{self, Visit};
 
 /// Names of final dispositions, for the filter.
 pub(crate) const ACTIONS: [&str; 8] =
     ["deliver", "spam_folder", "redirect", "hold", "quarantine", "reject", "defer", "discard"];
-const OUTCOMES: [&str; 7] =
+/// Names of outcomes, for the filter.
+pub(crate) const OUTCOMES: [&str; 7] =
     ["queued", "delivered", "quarantined", "failed", "discarded", "rejected", "deleted"];
 
 /// Reads a query from the fields of a request.
@@ -76,8 +78,8 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let live = query.after.is_none();
     let body = html! {
         div.title {
-            h1 { "Messages" }
-            @if live { label.live hidden { input type="checkbox" data-live-switch checked; "Live" } }
+            h1 { (t("Messages")) }
+            @if live { label.live hidden { input type="checkbox" data-live-switch checked; (t("Live")) } }
         }
         (searches::bar(app, visit)?)
         (filter(visit))
@@ -86,7 +88,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             (shell::pager(visit, "/messages", page.next.map(|c| c.0)))
         }
     };
-    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/messages", "Messages", &body)))
+    Ok(visit::page(StatusCode::OK, shell::page(visit, "/messages", t("Messages"), &body)))
 }
 
 fn filter(visit: &Visit) -> Markup {
@@ -97,28 +99,28 @@ fn filter(visit: &Visit) -> Markup {
     html! {
         form.filter.card method="get" action="/messages" role="search" {
             div.fields {
-                (shell::input("subject", "Subject words", value("subject"), "search", "invoice pay*"))
-                (shell::input("sender", "Sender", value("sender"), "search", "name@ or @domain"))
-                (shell::input("recipient", "Recipient", value("recipient"), "search", "name@ or @domain"))
-                (shell::select("class", "Class", value("class"), &classes))
-                (shell::select("action", "Disposition", value("action"), &ACTIONS))
+                (shell::input("subject", t("Subject words"), value("subject"), "search", t("invoice pay*")))
+                (shell::input("sender", t("Sender"), value("sender"), "search", t("name@ or @domain")))
+                (shell::input("recipient", t("Recipient"), value("recipient"), "search", t("name@ or @domain")))
+                (shell::select("class", t("Class"), value("class"), &classes))
+                (shell::select("action", t("Disposition"), value("action"), &ACTIONS))
             }
             details open[open] {
-                summary { "More" }
+                summary { (t("More")) }
                 div.fields {
-                    (shell::input("domain", "Domain, either side", value("domain"), "search", "example.com"))
-                    (shell::input("rule", "Rule that hit", value("rule"), "search", "URL_TEXT_MISMATCH"))
-                    (shell::select("outcome", "Delivery", value("outcome"), &OUTCOMES))
-                    (shell::input("since", "From day", value("since"), "date", ""))
-                    (shell::input("until", "To day", value("until"), "date", ""))
-                    (shell::input("message_id", "Message-ID", value("message_id"), "search", ""))
-                    (shell::input("id", "Reference code", value("id"), "search", ""))
-                    (shell::input("client", "Client address", value("client"), "search", "192.0.2.1"))
+                    (shell::input("domain", t("Domain, either side"), value("domain"), "search", "example.com"))
+                    (shell::input("rule", t("Rule that hit"), value("rule"), "search", "URL_TEXT_MISMATCH"))
+                    (shell::select("outcome", t("Delivery"), value("outcome"), &OUTCOMES))
+                    (shell::input("since", t("From day"), value("since"), "date", ""))
+                    (shell::input("until", t("To day"), value("until"), "date", ""))
+                    (shell::input("message_id", t("Message-ID"), value("message_id"), "search", ""))
+                    (shell::input("id", t("Reference code"), value("id"), "search", ""))
+                    (shell::input("client", t("Client address"), value("client"), "search", "192.0.2.1"))
                 }
             }
             div.actions {
-                button.main type="submit" { "Find" }
-                a.button.quiet href="/messages" { "Clear" }
+                button.main type="submit" { (t("Find")) }
+                a.button.quiet href="/messages" { (t("Clear")) }
                 a.button.quiet href={ "/messages.csv?" (shell::kept(visit)) } download { "CSV" }
             }
         }
@@ -130,14 +132,14 @@ pub(crate) fn list(page: &Page) -> Markup {
     html! {
         table.cards.messages.card.flush {
             thead { tr {
-                th scope="col" { "Received" } th scope="col" { "Verdict" }
-                th scope="col" { "From and subject" } th scope="col" { "To" }
-                th scope="col" { "Disposition" }
+                th scope="col" { (t("Received")) } th scope="col" { (t("Verdict")) }
+                th scope="col" { (t("From and subject")) } th scope="col" { (t("To")) }
+                th scope="col" { (t("Disposition")) }
             } }
             tbody {
                 @for message in &page.messages { (row(message)) }
                 @if page.messages.is_empty() {
-                    tr { td.empty colspan="5" { "No message matches." } }
+                    tr { td.empty colspan="5" { (t("No message matches.")) } }
                 }
             }
         }
@@ -148,18 +150,18 @@ fn row(message: &Summary) -> Markup {
     let subject = format::plain(&message.subject);
     html! {
         tr {
-            td.when data-label="Received" { (format::time(message.received_ms)) }
-            td.verdict data-label="Verdict" {
+            td.when data-label=(t("Received")) { (format::time(message.received_ms)) }
+            td.verdict data-label=(t("Verdict")) {
                 (shell::class_pill(message.class))
-                span.score title="score" { (format::points(message.score)) }
+                span.score title=(t("score")) { (format::points(message.score)) }
             }
             td.what {
                 span.from { (format::plain(&message.from)) }
                 a href={ "/messages/" (format::percent(&message.id)) } {
-                    @if subject.trim().is_empty() { "(no subject)" } @else { (subject) }
+                    @if subject.trim().is_empty() { (t("(no subject)")) } @else { (subject) }
                 }
             }
-            td.to data-label="To" {
+            td.to data-label=(t("To")) {
                 @if let Some(first) = message.recipients.first() {
                     span { (format::plain(&first.recipient)) }
                     @if message.recipients_count > 1 {
@@ -167,7 +169,7 @@ fn row(message: &Summary) -> Markup {
                     }
                 }
             }
-            td data-label="Disposition" { (end(message)) }
+            td data-label=(t("Disposition")) { (end(message)) }
         }
     }
 }

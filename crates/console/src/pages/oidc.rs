@@ -9,10 +9,11 @@ use super::sign_in::{next, with_cookie};
 use crate::fault::Fault;
 use crate::oidc::OidcOptions;
 use crate::server::App;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 use crate::{access, format, shell};
 
-const OFF: Fault = Fault::NotFound("There is no single sign-on here.");
+const OFF: Fault = Fault::NotFound(noted("There is no single sign-on here."));
 
 fn options(app: &App) -> Result<&OidcOptions, Fault> {
     app.state.oidc.as_deref().ok_or(OFF)
@@ -25,7 +26,7 @@ pub(crate) fn begin(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
     let cookie = access::state_cookie(&state, app.state.options.https);
-    let unfit = |_| Fault::Bad("The provider's address makes no sense.".to_owned());
+    let unfit = |_| Fault::Bad(noted("The provider's address makes no sense.").to_owned());
     response
         .headers_mut()
         .insert(header::LOCATION, HeaderValue::from_str(&address).map_err(unfit)?);
@@ -42,7 +43,7 @@ pub(crate) fn back(app: &App, visit: &Visit) -> Result<Response, Fault> {
     // The browser that began it: nobody can be signed in as somebody else by a link.
     let own = visit.sign_in_state.as_deref().is_some_and(|own| access::same(own, state));
     if !own || state.is_empty() {
-        let why = "This sign-in was not begun in this browser, or is over. Begin again.";
+        let why = noted("This sign-in was not begun in this browser, or is over. Begin again.");
         return Err(Fault::Bad(why.to_owned()));
     }
     let error = visit.field("error");
@@ -62,8 +63,8 @@ pub(crate) fn back(app: &App, visit: &Visit) -> Result<Response, Fault> {
     // A page, not a redirection: one that comes from another site would not carry the new cookie.
     let body = html! {
         meta http-equiv="refresh" content={ "0;url=" (welcome.next) };
-        section.card.narrow { h1 { "Signed in" } p { a href=(welcome.next) { "Go on" } } }
+        section.card.narrow { h1 { (t("Signed in")) } p { a href=(welcome.next) { (t("Go on")) } } }
     };
-    let page = visit::page(StatusCode::OK, &shell::bare("Signed in", &PreEscaped(body.0)));
+    let page = visit::page(StatusCode::OK, shell::bare(t("Signed in"), &PreEscaped(body.0)));
     Ok(with_cookie(page, &started.token, app.state.options.https))
 }

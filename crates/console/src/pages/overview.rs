@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_engine::Class;
 use gauntlet_store::Query;
-use gauntlet_store::log::{Counts, Top};
+use gauntlet_store::log::{Bucket, Counts, Top};
 use gauntlet_store::users::Role;
 use maud::{Markup, html};
 
@@ -17,6 +17,7 @@ use crate::node::{Disk, NodeStatus};
 use crate::plot::{self, Column};
 use crate::server::App;
 use crate::shell;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 use crate::{format, node};
 
@@ -32,11 +33,11 @@ const NEWEST: usize = 8;
 const TOP: usize = 8;
 /// Stages whose times are shown: what they are called here and in the metrics.
 const STAGES: [(&str, &str); 5] = [
-    ("Answer to the client", "gauntlet_answer_seconds"),
-    ("Facts of the network", "gauntlet_facts_seconds"),
-    ("Scan and policy", "gauntlet_scan_seconds"),
-    ("Stable storage", "gauntlet_spool_seconds"),
-    ("Last outcome", "gauntlet_delivery_seconds"),
+    (noted("Answer to the client"), "gauntlet_answer_seconds"),
+    (noted("Facts of the network"), "gauntlet_facts_seconds"),
+    (noted("Scan and policy"), "gauntlet_scan_seconds"),
+    (noted("Stable storage"), "gauntlet_spool_seconds"),
+    (noted("Last outcome"), "gauntlet_delivery_seconds"),
 ];
 /// Free share of a disk below which it is marked.
 const DISK_FREE_LOW: f64 = 0.10;
@@ -50,46 +51,46 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let until = (visit.now_ms.div_euclid(HOUR_MS) + 1) * HOUR_MS;
     let counts = log.counts(until - HOURS * HOUR_MS, until, 60)?;
     let minute = visit.now_ms.div_euclid(MINUTE_MS) * MINUTE_MS;
-    let lately = log.counts(minute - RATE_MINUTES * MINUTE_MS, minute, 1)?;
+    let lately = log.volume(minute - RATE_MINUTES * MINUTE_MS, minute, 1)?;
     let newest = log.search(&Query { limit: NEWEST, ..Query::default() })?;
     let held: u64 = app.state.quarantine.folders()?.iter().map(|f| f.items).sum();
     let node = &app.state.node;
     let status = node.status();
     let body = html! {
-        h1 { "Overview" }
+        h1 { (t("Overview")) }
         div id="list" data-live {
             @for problem in &status.problems { p.notice.poor role="alert" { (problem) } }
             (tiles(&counts, held, &status))
-            section.card { h2 { "Messages an hour, last 24 hours (UTC)" } (hours(&counts, until)) }
+            section.card { h2 { (t("Messages an hour, last 24 hours (UTC)")) } (hours(&counts, until)) }
             div.halves {
-                section.card { h2 { "Rules that hit most" } (tops(&counts.top_rules, "rule")) }
-                section.card { h2 { "Domains that sent most" } (tops(&counts.top_senders, "domain")) }
+                section.card { h2 { (t("Rules that hit most")) } (tops(&counts.top_rules, "rule")) }
+                section.card { h2 { (t("Domains that sent most")) } (tops(&counts.top_senders, "domain")) }
             }
             div.halves {
-                section.card { h2 { "Messages a second, last " (RATE_MINUTES) " minutes" } (rates(&lately)) }
-                section.card { h2 { "Times" } (times(&node.metrics())) }
+                section.card { h2 { (t("Messages a second, last {} minutes").with(RATE_MINUTES)) } (rates(&lately)) }
+                section.card { h2 { (t("Times")) } (times(&node.metrics())) }
             }
             div.halves {
-                section.card { h2 { "Nodes" } (nodes(&status)) }
-                section.card { h2 { "Disks" } (disks(&node.disks())) }
+                section.card { h2 { (t("Nodes")) } (nodes(&status)) }
+                section.card { h2 { (t("Disks")) } (disks(&node.disks())) }
             }
-            h2 { "Newest" }
+            h2 { (t("Newest")) }
             (messages::list(&newest))
         }
     };
-    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/", "Overview", &body)))
+    Ok(visit::page(StatusCode::OK, shell::page(visit, "/", t("Overview"), &body)))
 }
 
 /// The nodes whose log this is. One today: nodes do not talk to each other.
 fn nodes(status: &NodeStatus) -> Markup {
     html! {
         details.places open {
-            summary { b { (status.name) } ", version " (status.version)
-                @if status.started_ms > 0 { ", since " (format::time(status.started_ms)) } }
+            summary { b { (status.name) } (t(", version {}").with(&status.version))
+                @if status.started_ms > 0 { (t(", since {}").with(format::time(status.started_ms))) } }
             dl.pairs {
-                dt { "Takes mail" } dd { @if status.problems.is_empty() { "yes" } @else { "no" } }
-                dt { "Sessions" } dd { (format::count(status.sessions)) }
-                dt { "Ruleset" } dd { code { (status.ruleset) } }
+                dt { (t("Takes mail")) } dd { @if status.problems.is_empty() { (t("yes")) } @else { (t("no")) } }
+                dt { (t("Sessions")) } dd { (format::count(status.sessions)) }
+                dt { (t("Ruleset")) } dd { code { (status.ruleset) } }
                 @for (name, place) in &status.places { dt { (name) } dd { code { (place) } } }
             }
         }
@@ -107,11 +108,11 @@ pub(super) fn disks(disks: &[Disk]) -> Markup {
                         th scope="row" { (disk.what) " " code { (disk.path) } }
                         td.bar { meter min="0" max=(disk.total) value=(used) aria-hidden="true" {} }
                         td.number {
-                            @if (disk.free as f64) < DISK_FREE_LOW * disk.total as f64 { b { "low: " } }
-                            (format::bytes(disk.free)) " free of " (format::bytes(disk.total)) }
+                            @if (disk.free as f64) < DISK_FREE_LOW * disk.total as f64 { b { (t("low:")) " " } }
+                            (t("{} free of {}").with(format::bytes(disk.free)).with(format::bytes(disk.total))) }
                     }
                 }
-                @if disks.is_empty() { tr { td { "Unknown." } } }
+                @if disks.is_empty() { tr { td { (t("Unknown.")) } } }
             }
         }
     }
@@ -121,12 +122,12 @@ fn times(metrics: &str) -> Markup {
     let shown = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), format::duration_us);
     html! {
         table.costs {
-            caption { "Since the start; what half and what 95 of 100 messages stay under" }
+            caption { (t("Since the start; what half and what 95 of 100 messages stay under")) }
             tbody {
                 @for (name, metric) in STAGES {
                     @if let Some(found) = Distribution::read(metrics, metric) {
                         tr {
-                            th scope="row" { (name) }
+                            th scope="row" { (t(name)) }
                             td.number { (shown(found.quantile_us(0.5))) }
                             td.number { (shown(found.quantile_us(0.95))) }
                         }
@@ -137,14 +138,14 @@ fn times(metrics: &str) -> Markup {
     }
 }
 
-fn rates(lately: &Counts) -> Markup {
+fn rates(lately: &[Bucket]) -> Markup {
     let seconds = (RATE_MINUTES * 60) as f64;
     let sums = by_class(lately);
     let all: u64 = sums.values().sum();
     html! {
         table.costs {
             tbody {
-                tr { th scope="row" { "all" } td.number { (format!("{:.2}", all as f64 / seconds)) } }
+                tr { th scope="row" { (t("all")) } td.number { (format!("{:.2}", all as f64 / seconds)) } }
                 @for (class, n) in &sums {
                     tr { th scope="row" { (shell::class_pill(*class)) }
                         td.number { (format!("{:.2}", *n as f64 / seconds)) } }
@@ -154,29 +155,29 @@ fn rates(lately: &Counts) -> Markup {
     }
 }
 
-fn by_class(counts: &Counts) -> BTreeMap<Class, u64> {
+fn by_class(buckets: &[Bucket]) -> BTreeMap<Class, u64> {
     let mut sums = BTreeMap::new();
-    for bucket in &counts.buckets {
+    for bucket in buckets {
         *sums.entry(bucket.class).or_default() += bucket.messages;
     }
     sums
 }
 
 fn tiles(counts: &Counts, held: u64, status: &node::NodeStatus) -> Markup {
-    let sums = by_class(counts);
+    let sums = by_class(&counts.buckets);
     let all: u64 = sums.values().sum();
     let unwanted: u64 = sums.iter().filter(|(c, _)| **c >= Class::Spam).map(|(_, n)| n).sum();
     let share = if all > 0 { 100.0 * unwanted as f64 / all as f64 } else { 0.0 };
     html! {
         div.tiles {
-            a.tile href="/messages" { b { (format::count(all)) } span { "messages in 24 hours" } }
-            div.tile { b { (format!("{share:.0} %")) } span { "of them unwanted" } }
-            a.tile href="/quarantine" { b { (format::count(held)) } span { "held for a decision" } }
+            a.tile href="/messages" { b { (format::count(all)) } span { (t("messages in 24 hours")) } }
+            div.tile { b { (format!("{share:.0} %")) } span { (t("of them unwanted")) } }
+            a.tile href="/quarantine" { b { (format::count(held)) } span { (t("held for a decision")) } }
             a.tile href="/messages?outcome=queued" {
                 b { (format::count(status.queued)) }
-                span { "in the queue"
+                span { (t("in the queue"))
                     @if status.queue_age_ms > 0 {
-                        ", oldest " (format::duration_us(status.queue_age_ms * 1000)) } }
+                        (t(", oldest {}").with(format::duration_us(status.queue_age_ms * 1000))) } }
             }
         }
     }
@@ -203,7 +204,7 @@ fn hours(counts: &Counts, until: i64) -> Markup {
             column.parts = classes.into_iter().collect();
         }
     }
-    plot::stacked("Messages an hour", &columns)
+    plot::stacked(t("Messages an hour"), &columns)
 }
 
 fn tops(tops: &[Top], field: &str) -> Markup {

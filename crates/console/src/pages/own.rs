@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use super::messages::number;
 use crate::fault::Fault;
 use crate::server::App;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 use crate::{format, shell};
 
@@ -21,11 +22,10 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let wishes = app.state.users.wishes(&address)?;
     let all = visit.session.as_ref().map(|s| s.user.addresses.as_slice()).unwrap_or_default();
     let body = html! {
-        h1 { "My mail" }
-        p.lead { "For " b { (format::plain(&address)) } ". It counts from the next message on. Phishing and malware \
-            are held whatever you choose." }
+        h1 { (t("My mail")) }
+        p.lead { (t("For {}. It counts from the next message on. Phishing and malware are held whatever you choose.").with(html! { b { (format::plain(&address)) } })) }
         @if all.len() > 1 {
-            nav.tabs aria-label="Addresses" {
+            nav.tabs aria-label=(t("Addresses")) {
                 @for one in all {
                     a href={ "/own?address=" (format::percent(one)) }
                         aria-current=[(one.eq_ignore_ascii_case(&address)).then_some("true")] { (one) }
@@ -33,10 +33,10 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             }
         }
         (strictness(visit, &address, &wishes))
-        h2 { "Senders" }
+        h2 { (t("Senders")) }
         (senders(visit, &address, &wishes))
     };
-    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/own", "My mail", &body)))
+    Ok(visit::page(StatusCode::OK, shell::page(visit, "/own", t("My mail"), &body)))
 }
 
 fn strictness(visit: &Visit, address: &str, wishes: &Wishes) -> Markup {
@@ -46,19 +46,19 @@ fn strictness(visit: &Visit, address: &str, wishes: &Wishes) -> Markup {
             (shell::token(visit))
             input type="hidden" name="address" value=(address);
             fieldset {
-                legend { "How much is held" }
+                legend { (t("How much is held")) }
                 @for (one, what) in [
-                    (Strictness::Strict, "Much: what is suspect counts as spam"),
-                    (Strictness::Normal, "As for everybody"),
-                    (Strictness::Lax, "Little: only what is certainly spam counts as spam"),
+                    (Strictness::Strict, noted("Much: what is suspect counts as spam")),
+                    (Strictness::Normal, noted("As for everybody")),
+                    (Strictness::Lax, noted("Little: only what is certainly spam counts as spam")),
                 ] {
                     label.check { input type="radio" name="strictness" value=(one.name())
-                        checked[one == wishes.strictness]; span { (what) } }
+                        checked[one == wishes.strictness]; span { (t(what)) } }
                 }
             }
-            label { span { "Mail counts as spam from so many points (empty: as for everybody)" }
+            label { span { (t("Mail counts as spam from so many points (empty: as for everybody)")) }
                 input type="number" name="points" min="1" max="100" step="0.1" value=(points); }
-            div.actions { button.main type="submit" name="list" value="strictness" { "Save" } }
+            div.actions { button.main type="submit" name="list" value="strictness" { (t("Save")) } }
         }
     }
 }
@@ -70,27 +70,27 @@ fn senders(visit: &Visit, address: &str, wishes: &Wishes) -> Markup {
         form.filter.card method="post" action="/own" {
             (shell::token(visit))
             input type="hidden" name="address" value=(address);
-            div.fields { (shell::input("entry", "Address or domain", "", "text", "news@example.com")) }
+            div.fields { (shell::input("entry", t("Address or domain"), "", "text", "news@example.com")) }
             div.actions {
-                button.main type="submit" name="list" value="allow" { "Allow" }
-                button.danger type="submit" name="list" value="block" { "Block" }
+                button.main type="submit" name="list" value="allow" { (t("Allow")) }
+                button.danger type="submit" name="list" value="block" { (t("Block")) }
             }
         }
         section.card.flush { table.cards {
-            thead { tr { th scope="col" { "Sender" } th scope="col" { "Is" } th scope="col" { "Change" } } }
+            thead { tr { th scope="col" { (t("Sender")) } th scope="col" { (t("Is")) } th scope="col" { (t("Change")) } } }
             tbody {
                 @for (entry, allowed) in &all { tr {
-                    td data-label="Sender" { (format::plain(entry)) }
-                    td data-label="Is" { @if *allowed { "allowed" } @else { "blocked" } }
-                    td data-label="Change" { form method="post" action="/own" {
+                    td data-label=(t("Sender")) { (format::plain(entry)) }
+                    td data-label=(t("Is")) { @if *allowed { (t("allowed")) } @else { (t("blocked")) } }
+                    td data-label=(t("Change")) { form method="post" action="/own" {
                         (shell::token(visit))
                         input type="hidden" name="address" value=(address);
                         input type="hidden" name="entry" value=(entry);
                         button.quiet type="submit" name="list" value="remove"
-                            aria-label={ "Remove " (format::plain(entry)) } { "Remove" }
+                            aria-label={ (t("Remove {}").with(format::plain(entry))) } { (t("Remove")) }
                     } }
                 } }
-                @if all.is_empty() { tr { td.empty colspan="3" { "Nobody is listed." } } }
+                @if all.is_empty() { tr { td.empty colspan="3" { (t("Nobody is listed.")) } } }
             }
         } }
     }
@@ -99,7 +99,7 @@ fn senders(visit: &Visit, address: &str, wishes: &Wishes) -> Markup {
 /// `POST /own`: `list` says what: allow, block, remove, strictness.
 pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
     if visit.role() != Role::User {
-        return Err(Fault::Bad("Only users have mail of their own here.".to_owned()));
+        return Err(Fault::Bad(noted("Only users have mail of their own here.").to_owned()));
     }
     let (address, entry, users) = (address(visit)?, visit.field("entry"), &app.state.users);
     match visit.field("list") {
@@ -113,7 +113,7 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
             let strictness = visit.field("strictness").parse().map_err(Fault::Bad)?;
             users.set_strictness(&address, strictness, number(visit, "points")?, visit.now_ms)?;
         }
-        _ => return Err(Fault::Bad("list: allow, block, remove or strictness".to_owned())),
+        _ => return Err(Fault::Bad(noted("list: allow, block, remove or strictness").to_owned())),
     }
     tell(app)?;
     Ok(visit::redirect(&format!("/own?notice=own-1&address={}", format::percent(&address))))
@@ -123,7 +123,7 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
 pub(crate) fn tell(app: &App) -> Result<(), Fault> {
     app.state.node.people_changed().map_err(|error| {
         tracing::error!(error, "what people want is kept, but not in use yet");
-        Fault::Bad("It is kept, but not in use yet.".to_owned())
+        Fault::Bad(noted("It is kept, but not in use yet.").to_owned())
     })
 }
 
@@ -131,13 +131,13 @@ pub(crate) fn tell(app: &App) -> Result<(), Fault> {
 pub(crate) fn address(visit: &Visit) -> Result<String, Fault> {
     let all = visit.session.as_ref().map(|s| s.user.addresses.as_slice()).unwrap_or_default();
     if all.is_empty() {
-        return Err(Fault::NotFound("Your account has no mail address here."));
+        return Err(Fault::NotFound(noted("Your account has no mail address here.")));
     }
     let asked = visit.field("address");
     let found = match asked {
         "" => all.first(),
         _ => all.iter().find(|a| a.eq_ignore_ascii_case(asked)),
     };
-    let none = "This is no mail address of your account.";
+    let none = noted("This is no mail address of your account.");
     found.map(|a| a.to_lowercase()).ok_or(Fault::Forbidden(none))
 }

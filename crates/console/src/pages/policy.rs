@@ -11,6 +11,7 @@ use super::messages::number;
 use crate::fault::Fault;
 use crate::node::PolicyOrder;
 use crate::server::App;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 use crate::{format, shell};
 
@@ -27,19 +28,18 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let versions = app.state.policies.list(None, VERSIONS_MAX)?;
     let read = Policy::parse(&edition.text, &app.state.node.groups());
     let body = html! {
-        h1 { "Policy" }
-        p.lead { "Version " (edition.version.number) " is in force since "
-            (format::time(edition.version.at_ms)) ", by " (format::plain(&edition.version.who)) "." }
+        h1 { (t("Policy")) }
+        p.lead { (t("Version {} is in force since {}, by {}.").with(edition.version.number).with(format::time(edition.version.at_ms)).with(format::plain(&edition.version.who))) }
         @match &read {
             Ok(policy) => {
-                p { (policy.rules.len()) " rules, tried in order for every recipient. "
-                    a href="/policy/replay" { "The last replay" } }
+                p { (t("{} rules, tried in order for every recipient.").with(policy.rules.len())) " "
+                    a href="/policy/replay" { (t("The last replay")) } }
                 (warnings(&policy.warnings))
             }
             Err(error) => p.notice.poor role="alert" { (error) },
         }
         (editor(visit, &edition.text, edition.version.number))
-        h2 { "Versions" }
+        h2 { (t("Versions")) }
         (history(visit, &versions, edition.version.number))
     };
     Ok(page(visit, StatusCode::OK, &body))
@@ -76,7 +76,7 @@ pub(crate) fn save(app: &App, visit: &Visit) -> Result<Response, Fault> {
         Ok(version) => Ok(visit::redirect(&format!("/policy?notice=policy-{}", version.number))),
         Err(why) => {
             let body = html! {
-                h1 { "Not saved" }
+                h1 { (t("Not saved")) }
                 p.notice.poor role="alert" { (why) }
                 (editor(visit, &text, base))
             };
@@ -106,11 +106,12 @@ pub(crate) fn in_force(app: &App) -> Result<Edition, Fault> {
 
 /// The version that the form began with.
 pub(super) fn base(visit: &Visit) -> Result<i64, Fault> {
-    number(visit, "base")?.ok_or_else(|| Fault::Bad("base: the number of a version".to_owned()))
+    number(visit, "base")?
+        .ok_or_else(|| Fault::Bad(noted("base: the number of a version").to_owned()))
 }
 
 pub(super) fn page(visit: &Visit, status: StatusCode, body: &Markup) -> Response {
-    visit::page(status, &shell::page(visit, "/policy", "Policy", body))
+    visit::page(status, shell::page(visit, "/policy", t("Policy"), body))
 }
 
 /// The text, and what may be done with it.
@@ -119,13 +120,13 @@ pub(super) fn editor(visit: &Visit, text: &str, base: i64) -> Markup {
         form.card method="post" action="/policy/check" {
             (shell::token(visit))
             input type="hidden" name="base" value=(base);
-            label { span { "Rules (TOML)" }
+            label { span { (t("Rules (TOML)")) }
                 textarea.code name="text" rows="26" spellcheck="false" autocomplete="off"
                     autocapitalize="none" { "\n" (text) }
             }
-            p.hint { "Nothing is in force before you have seen what it changes." }
+            p.hint { (t("Nothing is in force before you have seen what it changes.")) }
             div.actions {
-                button.main type="submit" { "Check" }
+                button.main type="submit" { (t("Check")) }
                 (replay_fields())
             }
             (super::form::list(text))
@@ -136,11 +137,11 @@ pub(super) fn editor(visit: &Visit, text: &str, base: i64) -> Markup {
 /// How far back to replay, and the button for it.
 fn replay_fields() -> Markup {
     html! {
-        button type="submit" formaction="/policy/replay" { "Try on the mail of" }
-        label.inline { span.hidden { "Days to try it on" }
+        button type="submit" formaction="/policy/replay" { (t("Try on the mail of")) }
+        label.inline { span.hidden { (t("Days to try it on")) }
             input.small type="number" name="days" min="1" max=(crate::replays::DAYS_MAX)
                 value=(DAYS_DEFAULT);
-            " days" }
+            " " (t("days")) }
     }
 }
 
@@ -151,10 +152,10 @@ pub(super) fn wrong(visit: &Visit, text: &str, base: i64, error: &PolicyError) -
     };
     let from = line.saturating_sub(AROUND + 1);
     let body = html! {
-        h1 { "Not a policy yet" }
+        h1 { (t("Not a policy yet")) }
         p.notice.poor role="alert" { (error) }
         section.card {
-            h2 { "Line " (line) }
+            h2 { (t("Line {}").with(line)) }
             pre.source.text tabindex="0" {
                 @for (n, shown) in text.lines().enumerate().skip(from).take(2 * AROUND + 1) {
                     @let mark = if n + 1 == line { ">" } else { " " };
@@ -170,30 +171,29 @@ pub(super) fn wrong(visit: &Visit, text: &str, base: i64, error: &PolicyError) -
 fn good(visit: &Visit, text: &str, base: i64, old: &str, policy: &Policy) -> Response {
     let (added, removed) = diff::counts(old, text);
     let body = html! {
-        h1 { "Check of a policy" }
+        h1 { (t("Check of a policy")) }
         @if text == old {
-            p.notice.good role="status" { "It is a policy, and the one in force." }
+            p.notice.good role="status" { (t("It is a policy, and the one in force.")) }
         } @else {
-            p.notice.good role="status" { "It is a policy of " (policy.rules.len()) " rules. "
-                (added) " lines are new, " (removed) " are gone." }
+            p.notice.good role="status" { (t("It is a policy of {} rules. {} lines are new, {} are gone.").with(policy.rules.len()).with(added).with(removed)) }
         }
         (warnings(&policy.warnings))
         (difference(old, text))
         form.card method="post" action="/policy" {
             (shell::token(visit))
             input type="hidden" name="base" value=(base);
-            (shell::input("note", "Why (for the history)", visit.field("note"), "text", ""))
+            (shell::input("note", t("Why (for the history)"), visit.field("note"), "text", ""))
             details {
-                summary { "Edit further" }
-                label { span { "Rules (TOML)" }
+                summary { (t("Edit further")) }
+                label { span { (t("Rules (TOML)")) }
                         textarea.code name="text" rows="20" spellcheck="false" { "\n" (text) } }
                 (super::form::list(text))
             }
             div.actions {
-                button.main type="submit" { "Put into force" }
-                button type="submit" formaction="/policy/check" { "Check again" }
+                button.main type="submit" { (t("Put into force")) }
+                button type="submit" formaction="/policy/check" { (t("Check again")) }
                 (replay_fields())
-                a.button.quiet href="/policy" { "Leave it" }
+                a.button.quiet href="/policy" { (t("Leave it")) }
             }
         }
     };
@@ -205,11 +205,10 @@ fn warnings(findings: &[Finding]) -> Markup {
     html! {
         @if !findings.is_empty() {
             section.card {
-                h2 { "Odd" }
+                h2 { (t("Odd")) }
                 ul.plain {
                     @for f in findings {
-                        li { "Line " (f.line) ", " b { (format::plain(&f.rule)) } ": "
-                            (format::plain(&f.message)) }
+                        li { (t("Line {}, {}: {}").with(f.line).with(html! { b { (format::plain(&f.rule)) } }).with(format::plain(&f.message))) }
                     }
                 }
             }
@@ -223,9 +222,9 @@ pub(super) fn difference(old: &str, new: &str) -> Markup {
     html! {
         @if !hunks.is_empty() {
             section.card.flush {
-                h2 { "What changes" }
+                h2 { (t("What changes")) }
                 table.diff {
-                    thead { tr { th scope="col" { "Line" } th scope="col" { "Is" } th scope="col" { "Text" } } }
+                    thead { tr { th scope="col" { (t("Line")) } th scope="col" { (t("Is")) } th scope="col" { (t("Text")) } } }
                     tbody {
                         @for line in &hunks {
                             @match line {
@@ -259,21 +258,21 @@ fn history(visit: &Visit, versions: &[Version], in_force: i64) -> Markup {
     html! {
         section.card.flush { table.cards {
             thead { tr {
-                th scope="col" { "Version" } th scope="col" { "Since" } th scope="col" { "By" }
-                th scope="col" { "Why" } th scope="col" { "Change" }
+                th scope="col" { (t("Version")) } th scope="col" { (t("Since")) } th scope="col" { (t("By")) }
+                th scope="col" { (t("Why")) } th scope="col" { (t("Change")) }
             } }
             tbody {
                 @for (n, v) in versions.iter().enumerate() { tr {
-                    td data-label="Version" {
-                        a href={ "/policy/versions/" (v.number) } { "Version " (v.number) }
-                        @if v.number == in_force { " " b { "in force" } }
+                    td data-label=(t("Version")) {
+                        a href={ "/policy/versions/" (v.number) } { (t("Version {}").with(v.number)) }
+                        @if v.number == in_force { " " b { (t("in force")) } }
                     }
-                    td data-label="Since" { (format::time(v.at_ms)) }
-                    td data-label="By" { (format::plain(&v.who)) }
-                    td data-label="Why" { (format::plain(&v.note)) }
-                    td data-label="Change" {
+                    td data-label=(t("Since")) { (format::time(v.at_ms)) }
+                    td data-label=(t("By")) { (format::plain(&v.who)) }
+                    td data-label=(t("Why")) { (format::plain(&v.note)) }
+                    td data-label=(t("Change")) {
                         @if v.number != in_force {
-                            (roll_back(visit, v.number, if n == 1 { "Undo the last change" } else { "Go back to it" }))
+                            (roll_back(visit, v.number, if n == 1 { noted("Undo the last change") } else { noted("Go back to it") }))
                         }
                     }
                 } }
@@ -288,7 +287,7 @@ pub(super) fn roll_back(visit: &Visit, number: i64, label: &str) -> Markup {
         form method="post" action="/policy/rollback" {
             (shell::token(visit))
             button type="submit" name="number" value=(number)
-                aria-label={ (label) ": version " (number) } { (label) }
+                aria-label={ (t("{}: version {}").with(t(label)).with(number)) } { (t(label)) }
         }
     }
 }

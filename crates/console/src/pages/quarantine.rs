@@ -15,6 +15,7 @@ use crate::format::{self, DAY_MS};
 use crate::node::Released;
 use crate::server::App;
 use crate::shell;
+use crate::text::{noted, plural, t};
 use crate::visit::{self, Visit};
 
 /// Messages decided at once.
@@ -65,7 +66,7 @@ pub(crate) fn query(visit: &Visit) -> Result<HeldQuery, Fault> {
     Ok(query)
 }
 
-const NO_ADDRESS: &str = "No mail address is set for your account. Ask an administrator.";
+const NO_ADDRESS: &str = noted("No mail address is set for your account. Ask an administrator.");
 
 /// The person may see this item and decide about it.
 pub(crate) fn may(user: &User, held: &Held) -> bool {
@@ -83,7 +84,7 @@ pub(crate) fn may(user: &User, held: &Held) -> bool {
 /// The item, if the person may see it.
 pub(crate) fn find(app: &App, visit: &Visit, id: &str) -> Result<Held, Fault> {
     let unknown =
-        Fault::NotFound("There is no such message in the quarantine, or it is forgotten.");
+        Fault::NotFound(noted("There is no such message in the quarantine, or it is forgotten."));
     let held = app.state.quarantine.get(id)?;
     let user = visit.session.as_ref().map(|s| &s.user);
     held.filter(|held| user.is_some_and(|u| may(u, held))).ok_or(unknown)
@@ -96,7 +97,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let mut folders = app.state.quarantine.folders()?;
     folders.retain(|f| query.folders.is_empty() || query.folders.contains(&f.name));
     let body = html! {
-        h1 { "Quarantine" }
+        h1 { (t("Quarantine")) }
         @if visit.role() != Role::User { (tabs(&folders, &query)) }
         (filter(visit))
         form method="post" action="/quarantine/decide" {
@@ -104,22 +105,22 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             (list(&page.items, true))
             @if !page.items.is_empty() {
                 div.actions.sticky {
-                    button.main type="submit" name="decision" value="release" { "Release selected" }
-                    button.danger type="submit" name="decision" value="delete" { "Delete selected" }
+                    button.main type="submit" name="decision" value="release" { (t("Release selected")) }
+                    button.danger type="submit" name="decision" value="delete" { (t("Delete selected")) }
                 }
             }
         }
         (shell::pager(visit, "/quarantine", page.next))
     };
-    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/quarantine", "Quarantine", &body)))
+    Ok(visit::page(StatusCode::OK, shell::page(visit, "/quarantine", t("Quarantine"), &body)))
 }
 
 fn tabs(folders: &[FolderSummary], query: &HeldQuery) -> Markup {
     let all: u64 = folders.iter().map(|f| f.items).sum();
     let current = |name: &str| (query.folder == name).then_some("true");
     html! {
-        nav.tabs aria-label="Folders" {
-            a href="/quarantine" aria-current=[current("")] { "All" span.count { (format::count(all)) } }
+        nav.tabs aria-label=(t("Folders")) {
+            a href="/quarantine" aria-current=[current("")] { (t("All")) span.count { (format::count(all)) } }
             @for folder in folders {
                 a href={ "/quarantine?folder=" (format::percent(&folder.name)) }
                     aria-current=[current(&folder.name)]
@@ -137,20 +138,20 @@ fn filter(visit: &Visit) -> Markup {
         form.filter.card method="get" action="/quarantine" role="search" {
             input type="hidden" name="folder" value=(value("folder"));
             div.fields {
-                (shell::input("text", "Subject, sender or recipient", value("text"), "search", ""))
-                (shell::select("class", "Class", value("class"), &Class::ALL.map(Class::name)))
-                label { span { "State" }
+                (shell::input("text", t("Subject, sender or recipient"), value("text"), "search", ""))
+                (shell::select("class", t("Class"), value("class"), &Class::ALL.map(Class::name)))
+                label { span { (t("State")) }
                     select name="state" {
                         @for state in STATES {
-                            option value=(state.name()) selected[value("state") == state.name()] {
-                                (state.name())
+                            option value=(t(state.name())) selected[value("state") == state.name()] {
+                                (t(state.name()))
                             }
                         }
-                        option value="any" selected[value("state") == "any"] { "any" }
+                        option value="any" selected[value("state") == "any"] { (t("any")) }
                     }
                 }
             }
-            div.actions { button type="submit" { "Find" } }
+            div.actions { button type="submit" { (t("Find")) } }
         }
     }
 }
@@ -162,16 +163,16 @@ fn list(items: &[Held], selectable: bool) -> Markup {
             thead { tr {
                 @if selectable {
                     th.pick scope="col" {
-                        input type="checkbox" data-all="item" aria-label="Select all" hidden;
+                        input type="checkbox" data-all="item" aria-label=(t("Select all")) hidden;
                     }
                 }
-                th scope="col" { "Received" } th scope="col" { "Verdict" }
-                th scope="col" { "From and subject" } th scope="col" { "To" }
-                th scope="col" { "Folder" }
+                th scope="col" { (t("Received")) } th scope="col" { (t("Verdict")) }
+                th scope="col" { (t("From and subject")) } th scope="col" { (t("To")) }
+                th scope="col" { (t("Folder")) }
             } }
             tbody {
                 @for held in items { (row(held, selectable)) }
-                @if items.is_empty() { tr { td.empty colspan="6" { "Nothing is held here." } } }
+                @if items.is_empty() { tr { td.empty colspan="6" { (t("Nothing is held here.")) } } }
             }
         }
     }
@@ -180,30 +181,30 @@ fn list(items: &[Held], selectable: bool) -> Markup {
 fn row(held: &Held, selectable: bool) -> Markup {
     let item = &held.item;
     let subject = format::plain(&item.subject);
-    let subject = if subject.trim().is_empty() { "(no subject)" } else { subject.as_str() };
+    let subject = shell::subject(&subject);
     html! {
         tr {
             @if selectable {
                 td.pick {
                     @if held.state == State::Held {
                         input type="checkbox" name="item" value=(item.id)
-                            aria-label={ "Select " (subject) };
+                            aria-label={ (t("Select {}").with(&subject)) };
                     }
                 }
             }
-            td.when data-label="Received" { (format::time(item.received_ms)) }
-            td.verdict data-label="Verdict" {
+            td.when data-label=(t("Received")) { (format::time(item.received_ms)) }
+            td.verdict data-label=(t("Verdict")) {
                 (shell::class_pill(item.class)) span.score { (format::points(item.score)) }
             }
             td.what {
                 span.from { (format::plain(&item.from)) }
                 a href={ "/quarantine/" (format::percent(&item.id)) } { (subject) }
             }
-            td.to data-label="To" {
+            td.to data-label=(t("To")) {
                 @if let Some(first) = item.recipients.first() { span { (format::plain(first)) } }
                 @if item.recipients.len() > 1 { span.more { " +" (item.recipients.len() - 1) } }
             }
-            td data-label="Folder" {
+            td data-label=(t("Folder")) {
                 (format::plain(&item.folder)) " "
                 @if held.state != State::Held { (shell::state(held.state.name())) }
             }
@@ -259,9 +260,9 @@ fn release(app: &App, visit: &Visit, items: &[Held]) -> Result<Response, Fault> 
 /// Users do not release what is dangerous.
 pub(crate) fn may_release(visit: &Visit, held: &Held) -> Result<(), Fault> {
     if visit.role() == Role::User && is_dangerous(held.item.class) {
-        return Err(Fault::Forbidden(
+        return Err(Fault::Forbidden(noted(
             "Phishing, malware and what could not be scanned is released by a reviewer: ask one.",
-        ));
+        )));
     }
     Ok(())
 }
@@ -326,17 +327,17 @@ pub(crate) fn delete_one(app: &App, visit: &Visit, held: &Held) -> Result<Deleti
 fn ask(visit: &Visit, items: &[Held]) -> Response {
     let n = items.len();
     let body = html! {
-        h1 { "Delete " (n) @if n == 1 { " message?" } @else { " messages?" } }
-        p.lead { "Nothing brings a deleted message back. Their recipients will not get it." }
+        h1 { (plural(n as u64, "Delete {} message?", "Delete {} messages?")) }
+        p.lead { (t("Nothing brings a deleted message back. Their recipients will not get it.")) }
         (list(items, false))
         form.actions method="post" action="/quarantine/decide" {
             (shell::token(visit))
             input type="hidden" name="sure" value="yes";
             @for held in items { input type="hidden" name="item" value=(held.item.id); }
             @if teaches(visit) { input type="hidden" name="learn" value="yes"; }
-            button.danger type="submit" name="decision" value="delete" { "Delete for good" }
-            a.button.quiet href="/quarantine" { "Keep" }
+            button.danger type="submit" name="decision" value="delete" { (t("Delete for good")) }
+            a.button.quiet href="/quarantine" { (t("Keep")) }
         }
     };
-    visit::page(StatusCode::OK, &shell::page(visit, "/quarantine", "Delete?", &body))
+    visit::page(StatusCode::OK, shell::page(visit, "/quarantine", t("Delete?"), &body))
 }

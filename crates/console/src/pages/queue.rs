@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use crate::fault::Fault;
 use crate::node::{QueueOrder, QueuedMail};
 use crate::server::App;
+use crate::text::{noted, plural, t};
 use crate::visit::{self, Visit};
 use crate::{format, shell};
 
@@ -19,45 +20,44 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let status = app.state.node.status();
     let routes = app.state.node.mail_routes();
     let body = html! {
-        h1 { "Queue" }
-        p.lead { (format::count(status.queued)) " messages wait or are on their way"
-            @if status.queue_age_ms > 0 { ", the oldest for "
-                (format::duration_us(status.queue_age_ms * 1000)) } "." }
+        h1 { (t("Queue")) }
+        p.lead { (t("{} messages wait or are on their way").with(format::count(status.queued)))
+            @if status.queue_age_ms > 0 { (t(", the oldest for {}").with(format::duration_us(status.queue_age_ms * 1000))) } "." }
         form method="post" action="/queue" {
             (shell::token(visit))
             table.cards.card.flush {
                 thead { tr {
                     th.pick scope="col" {
-                        input type="checkbox" data-all="id" aria-label="Select all" hidden; }
-                    th scope="col" { "Message" } th scope="col" { "Next attempt" }
-                    th scope="col" { "From" } th scope="col" { "To" } th scope="col" { "Size" }
-                    th scope="col" { "Last answer" }
+                        input type="checkbox" data-all="id" aria-label=(t("Select all")) hidden; }
+                    th scope="col" { (t("Message")) } th scope="col" { (t("Next attempt")) }
+                    th scope="col" { (t("From")) } th scope="col" { (t("To")) } th scope="col" { (t("Size")) }
+                    th scope="col" { (t("Last answer")) }
                 } }
                 tbody {
                     @for message in &messages { (row(message, visit.now_ms)) }
-                    @if messages.is_empty() { tr { td.empty colspan="7" { "Nothing waits." } } }
+                    @if messages.is_empty() { tr { td.empty colspan="7" { (t("Nothing waits.")) } } }
                 }
             }
             @if !messages.is_empty() {
                 div.actions.sticky {
-                    button.main type="submit" name="order" value="retry" { "Deliver now" }
-                    button type="submit" name="order" value="hold" { "Hold" }
-                    button.danger type="submit" name="order" value="delete" { "Delete" }
+                    button.main type="submit" name="order" value="retry" { (t("Deliver now")) }
+                    button type="submit" name="order" value="hold" { (t("Hold")) }
+                    button.danger type="submit" name="order" value="delete" { (t("Delete")) }
                 }
             }
         }
-        h2 { "Routes" }
+        h2 { (t("Routes")) }
         section.card.flush { table.cards {
-            thead { tr { th scope="col" { "Mail for" } th scope="col" { "Goes to" } th scope="col" { "TLS" } } }
+            thead { tr { th scope="col" { (t("Mail for")) } th scope="col" { (t("Goes to")) } th scope="col" { "TLS" } } }
             tbody { @for route in &routes { tr {
-                td data-label="Mail for" { (format::plain(&route.mail_for)) }
-                td data-label="Goes to" { code { (format::plain(&route.goes_to)) } }
+                td data-label=(t("Mail for")) { (t(&format::plain(&route.mail_for))) }
+                td data-label=(t("Goes to")) { code { (format::plain(&route.goes_to)) } }
                 td data-label="TLS" { (route.tls) }
             } } }
         } }
-        p.hint { "The first that fits counts; routes are set in [route] and [[next_hop]] of the configuration." }
+        p.hint { (t("The first that fits counts; routes are set in [route] and [[next_hop]] of the configuration.")) }
     };
-    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/queue", "Queue", &body)))
+    Ok(visit::page(StatusCode::OK, shell::page(visit, "/queue", t("Queue"), &body)))
 }
 
 fn row(message: &QueuedMail, now_ms: i64) -> Markup {
@@ -65,24 +65,24 @@ fn row(message: &QueuedMail, now_ms: i64) -> Markup {
     let sender = if from.is_empty() { "<>".to_owned() } else { format::plain(from) };
     html! {
         tr {
-            td.pick { input type="checkbox" name="id" value=(id) aria-label={ "Select " (id) }; }
-            td data-label="Message" { a href={ "/messages/" (format::percent(id)) } { code { (id) } } }
-            td data-label="Next" {
+            td.pick { input type="checkbox" name="id" value=(id) aria-label={ (t("Select {}").with(id)) }; }
+            td data-label=(t("Message")) { a href={ "/messages/" (format::percent(id)) } { code { (id) } } }
+            td data-label=(t("Next")) {
                 @match (active, due_ms) {
-                    (true, _) => "now",
-                    (_, None) => b { "held" },
-                    (_, Some(due)) => { "in " (format::duration_us(
-                        due.saturating_sub(now_ms).max(0).cast_unsigned() * 1000)) },
+                    (true, _) => (t("now")),
+                    (_, None) => b { (t("held")) },
+                    (_, Some(due)) => { (t("in {}").with(format::duration_us(
+                        due.saturating_sub(now_ms).max(0).cast_unsigned() * 1000))) },
                 }
-                @if *attempts > 0 { span.more { " after " (attempts) " attempts" } }
+                @if *attempts > 0 { span.more { " " (t("after {} attempts").with(attempts)) } }
             }
-            td data-label="From" { (sender) }
-            td data-label="To" {
+            td data-label=(t("From")) { (sender) }
+            td data-label=(t("To")) {
                 @if let Some(first) = to.first() { (format::plain(first)) }
                 @if to.len() > 1 { span.more { " +" (to.len() - 1) } }
             }
-            td data-label="Size" { (format::bytes(*size)) }
-            td data-label="Answer" { (format::plain(reply)) }
+            td data-label=(t("Size")) { (format::bytes(*size)) }
+            td data-label=(t("Answer")) { (format::plain(reply)) }
         }
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn decide(app: &App, visit: &Visit) -> Result<Response, Fault> {
         "hold" => QueueOrder::Hold,
         "delete" if visit.field("sure") == "yes" => QueueOrder::Delete,
         "delete" => return Ok(ask(visit, &ids)),
-        _ => return Err(Fault::Bad("order: retry, hold or delete".to_owned())),
+        _ => return Err(Fault::Bad(noted("order: retry, hold or delete").to_owned())),
     };
     let count = act(app, visit, order, &ids)?;
     Ok(visit::redirect(&format!("/queue?notice=queue-{count}")))
@@ -125,15 +125,15 @@ pub(crate) fn act(
 fn ask(visit: &Visit, ids: &[&str]) -> Response {
     let n = ids.len();
     let body = html! {
-        h1 { "Delete " (n) @if n == 1 { " message" } @else { " messages" } " from the queue?" }
-        p.lead { "Nobody gets them, and their senders are not told." }
+        h1 { (plural(n as u64, "Delete {} message from the queue?", "Delete {} messages from the queue?")) }
+        p.lead { (t("Nobody gets them, and their senders are not told.")) }
         form.actions method="post" action="/queue" {
             (shell::token(visit))
             input type="hidden" name="sure" value="yes";
             @for id in ids { input type="hidden" name="id" value=(id); }
-            button.danger type="submit" name="order" value="delete" { "Delete for good" }
-            a.button.quiet href="/queue" { "Keep" }
+            button.danger type="submit" name="order" value="delete" { (t("Delete for good")) }
+            a.button.quiet href="/queue" { (t("Keep")) }
         }
     };
-    visit::page(StatusCode::OK, &shell::page(visit, "/queue", "Delete?", &body))
+    visit::page(StatusCode::OK, shell::page(visit, "/queue", t("Delete?"), &body))
 }

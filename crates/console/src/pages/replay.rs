@@ -6,13 +6,14 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use gauntlet_policy::{Groups, Policy};
 use gauntlet_store::replay::{Changed, Report};
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
 use super::messages::number;
 use super::policy;
 use crate::fault::Fault;
 use crate::replays::{DAYS_MAX, Job, MESSAGES_MAX, Trial};
 use crate::server::App;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 use crate::{format, shell};
 
@@ -33,7 +34,7 @@ pub(crate) fn begin(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let trial = Trial { text, base, days, who: visit.who().to_owned() };
     let begun = app.replays.begin(&app.state, trial, visit.now_ms).map_err(Fault::Bad)?;
     if begun.is_none() {
-        let busy = "Another replay is under way. Stop it, or wait until it is done.";
+        let busy = noted("Another replay is under way. Stop it, or wait until it is done.");
         return Err(Fault::Bad(busy.to_owned()));
     }
     Ok(visit::redirect("/policy/replay"))
@@ -51,10 +52,9 @@ pub(crate) fn stop(app: &App, _: &Visit) -> Result<Response, Fault> {
 pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let Some(job) = app.replays.current() else {
         let body = html! {
-            p.crumbs { a href="/policy" { "Policy" } }
-            h1 { "Replay" }
-            p.lead { "No policy was tried since the node started. Edit the policy and choose "
-                b { "Try on the mail of" } "." }
+            p.crumbs { a href="/policy" { (t("Policy")) } }
+            h1 { (t("Replay")) }
+            p.lead { (t("No policy was tried since the node started. Edit the policy and choose {}.").with(html! { b { (t("Try on the mail of")) } })) }
         };
         return Ok(policy::page(visit, StatusCode::OK, &body));
     };
@@ -62,8 +62,8 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
         None => Ok(under_way(visit, &job)),
         Some(outcome) => {
             let body = html! {
-                p.crumbs { a href="/policy" { "Policy" } }
-                h1 { "Replay over " (job.trial.days) " days" }
+                p.crumbs { a href="/policy" { (t("Policy")) } }
+                h1 { (t("Replay over {} days").with(job.trial.days)) }
                 @match &outcome {
                     Ok(report) => (found(report)),
                     Err(why) => p.notice.poor role="alert" { (why) },
@@ -79,16 +79,15 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
 fn under_way(visit: &Visit, job: &Job) -> Response {
     let percent = job.percent();
     let body = html! {
-        p.crumbs { a href="/policy" { "Policy" } }
-        h1 { "Replay over " (job.trial.days) " days" }
+        p.crumbs { a href="/policy" { (t("Policy")) } }
+        h1 { (t("Replay over {} days").with(job.trial.days)) }
         section.card {
-            p role="status" { (format::count(job.messages())) " messages looked at, " (percent)
-                " % of the time. This page renews itself." }
-            p { label { span { "Progress" }
+            p role="status" { (t("{} messages looked at, {} % of the time. This page renews itself.").with(format::count(job.messages())).with(percent)) }
+            p { label { span { (t("Progress")) }
                 progress max="100" value=(percent) { (percent) " %" } } }
             form method="post" action="/policy/replay/stop" {
                 (shell::token(visit))
-                button type="submit" { "Stop with what is found" }
+                button type="submit" { (t("Stop with what is found")) }
             }
         }
     };
@@ -102,18 +101,16 @@ fn found(report: &Report) -> Markup {
     let withheld = report.changes.iter().filter(|c| c.withheld).count() as u64;
     html! {
         @if let Some(reached) = report.reached_ms {
-            p.notice.poor role="status" { "Stopped early (by hand, or at " (format::count(MESSAGES_MAX))
-                " messages or ten minutes): mail from before " (format::time(reached))
-                " was not looked at." }
+            p.notice.poor role="status" { (t("Stopped early (by hand, or at {} messages or ten minutes): mail from before {} was not looked at.").with(format::count(MESSAGES_MAX)).with(format::time(reached))) }
         }
         div.tiles {
-            div.tile { b { (format::count(report.messages)) } span { "messages looked at" } }
+            div.tile { b { (format::count(report.messages)) } span { (t("messages looked at")) } }
             div.tile { b { (format::count(report.different)) }
-                span { "recipients would have got something else, of " (format::count(report.recipients)) } }
+                span { (t("recipients would have got something else, of {}").with(format::count(report.recipients))) } }
             div.tile { b { (format::count(withheld)) }
-                span { "would have been kept from a reader who got it" } }
+                span { (t("would have been kept from a reader who got it")) } }
             div.tile { b { (format::count(unknown)) }
-                span { "cannot be told: the message's text was not kept" } }
+                span { (t("cannot be told: the message's text was not kept")) } }
         }
     }
 }
@@ -124,14 +121,14 @@ fn next(visit: &Visit, job: &Job) -> Markup {
         form.card method="post" action="/policy/check" {
             (shell::token(visit))
             input type="hidden" name="base" value=(job.trial.base);
-            details { summary { "The policy that was tried" }
-                label { span { "Rules (TOML)" }
+            details { summary { (t("The policy that was tried")) }
+                label { span { (t("Rules (TOML)")) }
                     textarea.code name="text" rows="20" spellcheck="false" { "\n" (job.trial.text) } }
             }
-            p.hint { "Asked for by " (format::plain(&job.trial.who)) ", " (format::time(job.began_ms)) "." }
+            p.hint { (t("Asked for by {}, {}.").with(format::plain(&job.trial.who)).with(format::time(job.began_ms))) }
             div.actions {
-                button.main type="submit" { "See what changes, then put into force" }
-                button type="submit" formaction="/policy/replay" { "Try again" }
+                button.main type="submit" { (t("See what changes, then put into force")) }
+                button type="submit" formaction="/policy/replay" { (t("Try again")) }
                 input type="hidden" name="days" value=(job.trial.days);
             }
         }
@@ -141,49 +138,52 @@ fn next(visit: &Visit, job: &Job) -> Markup {
 fn details(report: &Report) -> Markup {
     html! {
         div.halves {
-            (counts("From what to what", "Way", &report.ways))
-            (counts("By rule", "Rule that would decide", &report.rules))
+            (counts(t("From what to what"), t("Way"), &report.ways))
+            (counts(t("By rule"), t("Rule that would decide"), &report.rules))
         }
         div.halves {
-            (counts("By user", "Recipient", &report.users))
-            (counts("Cannot be told", "Rule that asks for what was not kept", &report.unknown))
+            (counts(t("By user"), t("Recipient"), &report.users))
+            (counts(t("Cannot be told"), t("Rule that asks for what was not kept"), &report.unknown))
         }
-        h2 { "Changes, likely false positives first" }
+        h2 { (t("Changes, likely false positives first")) }
         section.card.flush { table.cards {
             thead { tr {
-                th scope="col" { "Received" } th scope="col" { "Verdict" }
-                th scope="col" { "From and subject" } th scope="col" { "To" }
-                th scope="col" { "Was, and would be" }
+                th scope="col" { (t("Received")) } th scope="col" { (t("Verdict")) }
+                th scope="col" { (t("From and subject")) } th scope="col" { (t("To")) }
+                th scope="col" { (t("Was, and would be")) }
             } }
             tbody {
                 @for changed in report.changes.iter().take(CHANGES_SHOWN) { (change(changed)) }
                 @if report.changes.is_empty() {
-                    tr { td.empty colspan="5" { "Nothing would have changed." } } }
+                    tr { td.empty colspan="5" { (t("Nothing would have changed.")) } } }
             }
         } }
         @if report.changes.len() > CHANGES_SHOWN {
-            p.hint { "And " (format::count((report.changes.len() - CHANGES_SHOWN) as u64))
-                " more: " code { "gauntlet policy replay" } " lists them all." }
+            p.hint {
+                @let more = format::count((report.changes.len() - CHANGES_SHOWN) as u64);
+                (t("And {} more: {} lists them all.").with(more)
+                    .with(html! { code { "gauntlet policy replay" } }))
+             }
         }
     }
 }
 
-fn counts(title: &str, of: &str, counts: &BTreeMap<String, u64>) -> Markup {
+fn counts(title: impl Render, of: impl Render, counts: &BTreeMap<String, u64>) -> Markup {
     let mut all: Vec<_> = counts.iter().collect();
     all.sort_by_key(|(name, n)| (std::cmp::Reverse(**n), *name));
     html! {
         section.card.flush {
             h2 { (title) }
             table {
-                thead { tr { th scope="col" { (of) } th.number scope="col" { "Recipients" } } }
+                thead { tr { th scope="col" { (of) } th.number scope="col" { (t("Recipients")) } } }
                 tbody {
                     @for (name, n) in all.iter().take(COUNTS_SHOWN) { tr {
-                        td { @if name.is_empty() { "no rule" } @else { (format::plain(name)) } }
+                        td { @if name.is_empty() { (t("no rule")) } @else { (format::plain(name)) } }
                         td.number { (format::count(**n)) }
                     } }
-                    @if all.is_empty() { tr { td colspan="2" { "None." } } }
+                    @if all.is_empty() { tr { td colspan="2" { (t("None.")) } } }
                     @if all.len() > COUNTS_SHOWN {
-                        tr { td colspan="2" { "and " (all.len() - COUNTS_SHOWN) " more" } } }
+                        tr { td colspan="2" { (t("and {} more").with(all.len() - COUNTS_SHOWN)) } } }
                 }
             }
         }
@@ -192,21 +192,21 @@ fn counts(title: &str, of: &str, counts: &BTreeMap<String, u64>) -> Markup {
 
 fn change(changed: &Changed) -> Markup {
     let subject = format::plain(&changed.subject);
-    let subject = if subject.trim().is_empty() { "(no subject)" } else { subject.as_str() };
+    let subject = shell::subject(&subject);
     html! {
         tr {
-            td data-label="Received" { (format::time(changed.received_ms)) }
-            td data-label="Verdict" { (shell::class_pill(changed.class)) " "
+            td data-label=(t("Received")) { (format::time(changed.received_ms)) }
+            td data-label=(t("Verdict")) { (shell::class_pill(changed.class)) " "
                 (format::points(changed.score)) }
-            td data-label="Message" {
+            td data-label=(t("Message")) {
                 (format::plain(&changed.from)) " "
                 a href={ "/messages/" (format::percent(&changed.id)) } { (subject) }
             }
-            td data-label="To" { (format::plain(&changed.recipient)) }
-            td data-label="Change" {
-                @if changed.withheld { b { "kept away: " } }
-                (format::spaced(&changed.was)) " → " (format::spaced(&changed.would_be))
-                @if !changed.rule.is_empty() { span.more { " by " (format::plain(&changed.rule)) } }
+            td data-label=(t("To")) { (format::plain(&changed.recipient)) }
+            td data-label=(t("Change")) {
+                @if changed.withheld { b { (t("kept away:")) " " } }
+                (t(&format::spaced(&changed.was))) " → " (t(&format::spaced(&changed.would_be)))
+                @if !changed.rule.is_empty() { span.more { " " (t("by {}").with(format::plain(&changed.rule))) } }
             }
         }
     }

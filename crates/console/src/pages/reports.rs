@@ -12,6 +12,7 @@ use crate::plot::{self, Column};
 use crate::report::{Accuracy, DAYS_MAX, Domain, Name, Report, csv, pdf, percent, report};
 use crate::server::App;
 use crate::shell;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 
 /// Days of a report when nobody says.
@@ -35,33 +36,33 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let kept = shell::kept(visit);
     let days = report.days.len();
     let body = html! {
-        h1 { "Reports" }
-        p.lead { (report.since) " to " (report.until) " (UTC): "
-            b { (format::count(report.messages())) } " messages, " (format::bytes(report.bytes)) "." }
+        h1 { (t("Reports")) }
+        p.lead { (t("{} to {} (UTC): {} messages, {}.").with(&report.since).with(&report.until).with(html! { b { (format::count(report.messages())) } }).with(format::bytes(report.bytes))) }
         form.filter.card method="get" action="/reports" {
             div.fields {
-                label { span { "Days" }
+                label { span { (t("Days")) }
                     input type="number" name="days" min="1" max=(DAYS_MAX) value=(days); }
-                (shell::input("until", "Last day", visit.field("until"), "date", ""))
+                (shell::input("until", t("Last day"), visit.field("until"), "date", ""))
             }
             div.actions {
-                button.main type="submit" { "Show" }
+                button.main type="submit" { (t("Show")) }
                 a.button.quiet href={ "/reports.csv?" (kept) } download { "CSV" }
                 a.button.quiet href={ "/reports.pdf?" (kept) } download { "PDF" }
             }
         }
-        section.card { h2 { "Messages a day" } (volume(&report)) }
+        section.card { h2 { (t("Messages a day")) } (volume(&report)) }
         div.halves {
-            section.card { h2 { "Accuracy, as far as people said so" } (accuracy(&report.accuracy)) }
-            section.card { h2 { "Dispositions" } (actions(&report)) }
+            section.card { h2 { (t("Accuracy, as far as people said so")) } (accuracy(&report.accuracy)) }
+            section.card { h2 { (t("Dispositions")) } (actions(&report)) }
         }
-        section.card.flush { h2.inside { "Our domains" } (domains(&report.domains)) }
+        section.card.flush { h2.inside { (t("Our domains")) } (domains(&report.domains)) }
         div.halves {
-            section.card { h2 { "Domains that sent most" } (names(&report.senders, "domain")) }
-            section.card { h2 { "Rules that hit most" } (names(&report.rules, "rule")) }
+            section.card { h2 { (t("Domains that sent most")) } (names(&report.senders, "domain")) }
+            section.card { h2 { (t("Recipients who got most")) } (names(&report.recipients, "recipient")) }
+            section.card { h2 { (t("Rules that hit most")) } (names(&report.rules, "rule")) }
         }
     };
-    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/reports", "Reports", &body)))
+    Ok(visit::page(StatusCode::OK, shell::page(visit, "/reports", t("Reports"), &body)))
 }
 
 fn volume(report: &Report) -> Markup {
@@ -76,24 +77,26 @@ fn volume(report: &Report) -> Markup {
         parts: day.classes.iter().map(|(c, n)| (*c, *n)).collect(),
     };
     let columns: Vec<Column> = report.days.iter().enumerate().map(column).collect();
-    plot::stacked("Messages a day", &columns)
+    plot::stacked(t("Messages a day"), &columns)
 }
 
 fn accuracy(a: &Accuracy) -> Markup {
     html! {
         table.costs {
-            caption { "What nobody looked at is not known: these are bounds from below" }
+            caption { (t("What nobody looked at is not known: these are bounds from below")) }
             tbody {
                 @for (what, n, of, share) in [
-                    ("Judged unwanted, wanted by people", a.wrongly_unwanted, a.unwanted,
+                    (noted("Judged unwanted, wanted by people"), a.wrongly_unwanted, a.unwanted,
                         a.false_positives()),
-                    ("Judged wanted, unwanted by people", a.wrongly_wanted, a.wanted,
+                    (noted("Judged wanted, unwanted by people"), a.wrongly_wanted, a.wanted,
                         a.false_negatives()),
                 ] {
                     tr {
-                        th scope="row" { (what) }
-                        td.number { (format::count(n)) " of " (format::count(of)) }
-                        td.number { b { (percent(share)) } }
+                        th scope="row" { (t(what)) }
+                        td.number { (t("{} of {}").with(format::count(n)).with(format::count(of))) }
+                        td.number { b {
+                            @if let Some(share) = percent(share) { (share) } @else { (t("unknown")) }
+                        } }
                     }
                 }
             }
@@ -107,7 +110,7 @@ fn actions(report: &Report) -> Markup {
             @for (action, n) in &report.actions {
                 tr { th scope="row" { (shell::state(action)) } td.number { (format::count(*n)) } }
             }
-            @if report.actions.is_empty() { tr { td { "No messages yet." } } }
+            @if report.actions.is_empty() { tr { td { (t("No messages yet.")) } } }
         } }
     }
 }
@@ -117,22 +120,22 @@ fn domains(all: &[Domain]) -> Markup {
     html! {
         table.cards {
             thead { tr {
-                th scope="col" { "Domain" }
-                @for class in classes { th.number scope="col" { (class.name()) } }
-                th.number scope="col" { "all" }
+                th scope="col" { (t("Domain")) }
+                @for class in classes { th.number scope="col" { (t(class.name())) } }
+                th.number scope="col" { (t("all")) }
             } }
             tbody {
                 @for domain in all { tr {
-                    td data-label="Domain" {
+                    td data-label=(t("Domain")) {
                         a href={ "/messages?domain=" (format::percent(&domain.domain)) } {
                             (format::plain(&domain.domain)) } }
                     @for class in classes {
-                        td.number data-label=(class.name()) {
+                        td.number data-label=(t(class.name())) {
                             (format::count(domain.classes.get(&class).copied().unwrap_or(0))) }
                     }
-                    td.number data-label="all" { b { (format::count(domain.messages())) } }
+                    td.number data-label=(t("all")) { b { (format::count(domain.messages())) } }
                 } }
-                @if all.is_empty() { tr { td.empty colspan="9" { "No messages yet." } } }
+                @if all.is_empty() { tr { td.empty colspan="9" { (t("No messages yet.")) } } }
             }
         }
     }
@@ -155,7 +158,7 @@ pub(crate) fn as_csv(app: &App, visit: &Visit) -> Result<Response, Fault> {
 pub(crate) fn as_pdf(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let report = asked(app, visit)?;
     let name = file_name(&report, "pdf");
-    let body = Body::from(pdf::pdf(&report, &app.state.node.status().name));
+    let body = Body::from(pdf::pdf(&report, &app.state.node.status().name, &app.state.texts));
     Ok(attached(visit::respond(StatusCode::OK, "application/pdf", body), &name))
 }
 

@@ -15,6 +15,7 @@ use crate::format::{self, DAY_MS};
 use crate::node::RuleLine;
 use crate::server::App;
 use crate::shell;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 
 /// Days looked back when nobody says.
@@ -85,7 +86,7 @@ pub(crate) fn measure(app: &App, now_ms: i64) -> Result<Measured, Fault> {
         }
     }
     if bodies.is_empty() {
-        let why = "Costs are measured on held mail, and nothing is held.";
+        let why = noted("Costs are measured on held mail, and nothing is held.");
         return Err(Fault::Bad(why.to_owned()));
     }
     let costs = app.state.node.rule_costs(&bodies);
@@ -120,34 +121,33 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     }
     all.retain(|u| word.is_empty() || u.rule.name.to_uppercase().contains(&word));
     let body = html! {
-        h1 { "Rules" }
-        p.lead { (format::count(counts.0 as u64)) " rules can hit. " (format::count(counts.1 as u64))
-            " of those that give points did not hit once in " (days) " days." }
+        h1 { (t("Rules")) }
+        p.lead { (t("{} rules can hit. {} of those that give points did not hit once in {} days.").with(format::count(counts.0 as u64)).with(format::count(counts.1 as u64)).with(days)) }
         (filter(visit, days, which))
         (costs(app, visit))
         (table(&all, days))
     };
-    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/rules", "Rules", &body)))
+    Ok(visit::page(StatusCode::OK, shell::page(visit, "/rules", t("Rules"), &body)))
 }
 
 fn filter(visit: &Visit, days: i64, which: &str) -> Markup {
     html! {
         form.filter.card method="get" action="/rules" role="search" {
             div.fields {
-                (shell::input("name", "Part of the name", visit.field("name"), "search", "URL"))
-                label { span { "Days" }
+                (shell::input("name", t("Part of the name"), visit.field("name"), "search", "URL"))
+                label { span { (t("Days")) }
                     input type="number" name="days" min="1" max=(DAYS_MAX) value=(days); }
-                label { span { "Show" }
+                label { span { (t("Show")) }
                     select name="show" {
                         @for (value, name) in
-                            [("", "those that hit most first"), ("costly", "the costliest first"),
-                             ("dead", "those that never hit")] {
-                            option value=(value) selected[value == which] { (name) }
+                            [("", noted("those that hit most first")), ("costly", noted("the costliest first")),
+                             ("dead", noted("those that never hit"))] {
+                            option value=(value) selected[value == which] { (t(name)) }
                         }
                     }
                 }
             }
-            div.actions { button.main type="submit" { "Show" } }
+            div.actions { button.main type="submit" { (t("Show")) } }
         }
     }
 }
@@ -156,11 +156,10 @@ fn costs(app: &App, visit: &Visit) -> Markup {
     html! {
         form.actions method="post" action="/rules/measure" {
             (shell::token(visit))
-            button type="submit" { "Measure costs on held mail" }
+            button type="submit" { (t("Measure costs on held mail")) }
             @match app.measured() {
-                Some(found) => span.hint { "Measured " (format::time(found.at_ms)) " on "
-                    (found.messages) " messages; what rules share is not in it." },
-                None => span.hint { "Not measured since the node started." },
+                Some(found) => span.hint { (t("Measured {} on {} messages; what rules share is not in it.").with(format::time(found.at_ms)).with(found.messages)) },
+                None => span.hint { (t("Not measured since the node started.")) },
             }
         }
     }
@@ -170,17 +169,17 @@ fn table(all: &[Usage], days: i64) -> Markup {
     html! {
         section.card.flush.rules { table.cards {
             thead { tr {
-                th scope="col" { "Rule" } th.number scope="col" { "Hits in " (days) " days" }
-                th.number scope="col" { "Points" } th.number scope="col" { "Cost a message" }
-                th scope="col" { "Kind" }
+                th scope="col" { (t("Rule")) } th.number scope="col" { (t("Hits in {} days").with(days)) }
+                th.number scope="col" { (t("Points")) } th.number scope="col" { (t("Cost a message")) }
+                th scope="col" { (t("Kind")) }
             } }
             tbody {
                 @for usage in all.iter().take(SHOWN_MAX) { (row(usage)) }
-                @if all.is_empty() { tr { td.empty colspan="5" { "No rule fits." } } }
+                @if all.is_empty() { tr { td.empty colspan="5" { (t("No rule fits.")) } } }
             }
         } }
         @if all.len() > SHOWN_MAX {
-            p.hint { "And " (all.len() - SHOWN_MAX) " more: name a part of what you look for." }
+            p.hint { (t("And {} more: name a part of what you look for.").with(all.len() - SHOWN_MAX)) }
         }
     }
 }
@@ -189,18 +188,18 @@ fn row(usage: &Usage) -> Markup {
     let Usage { rule, hits, dead, cost_us } = usage;
     html! {
         tr {
-            td data-label="Rule" {
+            td data-label=(t("Rule")) {
                 a href={ "/messages?rule=" (format::percent(&rule.name)) } { (format::plain(&rule.name)) }
                 @if !rule.description.is_empty() { span.more { " " (format::plain(&rule.description)) } }
             }
-            td.number data-label="Hits" {
-                @if *dead { span.state.state-failed { "none" } } @else { (format::count(*hits)) }
+            td.number data-label=(t("Hits")) {
+                @if *dead { span.state.state-failed { (t("none")) } } @else { (format::count(*hits)) }
             }
-            td.number data-label="Points" { (format::points(rule.score)) }
-            td.number data-label="Cost" {
+            td.number data-label=(t("Points")) { (format::points(rule.score)) }
+            td.number data-label=(t("Cost")) {
                 @match cost_us { Some(us) => (format!("{us:.1} µs")), None => "-" }
             }
-            td data-label="Kind" { (rule.kind) }
+            td data-label=(t("Kind")) { (rule.kind) }
         }
     }
 }

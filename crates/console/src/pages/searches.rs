@@ -6,6 +6,7 @@ use maud::{Markup, html};
 
 use crate::fault::Fault;
 use crate::server::App;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 use crate::{format, shell};
 
@@ -15,7 +16,7 @@ pub(super) fn bar(app: &App, visit: &Visit) -> Result<Markup, Fault> {
     let now = shell::kept(visit);
     Ok(html! {
         @if !all.is_empty() {
-            nav.tabs aria-label="Saved searches" {
+            nav.tabs aria-label=(t("Saved searches")) {
                 @for search in &all {
                     a href={ "/messages?" (search.query) }
                         aria-current=[(search.query == now).then_some("true")] {
@@ -33,16 +34,16 @@ fn form(visit: &Visit, all: &[SavedSearch], now: &str) -> Markup {
     let own = all.iter().find(|s| s.query == now && s.login == visit.who());
     html! {
         details.places {
-            summary { "Keep this search" }
+            summary { (t("Keep this search")) }
             form method="post" action="/messages/searches" {
                 (shell::token(visit))
                 input type="hidden" name="query" value=(now);
-                (shell::input("name", "Name", own.map_or("", |s| s.name.as_str()), "text", "Spam of our bank"))
+                (shell::input("name", t("Name"), own.map_or("", |s| s.name.as_str()), "text", t("Spam of our bank")))
                 label.check { input type="checkbox" name="shared" value="yes"
-                    checked[own.is_some_and(|s| s.shared)]; span { "Others see it, too" } }
+                    checked[own.is_some_and(|s| s.shared)]; span { (t("Others see it, too")) } }
                 div.actions {
-                    button.main type="submit" name="do" value="save" { "Keep" }
-                    @if own.is_some() { button.danger type="submit" name="do" value="remove" { "Forget" } }
+                    button.main type="submit" name="do" value="save" { (t("Keep")) }
+                    @if own.is_some() { button.danger type="submit" name="do" value="remove" { (t("Forget")) } }
                 }
             }
         }
@@ -65,11 +66,11 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
         }
         "remove" => {
             if !users.remove_search(visit.who(), name)? {
-                return Err(Fault::NotFound("You keep no search of this name."));
+                return Err(Fault::NotFound(noted("You keep no search of this name.")));
             }
             Ok(visit::redirect("/messages"))
         }
-        _ => Err(Fault::Bad("do: save or remove".to_owned())),
+        _ => Err(Fault::Bad(noted("do: save or remove").to_owned())),
     }
 }
 

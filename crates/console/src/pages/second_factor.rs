@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use crate::fault::Fault;
 use crate::server::App;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 use crate::{format, shell};
 
@@ -15,19 +16,18 @@ pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
     let state = app.state.users.second_factor(visit.who())?;
     Ok(html! {
         section.card.narrow {
-            h2 { "Second factor" }
+            h2 { (t("Second factor")) }
             form method="post" action="/account/second-factor" {
                 (shell::token(visit))
                 @match state {
                     SecondFactor::On { recovery_codes } => {
-                        p { "On: signing in asks for a code. " (recovery_codes) " recovery codes are left." }
+                        p { (t("On: signing in asks for a code. {} recovery codes are left.").with(recovery_codes)) }
                         (code_field())
-                        button.danger type="submit" name="do" value="off" { "Switch off" }
+                        button.danger type="submit" name="do" value="off" { (t("Switch off")) }
                     }
                     SecondFactor::Off | SecondFactor::Begun => {
-                        p { "Off. An authenticator app shows a code that changes every 30 seconds; a \
-                            stolen password alone opens nothing then." }
-                        button type="submit" name="do" value="begin" { "Set up" }
+                        p { (t("Off. An authenticator app shows a code that changes every 30 seconds; a stolen password alone opens nothing then.")) }
+                        button type="submit" name="do" value="begin" { (t("Set up")) }
                     }
                 }
             }
@@ -37,7 +37,7 @@ pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
 
 fn code_field() -> Markup {
     html! {
-        label { span { "Code, or a recovery code" }
+        label { span { (t("Code, or a recovery code")) }
             input name="code" autocomplete="one-time-code" autocapitalize="none" spellcheck="false"
                 maxlength="40" required;
         }
@@ -62,18 +62,18 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
                 Ok(recovery(visit, &codes))
             }
             None => Err(Fault::Bad(
-                "This is not the code of this moment. Begin again under Account.".to_owned(),
+                noted("This is not the code of this moment. Begin again under Account.").to_owned(),
             )),
         },
         "off" => {
             if !users.passes_second_factor(who, code, visit.now_ms)? {
-                return Err(Fault::Bad("The code is wrong, or was used before.".to_owned()));
+                return Err(Fault::Bad(noted("The code is wrong, or was used before.").to_owned()));
             }
             app.guard.succeeded(visit.client, who);
             users.remove_totp(who, who, visit.now_ms)?;
             Ok(visit::redirect("/account?notice=factor_off-1"))
         }
-        _ => Err(Fault::Bad("do: begin, on or off".to_owned())),
+        _ => Err(Fault::Bad(noted("do: begin, on or off").to_owned())),
     }
 }
 
@@ -85,30 +85,29 @@ fn shown(visit: &Visit, secret: &str) -> Response {
         .filter_map(|at| secret.get(at..(at + 4).min(secret.len())))
         .collect();
     let body = html! {
-        h1 { "Second factor" }
+        h1 { (t("Second factor")) }
         section.card.narrow {
-            p { "Add an account in your authenticator app with this key (time based, six digits), or "
-                a href=(address) { "open the app on this device" } "." }
+            p { (t("Add an account in your authenticator app with this key (time based, six digits), or {}.")
+                .with(html! { a href=(address) { (t("open the app on this device")) } })) }
             p { code.big { (grouped.join(" ")) } }
             form method="post" action="/account/second-factor" {
                 (shell::token(visit))
                 (code_field())
-                button.main type="submit" name="do" value="on" { "Switch on" }
+                button.main type="submit" name="do" value="on" { (t("Switch on")) }
             }
         }
     };
-    visit::page(StatusCode::OK, &shell::page(visit, "/account", "Second factor", &body))
+    visit::page(StatusCode::OK, shell::page(visit, "/account", t("Second factor"), &body))
 }
 
 fn recovery(visit: &Visit, codes: &[String]) -> Response {
     let body = html! {
-        h1 { "The second factor is on" }
+        h1 { (t("The second factor is on")) }
         section.card.narrow {
-            p { "Keep these recovery codes where you keep your passwords: each opens your account once, \
-                if the telephone is lost. They are not shown again." }
+            p { (t("Keep these recovery codes where you keep your passwords: each opens your account once, if the telephone is lost. They are not shown again.")) }
             ul.plain { @for code in codes { li { code { (code) } } } }
-            p { a.button href="/account" { "I have kept them" } }
+            p { a.button href="/account" { (t("I have kept them")) } }
         }
     };
-    visit::page(StatusCode::OK, &shell::page(visit, "/account", "Second factor", &body))
+    visit::page(StatusCode::OK, shell::page(visit, "/account", t("Second factor"), &body))
 }

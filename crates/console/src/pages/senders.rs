@@ -9,6 +9,7 @@ use maud::{Markup, html};
 
 use crate::fault::Fault;
 use crate::server::App;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 use crate::{format, shell};
 
@@ -16,42 +17,40 @@ use crate::{format, shell};
 pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let listed = app.state.users.listed_senders()?;
     let body = html! {
-        h1 { "Senders" }
+        h1 { (t("Senders")) }
         (super::manage::tabs("/senders"))
-        p.lead { "An allowed sender's mail passes unless it is phishing or malware, a blocked sender's is spam. \
-            A sender is an address, a domain with all below it, or a network. The lists of the \
-            configuration count beside these." }
+        p.lead { (t("An allowed sender's mail passes unless it is phishing or malware, a blocked sender's is spam. A sender is an address, a domain with all below it, or a network. The lists of the configuration count beside these.")) }
         form.filter.card method="post" action="/senders" {
             (shell::token(visit))
-            div.fields { (shell::input("entry", "Address, domain or network", "", "text", "news@example.com")) }
+            div.fields { (shell::input("entry", t("Address, domain or network"), "", "text", "news@example.com")) }
             div.actions {
-                button.main type="submit" name="list" value="allow" { "Allow" }
-                button.danger type="submit" name="list" value="block" { "Block" }
+                button.main type="submit" name="list" value="allow" { (t("Allow")) }
+                button.danger type="submit" name="list" value="block" { (t("Block")) }
             }
         }
         section.card.flush { table.cards {
             thead { tr {
-                th scope="col" { "Sender" } th scope="col" { "Is" } th scope="col" { "By" }
-                th scope="col" { "Since" } th scope="col" { "Change" }
+                th scope="col" { (t("Sender")) } th scope="col" { (t("Is")) } th scope="col" { (t("By")) }
+                th scope="col" { (t("Since")) } th scope="col" { (t("Change")) }
             } }
             tbody {
                 @for sender in &listed { tr {
-                    td data-label="Sender" { (format::plain(&sender.entry)) }
-                    td data-label="Is" { @if sender.allow { "allowed" } @else { "blocked" } }
-                    td data-label="By" { (format::plain(&sender.who)) }
-                    td data-label="Since" { (format::time(sender.at_ms)) }
-                    td data-label="Change" { form method="post" action="/senders" {
+                    td data-label=(t("Sender")) { (format::plain(&sender.entry)) }
+                    td data-label=(t("Is")) { @if sender.allow { (t("allowed")) } @else { (t("blocked")) } }
+                    td data-label=(t("By")) { (format::plain(&sender.who)) }
+                    td data-label=(t("Since")) { (format::time(sender.at_ms)) }
+                    td data-label=(t("Change")) { form method="post" action="/senders" {
                         (shell::token(visit))
                         input type="hidden" name="entry" value=(sender.entry);
                         button.quiet type="submit" name="list" value="remove"
-                            aria-label={ "Remove " (format::plain(&sender.entry)) } { "Remove" }
+                            aria-label={ (t("Remove {}").with(format::plain(&sender.entry))) } { (t("Remove")) }
                     } }
                 } }
-                @if listed.is_empty() { tr { td.empty colspan="5" { "Nobody is listed." } } }
+                @if listed.is_empty() { tr { td.empty colspan="5" { (t("Nobody is listed.")) } } }
             }
         } }
     };
-    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/health", "Senders", &body)))
+    Ok(visit::page(StatusCode::OK, shell::page(visit, "/health", t("Senders"), &body)))
 }
 
 /// `POST /senders`: `entry`, and `list`: allow, block or remove.
@@ -69,7 +68,7 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
             List::parse([entry]).map_err(|e| Fault::Bad(e.to_string()))?;
             users.list_sender(entry, list == "allow", visit.who(), visit.now_ms)?;
         }
-        _ => return Err(Fault::Bad("list: allow, block or remove".to_owned())),
+        _ => return Err(Fault::Bad(noted("list: allow, block or remove").to_owned())),
     }
     tell(app)?;
     Ok(visit::redirect("/senders?notice=senders-1"))
@@ -93,8 +92,8 @@ pub(crate) fn buttons(visit: &Visit, held: &Held) -> Markup {
         form.actions method="post" action="/senders" {
             (shell::token(visit))
             input type="hidden" name="entry" value=(sender);
-            button.quiet type="submit" name="list" value="allow" { "Allow " (format::plain(sender)) }
-            button.quiet type="submit" name="list" value="block" { "Block " (format::plain(sender)) }
+            button.quiet type="submit" name="list" value="allow" { (t("Allow {}").with(format::plain(sender))) }
+            button.quiet type="submit" name="list" value="block" { (t("Block {}").with(format::plain(sender))) }
         }
     }
 }

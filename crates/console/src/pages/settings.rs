@@ -7,6 +7,7 @@ use maud::html;
 use super::manage;
 use crate::fault::Fault;
 use crate::server::App;
+use crate::text::t;
 use crate::visit::{self, Visit};
 use crate::{format, shell};
 
@@ -20,30 +21,28 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
         s.key.to_lowercase().contains(&word) && (!only || s.origin != "default")
     };
     let body = html! {
-        h1 { "Settings" }
+        h1 { (t("Settings")) }
         (manage::tabs("/settings"))
-        p.lead { (all.len()) " settings are in effect; " (changed) " of them differ in origin from the \
-            defaults. They are changed in the file or the environment, and read again at SIGHUP. \
-            Secrets are not shown." }
+        p.lead { (t("{} settings are in effect; {} of them differ in origin from the defaults. They are changed in the file or the environment, and read again at SIGHUP. Secrets are not shown.").with(all.len()).with(changed)) }
         form.filter.card method="get" action="/settings" role="search" {
-            div.fields { (shell::input("name", "Part of the name", visit.field("name"), "search", "console.")) }
+            div.fields { (shell::input("name", t("Part of the name"), visit.field("name"), "search", "console.")) }
             label.check { input type="checkbox" name="only" value="changed" checked[only];
-                span { "Only what is not the default" } }
-            div.actions { button.main type="submit" { "Show" } }
+                span { (t("Only what is not the default")) } }
+            div.actions { button.main type="submit" { (t("Show")) } }
         }
         section.card.flush { table.cards {
-            thead { tr { th scope="col" { "Setting" } th scope="col" { "Value" } th scope="col" { "From" } } }
+            thead { tr { th scope="col" { (t("Setting")) } th scope="col" { (t("Value")) } th scope="col" { (t("From")) } } }
             tbody {
                 @for setting in all.iter().filter(fits) { tr {
-                    td data-label="Setting" { code { (setting.key) } }
-                    td data-label="Value" { code { (format::plain(&setting.value)) } }
-                    td data-label="From" {
-                        @if setting.origin == "default" { span.more { "default" } }
+                    td data-label=(t("Setting")) { code { (setting.key) } }
+                    td data-label=(t("Value")) { code { (format::plain(&setting.value)) } }
+                    td data-label=(t("From")) {
+                        @if setting.origin == "default" { span.more { (t("default")) } }
                         @else { b { (format::plain(&setting.origin)) } } }
                 } }
-                @if !all.iter().any(|s| fits(&s)) { tr { td.empty colspan="3" { "No setting fits." } } }
+                @if !all.iter().any(|s| fits(&s)) { tr { td.empty colspan="3" { (t("No setting fits.")) } } }
             }
         } }
     };
-    Ok(visit::page(StatusCode::OK, &shell::page(visit, "/health", "Settings", &body)))
+    Ok(visit::page(StatusCode::OK, shell::page(visit, "/health", t("Settings"), &body)))
 }

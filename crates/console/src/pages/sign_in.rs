@@ -6,6 +6,7 @@ use maud::{Markup, html};
 
 use crate::fault::Fault;
 use crate::server::App;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 use crate::{access, format, shell};
 
@@ -14,7 +15,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     if visit.session.is_some() {
         return Ok(visit::redirect(next(visit)));
     }
-    Ok(visit::page(StatusCode::OK, &form(app, visit, None)))
+    Ok(visit::page(StatusCode::OK, form(app, visit, None)))
 }
 
 /// `POST /sign-in`: starts a new session, whatever session there was before.
@@ -29,13 +30,13 @@ pub(crate) fn sign_in(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let Some(user) = users.verify(login, password)? else {
         let shown: String = login.chars().take(100).collect();
         users.note(visit.now_ms, &shown, "sign-in failed", &visit.client.to_string())?;
-        let wrong = "This name and password do not go together.";
-        return Ok(visit::page(StatusCode::UNAUTHORIZED, &form(app, visit, Some(wrong))));
+        let wrong = noted("This name and password do not go together.");
+        return Ok(visit::page(StatusCode::UNAUTHORIZED, form(app, visit, Some(wrong))));
     };
     if !users.passes_second_factor(&user.login, visit.field("code"), visit.now_ms)? {
         users.note(visit.now_ms, &user.login, "sign-in failed: code", &visit.client.to_string())?;
-        let wrong = "This name, password and code do not go together.";
-        return Ok(visit::page(StatusCode::UNAUTHORIZED, &form(app, visit, Some(wrong))));
+        let wrong = noted("This name, password and code do not go together.");
+        return Ok(visit::page(StatusCode::UNAUTHORIZED, form(app, visit, Some(wrong))));
     }
     app.guard.succeeded(visit.client, login);
     if let Some(old) = &visit.token {
@@ -74,34 +75,33 @@ pub(super) fn next(visit: &Visit) -> &str {
 
 fn form(app: &App, visit: &Visit, wrong: Option<&str>) -> Markup {
     shell::bare(
-        "Sign in",
+        t("Sign in"),
         &html! {
             section.card.narrow.sign-in {
                 div.brand { (shell::mark()) span { "Gauntlet" } }
-                h1 { "Sign in" }
-                @if let Some(wrong) = wrong { p.notice.poor role="alert" { (wrong) } }
+                h1 { (t("Sign in")) }
+                @if let Some(wrong) = wrong { p.notice.poor role="alert" { (t(wrong)) } }
                 form method="post" action="/sign-in" {
                     input type="hidden" name="next" value=(next(visit));
-                    label { span { "Name" }
+                    label { span { (t("Name")) }
                         input name="login" value=(visit.field("login")) autocomplete="username"
                             autofocus required spellcheck="false" autocapitalize="none";
                     }
-                    label { span { "Password" }
+                    label { span { (t("Password")) }
                         input type="password" name="password" autocomplete="current-password"
                             required;
                     }
-                    label { span { "Code, if you set up a second factor" }
+                    label { span { (t("Code, if you set up a second factor")) }
                         input name="code" autocomplete="one-time-code" autocapitalize="none"
                             spellcheck="false" maxlength="40";
                     }
-                    button.main type="submit" { "Sign in" }
+                    button.main type="submit" { (t("Sign in")) }
                 }
                 @if let Some(oidc) = &app.state.oidc {
                     p.other-way { a.button href={ "/sign-in/oidc?next=" (format::percent(next(visit))) } {
                         (oidc.name) } }
                 }
-                p.hint { "The node prints a one-time password for " b { "admin" }
-                    " when it starts for the first time." }
+                p.hint { (t("The node prints a one-time password for {} when it starts for the first time.").with(html! { b { "admin" } })) }
             }
         },
     )

@@ -9,6 +9,7 @@ use super::manage;
 use super::messages::number;
 use crate::fault::Fault;
 use crate::server::App;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 use crate::{format, shell};
 
@@ -19,32 +20,32 @@ pub(crate) const DAYS_DEFAULT: i64 = 90;
 pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let tokens = app.state.users.tokens()?;
     let body = html! {
-        h1 { "Tokens" }
+        h1 { (t("Tokens")) }
         (manage::tabs("/tokens"))
         (form(visit))
         section.card.flush { table.cards {
             thead { tr {
-                th scope="col" { "Name" } th scope="col" { "May" } th scope="col" { "By" }
-                th scope="col" { "Until" } th scope="col" { "Last use" } th scope="col" { "Change" }
+                th scope="col" { (t("Name")) } th scope="col" { (t("May")) } th scope="col" { (t("By")) }
+                th scope="col" { (t("Until")) } th scope="col" { (t("Last use")) } th scope="col" { (t("Change")) }
             } }
             tbody {
                 @for token in &tokens { tr {
-                    td data-label="Name" { (token.name) }
-                    td data-label="May" {
+                    td data-label=(t("Name")) { (token.name) }
+                    td data-label=(t("May")) {
                         @for scope in &token.scopes { code { (scope.name()) } " " } }
-                    td data-label="By" { (format::plain(&token.who)) }
-                    td data-label="Until" { (format::time(token.expires_ms))
-                        @if token.expires_ms <= visit.now_ms { b { " over" } } }
-                    td data-label="Used" {
-                        @match token.used_ms { Some(at) => (format::time(at)), None => "never" } }
-                    td data-label="Change" { form method="post" action="/tokens" {
+                    td data-label=(t("By")) { (format::plain(&token.who)) }
+                    td data-label=(t("Until")) { (format::time(token.expires_ms))
+                        @if token.expires_ms <= visit.now_ms { b { " " (t("over")) } } }
+                    td data-label=(t("Used")) {
+                        @match token.used_ms { Some(at) => (format::time(at)), None => (t("never")) } }
+                    td data-label=(t("Change")) { form method="post" action="/tokens" {
                         (shell::token(visit))
                         input type="hidden" name="name" value=(token.name);
                         button.quiet type="submit" name="do" value="revoke"
-                            aria-label={ "Revoke " (token.name) } { "Revoke" }
+                            aria-label={ (t("Revoke {}").with(&token.name)) } { (t("Revoke")) }
                     } }
                 } }
-                @if tokens.is_empty() { tr { td.empty colspan="6" { "There are none." } } }
+                @if tokens.is_empty() { tr { td.empty colspan="6" { (t("There are none.")) } } }
             }
         } }
     };
@@ -52,26 +53,26 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
 }
 
 fn page(visit: &Visit, body: &Markup) -> Response {
-    visit::page(StatusCode::OK, &shell::page(visit, "/health", "Tokens", body))
+    visit::page(StatusCode::OK, shell::page(visit, "/health", t("Tokens"), body))
 }
 
 fn form(visit: &Visit) -> Markup {
     html! {
         details.card {
-            summary { h2 { "Make a token" } }
+            summary { h2 { (t("Make a token")) } }
             form method="post" action="/tokens" {
                 (shell::token(visit))
-                (shell::input("name", "Name: letters, digits, - _ .", "", "text", "dashboard"))
-                label { span { "Days" }
+                (shell::input("name", t("Name: letters, digits, - _ ."), "", "text", "dashboard"))
+                label { span { (t("Days")) }
                     input type="number" name="days" min="1" max=(TOKEN_DAYS_MAX) value=(DAYS_DEFAULT); }
                 fieldset {
-                    legend { "What it may do" }
+                    legend { (t("What it may do")) }
                     @for scope in Scope::ALL {
                         label.check { input type="checkbox" name="scope" value=(scope.name());
                             span { code { (scope.name()) } } }
                     }
                 }
-                button.main type="submit" name="do" value="make" { "Make" }
+                button.main type="submit" name="do" value="make" { (t("Make")) }
             }
         }
     }
@@ -91,21 +92,21 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
             Ok(page(
                 visit,
                 &html! {
-                    h1 { "Token " (name) }
+                    h1 { (t("Token {}").with(name)) }
                     section.card.narrow {
-                        p { "It is not shown again." }
+                        p { (t("It is not shown again.")) }
                         p { code { (secret) } }
-                        p { a.button href="/tokens" { "Done" } }
+                        p { a.button href="/tokens" { (t("Done")) } }
                     }
                 },
             ))
         }
         "revoke" => {
             if !users.revoke_token(name, visit.who(), visit.now_ms)? {
-                return Err(Fault::NotFound("There is no token of this name."));
+                return Err(Fault::NotFound(noted("There is no token of this name.")));
             }
             Ok(visit::redirect("/tokens?notice=tokens-1"))
         }
-        _ => Err(Fault::Bad("do: make or revoke".to_owned())),
+        _ => Err(Fault::Bad(noted("do: make or revoke").to_owned())),
     }
 }

@@ -8,44 +8,45 @@ use maud::{Markup, html};
 use super::manage;
 use crate::fault::Fault;
 use crate::server::App;
+use crate::text::{Phrase, noted, t};
 use crate::visit::{self, Visit};
 use crate::{format, shell};
 
-const NOBODY: Fault = Fault::NotFound("There is nobody of this login.");
+const NOBODY: Fault = Fault::NotFound(noted("There is nobody of this login."));
 
 /// `GET /users`.
 pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let users = app.state.users.list()?;
     let body = html! {
-        h1 { "People" }
+        h1 { (t("People")) }
         (manage::tabs("/users"))
         (add_form(visit))
         section.card.flush { table.cards {
             thead { tr {
-                th scope="col" { "Login" } th scope="col" { "May" } th scope="col" { "Folders or addresses" }
-                th scope="col" { "Since" } th scope="col" { "Change" }
+                th scope="col" { (t("Login")) } th scope="col" { (t("May")) } th scope="col" { (t("Folders or addresses")) }
+                th scope="col" { (t("Since")) } th scope="col" { (t("Change")) }
             } }
             tbody { @for user in &users { (row(user)) } }
         } }
     };
-    Ok(page(visit, StatusCode::OK, "People", &body))
+    Ok(page(visit, StatusCode::OK, t("People"), &body))
 }
 
-fn page(visit: &Visit, status: StatusCode, title: &str, body: &Markup) -> Response {
-    visit::page(status, &shell::page(visit, "/health", title, body))
+fn page(visit: &Visit, status: StatusCode, title: Phrase<'_>, body: &Markup) -> Response {
+    visit::page(status, shell::page(visit, "/health", title, body))
 }
 
 fn row(user: &User) -> Markup {
     let more = [user.folders.join(", "), user.addresses.join(", ")].join(" ");
     html! {
         tr {
-            td data-label="Login" { (format::plain(&user.login)) }
-            td data-label="May" { (user.role.name())
-                @if user.must_change { span.more { " one-time password" } } }
-            td data-label="Of" { (format::plain(more.trim())) }
-            td data-label="Since" { (format::time(user.created_ms)) }
-            td data-label="Change" { a href={ "/users/" (format::percent(&user.login)) }
-                aria-label={ "Change " (format::plain(&user.login)) } { "Change" } }
+            td data-label=(t("Login")) { (format::plain(&user.login)) }
+            td data-label=(t("May")) { (t(user.role.name()))
+                @if user.must_change { span.more { " " (t("one-time password")) } } }
+            td data-label=(t("Of")) { (format::plain(more.trim())) }
+            td data-label=(t("Since")) { (format::time(user.created_ms)) }
+            td data-label=(t("Change")) { a href={ "/users/" (format::percent(&user.login)) }
+                aria-label={ (t("Change {}").with(format::plain(&user.login))) } { (t("Change")) } }
         }
     }
 }
@@ -53,18 +54,18 @@ fn row(user: &User) -> Markup {
 /// Fields for role, folders and addresses.
 fn rights(role: Role, folders: &[String], addresses: &[String]) -> Markup {
     html! {
-        label { span { "May" }
+        label { span { (t("May")) }
             select name="role" {
                 @for (one, what) in [
-                    (Role::User, "user: see and release own mail"),
-                    (Role::Reviewer, "reviewer: see all, decide in folders"),
-                    (Role::Administrator, "administrator: everything"),
-                ] { option value=(one.name()) selected[one == role] { (what) } }
+                    (Role::User, noted("user: see and release own mail")),
+                    (Role::Reviewer, noted("reviewer: see all, decide in folders")),
+                    (Role::Administrator, noted("administrator: everything")),
+                ] { option value=(one.name()) selected[one == role] { (t(what)) } }
             }
         }
-        (shell::input("folders", "Folders of a reviewer, with commas (none: all)", &folders.join(", "), "text",
+        (shell::input("folders", t("Folders of a reviewer, with commas (none: all)"), &folders.join(", "), "text",
             "suspect, bulk"))
-        (shell::input("addresses", "Mail addresses of a user, with commas", &addresses.join(", "), "text",
+        (shell::input("addresses", t("Mail addresses of a user, with commas"), &addresses.join(", "), "text",
             "ann@example.org"))
     }
 }
@@ -72,12 +73,12 @@ fn rights(role: Role, folders: &[String], addresses: &[String]) -> Markup {
 fn add_form(visit: &Visit) -> Markup {
     html! {
         details.card {
-            summary { h2 { "Add somebody" } }
+            summary { h2 { (t("Add somebody")) } }
             form method="post" action="/users" {
                 (shell::token(visit))
-                (shell::input("login", "Login, e.g. the mail address", "", "text", "ann@example.org"))
+                (shell::input("login", t("Login, e.g. the mail address"), "", "text", "ann@example.org"))
                 (rights(Role::User, &[], &[]))
-                button.main type="submit" { "Add, with a one-time password" }
+                button.main type="submit" { (t("Add, with a one-time password")) }
             }
         }
     }
@@ -106,15 +107,14 @@ pub(crate) fn add(app: &App, visit: &Visit) -> Result<Response, Fault> {
 
 fn told(visit: &Visit, login: &str, password: &str) -> Response {
     let body = html! {
-        h1 { "One-time password" }
+        h1 { (t("One-time password")) }
         section.card.narrow {
-            p { "Give it to " b { (format::plain(login)) } " by a safe way; it is not shown again, and must \
-                be changed at the first sign-in." }
+            p { (t("Give it to {} by a safe way; it is not shown again, and must be changed at the first sign-in.").with(html! { b { (format::plain(login)) } })) }
             p { code.big { (password) } }
-            p { a.button href="/users" { "Done" } }
+            p { a.button href="/users" { (t("Done")) } }
         }
     };
-    page(visit, StatusCode::OK, "One-time password", &body)
+    page(visit, StatusCode::OK, t("One-time password"), &body)
 }
 
 fn find(app: &App, visit: &Visit) -> Result<User, Fault> {
@@ -132,29 +132,28 @@ pub(crate) fn one(app: &App, visit: &Visit) -> Result<Response, Fault> {
         (manage::tabs("/users"))
         form.card.narrow method="post" action=(action) {
             (shell::token(visit))
-            h2 { "Rights" }
+            h2 { (t("Rights")) }
             (rights(user.role, &user.folders, &user.addresses))
-            button.main type="submit" name="do" value="rights" { "Save" }
+            button.main type="submit" name="do" value="rights" { (t("Save")) }
         }
         form.card.narrow method="post" action=(action) {
             (shell::token(visit))
-            h2 { "Access" }
+            h2 { (t("Access")) }
             p { @match factor {
-                SecondFactor::On { recovery_codes } => { "Has a second factor, " (recovery_codes)
-                    " recovery codes are left." },
-                SecondFactor::Off | SecondFactor::Begun => "Has no second factor.",
+                SecondFactor::On { recovery_codes } => { (t("Has a second factor, {} recovery codes are left.").with(recovery_codes)) },
+                SecondFactor::Off | SecondFactor::Begun => (t("Has no second factor.")),
             } }
             div.actions {
-                button type="submit" name="do" value="password" { "New one-time password" }
+                button type="submit" name="do" value="password" { (t("New one-time password")) }
                 @if matches!(factor, SecondFactor::On { .. }) {
-                    button type="submit" name="do" value="factor_off" { "Switch the second factor off" }
+                    button type="submit" name="do" value="factor_off" { (t("Switch the second factor off")) }
                 }
-                button type="submit" name="do" value="sign_out" { "Sign out everywhere" }
-                button.danger type="submit" name="do" value="remove" { "Remove" }
+                button type="submit" name="do" value="sign_out" { (t("Sign out everywhere")) }
+                button.danger type="submit" name="do" value="remove" { (t("Remove")) }
             }
         }
     };
-    Ok(page(visit, StatusCode::OK, "Person", &body))
+    Ok(page(visit, StatusCode::OK, t("Person"), &body))
 }
 
 /// `POST /users/{login}`: `do`: rights, password, factor_off, sign_out, remove.
@@ -190,14 +189,14 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
 
 fn ask(visit: &Visit, login: &str) -> Response {
     let body = html! {
-        h1 { "Remove " (format::plain(login)) "?" }
-        p.lead { "Their sessions end. What they did stays in Activity." }
+        h1 { (t("Remove {}?").with(format::plain(login))) }
+        p.lead { (t("Their sessions end. What they did stays in Activity.")) }
         form.actions method="post" action={ "/users/" (format::percent(login)) } {
             (shell::token(visit))
             input type="hidden" name="sure" value="yes";
-            button.danger type="submit" name="do" value="remove" { "Remove" }
-            a.button.quiet href="/users" { "Keep" }
+            button.danger type="submit" name="do" value="remove" { (t("Remove")) }
+            a.button.quiet href="/users" { (t("Keep")) }
         }
     };
-    page(visit, StatusCode::OK, "Remove?", &body)
+    page(visit, StatusCode::OK, t("Remove?"), &body)
 }

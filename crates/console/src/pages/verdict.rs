@@ -5,6 +5,7 @@ use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Evidence, Facts, Hit, Message, Part, View};
 use maud::{Markup, html};
 
+use crate::text::{noted, t};
 use crate::{evidence, format, shell};
 
 /// Most parts of a message shown.
@@ -17,18 +18,24 @@ pub(crate) fn summary(verdict: &Verdict) -> Markup {
     html! {
         div.judgement {
             (shell::class_pill(verdict.class))
-            span.big { (format::points(verdict.score)) small { " points" } }
+            span.big { (format::points(verdict.score)) small { " " (t("points")) } }
             @if let Some(p) = verdict.probability {
-                span.big { (format!("{:.1}", p * 100.0)) small { " % likely unwanted" } }
+                span.big { (format!("{:.1}", p * 100.0)) small { " " (t("% likely unwanted")) } }
             }
         }
         @if !verdict.counterfactuals.is_empty() {
-            h3 { "What would have changed it" }
+            h3 { (t("What would have changed it")) }
             ul.plain {
                 @for other in &verdict.counterfactuals {
-                    li { "Without " @for (i, rule) in other.without.iter().enumerate() {
-                        @if i > 0 { " and " } code { (rule) }
-                    } " (" (format::points(other.points)) " points): " (shell::class_pill(other.class)) }
+                    li {
+                        @let rules = html! {
+                            @for (i, rule) in other.without.iter().enumerate() {
+                                @if i > 0 { ", " } code { (rule) }
+                            }
+                        };
+                        (t("Without {} ({} points): {}").with(rules)
+                            .with(format::points(other.points)).with(shell::class_pill(other.class)))
+                    }
                 }
             }
         }
@@ -42,13 +49,13 @@ pub(crate) fn hits(verdict: &Verdict) -> Markup {
     html! {
         table.cards.hits {
             thead { tr {
-                th.number scope="col" { "Points" } th scope="col" { "Rule" }
-                th scope="col" { "Evidence" }
+                th.number scope="col" { (t("Points")) } th scope="col" { (t("Rule")) }
+                th scope="col" { (t("Evidence")) }
             } }
             tbody {
                 @for hit in hits {
                     tr {
-                        td.number data-label="Points" {
+                        td.number data-label=(t("Points")) {
                             span.points.bad[hit.score > 0.0].good[hit.score < 0.0] {
                                 @if hit.score > 0.0 { "+" } (format::points(hit.score))
                             }
@@ -63,7 +70,7 @@ pub(crate) fn hits(verdict: &Verdict) -> Markup {
                         td.quotes { @for e in &hit.evidence { (quotation(e)) } }
                     }
                 }
-                @if verdict.hits.is_empty() { tr { td.empty colspan="3" { "No rule hit." } } }
+                @if verdict.hits.is_empty() { tr { td.empty colspan="3" { (t("No rule hit.")) } } }
             }
         }
     }
@@ -71,21 +78,21 @@ pub(crate) fn hits(verdict: &Verdict) -> Markup {
 
 fn quotation(e: &Evidence) -> Markup {
     let place = match e.view {
-        View::Text | View::SaBody => "text",
-        View::Html | View::SaRawbody => "HTML source",
-        View::Url => "link",
-        View::Attachment => "attachment",
-        View::Body => "content",
-        View::Raw => "message",
-        View::Envelope => "envelope",
-        View::Header => "header",
-        View::Facts => "network",
-        View::Meta => "rule",
-        View::Feature => "feature",
+        View::Text | View::SaBody => noted("text"),
+        View::Html | View::SaRawbody => noted("HTML source"),
+        View::Url => noted("link"),
+        View::Attachment => noted("attachment"),
+        View::Body => noted("content"),
+        View::Raw => noted("message"),
+        View::Envelope => noted("envelope"),
+        View::Header => noted("header"),
+        View::Facts => noted("network"),
+        View::Meta => noted("rule"),
+        View::Feature => noted("feature"),
     };
     html! {
         p.quote {
-            span.place { (place) @if let Some(name) = &e.name { " " (format::plain(name)) } }
+            span.place { (t(place)) @if let Some(name) = &e.name { " " (format::plain(name)) } }
             @if !e.text.is_empty() {
                 q { (format::plain(&e.text)) @if e.length as usize > e.text.len() { "…" } }
             }
@@ -96,12 +103,12 @@ fn quotation(e: &Evidence) -> Markup {
 /// Oddities.
 pub(crate) fn defects(verdict: &Verdict) -> Markup {
     html! {
-        @if verdict.defects.is_empty() { p.hint { "None." } }
+        @if verdict.defects.is_empty() { p.hint { (t("None.")) } }
         ul.plain {
             @for defect in &verdict.defects {
                 li { (format::spaced(&defect.kind.name()))
                     @if !defect.detail.is_empty() { ": " code { (format::plain(&defect.detail)) } }
-                    @if defect.part > 0 { span.more { " part " (defect.part) } }
+                    @if defect.part > 0 { span.more { " " (t("part {}").with(defect.part)) } }
                 }
             }
         }
@@ -111,31 +118,31 @@ pub(crate) fn defects(verdict: &Verdict) -> Markup {
 /// What the network said.
 pub(crate) fn facts(facts: &Facts) -> Markup {
     let results = [
-        ("SPF", facts.spf),
-        ("SPF of HELO", facts.spf_helo),
-        ("DMARC", facts.dmarc),
-        ("ARC", facts.arc),
+        (noted("SPF"), facts.spf),
+        (noted("SPF of HELO"), facts.spf_helo),
+        (noted("DMARC"), facts.dmarc),
+        (noted("ARC"), facts.arc),
     ];
     html! {
         dl.pairs {
-            @for (name, result) in results { dt { (name) } dd { (auth(result)) } }
+            @for (name, result) in results { dt { (t(name)) } dd { (auth(result)) } }
             @for signature in &facts.dkim {
                 dt { "DKIM" } dd { (auth(signature.result)) " " (format::plain(&signature.domain)) }
             }
             @if let Some(name) = &facts.reverse_name {
-                dt { "Reverse name" } dd { (format::plain(name)) }
+                dt { (t("Reverse name")) } dd { (format::plain(name)) }
             }
-            @if let Some(country) = &facts.country { dt { "Country" } dd { (country) } }
+            @if let Some(country) = &facts.country { dt { (t("Country")) } dd { (country) } }
             @for listing in &facts.listings {
-                dt { "Listed" }
+                dt { (t("Listed")) }
                 dd { (format::plain(&listing.zone)) ": " (format::plain(&listing.subject)) }
             }
             @for scan in &facts.anti_virus {
                 dt { (format::plain(&scan.scanner)) }
                 dd { @match &scan.found {
                     Some(name) => strong { (format::plain(name)) },
-                    None if scan.failed => "failed",
-                    None => "clean",
+                    None if scan.failed => (t("failed")),
+                    None => (t("clean")),
                 } }
             }
         }
@@ -144,7 +151,7 @@ pub(crate) fn facts(facts: &Facts) -> Markup {
 
 fn auth(result: AuthResult) -> Markup {
     let name = format!("{result:?}").to_lowercase();
-    html! { span class={ "auth auth-" (name) } { (name) } }
+    html! { span class={ "auth auth-" (name) } { (t(&name)) } }
 }
 
 /// Time by filter, longest first.
@@ -155,8 +162,10 @@ pub(crate) fn costs(verdict: &Verdict) -> Markup {
     let longest = costs.first().map_or(1.0, |c| f64::from(c.micros).max(1.0));
     html! {
         table.costs {
-            caption { "Time by filter, together " (format::duration_us(total as u64))
-                ". Ruleset " code { (verdict.ruleset) } }
+            caption {
+                (t("Time by filter, together {}. Ruleset {}")
+                    .with(format::duration_us(total as u64))
+                    .with(html! { code { (verdict.ruleset) } }))  }
             tbody {
                 @for cost in costs {
                     tr {
@@ -178,7 +187,7 @@ pub(crate) fn body(message: &Message<'_>, hits: &[Hit]) -> Markup {
             @if !(part.is_container) { (part_panel(part, index, hits)) }
         }
         @if message.parts().len() > PARTS_MAX {
-            p.hint { (message.parts().len() - PARTS_MAX) " more parts are not shown." }
+            p.hint { (t("{} more parts are not shown.").with(message.parts().len() - PARTS_MAX)) }
         }
     }
 }
@@ -189,10 +198,10 @@ fn part_panel(part: &Part<'_>, index: u16, hits: &[Hit]) -> Markup {
     html! {
         section.part {
             h3 { @match part.file_name() {
-                Some(name) => { "Attachment " code { (format::plain(name)) } },
+                Some(name) => { (t("Attachment")) " " code { (format::plain(name)) } },
                 None if html_part => "HTML",
-                None if part.text().is_none() => "Attachment",
-                None => "Text",
+                None if part.text().is_none() => (t("Attachment")),
+                None => (t("Text")),
             } span.more { " " (format::plain(&kind)) ", " (format::bytes(part.body().len() as u64)) } }
             @match part.text() {
                 None => {},
@@ -213,13 +222,13 @@ fn html_panel(part: &Part<'_>, source: &str, index: u16, hits: &[Hit]) -> Markup
     let in_source = evidence::count(source, hits, &SOURCE_VIEWS, index, "");
     html! {
         @if rendered.trim().is_empty() {
-            p.hint { "Shows no text." }
+            p.hint { (t("Shows no text.")) }
         } @else {
             pre.text { (evidence::marked(rendered, hits, &TEXT_VIEWS, index, "")) }
         }
         details {
-            summary { "Source"
-                @if in_source > 0 { span.more { ", evidence: " (in_source) } } }
+            summary { (t("Source"))
+                @if in_source > 0 { span.more { (t(", evidence: {}").with(in_source)) } } }
             pre.text.source { (evidence::marked(source, hits, &SOURCE_VIEWS, index, "")) }
         }
     }

@@ -10,9 +10,10 @@ use crate::fault::Fault;
 use crate::format;
 use crate::node::PolicyOrder;
 use crate::server::App;
+use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 
-const UNKNOWN: Fault = Fault::NotFound("There is no such version of the policy.");
+const UNKNOWN: Fault = Fault::NotFound(noted("There is no such version of the policy."));
 
 /// `GET /policy/versions/{number}`.
 pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
@@ -22,17 +23,17 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let newest = app.state.policies.newest()?.is_some_and(|n| n.version.number == number);
     let version = &edition.version;
     let body = html! {
-        p.crumbs { a href="/policy" { "Policy" } }
-        h1 { "Version " (number) }
-        p.lead { "By " (format::plain(&version.who)) ", " (format::time(version.at_ms))
+        p.crumbs { a href="/policy" { (t("Policy")) } }
+        h1 { (t("Version {}").with(number)) }
+        p.lead { (t("By {}, {}").with(format::plain(&version.who)).with(format::time(version.at_ms)))
             @if !version.note.is_empty() { ": " (format::plain(&version.note)) } "." }
-        @if newest { p { b { "It is in force." } } }
-        @else { (policy::roll_back(visit, number, "Go back to it")) }
+        @if newest { p { b { (t("It is in force.")) } } }
+        @else { (policy::roll_back(visit, number, noted("Go back to it"))) }
         @match &before {
             Some(before) => (policy::difference(&before.text, &edition.text)),
-            None => p.hint { "It is the first." },
+            None => p.hint { (t("It is the first.")) },
         }
-        section.card { h2 { "Text" } pre.source.text tabindex="0" { (edition.text) } }
+        section.card { h2 { (t("Text")) } pre.source.text tabindex="0" { (edition.text) } }
     };
     Ok(policy::page(visit, StatusCode::OK, &body))
 }

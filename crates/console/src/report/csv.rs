@@ -34,6 +34,9 @@ pub fn csv(report: &Report) -> String {
     for name in &report.senders {
         line("sender domain", &name.name, "", name.messages, None);
     }
+    for name in &report.recipients {
+        line("recipient", &name.name, "", name.messages, None);
+    }
     for domain in &report.domains {
         for class in Class::ALL {
             if let Some(n) = domain.classes.get(&class) {

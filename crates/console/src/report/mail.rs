@@ -1,12 +1,21 @@
 //! A report as a mail: a few lines to read, the whole as PDF and CSV beside them.
 
 use super::{Report, csv::csv, pdf::pdf, percent};
-use crate::digest::{base64_lines, part, rfc5322};
+use crate::digest::{base64_lines, encoded_words, part, rfc5322};
 use crate::format;
+use crate::text::{Texts, noted};
 
 /// The message, lines ending in CRLF, ASCII only.
-pub fn mail(report: &Report, node: &str, from: &str, to: &str, now_ms: i64) -> String {
-    let text = summary(report);
+pub fn mail(
+    report: &Report,
+    node: &str,
+    (from, to): (&str, &str),
+    now_ms: i64,
+    texts: &Texts,
+) -> String {
+    let text = summary(report, texts);
+    let subject = texts.say("Mail of {}, {} to {}", &[&node, &report.since, &report.until]);
+    let subject = encoded_words(&subject);
     let name = format!("gauntlet-{}-{}", report.since, report.until);
     let mark: String = blake3::hash(format!("{node} {to} {now_ms}").as_bytes())
         .to_hex()
@@ -22,44 +31,53 @@ pub fn mail(report: &Report, node: &str, from: &str, to: &str, now_ms: i64) -> S
         )
     };
     format!(
-        "From: {from}\r\nTo: {to}\r\nSubject: Mail of {node}, {} to {}\r\nDate: {}\r\n\
+        "From: {from}\r\nTo: {to}\r\nSubject: {subject}\r\nDate: {}\r\n\
          Message-ID: <report-{mark}@{domain}>\r\nAuto-Submitted: auto-generated\r\n\
          MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=\"{mark}\"\r\n\r\n\
          --{mark}\r\n{}\r\n--{mark}\r\n{}\r\n--{mark}\r\n{}\r\n--{mark}--\r\n",
-        report.since,
-        report.until,
         rfc5322(now_ms),
         part("plain", &text),
-        attach("application/pdf", "pdf", &pdf(report, node)),
+        attach("application/pdf", "pdf", &pdf(report, node, texts)),
         attach("text/csv; charset=utf-8", "csv", csv(report).as_bytes()),
     )
 }
 
 /// The report in a few lines.
-pub fn summary(report: &Report) -> String {
-    let mut out = format!(
-        "{} to {} (UTC): {} messages, {}.\r\n\r\n",
-        report.since,
-        report.until,
-        format::count(report.messages()),
-        format::bytes(report.bytes)
-    );
+pub fn summary(report: &Report, texts: &Texts) -> String {
+    let all = format::count(report.messages());
+    let bytes = format::bytes(report.bytes);
+    let mut out = texts
+        .say("{} to {} (UTC): {} messages, {}.", &[&report.since, &report.until, &all, &bytes]);
+    out.push_str("\r\n\r\n");
     for (class, n) in &report.classes {
-        out.push_str(&format!("  {:<12} {:>12}\r\n", class.name(), format::count(*n)));
+        let class = texts.say(class.name(), &[]);
+        out.push_str(&format!("  {class:<12} {:>12}\r\n", format::count(*n)));
     }
     let a = &report.accuracy;
-    out.push_str(&format!(
-        "\r\nOf {} judged unwanted, people wanted {} ({}).\r\n\
-         Of {} judged wanted, people did not want {} ({}).\r\n",
-        format::count(a.unwanted),
-        format::count(a.wrongly_unwanted),
-        percent(a.false_positives()),
-        format::count(a.wanted),
-        format::count(a.wrongly_wanted),
-        percent(a.false_negatives()),
-    ));
-    for (title, names) in [("sent most", &report.senders), ("hit most", &report.rules)] {
-        out.push_str(&format!("\r\nWhat {title}:\r\n"));
+    let shares = [
+        (
+            noted("Of {} judged unwanted, people wanted {} ({})."),
+            a.unwanted,
+            a.wrongly_unwanted,
+            a.false_positives(),
+        ),
+        (
+            noted("Of {} judged wanted, people did not want {} ({})."),
+            a.wanted,
+            a.wrongly_wanted,
+            a.false_negatives(),
+        ),
+    ];
+    for (sentence, of, wrong, share) in shares {
+        let (of, wrong) = (format::count(of), format::count(wrong));
+        let share = percent(share).unwrap_or_else(|| texts.say("unknown", &[]));
+        out.push_str("\r\n");
+        out.push_str(&texts.say(sentence, &[&of, &wrong, &share]));
+    }
+    out.push_str("\r\n");
+    for (title, names) in report.tops() {
+        let title = texts.say(title, &[]);
+        out.push_str(&format!("\r\n{title}:\r\n"));
         for name in names.iter().take(10) {
             let (n, name) = (format::count(name.messages), format::plain(&name.name));
             out.push_str(&format!("  {n:>10}  {name}\r\n"));

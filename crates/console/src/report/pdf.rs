@@ -6,6 +6,7 @@ use pdf_writer::{Content, Finish, Name, Pdf, Rect, Ref, Str};
 
 use super::{Report, percent};
 use crate::format;
+use crate::text::{Texts, noted};
 
 /// A4, in points.
 const WIDTH: f32 = 595.0;
@@ -86,27 +87,23 @@ impl Pages {
 }
 
 /// The report as PDF.
-pub fn pdf(report: &Report, node: &str) -> Vec<u8> {
+pub fn pdf(report: &Report, node: &str, texts: &Texts) -> Vec<u8> {
     let mut pages = Pages::new();
     pages.room(LINE);
-    pages.text(BOLD, 17.0, MARGIN, &format!("Mail of {node}"));
+    pages.text(BOLD, 17.0, MARGIN, &texts.say("Mail of {}", &[&node]));
     pages.room(LINE * 1.4);
-    let all = format!(
-        "{} to {} (UTC): {} messages, {}",
-        report.since,
-        report.until,
-        format::count(report.messages()),
-        format::bytes(report.bytes)
+    let (messages, bytes) = (format::count(report.messages()), format::bytes(report.bytes));
+    let all = texts.say(
+        "{} to {} (UTC): {} messages, {}.",
+        &[&report.since, &report.until, &messages, &bytes],
     );
     pages.text(PLAIN, 10.5, MARGIN, &all);
     plot(&mut pages, report);
-    totals(&mut pages, report);
-    accuracy(&mut pages, report);
-    domains(&mut pages, report);
-    for (title, names) in
-        [("Domains that sent most", &report.senders), ("Rules that hit most", &report.rules)]
-    {
-        pages.heading(title);
+    totals(&mut pages, report, texts);
+    accuracy(&mut pages, report, texts);
+    domains(&mut pages, report, texts);
+    for (title, names) in report.tops() {
+        pages.heading(&texts.say(title, &[]));
         for name in names {
             pages.row(PLAIN, &name.name, &[(WIDTH - MARGIN, format::count(name.messages))]);
         }
@@ -141,46 +138,61 @@ fn plot(pages: &mut Pages, report: &Report) {
     }
 }
 
-fn totals(pages: &mut Pages, report: &Report) {
-    pages.heading("By class");
+fn totals(pages: &mut Pages, report: &Report, texts: &Texts) {
+    pages.heading(&texts.say("By class", &[]));
     for (class, n) in &report.classes {
-        pages.row(PLAIN, class.name(), &[(WIDTH - MARGIN, format::count(*n))]);
+        pages.row(PLAIN, &texts.say(class.name(), &[]), &[(WIDTH - MARGIN, format::count(*n))]);
         let [r, g, b] = colour(*class);
         pages.now.set_fill_rgb(r, g, b);
         pages.now.rect(MARGIN - 11.0, pages.y, 7.0, 7.0);
         pages.now.fill_nonzero();
         pages.now.set_fill_rgb(0.0, 0.0, 0.0);
     }
-    pages.heading("By disposition");
+    pages.heading(&texts.say("By disposition", &[]));
     for (action, n) in &report.actions {
-        pages.row(PLAIN, &format::spaced(action), &[(WIDTH - MARGIN, format::count(*n))]);
-    }
-}
-
-fn accuracy(pages: &mut Pages, report: &Report) {
-    let a = &report.accuracy;
-    pages.heading("Accuracy, as far as people said so");
-    for (what, n, of, share) in [
-        ("judged unwanted, wanted by people", a.wrongly_unwanted, a.unwanted, a.false_positives()),
-        ("judged wanted, unwanted by people", a.wrongly_wanted, a.wanted, a.false_negatives()),
-    ] {
-        let counts = format!("{} of {}", format::count(n), format::count(of));
         pages.row(
             PLAIN,
-            what,
-            &[(WIDTH - MARGIN - 90.0, counts), (WIDTH - MARGIN, percent(share))],
+            &texts.say(&format::spaced(action), &[]),
+            &[(WIDTH - MARGIN, format::count(*n))],
         );
     }
 }
 
-fn domains(pages: &mut Pages, report: &Report) {
-    pages.heading("Our domains");
+fn accuracy(pages: &mut Pages, report: &Report, texts: &Texts) {
+    let a = &report.accuracy;
+    pages.heading(&texts.say("Accuracy, as far as people said so", &[]));
+    for (what, n, of, share) in [
+        (
+            noted("Judged unwanted, wanted by people"),
+            a.wrongly_unwanted,
+            a.unwanted,
+            a.false_positives(),
+        ),
+        (
+            noted("Judged wanted, unwanted by people"),
+            a.wrongly_wanted,
+            a.wanted,
+            a.false_negatives(),
+        ),
+    ] {
+        let counts = texts.say("{} of {}", &[&format::count(n), &format::count(of)]);
+        let share = percent(share).unwrap_or_else(|| texts.say("unknown", &[]));
+        pages.row(
+            PLAIN,
+            &texts.say(what, &[]),
+            &[(WIDTH - MARGIN - 90.0, counts), (WIDTH - MARGIN, share)],
+        );
+    }
+}
+
+fn domains(pages: &mut Pages, report: &Report, texts: &Texts) {
+    pages.heading(&texts.say("Our domains", &[]));
     let columns = [Class::Ham, Class::Bulk, Class::Suspect, Class::Spam, Class::Phishing];
     let place = |n: usize| WIDTH - MARGIN - 58.0 * (columns.len() - n) as f32;
     let mut heads: Vec<(f32, String)> =
-        columns.iter().enumerate().map(|(n, c)| (place(n), c.name().to_owned())).collect();
-    heads.push((WIDTH - MARGIN, "all".to_owned()));
-    pages.row(BOLD, "domain", &heads);
+        columns.iter().enumerate().map(|(n, c)| (place(n), texts.say(c.name(), &[]))).collect();
+    heads.push((WIDTH - MARGIN, texts.say("all", &[])));
+    pages.row(BOLD, &texts.say("Domain", &[]), &heads);
     for domain in &report.domains {
         let count = |class| format::count(domain.classes.get(class).copied().unwrap_or(0));
         let mut cells: Vec<(f32, String)> =

@@ -287,9 +287,16 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         ordered: Mutex::default(),
     });
     let options = ConsoleOptions::default();
-    let (node_handle, oidc) = (node.clone(), None);
-    let mut state =
-        ConsoleState { log, quarantine, users, policies, node: node_handle, options, oidc };
+    let mut state = ConsoleState {
+        log,
+        quarantine,
+        users,
+        policies,
+        node: node.clone(),
+        options,
+        texts: Arc::default(),
+        oidc: None,
+    };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();

@@ -1,4 +1,4 @@
-//! Settings about people: groups for the policy, folders of the quarantine, single sign-on, reports.
+//! Settings about people: groups for the policy, folders of the quarantine, the console, single sign-on, reports.
 
 use std::path::PathBuf;
 
@@ -103,6 +103,33 @@ impl Default for MailedReportSettings {
             every: ReportEvery::Week,
             hour: 6,
             from: String::new(),
+        }
+    }
+}
+
+/// The web console.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConsoleSettings {
+    /// Address and port; port 0 takes a free one, empty switches it off.
+    pub address: String,
+    /// Seconds without a request after which a login ends.
+    pub session_seconds: u64,
+    /// Where people reach it: `https://mail.example.com`; empty takes `address`. With https, cookies are
+    /// for HTTPS only.
+    pub url: String,
+    /// A catalogue of what pages and mails to people say in another language (a copy of
+    /// `crates/console/text/en.toml`); empty is English.
+    pub texts: PathBuf,
+}
+
+impl Default for ConsoleSettings {
+    fn default() -> Self {
+        ConsoleSettings {
+            address: "127.0.0.1:8025".into(),
+            session_seconds: 8 * 3_600,
+            url: String::new(),
+            texts: PathBuf::new(),
         }
     }
 }

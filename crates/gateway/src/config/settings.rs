@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::acme::AcmeSettings;
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
-use super::people::{FolderSettings, GroupSettings, MailedReportSettings, OidcSettings};
+use super::people::{
+    ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
+};
 use super::receiving::{GreylistSettings, ListenerSettings, RateSettings, RecipientSettings};
 use super::reports::ReportSettings;
 use super::services::ServiceSettings;
@@ -645,29 +647,6 @@ impl Default for QuarantineSettings {
             bytes_max: 10 << 30,
             encrypt: false,
             key_file: "quarantine.keys".into(),
-        }
-    }
-}
-
-/// The web console.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ConsoleSettings {
-    /// Address and port; port 0 takes a free one, empty switches it off.
-    pub address: String,
-    /// Seconds without a request after which a login ends.
-    pub session_seconds: u64,
-    /// Where people reach it: `https://mail.example.com`; empty takes `address`. With https, cookies are
-    /// for HTTPS only.
-    pub url: String,
-}
-
-impl Default for ConsoleSettings {
-    fn default() -> Self {
-        ConsoleSettings {
-            address: "127.0.0.1:8025".into(),
-            session_seconds: 8 * 3_600,
-            url: String::new(),
         }
     }
 }

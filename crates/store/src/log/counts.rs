@@ -7,7 +7,6 @@ use rusqlite::{Connection, params};
 use serde::Serialize;
 
 use super::Log;
-use super::day::DAY_MS;
 use crate::error::StoreError;
 
 /// Names kept in a list of the most frequent.
@@ -49,7 +48,25 @@ pub struct Counts {
 }
 
 impl Log {
-    /// Counts of messages received in `[since_ms, until_ms)`, in spans of `span_minutes`.
+    /// Messages received in `[since_ms, until_ms)`, in spans of `span_minutes`: in order of time, class and
+    /// disposition.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn volume(
+        &self,
+        since_ms: i64,
+        until_ms: i64,
+        span_minutes: u32,
+    ) -> Result<Vec<Bucket>, StoreError> {
+        let mut found = Vec::new();
+        let span = i64::from(span_minutes.max(1));
+        let range = (since_ms.div_euclid(60_000), until_ms.div_euclid(60_000));
+        self.each_day(since_ms, until_ms, |c| buckets(c, range, span, &mut found))?;
+        Ok(found)
+    }
+
+    /// [`Log::volume`], and the names seen most.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -59,27 +76,14 @@ impl Log {
         until_ms: i64,
         span_minutes: u32,
     ) -> Result<Counts, StoreError> {
-        let mut counts = Counts::default();
+        let buckets = self.volume(since_ms, until_ms, span_minutes)?;
         let mut tops: [BTreeMap<String, u64>; 2] = Default::default();
-        let span_minutes = i64::from(span_minutes.max(1));
-        let range = (since_ms.div_euclid(60_000), until_ms.div_euclid(60_000));
-        let mut days = self.days();
-        days.reverse();
-        for day in days {
-            if (day + 1) * DAY_MS <= since_ms || day * DAY_MS >= until_ms {
-                continue;
-            }
-            let read = |c: &Connection| {
-                buckets(c, range, span_minutes, &mut counts.buckets)?;
-                top(c, "rule", &mut tops[0])?;
-                top(c, "sender", &mut tops[1])
-            };
-            self.read_day(day, read)?;
-        }
+        self.each_day(since_ms, until_ms, |c| {
+            top(c, "rule", &mut tops[0])?;
+            top(c, "sender", &mut tops[1])
+        })?;
         let [rules, senders] = tops;
-        counts.top_rules = most(rules);
-        counts.top_senders = most(senders);
-        Ok(counts)
+        Ok(Counts { buckets, top_rules: most(rules), top_senders: most(senders) })
     }
 }
 

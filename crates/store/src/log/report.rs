@@ -173,7 +173,7 @@ impl Log {
     }
 
     /// Runs `read` on every day that the range touches, oldest first.
-    fn each_day(
+    pub(super) fn each_day(
         &self,
         since_ms: i64,
         until_ms: i64,

@@ -201,14 +201,6 @@ impl Users {
             Ok(())
         })
     }
-
-    /// When the last round of digests began, in Unix milliseconds; 0 if there was none.
-    ///
-    /// # Errors
-    /// If the database cannot be read.
-    pub fn last_digest_ms(&self) -> Result<i64, StoreError> {
-        self.read(|c| c.query_row("SELECT coalesce(max(at_ms), 0) FROM digest", [], |r| r.get(0)))
-    }
 }
 
 /// An entry of a person's own list: an address or a domain, in lower case.
@@ -265,9 +257,6 @@ mod tests {
         assert_eq!(users.person_of("boss@example.org", 3).unwrap(), None);
         assert_eq!(users.digest_mark("ann@example.org").unwrap(), 0);
         users.set_digest_mark("Ann@example.org", 7, 9).unwrap();
-        assert_eq!(
-            (users.digest_mark("ann@example.org").unwrap(), users.last_digest_ms().unwrap()),
-            (7, 9)
-        );
+        assert_eq!(users.digest_mark("ann@example.org").unwrap(), 7);
     }
 }
