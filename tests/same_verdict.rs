@@ -158,6 +158,22 @@ fn messages() -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().filter_map(read).collect()
 }
 
+/// What spamd's protocol says of points: who compares them comes to the verdict, and they are the rules' own
+/// where those say the same.
+fn check_points(head: &str, scanned: &Verdict, name: &str) {
+    let spam = ["spam", "phishing", "malware", "unscannable"].contains(&scanned.class.as_str());
+    let said = if spam { "Spam: True ; " } else { "Spam: False ; " };
+    let (_, numbers) = head.split_once(said).unwrap_or_else(|| panic!("{name}: {head}"));
+    let numbers = numbers.lines().next().unwrap_or_default().split_once(" / ").unwrap();
+    let (points, threshold): (f64, f64) = (numbers.0.parse().unwrap(), numbers.1.parse().unwrap());
+    assert_eq!(points >= threshold, spam, "{name}: {numbers:?}");
+    let own = scanned.score as f64 / 1e3;
+    // Explicit spam is told as its threshold at least.
+    if (own >= threshold) == spam && numbers.0 != "12.0" {
+        assert_eq!(numbers.0, format!("{own:.1}"), "{name}");
+    }
+}
+
 #[test]
 fn every_door_leads_to_the_same_verdict() {
     let folder = tempfile::tempdir().unwrap();
@@ -200,18 +216,7 @@ fn every_door_leads_to_the_same_verdict() {
         let reply = String::from_utf8_lossy(&reply).into_owned();
         let (head, rules) = reply.split_once("\r\n\r\n").unwrap();
         assert_eq!(rules.trim(), scanned.rules.join(","), "spamd: {name}");
-        let spam = ["spam", "phishing", "malware", "unscannable"].contains(&scanned.class.as_str());
-        let said = if spam { "Spam: True ; " } else { "Spam: False ; " };
-        let (_, numbers) = head.split_once(said).unwrap_or_else(|| panic!("{name}: {head}"));
-        let numbers = numbers.lines().next().unwrap_or_default().split_once(" / ").unwrap();
-        let (points, threshold): (f64, f64) =
-            (numbers.0.parse().unwrap(), numbers.1.parse().unwrap());
-        assert_eq!(points >= threshold, spam, "spamd: {name}: who compares comes to the verdict");
-        let own = scanned.score as f64 / 1e3;
-        // Explicit spam is told as its threshold at least.
-        if (own >= threshold) == spam && numbers.0 != "12.0" {
-            assert_eq!(numbers.0, format!("{own:.1}"), "spamd: {name}");
-        }
+        check_points(head, &scanned, &name.to_string());
         let by_milter = reference(&ask(node.place("milter"), &milter(&from, &to, raw))[17..]);
         logged.push((name.to_string(), scanned, by_milter, reference(by_smtp.as_bytes())));
         seen += 1;

@@ -174,6 +174,18 @@ fn unaccounted(report: &Report) -> u64 {
     a.accepted.saturating_sub(a.returned + a.held)
 }
 
+/// What the rate says little about the gateway for, if it does.
+fn limit(report: &Report) -> Option<String> {
+    let percent = report.held_share * 100.0;
+    (report.held_share > HELD_SHARE_LOUD).then(|| {
+        format!(
+            "the waiting: messages that were held in the end took {percent:.0} % of all places in the windows, so \
+             messages/s says little about the gateway (mail without spam, a wider --window or a shorter \
+             --patience do)"
+        )
+    })
+}
+
 fn rows(report: &Report) -> Vec<(&'static str, String)> {
     let Report { accounts: a, latency: l, health, manifest, .. } = report;
     let mut rows = vec![
@@ -237,15 +249,7 @@ fn rows(report: &Report) -> Vec<(&'static str, String)> {
         ("system", format!("{}, kernel {}", manifest.system, manifest.kernel)),
         ("program", format!("{} build {}", manifest.version, manifest.build)),
     ];
-    if report.held_share > HELD_SHARE_LOUD {
-        let text = format!(
-            "the waiting: messages that were held in the end took {:.0} % of all places in the windows, so \
-             messages/s says little about the gateway (mail without spam, a wider --window or a shorter \
-             --patience do)",
-            report.held_share * 100.0
-        );
-        rows.push(("limited by", text));
-    }
+    rows.extend(limit(report).map(|why| ("limited by", why)));
     rows.extend(report.errors.iter().map(|(error, n)| ("error", format!("{n} x {error}"))));
     rows.extend(report.invalid.iter().map(|why| ("INVALID", why.clone())));
     rows
