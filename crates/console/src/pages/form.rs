@@ -171,7 +171,7 @@ fn shown(
     wrong: Option<&str>,
 ) -> Response {
     let (title, op) = match block {
-        Some(block) => (t("Rule {}").with(format::plain(&block.name)), "apply"),
+        Some(block) => (t("Rule {}").with(format!("{:?}", format::plain(&block.name))), "apply"),
         None => (t("New rule"), "insert"),
     };
     let body = html! {
