@@ -188,7 +188,12 @@ impl Prefilter {
                 strings.entry(string).or_insert_with(Vec::new).push(number);
             }
         }
-        let (strings, too_short) = Strings::new(strings, |s| literal::string_chance(s, texts));
+        let times = |owner: u32| match owner & SECOND_OWNER {
+            0 => least.get(owner as usize).copied().unwrap_or(1),
+            _ => 1,
+        };
+        let chance = |bytes: &[u8]| literal::string_chance(bytes, texts);
+        let (strings, too_short) = Strings::new(strings, chance, times);
         for number in too_short {
             if let Some(need) = needs.get_mut(number as usize)
                 && *need & STRING != 0

@@ -31,10 +31,39 @@ pub(crate) struct Strings {
 /// One string and the patterns it belongs to.
 #[derive(Debug)]
 struct Entry {
+    /// Its first eight bytes, and which of them there are.
+    start: u64,
+    mask: u64,
+    /// All of it.
     string: Box<[u8]>,
+    /// How often it has to be told.
+    times: u16,
     /// Where the bytes stand in it by which it is found.
     at: usize,
     owners: Box<[u32]>,
+}
+
+impl Entry {
+    fn new(string: Vec<u8>, at: usize, owners: Vec<u32>, times: u16) -> Self {
+        let (mut start, mut mask) = ([0; 8], [0; 8]);
+        for ((start, mask), byte) in start.iter_mut().zip(&mut mask).zip(&string) {
+            (*start, *mask) = (*byte, 0xff);
+        }
+        let (start, mask) = (u64::from_le_bytes(start), u64::from_le_bytes(mask));
+        Entry { start, mask, string: string.into(), times, at, owners: owners.into() }
+    }
+
+    /// Whether the string stands in the first `length` bytes of a padded text so that its bytes are
+    /// at `at`. Most are not, and the first eight bytes say so without a call.
+    #[inline]
+    fn is_at(&self, padded: &[u8], length: usize, at: usize) -> bool {
+        let Some(start) = at.checked_sub(self.at) else { return false };
+        let Some(eight) = padded.get(start..).and_then(<[u8]>::first_chunk) else { return false };
+        u64::from_le_bytes(*eight) & self.mask == self.start
+            && start + self.string.len() <= length
+            && (self.string.len() <= 8
+                || padded.get(start..).is_some_and(|rest| rest.starts_with(&self.string)))
+    }
 }
 
 /// Entries by their bytes.
@@ -98,11 +127,13 @@ fn key(bytes: &[u8]) -> u32 {
 }
 
 impl Strings {
-    /// Strings in lower case, each with the patterns that it belongs to, and how rare some bytes are.
-    /// Strings of less than two bytes cannot be looked for: their patterns come back.
+    /// Strings in lower case, each with the patterns that it belongs to, how rare some bytes are, and how
+    /// often a pattern must be told of a string. Strings of less than two bytes cannot be looked for:
+    /// their patterns come back.
     pub(crate) fn new(
         strings: BTreeMap<Vec<u8>, Vec<u32>>,
         chance: impl Fn(&[u8]) -> f64,
+        times: impl Fn(u32) -> u16,
     ) -> (Self, Vec<u32>) {
         let (mut grams, mut pairs) = (BTreeMap::new(), BTreeMap::new());
         let (mut entries, mut too_short) = (Vec::new(), Vec::new());
@@ -116,13 +147,14 @@ impl Strings {
                 continue;
             };
             keys.entry(key(bytes)).or_insert_with(Vec::new).push(entries.len() as u32);
-            entries.push(Entry { at, owners: owners.into(), string: string.into() });
+            let times = owners.iter().map(|owner| times(*owner)).max().unwrap_or_default();
+            entries.push(Entry::new(string, at, owners, times));
         }
         (Strings { grams: Index::new(grams), pairs: Index::new(pairs), entries }, too_short)
     }
 
-    /// Calls `found` with the patterns of each string in the text, in any order and perhaps repeatedly.
-    /// `lower` is a buffer.
+    /// Calls `found` with the patterns of each string in the text, in any order, as often as the string
+    /// is there or has to be told.
     pub(crate) fn search(
         &self,
         text: &[u8],
@@ -132,19 +164,27 @@ impl Strings {
         if self.entries.is_empty() {
             return;
         }
-        let StringBuffers { lower, marks } = buffers;
+        let StringBuffers { lower, marks, told, met } = buffers;
         lower.clear();
         lower.extend(text.iter().map(u8::to_ascii_lowercase));
         lower.extend([0; PADDING]);
         marks.clear();
         self.mark(lower, text.len(), marks);
-        let text = lower.get(..text.len()).unwrap_or_default();
+        if told.len() < self.entries.len() {
+            told.resize(self.entries.len(), 0);
+        }
         let mut compare = |index: &Index, bytes: u32, at: usize| {
-            for entry in index.find(bytes) {
-                let Some(entry) = self.entries.get(*entry as usize) else { continue };
-                let start = at.checked_sub(entry.at);
-                let rest = start.and_then(|start| text.get(start..));
-                if rest.is_some_and(|rest| rest.starts_with(&entry.string)) {
+            for number in index.find(bytes) {
+                let place = *number as usize;
+                let (Some(entry), Some(told)) = (self.entries.get(place), told.get_mut(place))
+                else {
+                    continue;
+                };
+                if *told < entry.times && entry.is_at(lower, text.len(), at) {
+                    if *told == 0 {
+                        met.push(*number);
+                    }
+                    *told += 1;
                     entry.owners.iter().for_each(|owner| found(*owner));
                 }
             }
@@ -157,6 +197,9 @@ impl Strings {
                 0 => compare(&self.grams, bytes, at),
                 _ => compare(&self.pairs, bytes & 0xffff, at),
             }
+        }
+        for number in met.drain(..) {
+            told[number as usize] = 0;
         }
     }
 
@@ -245,6 +288,9 @@ pub(crate) struct StringBuffers {
     lower: Vec<u8>,
     /// Twice the place where a bitmap said yes, and 1 if it was that of pairs.
     marks: Vec<u32>,
+    /// How often each string was told in this text, and those that were.
+    told: Vec<u16>,
+    met: Vec<u32>,
 }
 
 #[cfg(test)]
@@ -255,7 +301,8 @@ mod tests {
     fn strings_are_found_wherever_they_stand() {
         let words = ["viagra", "agra", "ab", "abc", "<!", "x", "0123456789"];
         let map = words.iter().zip(0u32..).map(|(w, n)| (w.as_bytes().to_vec(), vec![n])).collect();
-        let (strings, short) = Strings::new(map, |bytes| bytes.iter().map(|b| f64::from(*b)).sum());
+        let chance = |bytes: &[u8]| bytes.iter().map(|b| f64::from(*b)).sum();
+        let (strings, short) = Strings::new(map, chance, |_| 1);
         assert_eq!(short, [5]);
         let found = |text: &str| {
             let (mut found, mut buffer) = (Vec::new(), StringBuffers::default());
@@ -282,10 +329,28 @@ mod tests {
     }
 
     #[test]
+    fn a_string_is_told_as_often_as_it_must_be() {
+        let map = [("xx", 0u32), ("xxxxxxxxxy", 1), ("xxxx", 2)];
+        let map = map.into_iter().map(|(s, n)| (s.as_bytes().to_vec(), vec![n])).collect();
+        let (strings, _) = Strings::new(map, |_| 1.0, |owner| if owner == 2 { 3 } else { 1 });
+        let mut buffers = StringBuffers::default();
+        let text = ["x".repeat(78), "x".repeat(78), "y".into()].join(" ");
+        for _ in 0..2 {
+            let mut counts = [0; 3];
+            strings.search(text.as_bytes(), &mut buffers, |n| counts[n as usize] += 1);
+            assert_eq!(counts, [1, 0, 3], "and again in the next text");
+        }
+        let mut counts = [0; 3];
+        strings
+            .search(text.replace(" y", "y").as_bytes(), &mut buffers, |n| counts[n as usize] += 1);
+        assert_eq!(counts, [1, 1, 3]);
+    }
+
+    #[test]
     fn eight_places_at_a_time_say_what_one_by_one_says() {
         let words = ["spam", "ham", "cheap", "<a", "no", "viagra", "\u{e4}b"];
         let map = words.iter().zip(0u32..).map(|(w, n)| (w.as_bytes().to_vec(), vec![n])).collect();
-        let (strings, _) = Strings::new(map, |_| 1.0);
+        let (strings, _) = Strings::new(map, |_| 1.0, |_| 1);
         let mut text = words.join(" x").into_bytes();
         for length in (0..=text.len()).rev() {
             text.truncate(length);
