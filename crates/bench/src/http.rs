@@ -127,6 +127,8 @@ pub struct Measured {
     pub failed: u64,
     /// Errors with how often each came.
     pub errors: BTreeMap<String, u64>,
+    /// Of the failed, those that the server refused or broke off.
+    pub broken_off: u64,
     /// From asking to the last byte; of a new connection, from connecting.
     pub latency: Latency,
     /// CPU time of the server for each request, in microseconds, if its process is known.
@@ -145,6 +147,13 @@ impl Measured {
     /// Share of requests that failed.
     pub fn failed_share(&self) -> f64 {
         self.failed as f64 / (self.failed + self.answered).max(1) as f64
+    }
+
+    /// Whether half failed by the server's doing: all else is right, or it broke half of them off
+    /// itself, which no busy client does.
+    fn half_by_server(&self) -> bool {
+        let broken_off = self.broken_off as f64 / (self.failed + self.answered).max(1) as f64;
+        self.failed_share() >= HALF && (self.invalid.is_empty() || broken_off >= HALF)
     }
 }
 
@@ -359,6 +368,7 @@ fn measure(
         answered,
         failed,
         errors: counts.errors,
+        broken_off: counts.broken_off,
         latency,
         server_cpu_us: server.map(each),
         client_cpu_us: each(health.cpu_seconds),
@@ -422,7 +432,7 @@ fn climb(
         let half = measured.failed_share() >= HALF;
         subject.ladder.push(measured);
         if half {
-            let servers = subject.ladder.last().is_some_and(|m| m.invalid.is_empty());
+            let servers = subject.ladder.last().is_some_and(Measured::half_by_server);
             subject.half_fails_at = servers.then_some(connections);
             if !servers {
                 missing.push(format!(

@@ -77,6 +77,8 @@ pub struct Counts {
     pub latency: Histogram<u64>,
     /// Errors with how often each came.
     pub errors: BTreeMap<String, u64>,
+    /// Failures by the server's own doing: it refused the connection or broke it off.
+    pub broken_off: u64,
     /// Seconds in which that was counted.
     pub seconds: f64,
     /// Seconds until the client had asked for all connections.
@@ -92,6 +94,7 @@ impl Counts {
             body_bytes: 0,
             latency: histogram()?,
             errors: BTreeMap::new(),
+            broken_off: 0,
             seconds: 0.0,
             opening_seconds: 0.0,
         })
@@ -103,6 +106,7 @@ impl Counts {
         self.dropped += other.dropped;
         self.body_bytes += other.body_bytes;
         self.latency.add(&other.latency)?;
+        self.broken_off += other.broken_off;
         for (error, count) in &other.errors {
             *self.errors.entry(error.clone()).or_default() += count;
         }
@@ -324,6 +328,15 @@ impl<'a> Worker<'a> {
         let ours = [libc::EMFILE, libc::ENFILE, libc::EADDRNOTAVAIL, libc::ENOMEM, libc::ENOBUFS];
         let is_ours = error.raw_os_error().is_some_and(|number| ours.contains(&number));
         self.counts.dropped += u64::from(is_ours);
+        let by_server = matches!(
+            error.kind(),
+            ErrorKind::ConnectionRefused
+                | ErrorKind::ConnectionReset
+                | ErrorKind::ConnectionAborted
+                | ErrorKind::BrokenPipe
+                | ErrorKind::UnexpectedEof
+        );
+        self.counts.broken_off += u64::from(by_server);
         let text = error.to_string();
         let known = self.counts.errors.contains_key(&text);
         if known || self.counts.errors.len() < ERRORS_MAX {
