@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Node, program, tokens};
+use common::{Node, add_user, program, tokens};
 
 const TEXT: &str = "From: Ann <a@example.org>\r\nTo: b@example.net\r\nSubject: minutes\r\n\
                     X-Token: TOKEN\r\n\r\nHello,\r\n.\r\n..two dots\r\nthe end\r\n";
@@ -16,16 +16,7 @@ const TEXT: &str = "From: Ann <a@example.org>\r\nTo: b@example.net\r\nSubject: m
 fn submission() -> Node {
     let node =
         Node::start_listening("role = \"submission\"", "[domains]\nlocal = [\"example.net\"]\n");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
-        .args(["user", "add", "ann", "--role", "user", "--password-stdin"])
-        .args(["--address", "a@example.org", "--data"])
-        .arg(node.data())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(b"correct horse battery\n").unwrap();
-    assert!(child.wait().unwrap().success());
+    add_user(&node.data(), &["--address", "a@example.org"]);
     node
 }
 

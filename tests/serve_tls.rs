@@ -2,10 +2,9 @@
 
 mod common;
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use common::{Node, Sink, Smtp, message, program, tokens};
+use common::{Node, Sink, Smtp, add_user, message, program, tokens};
 
 /// Runs a script of Python with the standard library's SMTP client; false if it raised.
 fn python(node: &Node, script: &str) -> Option<bool> {
@@ -53,19 +52,7 @@ fn a_login_is_needed_and_taken_over_tls_only() {
         "[domains]\nlocal = [\"example.net\"]\n",
     );
     let data = node.data();
-    let user = |addresses: &[&str]| {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
-            .args(["user", "add", "ann", "--role", "user", "--password-stdin"])
-            .args(addresses)
-            .arg("--data")
-            .arg(&data)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(b"correct horse battery\n").unwrap();
-        assert!(child.wait().unwrap().success());
-    };
+    let user = |addresses: &[&str]| add_user(&data, addresses);
     user(&["--address", "a@example.org"]);
     let connect = "s = smtplib.SMTP_SSL('127.0.0.1', port, context=context)\n";
     let send = "s.sendmail('a@example.org', ['b@example.net'], text)\n";

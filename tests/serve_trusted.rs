@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use common::{Node, Smtp, message, program, tokens};
+use common::{Node, Smtp, add_user, message, program, tokens};
 
 /// A PROXY header of version 2 for a client with this address.
 fn proxy_header(client: [u8; 4]) -> Vec<u8> {
@@ -168,15 +168,7 @@ fn root_is_given_away_once_the_ports_are_bound() {
 fn msmtp_logs_in_by_scram() {
     let Some(msmtp) = program("msmtp") else { return };
     let mut node = Node::start_listening("role = \"submission\"\nimplicit_tls = true", "");
-    let mut add = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
-        .args(["user", "add", "ann", "--role", "user", "--password-stdin", "--data"])
-        .arg(node.data())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    add.stdin.take().unwrap().write_all(b"correct horse battery\n").unwrap();
-    assert!(add.wait().unwrap().success());
+    add_user(&node.data(), &[]);
     let send = |password: &str| {
         let mut child = Command::new(&msmtp)
             .args(["--host=127.0.0.1", "--tls=on", "--tls-starttls=off", "--tls-certcheck=off"])

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each scenario uses a part of this")]
 
+pub(crate) mod exim;
 pub(crate) mod postfix;
 
 use std::collections::BTreeMap;
@@ -494,6 +495,24 @@ pub(crate) fn corpus() -> Option<PathBuf> {
         eprintln!("skipped: GAUNTLET_CORPUS is not set");
     }
     folder
+}
+
+/// What somebody logs in with whom [`add_user`] added.
+pub(crate) const PASSWORD: &str = "correct horse battery";
+
+/// Adds the user `ann` to the node of this data folder, with the addresses that `--address` gives.
+pub(crate) fn add_user(data: &Path, addresses: &[&str]) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        .args(["user", "add", "ann", "--role", "user", "--password-stdin"])
+        .args(addresses)
+        .arg("--data")
+        .arg(data)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    writeln!(child.stdin.take().unwrap(), "{PASSWORD}").unwrap();
+    assert!(child.wait().unwrap().success());
 }
 
 /// Files below a folder, in order.

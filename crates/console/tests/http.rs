@@ -34,14 +34,7 @@ fn every_endpoint_is_for_those_it_is_for() {
     let console = start();
     put(&console, "one", Some("suspect"), "ursula@example.com", b"Subject: x\r\n\r\ny");
     console.state.node.policy().unwrap();
-    let link = gauntlet_store::users::Link {
-        kind: gauntlet_store::users::LinkKind::Enter,
-        address: "ursula@example.com".to_owned(),
-        item: String::new(),
-        until_ms: i64::MAX,
-        made_ms: 1,
-    };
-    let link = console.state.users.sign_link(&link).unwrap();
+    let link = console.way_in();
     let roles = [
         (None, String::new(), String::new()),
         (Some(Role::User), console.sign_in("ursula"), String::new()),

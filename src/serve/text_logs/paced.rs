@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use tracing_subscriber::fmt::MakeWriter;
 
+/// Why lines are lost.
+const LOST: &str = "they came faster than the disk took them";
 /// How long a line may wait for its file.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Bytes of lines that wait at most; further lines are dropped.
+/// Bytes of lines that wait at most; further lines are dropped, and counted.
 const WAITING_BYTES_MAX: usize = 4 << 20;
 
 #[derive(Debug, Default)]
@@ -21,6 +23,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<u8>,
+    /// Lines that found no room since some were taken last.
+    dropped: u64,
     /// The thread waits for a first line.
     sleeps: bool,
     over: bool,
@@ -42,6 +46,8 @@ impl Write for Lines {
         let mut state = self.0.state();
         if state.waiting.len() + line.len() <= WAITING_BYTES_MAX {
             state.waiting.extend_from_slice(line);
+        } else {
+            state.dropped += 1;
         }
         if std::mem::take(&mut state.sleeps) {
             drop(state);
@@ -119,6 +125,12 @@ impl Shared {
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
         std::mem::swap(&mut state.waiting, lines);
+        let dropped = std::mem::take(&mut state.dropped);
+        if dropped > 0 {
+            lines.extend_from_slice(
+                format!("{dropped} further lines are lost: {LOST}\n").as_bytes(),
+            );
+        }
         true
     }
 }
@@ -164,5 +176,13 @@ mod tests {
             lines.write_all(&[b'x'; 100_000]).unwrap();
         }
         assert_eq!(shared.state().waiting.len(), 41 * 100_000);
+        let mut taken = Vec::new();
+        assert!(shared.next(&mut taken));
+        let told = format!("59 further lines are lost: {LOST}\n");
+        assert!(taken.ends_with(told.as_bytes()), "the file says so");
+        lines.write_all(b"later\n").unwrap();
+        taken.clear();
+        assert!(shared.next(&mut taken));
+        assert_eq!(taken, b"later\n");
     }
 }

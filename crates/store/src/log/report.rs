@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gauntlet_engine::Class;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Rows, params};
 use serde::Serialize;
 
 use super::Log;
@@ -71,6 +71,15 @@ pub struct Said {
     pub messages: u64,
 }
 
+/// Adds rows of a name and a number of messages.
+fn add_counts(mut rows: Rows<'_>, names: &mut BTreeMap<String, u64>) -> rusqlite::Result<()> {
+    while let Some(row) = rows.next()? {
+        let messages = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0);
+        *names.entry(row.get(0)?).or_default() += messages;
+    }
+    Ok(())
+}
+
 impl Log {
     /// In how many messages each name occurred, over the whole days that `[since_ms, until_ms)` touches.
     ///
@@ -88,14 +97,7 @@ impl Log {
                 "SELECT name, messages FROM tally_top WHERE kind = ?1 \
                  ORDER BY messages DESC, name LIMIT ?2",
             )?;
-            let rows = statement.query_map(params![kind.name(), NAMES_OF_A_DAY_MAX], |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
-            })?;
-            for row in rows {
-                let (name, messages) = row?;
-                *names.entry(name).or_default() += u64::try_from(messages).unwrap_or(0);
-            }
-            Ok(())
+            add_counts(statement.query(params![kind.name(), NAMES_OF_A_DAY_MAX])?, &mut names)
         })?;
         Ok(names)
     }
@@ -117,14 +119,7 @@ impl Log {
                 return Ok(());
             }
             let mut statement = c.prepare_cached(RECIPIENTS)?;
-            let rows = statement.query_map([RECIPIENTS_OF_A_DAY_MAX], |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
-            })?;
-            for row in rows {
-                let (name, messages) = row?;
-                *names.entry(name).or_default() += u64::try_from(messages).unwrap_or(0);
-            }
-            Ok(())
+            add_counts(statement.query([RECIPIENTS_OF_A_DAY_MAX])?, &mut names)
         })?;
         Ok(names)
     }
