@@ -1,10 +1,12 @@
 //! `gauntlet messages`: find messages of the log, as the console does.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use gauntlet_engine::Class;
+use gauntlet_gateway::text::one_line;
 use gauntlet_store::log::{Cursor, day_number};
 use gauntlet_store::{Log, Query, Summary};
 
@@ -151,7 +153,7 @@ pub(crate) fn moment(ms: i64) -> String {
     format!("{day}T{:02}:{:02}:{:02}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
 }
 
-/// Without what moves a terminal's cursor.
-pub(crate) fn visible(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+/// On one line, without what moves a terminal's cursor: it comes from outside.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    one_line(text, '?')
 }

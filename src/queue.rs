@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use crate::messages::visible;
 use crate::node_args::NodeArgs;
 use anyhow::bail;
 use gauntlet_gateway::clock;
@@ -92,10 +93,11 @@ fn list(out: &mut impl Write, messages: &[Waiting], json: bool) -> anyhow::Resul
             (false, Some(due)) => format!("in {} s", (due - clock::now_ms()).max(0) / 1_000),
         };
         let Waiting { id, from, to, size, attempts, reply, .. } = message;
-        let to = to.join(", ");
+        let (from, to) = (visible(from), to.join(", "));
+        let to = visible(&to);
         writeln!(out, "{id}  {when:<10} {size:>9} B  {attempts:>2} tries  <{from}> -> {to}")?;
         if !reply.is_empty() {
-            writeln!(out, "{:15}{reply}", "")?;
+            writeln!(out, "{:15}{}", "", visible(reply))?;
         }
     }
     if !json {

@@ -8,6 +8,7 @@ use gauntlet_gateway::clock;
 use gauntlet_gateway::control::{Answer, Request};
 use gauntlet_store::{Event, LogRecord};
 
+use crate::messages::visible;
 use crate::node_args::NodeArgs;
 
 /// Arguments of `gauntlet trace`.
@@ -51,18 +52,19 @@ pub(crate) fn show(
     let LogRecord { id, envelope, verdict, .. } = record;
     writeln!(out, "{id}  {} bytes, {}", record.size, clock::rfc5322(record.received_ms))?;
     let client = envelope.client_ip.map(|ip| ip.to_string()).unwrap_or_default();
-    writeln!(out, "  received    from {client} ({}), <{}>", envelope.helo, envelope.mail_from)?;
-    writeln!(out, "  subject     {}", printable(&record.subject))?;
+    let (helo, from) = (visible(&envelope.helo), visible(&envelope.mail_from));
+    writeln!(out, "  received    from {client} ({helo}), <{from}>")?;
+    writeln!(out, "  subject     {}", visible(&record.subject))?;
     let hits: Vec<&str> = verdict.hits.iter().map(|h| &*h.rule).collect();
     writeln!(out, "  verdict     {} {:.1} ({})", verdict.class, verdict.score, hits.join(", "))?;
     for disposition in &record.dispositions {
         let rules = disposition.rules.join(", ");
-        let (to, end) = (&disposition.recipient, disposition.end.name());
+        let (to, end) = (visible(&disposition.recipient), disposition.end.name());
         writeln!(out, "  policy      {to}: {end} ({rules})")?;
     }
     for stage in &record.stages {
         let ms = stage.at_us as f64 / 1_000.0;
-        writeln!(out, "  {:<11} after {ms:.1} ms {}", stage.name, printable(&stage.detail))?;
+        writeln!(out, "  {:<11} after {ms:.1} ms {}", stage.name, visible(&stage.detail))?;
     }
     writeln!(out, "  answered    after {} ms", record.latency_ms)?;
     for event in events {
@@ -71,20 +73,15 @@ pub(crate) fn show(
             out,
             "  {:<11} {at}  {} {}",
             event.kind,
-            event.recipient,
-            printable(&event.detail)
+            visible(&event.recipient),
+            visible(&event.detail)
         )?;
     }
     for delivery in &record.deliveries {
         let at = clock::rfc5322(delivery.at_ms);
-        let (to, hop) = (&delivery.address, &delivery.next_hop);
+        let (to, hop) = (visible(&delivery.address), visible(&delivery.next_hop));
         let outcome = delivery.outcome.name();
-        writeln!(out, "  {outcome:<11} {at}  {to} {hop} {}", printable(&delivery.reply))?;
+        writeln!(out, "  {outcome:<11} {at}  {to} {hop} {}", visible(&delivery.reply))?;
     }
     Ok(())
-}
-
-/// The text without control characters: it comes from outside.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

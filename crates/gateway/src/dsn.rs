@@ -1,5 +1,6 @@
 //! Delivery status notifications (RFC 3464): telling a sender what became of a message.
 
+use gauntlet_smtp::text::one_line;
 use gauntlet_store::Delivery;
 
 use crate::clock;
@@ -171,10 +172,9 @@ fn status(reply: &str, news: News) -> String {
     }
 }
 
-/// One line without control characters, cut.
+/// One line, cut.
 fn clean(text: &str) -> String {
-    let one_line = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
-    crate::judge::cut(&one_line, DIAGNOSTIC_BYTES_MAX)
+    crate::judge::cut(&one_line(text, ' '), DIAGNOSTIC_BYTES_MAX)
 }
 
 /// The text without what would need an encoded word.

@@ -319,10 +319,9 @@ pub(crate) fn is_named(field: &[u8], name: &[u8]) -> bool {
     head && rest.iter().find(|b| !matches!(b, b' ' | b'\t')) == Some(&b':')
 }
 
-/// The text up to so many bytes, cut at a character, control characters taken out.
+/// The text up to so many bytes, cut at a character, on one line.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> String {
-    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    crate::judge::cut(&clean, bytes_max)
+    crate::judge::cut(&gauntlet_smtp::text::one_line(text, ' '), bytes_max)
 }
 
 /// Runs both at once.

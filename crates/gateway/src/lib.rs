@@ -51,5 +51,6 @@ pub mod transit;
 pub mod web;
 pub mod wire;
 
+pub use gauntlet_smtp::text;
 pub use judge::Judge;
 pub use node::{Doors, Node, Release};

@@ -2,6 +2,7 @@
 
 use crate::address;
 use crate::reply::Reply;
+use crate::text::breaks_line;
 
 /// Longest ENVID or ORCPT value, in bytes (RFC 3461 sections 4.2 and 4.4 allow 100 and 500).
 pub const XTEXT_BYTES_MAX: usize = 500;
@@ -128,7 +129,7 @@ pub enum CommandError {
     /// A parameter of MAIL or RCPT has a bad value or is given twice.
     #[error("bad parameter value")]
     BadParameter,
-    /// The line holds NUL or another control character, or is not UTF-8.
+    /// The line holds NUL or another control character, a line separator of Unicode, or is not UTF-8.
     #[error("control characters or bytes that are not UTF-8")]
     BadCharacters,
 }
@@ -156,6 +157,9 @@ impl Command {
             return Err(CommandError::BadCharacters);
         }
         let line = std::str::from_utf8(line).map_err(|_| CommandError::BadCharacters)?;
+        if !line.is_ascii() && line.contains(|c| c != '\t' && breaks_line(c)) {
+            return Err(CommandError::BadCharacters);
+        }
         let line = line.trim_end_matches([' ', '\t']);
         let (verb, rest) = match line.find([' ', '\t']) {
             Some(end) => (line.get(..end).unwrap_or_default(), line.get(end..).unwrap_or_default()),
@@ -407,6 +411,10 @@ mod tests {
             assert_eq!(parse(line), Err(error), "{line:?}");
         }
         assert_eq!(Command::parse(b"NOOP \xff"), Err(CommandError::BadCharacters));
+        for separator in ['\u{85}', '\u{9b}', '\u{2028}', '\u{2029}'] {
+            let line = format!("EHLO a{separator}\tb");
+            assert_eq!(parse(&line), Err(CommandError::BadCharacters), "{line:?}");
+        }
     }
 
     #[test]

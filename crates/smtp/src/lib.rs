@@ -14,6 +14,7 @@
 //! | [`scram`] | 5802, 7677 (SCRAM-SHA-256) |
 //! | [`proxy`] | PROXY protocol, version 2 |
 //! | [`client`] | 5321 section 4.5.4 |
+//! | [`text`] | none: outside text that stays on its line |
 //! | [`milter`] | none: Sendmail's filters, versions 2 to 6 |
 //! | [`spamd`] | none: SpamAssassin's spamd and spamc, 1.2 to 1.5 |
 //!
@@ -29,6 +30,7 @@ pub mod reply;
 pub mod scram;
 pub mod server;
 pub mod spamd;
+pub mod text;
 
 pub use client::{
     Capabilities, Client, ClientConfig, ClientError, ClientEvent, Outgoing, OutgoingRecipient,

@@ -231,7 +231,7 @@ fn strings(data: &[u8]) -> Vec<&[u8]> {
 
 fn text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    crate::text::one_line(&text, ' ').into_owned()
 }
 
 /// An address of MAIL or RCPT without its brackets.

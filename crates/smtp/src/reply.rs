@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::text::one_line;
+
 /// Longest reply line a client accepts, in bytes. RFC 5321 says 512; more is common.
 pub const REPLY_LINE_BYTES_MAX: usize = 4_096;
 /// Most lines of one reply that a client accepts.
@@ -14,7 +16,8 @@ pub struct Reply {
     pub code: u16,
     /// Class, subject and detail of RFC 3463; none in the greeting and in answers to EHLO.
     pub enhanced: Option<(u8, u16, u16)>,
-    /// Lines separated by `\n`. Other control characters are replaced when the reply is written.
+    /// Lines separated by `\n`. Other characters that break a line are
+    /// replaced when the reply is written.
     pub text: Cow<'static, str>,
 }
 
@@ -55,7 +58,7 @@ impl Reply {
                 }
                 None => format!("{}{separator}", self.code),
             };
-            text.extend(line.chars().map(|c| if c.is_control() { '?' } else { c }));
+            text.push_str(&one_line(line, '?'));
             out.extend_from_slice(text.trim_end_matches(' ').as_bytes());
             if text.len() == 4 && line.is_empty() {
                 out.push(b' ');
@@ -64,9 +67,10 @@ impl Reply {
         }
     }
 
-    /// One line for logs: code, enhanced code and text.
+    /// One line for logs: code, enhanced code and text, without characters that would break it.
     pub fn one_line(&self) -> String {
         let text = self.text.replace('\n', " / ");
+        let text = one_line(&text, '?');
         match self.enhanced {
             Some((class, subject, detail)) => {
                 format!("{} {class}.{subject}.{detail} {text}", self.code)

@@ -194,6 +194,7 @@ fn said(problem: &Problem) -> String {
     };
     let detail = problem.detail.as_deref().unwrap_or("no detail");
     // It is another's text, and goes into logs.
-    let detail: String = detail.chars().filter(|c| !c.is_control()).take(300).collect();
+    let detail: String =
+        detail.chars().filter(|c| !gauntlet_smtp::text::breaks_line(*c)).take(300).collect();
     format!("{detail} ({}); {mend}", kind(problem))
 }

@@ -3,6 +3,7 @@
 
 use gauntlet_mail::facts::{AuthResult, DmarcPolicy, Facts};
 use gauntlet_mail::{Envelope, Message};
+use gauntlet_smtp::text::breaks_line;
 
 /// Signatures named in the field.
 const SIGNATURES_MAX: usize = 5;
@@ -148,7 +149,7 @@ fn word(result: AuthResult) -> &'static str {
 
 /// A value as it may stand in the field: as it is, or quoted, without anything that ends a line.
 fn value_of(text: &str) -> String {
-    let clean: String = text.chars().filter(|c| !c.is_control()).take(300).collect();
+    let clean: String = text.chars().filter(|c| !breaks_line(*c)).take(300).collect();
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._@+=/:!#$%&*'?^`{|}~[]".contains(&b);
     if !clean.is_empty() && clean.bytes().all(plain) {
         return clean;

@@ -320,7 +320,7 @@ impl Check<'_> {
         let (text, none) = (texts.next()?, texts.next());
         let text = std::str::from_utf8(text).ok().filter(|t| t.is_ascii() && none.is_none())?;
         let text = Template::parse_text(text, true).ok()?.expand(&self.values(domain));
-        Some(text.chars().filter(|c| !c.is_control()).take(400).collect())
+        Some(text.chars().filter(|c| !gauntlet_smtp::text::breaks_line(*c)).take(400).collect())
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use gauntlet_smtp::text::breaks_line;
+
 use super::Reporter;
 use crate::clock;
 
@@ -39,7 +41,7 @@ pub fn compressed(report: &[u8]) -> std::io::Result<Vec<u8>> {
 /// The message, with CRLF line ends.
 pub fn message(reporter: &Reporter, parts: &Parts<'_>, attachment: &[u8]) -> String {
     // An address or name from outside never ends a line.
-    let line = |text: &str| -> String { text.chars().filter(|c| !c.is_control()).collect() };
+    let line = |text: &str| -> String { text.chars().filter(|c| !breaks_line(*c)).collect() };
     let Parts { multipart, text, attached: (kind, name), .. } = parts;
     let boundary = "=_gauntlet_aggregate_report";
     let mut raw = format!(

@@ -3,6 +3,7 @@
 use super::{Event, Owed, Phase, Session};
 use crate::reply::Reply;
 use crate::scram::{Credentials, Exchange, First};
+use crate::text::breaks_line;
 
 /// How far a SCRAM exchange is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +94,9 @@ impl Session {
                 _ => return self.error(&Reply::new(501, (5, 5, 2), "bad response"), out),
             },
         };
+        if user.contains(breaks_line) {
+            return self.error(&Reply::new(501, (5, 5, 2), "bad response"), out);
+        }
         self.owed = Owed::Auth(user.clone());
         Some(Event::Auth { user, password })
     }
@@ -100,7 +104,7 @@ impl Session {
     /// A message of a SCRAM exchange, decoded.
     fn scram_line(&mut self, scram: Scram, text: &str, out: &mut Vec<u8>) -> Option<Event> {
         match scram {
-            Scram::First => match First::read(text) {
+            Scram::First => match First::read(text).filter(|f| !f.user.contains(breaks_line)) {
                 Some(first) => {
                     let user = first.user.clone();
                     self.owed = Owed::Credentials(first);
