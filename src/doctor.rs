@@ -4,14 +4,14 @@
 
 mod acme;
 pub(crate) mod premises;
+mod relays;
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::io::Write;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use gauntlet_gateway::config::{Config, ListenerRole, Loaded};
+use gauntlet_gateway::config::{Config, Loaded};
 use gauntlet_gateway::facts::lists::{Meaning, meaning};
 use gauntlet_gateway::resolver::{Kind, Outcome, Resolver};
 use gauntlet_gateway::signing::{KeyRing, KeyState};
@@ -43,9 +43,6 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 }
-
-/// Patience with a listener.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Health {
@@ -114,7 +111,7 @@ pub(crate) fn examine(config: &Config, address: Option<IpAddr>) -> anyhow::Resul
         }
         anyhow::Ok(())
     })?;
-    relays(config, &mut found);
+    relays::strangers(config, &mut found);
     Ok(found)
 }
 
@@ -252,78 +249,4 @@ async fn keys(resolver: &Resolver, config: &Config, found: &mut Findings) -> any
         }
     }
     Ok(())
-}
-
-/// Proves that listeners for the internet take no mail for strangers: each is asked.
-fn relays(config: &Config, found: &mut Findings) {
-    for listener in config.listener.iter().filter(|l| l.role == ListenerRole::Inbound) {
-        let address = listener.address.to_socket_addrs().ok().and_then(|mut all| all.next());
-        let Some(address) = address.map(reachable) else { continue };
-        match takes_strangers(address) {
-            Ok(Some(reply)) if config.domains.local.is_empty() && address.ip().is_loopback() => {
-                let text = format!(
-                    "{address} takes mail for anybody, which is allowed on loopback only ({reply})"
-                );
-                found.add(Health::Odd, "relaying", text);
-            }
-            Ok(Some(reply)) => {
-                let text = format!("{address} relays for strangers ({reply}); set domains.local");
-                found.add(Health::Bad, "relaying", text);
-            }
-            Ok(None) => {
-                let text = format!("{address} refuses mail for strangers");
-                found.add(Health::Good, "relaying", text);
-            }
-            Err(error) => {
-                let text = format!("{address} cannot be asked ({error}); is the node running?");
-                found.add(Health::Odd, "relaying", text);
-            }
-        }
-    }
-}
-
-/// Where a listener on all addresses is reached from here.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => {
-            SocketAddr::new([127, 0, 0, 1].into(), address.port())
-        }
-        IpAddr::V6(ip) if ip.is_unspecified() => {
-            SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), address.port())
-        }
-        _ => address,
-    }
-}
-
-/// Offers a message for a domain that nobody has (RFC 6761); the reply if it is taken.
-fn takes_strangers(address: SocketAddr) -> std::io::Result<Option<String>> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut replies = BufReader::new(stream.try_clone()?);
-    let mut reply = move || -> std::io::Result<String> {
-        // A reply may have several lines; the last has a blank after its code.
-        for _ in 0..64 {
-            let mut line = String::new();
-            if replies.read_line(&mut line)? == 0 {
-                return Err(std::io::ErrorKind::UnexpectedEof.into());
-            }
-            if line.as_bytes().get(3) != Some(&b'-') {
-                return Ok(line.trim_end().to_owned());
-            }
-        }
-        Err(std::io::Error::other("a reply without end"))
-    };
-    reply()?;
-    for command in ["EHLO doctor.invalid", "MAIL FROM:<doctor@doctor.invalid>"] {
-        stream.write_all(format!("{command}\r\n").as_bytes())?;
-        let said = reply()?;
-        if !said.starts_with('2') {
-            return Ok(None);
-        }
-    }
-    stream.write_all(b"RCPT TO:<stranger@doctor.invalid>\r\n")?;
-    let said = reply()?;
-    stream.write_all(b"QUIT\r\n")?;
-    Ok(said.starts_with('2').then_some(said))
 }

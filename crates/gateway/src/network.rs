@@ -17,6 +17,17 @@ impl Network {
         let (value, width, v4) = number(address);
         v4 == self.v4 && (self.bits == 0 || (value ^ self.base) >> (width - self.bits) == 0)
     }
+
+    /// It is wider than what anybody is given (IPv4: /8, IPv6: /16), so that strangers are in it; private
+    /// networks (RFC 4193, RFC 4291 section 2.5.6) are nobody's and everybody's.
+    pub fn holds_strangers(&self) -> bool {
+        let within =
+            |bits: u32, prefix: u128| self.bits >= bits && self.base >> (128 - bits) == prefix;
+        match self.v4 {
+            true => self.bits < 8,
+            false => self.bits < 16 && !within(7, 0xfc >> 1) && !within(10, 0xfe80 >> 6),
+        }
+    }
 }
 
 fn number(address: IpAddr) -> (u128, u32, bool) {
@@ -51,6 +62,28 @@ impl FromStr for Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn networks_of_strangers() {
+        for (network, strangers) in [
+            ("0.0.0.0/0", true),
+            ("128.0.0.0/1", true),
+            ("10.0.0.0/8", false),
+            ("198.51.100.0/24", false),
+            ("::/0", true),
+            ("2000::/3", true),
+            ("2001:db8::/32", false),
+            ("fc00::/7", false),
+            ("fe80::/10", false),
+            ("f000::/4", true),
+        ] {
+            assert_eq!(
+                network.parse::<Network>().unwrap().holds_strangers(),
+                strangers,
+                "{network}"
+            );
+        }
+    }
 
     #[test]
     fn membership() {
