@@ -38,6 +38,7 @@ use crate::logins::Logins;
 use crate::maildir::Maildir;
 use crate::metrics::{self, Metrics};
 use crate::mta_sts::MtaSts;
+use crate::queue::drain::{Drain, LOOK_EVERY};
 use crate::queue::in_hand::InHand;
 use crate::queue::{Queue, QueueParts};
 use crate::random::Random;
@@ -411,8 +412,9 @@ impl Node {
         self.stop.send_replace(true);
         let limit = Duration::from_secs(self.config().node.drain_seconds_max);
         let start = Instant::now();
-        while start.elapsed() < limit && (self.admission.sessions() > 0 || !self.queue.is_quiet()) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        let drain = Drain::within(limit);
+        while drain.goes_on(start.elapsed(), self.admission.sessions(), self.queue.is_quiet()) {
+            tokio::time::sleep(LOOK_EVERY).await;
         }
         let (spool, log) = (self.spool.clone(), self.log.clone());
         let history = self.shared.history.clone();

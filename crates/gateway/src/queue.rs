@@ -12,6 +12,7 @@
 
 mod administration;
 mod cut_through;
+pub mod drain;
 pub mod in_hand;
 mod reports;
 pub mod schedule;

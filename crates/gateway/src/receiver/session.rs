@@ -18,6 +18,7 @@ use crate::clock::now_ms;
 use crate::config::ListenerRole;
 use crate::ids;
 use crate::intake::Arrival;
+use crate::queue::drain::Drain;
 use crate::recipients::Known;
 use crate::text_log::RECEIVER;
 use crate::trace_fields::Received;
@@ -211,8 +212,8 @@ impl Conversation {
 
     /// Between transactions of a node that stops.
     fn should_stop(&self) -> bool {
-        !self.session.in_transaction()
-            && self.used >= self.pending.len()
+        let unread = self.pending.len().saturating_sub(self.used);
+        Drain::ends_session(self.session.in_transaction(), unread)
             && *self.receiver.stopping.borrow()
     }
 
