@@ -59,6 +59,30 @@ fn cut_through_answers_what_the_next_hop_answered() {
 }
 
 #[test]
+fn what_was_passed_on_is_logged_however_the_node_ends() {
+    let sink = Sink::start();
+    let mut node = Node::start(&to_hop(&sink));
+    let mut sent = 0;
+    for round in 0..6 {
+        let mut client = Smtp::connect(node.smtp).unwrap();
+        for _ in 0..=round {
+            let body = message(&format!("p{sent}"), 500);
+            let reply = client.send("ann@example.org", &["bob@example.net"], &body).unwrap();
+            assert!(reply.starts_with("250 2.0.0 Ok: passed on as "), "{reply}");
+            sent += 1;
+        }
+        // At once: the log has had no time.
+        node.kill();
+        node.run();
+    }
+    node.stop();
+    assert_eq!((node.logged(), sink.taken().len()), (sent, sent));
+    let notes = std::fs::read_dir(node.data().join("queue")).unwrap().flatten();
+    let notes = notes.filter(|e| e.file_name().to_string_lossy().starts_with("passed-on"));
+    assert!(notes.map(|e| e.metadata().unwrap().len()).eq([0, 0]), "all is in the log");
+}
+
+#[test]
 fn nothing_is_bounced_to_the_null_sender() {
     let sink = Sink::start();
     sink.recipients.lock().unwrap().insert("gone".into(), "550 5.1.1 no such user".into());

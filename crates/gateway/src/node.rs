@@ -18,7 +18,9 @@ use arc_swap::ArcSwap;
 use gauntlet_rules::Ruleset;
 use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
 use gauntlet_store::spool::{Disk, Medium, Ram};
-use gauntlet_store::{Event, History, Log, LogRecord, Quarantine, Spool, SpoolOptions, Users};
+use gauntlet_store::{
+    Event, History, Log, LogOptions, LogRecord, Quarantine, Spool, SpoolOptions, Users,
+};
 use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::acme;
@@ -40,6 +42,7 @@ use crate::metrics::{self, Metrics};
 use crate::mta_sts::MtaSts;
 use crate::queue::drain::{Drain, LOOK_EVERY};
 use crate::queue::in_hand::InHand;
+use crate::queue::passed_on::PassedOn;
 use crate::queue::{Queue, QueueParts};
 use crate::random::Random;
 use crate::receiver::{Listener, Receiver};
@@ -62,6 +65,8 @@ const WATCH_PAUSE: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether a list is to be fetched.
 const FETCH_PAUSE: Duration = Duration::from_secs(2);
+/// How long records of the log gather for one commit: nobody waits for them.
+const LOG_BATCH_WAIT: Duration = Duration::from_millis(25);
 
 /// The addresses that accept mail, with who they are for.
 type Addresses = Vec<(ListenerRole, SocketAddr)>;
@@ -196,6 +201,7 @@ impl Node {
             metrics: metrics.clone(),
             host: config.node.host_name(),
             in_hand: in_hand(&config)?,
+            passed_on: passed_on(&config, &log)?,
             null: is_null(&config),
         });
         queue.recover(&recovery.messages);
@@ -416,12 +422,14 @@ impl Node {
         while drain.goes_on(start.elapsed(), self.admission.sessions(), self.queue.is_quiet()) {
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        let (spool, log) = (self.spool.clone(), self.log.clone());
+        let (spool, log, queue) = (self.spool.clone(), self.log.clone(), self.queue.clone());
         let history = self.shared.history.clone();
         let outcomes = self.shared.outcomes.clone();
         let flushed = tokio::task::spawn_blocking(move || {
             // The log's queue is in order: an empty append ends when all before it are durable.
             let logged = log.append(Vec::new());
+            // What stays is logged again by the next start, which changes nothing.
+            let _best_effort = queue.forget_passed_on();
             // Counts of a day: what is lost is lost to a report.
             let _counts_are_no_mail = outcomes.flush();
             spool.flush();
@@ -671,7 +679,8 @@ impl Shared {
 
 /// The message log; a thread of its own looks through its days, so that the first search is fast.
 fn open_log(data: &std::path::Path) -> anyhow::Result<Arc<Log>> {
-    let log = Arc::new(Log::open(&data.join("log"))?);
+    let options = LogOptions { batch_wait: LOG_BATCH_WAIT, ..LogOptions::default() };
+    let log = Arc::new(Log::open_with(&data.join("log"), options)?);
     let warming = log.clone();
     let thread = std::thread::Builder::new().name("log-warm".to_owned());
     thread.spawn(move || warming.warm()).context("a thread for the log")?;
@@ -705,6 +714,13 @@ fn in_hand(config: &Config) -> anyhow::Result<InHand> {
     std::fs::create_dir_all(&folder)
         .and_then(|()| InHand::open(&folder, config.sender.crashes_max))
         .with_context(|| folder.display().to_string())
+}
+
+/// Outcomes that wait for the log; those that the last process left are in it.
+fn passed_on(config: &Config, log: &Log) -> anyhow::Result<Arc<PassedOn>> {
+    let folder = config.node.data.join("queue");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    Ok(Arc::new(PassedOn::recover(&folder, log)?))
 }
 
 /// The spool keeps nothing: for measuring.

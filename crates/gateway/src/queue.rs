@@ -14,6 +14,7 @@ mod administration;
 mod cut_through;
 pub mod drain;
 pub mod in_hand;
+pub mod passed_on;
 mod reports;
 pub mod schedule;
 
@@ -37,6 +38,7 @@ use crate::ids::{self, Ids};
 use crate::maildir::{Maildir, MaildirJob};
 use crate::metrics::Metrics;
 use crate::queue::in_hand::{InHand, Slot};
+use crate::queue::passed_on::PassedOn;
 use crate::queue::schedule::Schedule;
 use crate::route::{Route, Routes};
 use crate::sender::{Parcel, Sender, Settled};
@@ -84,6 +86,8 @@ pub struct QueueParts {
     pub host: String,
     /// Remembers what is in hand, for the case of a crash.
     pub in_hand: InHand,
+    /// Outcomes that no spool remembers, until they are logged.
+    pub passed_on: Arc<PassedOn>,
     /// The spool keeps nothing: every message is dropped once it is accepted.
     pub null: bool,
 }

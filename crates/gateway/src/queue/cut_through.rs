@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use gauntlet_store::Outcome;
 use gauntlet_store::record::Stage;
+use gauntlet_store::{LogRecord, Outcome, StoreError};
 
 use super::{Group, Queue, announce, outgoing};
 use crate::clock::now_ms;
@@ -87,15 +87,46 @@ impl Queue {
         let record = transit.record.clone();
         self.parts.metrics.cut_through.add_one();
         announce(&record);
-        // No spool remembers this message: its outcome is durable before its client is answered.
-        let (sender, logged) = tokio::sync::oneshot::channel();
-        let done = Box::new(move |result| {
-            let _the_session_may_have_gone = sender.send(result);
-        });
-        self.parts.log.append_now(vec![record], Vec::new(), done);
-        if let Ok(Err(error)) = logged.await {
-            tracing::error!(%error, id = transit.record.id, "an outcome could not be logged");
-        }
+        self.log_outcome(record).await;
         Some(CutThrough { taken, reply })
+    }
+
+    /// Outcomes that are logged need not be remembered elsewhere.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn forget_passed_on(&self) -> std::io::Result<()> {
+        self.parts.passed_on.tidy()
+    }
+
+    /// No spool remembers this message: its outcome outlives the process before its client is answered.
+    async fn log_outcome(&self, record: LogRecord) {
+        let id = record.id.clone();
+        let failed = |error: StoreError, id: &str| {
+            tracing::error!(%error, id, "an outcome could not be logged");
+        };
+        let notes = &self.parts.passed_on;
+        match notes.note(&record) {
+            Ok(noted) => {
+                let notes = notes.clone();
+                let done = move |result: Result<_, StoreError>| match result {
+                    Ok(_) => notes.logged(noted),
+                    // It stays where it was noted, for the next start.
+                    Err(error) => failed(error, &id),
+                };
+                self.parts.log.append_then(vec![record], Vec::new(), Box::new(done));
+            }
+            Err(error) => {
+                tracing::warn!(%error, id, "an outcome could not be noted; its client waits for the log");
+                let (sender, logged) = tokio::sync::oneshot::channel();
+                let done = Box::new(move |result| {
+                    let _the_session_may_have_gone = sender.send(result);
+                });
+                self.parts.log.append_now(vec![record], Vec::new(), done);
+                if let Ok(Err(error)) = logged.await {
+                    failed(error, &id);
+                }
+            }
+        }
     }
 }
