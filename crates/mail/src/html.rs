@@ -12,6 +12,7 @@ pub mod style;
 pub mod tag;
 pub mod token;
 
+pub(crate) use render::rendered_at_most;
 pub use render::{HiddenRun, HiddenWhy, Link, Rendered, Structure, render};
 pub use tag::Element;
 pub use token::{Attribute, Tag, Token, Tokenizer};

@@ -133,6 +133,21 @@ impl<'a> Message<'a> {
         })
     }
 
+    /// Whether there are more URLs than are kept. Mostly it is enough to count what a URL cannot do
+    /// without, and nothing needs to be rendered for that.
+    fn has_too_many_urls(&self) -> bool {
+        let max = self.limits.urls_max as usize;
+        if self.urls.get().is_none() {
+            let in_parts = self.parts.iter().map(Part::urls_at_most);
+            let at_most =
+                in_parts.fold(extract::text_urls_at_most(&self.subject()), usize::saturating_add);
+            if at_most <= max {
+                return false;
+            }
+        }
+        self.collected_urls().full
+    }
+
     /// The Received fields, newest first, read once. At most [`Limits::relays_max`].
     pub fn relays(&self) -> &[Relay] {
         self.relays.get_or_init(|| {
@@ -162,7 +177,7 @@ impl<'a> Message<'a> {
             part.decoding_defects(index, &mut defects);
         }
         oddities::of_message(self, &mut defects);
-        if self.collected_urls().full {
+        if self.has_too_many_urls() {
             defects.push(Defect::new(DefectKind::TooManyUrls, 0));
         }
         defects.sort();

@@ -11,6 +11,7 @@ use crate::header::Header;
 use crate::html::{self, Rendered};
 use crate::limits::Limits;
 use crate::mime::{ContentType, Disposition, TransferEncoding};
+use crate::url::extract;
 
 /// One MIME part. The root is a part too; a part's place in the tree is its `parent` and `depth`.
 #[derive(Debug)]
@@ -211,19 +212,43 @@ impl<'a> Part<'a> {
             let label = self.content_type.param("charset").unwrap_or_default();
             defects.push(Defect::new(problem, index).detail(label));
         }
-        if text.cut || self.rendered().is_some_and(|page| page.text_cut) {
+        if text.cut || self.is_rendering_cut() {
             defects.push(Defect::new(DefectKind::TextTooLarge, index));
         }
+    }
+
+    fn is_html(&self) -> bool {
+        self.content_type.subtype.as_bytes().windows(4).any(|window| window == b"html")
     }
 
     /// For an HTML leaf: its rendering, made once.
     pub fn rendered(&self) -> Option<&Rendered> {
         let render = || {
-            let is_html = memchr::memmem::find(self.content_type.subtype.as_bytes(), b"html");
-            is_html?;
-            Some(Box::new(html::render(self.text()?, &self.limits)))
+            let text = if self.is_html() { self.text()? } else { return None };
+            Some(Box::new(html::render(text, &self.limits)))
         };
         self.rendered.get_or_init(render).as_deref()
+    }
+
+    /// Whether rendering leaves text out. A short source is not rendered to know that none is.
+    fn is_rendering_cut(&self) -> bool {
+        let is_short = || {
+            let length = self.text().map_or(0, str::len);
+            html::rendered_at_most(length) <= self.limits.text_bytes_max as usize
+        };
+        let is_known = self.rendered.get().is_some();
+        self.is_html()
+            && (is_known || !is_short())
+            && self.rendered().is_some_and(|page| page.text_cut)
+    }
+
+    /// A number that the part's URLs do not exceed. Renders nothing.
+    pub(crate) fn urls_at_most(&self) -> usize {
+        match self.text() {
+            Some(text) if self.is_html() => extract::html_urls_at_most(text),
+            Some(text) => extract::text_urls_at_most(text),
+            None => 0,
+        }
     }
 
     /// For a `text/*` leaf: the text that a person sees, for HTML the rendered text.

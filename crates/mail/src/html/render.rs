@@ -121,6 +121,16 @@ pub fn render(source: &str, limits: &Limits) -> Rendered {
     renderer.finish()
 }
 
+/// A number of bytes that the text (seen or unseen) rendered of so long a source does not exceed,
+/// with what is kept free at its end. A byte of source makes at most a letter with a gap of two
+/// before it; a reference is longer than its character; `<li>` makes a mark of at most twelve bytes
+/// and `<img alt=x>` `[image: x]`, both before text of their own.
+pub(crate) fn rendered_at_most(source_bytes: usize) -> usize {
+    const PER_BYTE: usize = 8;
+    const ENDS: usize = 64;
+    source_bytes.saturating_mul(PER_BYTE).saturating_add(ENDS)
+}
+
 /// An open element, and what to restore when it closes.
 struct Open {
     element: Element,
