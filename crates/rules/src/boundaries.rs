@@ -4,10 +4,9 @@
 //! `util_rb_3tld`); SpamAssassin knows no others, so neither does this. Only if the files list none
 //! at all, as our own rules do, the public suffix list stands in.
 
-use std::collections::HashSet;
-
 use psl::Psl as _;
 
+use crate::hash::HashSet;
 use crate::settings::Settings;
 
 /// The registry boundaries of a set of rule files.

@@ -16,6 +16,7 @@ mod bounds;
 mod demand;
 pub mod evals;
 mod expression;
+mod hash;
 pub mod language;
 mod matcher;
 mod meta;

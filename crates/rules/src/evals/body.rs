@@ -1,9 +1,10 @@
 //! The text: how long, how blank, how alike its alternatives, and the words of stock promotion.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use super::text::{lines, re};
 use super::{Args, EvalContext};
+use crate::hash::HashMap;
 use crate::views::{Node, Text};
 
 /// Words compared of one part.
@@ -55,8 +56,8 @@ fn compare_alternatives(cx: &EvalContext<'_>) -> Difference {
         if !is_alternative(&tree.nodes[top]) {
             continue;
         }
-        let mut html: HashMap<&[u8], i64> = HashMap::new();
-        let mut text: HashMap<&[u8], i64> = HashMap::new();
+        let mut html: HashMap<&[u8], i64> = HashMap::default();
+        let mut text: HashMap<&[u8], i64> = HashMap::default();
         let mut has_image = false;
         for part in tree.below(top) {
             let Some(rendered) = cx.rendered(part) else { continue };

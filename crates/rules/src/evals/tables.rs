@@ -1,9 +1,10 @@
 //! Lists of the rule files that eval functions look things up in.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use super::network::NetworkTables;
 use crate::boundaries::Boundaries;
+use crate::hash::{HashMap, HashSet};
 use crate::settings::{SettingLine, Settings};
 
 /// Settings and lists that functions look things up in, read once when rules are loaded.

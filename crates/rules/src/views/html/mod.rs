@@ -15,12 +15,11 @@ mod parser;
 mod prepare;
 mod style;
 
-use std::collections::HashMap;
-
 use self::element::Element;
 use self::parser::{Attributes, Events, Parser};
 use self::style::StyleStack;
 use super::perl::{self, Text};
+use crate::hash::HashMap;
 
 pub use self::links::HtmlUri;
 
