@@ -5,6 +5,9 @@
 //! phrase alone; a comment may follow, then a comma, a semicolon or the end. What fits nothing ends
 //! the reading, and addresses in angle brackets are picked out of the rest.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
 use super::perl::{is_space, trim, trim_end};
 use crate::boundaries::is_host_name;
 
@@ -31,6 +34,40 @@ struct Entry<'t> {
     alone: Option<&'t [u8]>,
     comment: Option<&'t [u8]>,
     end: usize,
+}
+
+/// Fields of one message whose addresses are kept.
+const KEPT_MAX: usize = 16;
+
+/// What was read of fields, so that each is read once a message however many rules ask for it: a list
+/// that only grows, so that what is in it can be lent.
+#[derive(Debug, Default)]
+pub(super) struct Kept(OnceCell<Box<KeptField>>);
+
+#[derive(Debug)]
+struct KeptField {
+    /// Where the value stands in memory, and its bytes: it lives as long as the list.
+    at: (usize, usize),
+    found: Vec<Address>,
+    next: Kept,
+}
+
+impl Kept {
+    /// The addresses of a field's value, which must be borrowed from the message.
+    pub(super) fn of(&self, value: &[u8]) -> Cow<'_, [Address]> {
+        let at = (value.as_ptr() as usize, value.len());
+        let mut list = self;
+        for _ in 0..KEPT_MAX {
+            let field = list.0.get_or_init(|| {
+                Box::new(KeptField { at, found: parse(value), next: Kept::default() })
+            });
+            if field.at == at {
+                return Cow::Borrowed(&field.found);
+            }
+            list = &field.next;
+        }
+        Cow::Owned(parse(value))
+    }
 }
 
 /// Reads a raw field value.
@@ -138,9 +175,21 @@ fn phrase_ends(text: &[u8], mut i: usize) -> Vec<usize> {
     }
 }
 
+/// Bytes that end the parts of a mailbox: white space and what has a meaning of its own.
+const SPECIAL: [bool; 256] = {
+    let mut table = [false; 256];
+    let bytes = b"\t\n\x0b\x0c\r <>()[],:;";
+    let mut i = 0;
+    while i < bytes.len() {
+        table[bytes[i] as usize] = true;
+        i += 1;
+    }
+    table
+};
+
 /// Length of `local@domain` at the start of `text`.
 fn mailbox(text: &[u8]) -> Option<usize> {
-    let special = |b: u8| is_space(b) || b"<>()[],:;".contains(&b);
+    let special = |b: u8| SPECIAL[usize::from(b)];
     let local = match quoted(text, 0) {
         Some(end) => end,
         None => text.iter().take_while(|&&b| b != b'@' && !special(b)).count(),

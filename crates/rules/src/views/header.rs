@@ -85,7 +85,7 @@ pub(super) fn values<'v>(views: &'v Views<'_>, selector: &HeaderSelector) -> Vec
         values.drain(..values.len().saturating_sub(1));
     }
     if wanted.address || wanted.name {
-        *values = addresses(values, &wanted);
+        *values = addresses(views, values, &wanted);
     }
     if wanted.host {
         *values = hosts(views, values, &wanted);
@@ -271,13 +271,20 @@ fn between_relays(lines: Vec<Value<'_>>, start: Option<i32>, end: Option<i32>) -
     out
 }
 
-fn addresses<'v>(values: &[Value<'v>], wanted: &Wanted) -> Vec<Value<'v>> {
+fn addresses<'v>(views: &'v Views<'_>, values: &[Value<'v>], wanted: &Wanted) -> Vec<Value<'v>> {
     let mut out = Vec::new();
-    for entry in values.iter().flat_map(|v| address::parse(v)) {
+    let mut add = |entry: &address::Address| {
         if wanted.address {
-            out.extend(entry.address.map(Cow::Owned));
-        } else if let Some(phrase) = entry.phrase {
-            out.push(Cow::Owned(if wanted.raw { phrase } else { display_name(&phrase) }));
+            out.extend(entry.address.clone().map(Cow::Owned));
+        } else if let Some(phrase) = &entry.phrase {
+            let name = if wanted.raw { phrase.clone() } else { display_name(phrase) };
+            out.push(Cow::Owned(name));
+        }
+    };
+    for value in values {
+        match value {
+            Cow::Borrowed(value) => views.addresses.of(value).iter().for_each(&mut add),
+            Cow::Owned(value) => address::parse(value).iter().for_each(&mut add),
         }
     }
     out

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::perl::{self, is_space, starts_no_case};
+use super::perl::{self, find, is_space, starts_no_case};
 use super::{charset, encoding};
 
 /// A raw value unfolded and trimmed: a line end and the white space after it is one space.
@@ -50,7 +50,7 @@ pub(crate) fn decode(body: &[u8], name: &[u8]) -> Vec<u8> {
     if !body.is_ascii() {
         body = Cow::Owned(charset::normalize_header(&body));
     }
-    if is_plain(name) || memchr::memmem::find(&body, b"=?").is_none() {
+    if is_plain(name) || find(&body, b"=?").is_none() {
         return body.into_owned();
     }
     decode_words(&body)

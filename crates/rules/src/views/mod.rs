@@ -128,6 +128,7 @@ pub struct Views<'m> {
     relays: OnceCell<Relays>,
     envelope_from: OnceCell<Option<Vec<u8>>>,
     all_fields: OnceCell<Vec<u8>>,
+    addresses: address::Kept,
 }
 
 /// Views of a message's text, kept from one look at it for the next: its parts as they are rendered, what
@@ -199,6 +200,7 @@ impl<'m> Views<'m> {
             relays: OnceCell::new(),
             envelope_from: OnceCell::new(),
             all_fields: OnceCell::new(),
+            addresses: address::Kept::default(),
         }
     }
 

@@ -26,6 +26,34 @@ pub(crate) fn trim_end(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
+/// Roughly how common each byte is in header fields.
+const COMMONNESS: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < 256 {
+        table[i] = match i as u8 {
+            b' ' => 4,
+            b'e' | b't' | b'o' | b'r' | b'm' | b'i' | b'a' | b'n' | b's' | b'.' => 3,
+            b'a'..=b'z' | b'0'..=b'9' => 2,
+            b'A'..=b'Z' => 1,
+            _ => 0,
+        };
+        i += 1;
+    }
+    table
+};
+
+/// First place of a short constant `needle` in a short `haystack`: its rarest byte is looked for.
+/// What prepares for long texts costs more than that.
+pub(crate) fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    let (at, rarest) =
+        needle.iter().enumerate().min_by_key(|(_, byte)| COMMONNESS[usize::from(**byte)])?;
+    memchr::memchr_iter(*rarest, haystack).find_map(|found| {
+        let start = found.checked_sub(at)?;
+        haystack.get(start..)?.starts_with(needle).then_some(start)
+    })
+}
+
 /// First place of `needle` (lower case) in `haystack`, ASCII case ignored.
 pub(crate) fn find_no_case(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     let (&first, rest) = needle.split_first()?;
@@ -127,6 +155,9 @@ mod tests {
 
     #[test]
     fn finding_and_trimming() {
+        assert_eq!(find(b"a (by) by b", b"by b"), Some(7));
+        assert_eq!(find(b"b) by", b"x) by"), None);
+        assert_eq!(find(b"", b" by "), None);
         assert_eq!(find_no_case(b"a Boundary=", b"boundary"), Some(2));
         assert_eq!(find_no_case(b"bbound", b"bound"), Some(1));
         assert_eq!(find_no_case(b"bo", b"bound"), None);

@@ -21,7 +21,7 @@ use self::authentication::authentication;
 use self::found::{Found, clean_sender, finish};
 use self::programs::{Stage, after_from, bracketed, capitals, in_parentheses};
 use super::Relay;
-use crate::views::perl::{find_no_case, is_space, is_word, starts_no_case, trim};
+use crate::views::perl::{find, find_no_case, is_space, is_word, starts_no_case, trim};
 
 /// What a field turned out to be.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) enum Line {
 }
 
 fn contains(line: &[u8], text: &str) -> bool {
-    memchr::memmem::find(line, text.as_bytes()).is_some()
+    find(line, text.as_bytes()).is_some()
 }
 
 /// Reads the value of a field.
@@ -52,7 +52,7 @@ pub(super) fn read(value: &[u8]) -> Line {
         return Line::Ignored;
     }
     line.truncate(without_date(&line));
-    if let Some(i) = memchr::memmem::find(&line, b")by ") {
+    if let Some(i) = find(&line, b")by ") {
         line.insert(i + 1, b' ');
     }
     let mut found = Found {
@@ -110,10 +110,12 @@ fn squeezed(value: &[u8]) -> Vec<u8> {
 
 fn local_delivery(line: &[u8]) -> bool {
     let text = b"with local for";
-    memchr::memmem::find_iter(line, text).any(|i| {
-        let before = i > 0 && is_word(line[i - 1]);
-        !before && !line.get(i + text.len()).is_some_and(|&b| is_word(b))
-    })
+    // Nearly every field lacks it, and a search is dear to prepare.
+    find(line, text).is_some()
+        && memchr::memmem::find_iter(line, text).any(|i| {
+            let before = i > 0 && is_word(line[i - 1]);
+            !before && !line.get(i + text.len()).is_some_and(|&b| is_word(b))
+        })
 }
 
 /// `from NAME by NAME;` where the first name is no address in brackets.
@@ -205,7 +207,7 @@ fn helo_word(line: &[u8]) -> Vec<u8> {
 }
 
 fn by_word(line: &[u8]) -> Vec<u8> {
-    let Some(i) = memchr::memmem::find(line, b" by ") else { return Vec::new() };
+    let Some(i) = find(line, b" by ") else { return Vec::new() };
     let rest = &line[i + 4..];
     rest[..rest.iter().position(|&b| is_space(b)).unwrap_or(rest.len())].to_vec()
 }

@@ -9,7 +9,7 @@ use super::super::ip;
 use super::super::pattern::{Kept, Pattern};
 use super::found::{Found, take, take_named};
 use super::{contains, envelope_sender};
-use crate::views::perl::is_space;
+use crate::views::perl::{find, is_space};
 
 /// Outcome of a stage.
 pub(super) enum Stage {
@@ -311,7 +311,7 @@ fn exim(line: &[u8], found: &mut Found, kept: &mut Kept) -> Stage {
 /// `by NAME.hotmail.msn.com `.
 fn hotmail(line: &[u8]) -> Option<&[u8]> {
     let domain = b".hotmail.msn.com";
-    memchr::memmem::find(line, domain)?;
+    find(line, domain)?;
     memchr::memmem::find_iter(line, b"by ").find_map(|i| {
         let rest = &line[i + 3..];
         let length = rest.iter().take_while(|&&b| !is_space(b)).count();
