@@ -16,6 +16,8 @@ const FAR: f64 = 1e18;
 impl Bounds {
     /// Nothing is known.
     pub(crate) const UNKNOWN: Bounds = Bounds { low: -FAR, high: FAR, truth: None };
+    /// 0: it did not fire.
+    pub(crate) const NEVER: Bounds = Bounds { low: 0.0, high: 0.0, truth: Some(false) };
     /// Yes or no.
     const EITHER: Bounds = Bounds { low: 0.0, high: 1.0, truth: None };
 

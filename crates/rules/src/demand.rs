@@ -32,8 +32,8 @@ pub(crate) struct Demand<'a, 'm, 'e> {
     views: &'a Views<'m>,
     evals: &'a EvalContext<'e>,
     tally: &'a mut Tally,
-    /// What is certain of each meta that is put off, by its place.
-    bounds: Vec<Bounds>,
+    /// What is certain of each rule's count; nothing else than 0 between messages.
+    known: Vec<Bounds>,
     /// Header values that were asked for, by group.
     headers: Vec<(u32, Option<Cow<'a, [u8]>>)>,
     due: Vec<bool>,
@@ -47,8 +47,8 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         evals: &'a EvalContext<'e>,
         tally: &'a mut Tally,
     ) -> Self {
-        let due = std::mem::take(&mut tally.due);
-        Demand { program, views, evals, tally, bounds: Vec::new(), headers: Vec::new(), due }
+        let (due, known) = (std::mem::take(&mut tally.due), std::mem::take(&mut tally.known));
+        Demand { program, views, evals, tally, known, headers: Vec::new(), due }
     }
 
     /// Answers the metas that what was found or put off can have changed.
@@ -56,7 +56,7 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         let metas = &self.program.metas;
         self.due.clear();
         self.due.resize(metas.programs.len(), false);
-        self.bounds.resize(metas.programs.len(), Bounds::UNKNOWN);
+        self.begin_known();
         for rule in self.tally.fired.iter().chain(&self.tally.pending.rules) {
             metas.mark_due(*rule, &mut self.due);
         }
@@ -73,7 +73,35 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
                 self.meta(place, &mut blocked);
             }
         }
-        self.tally.due = self.due;
+        for rule in self.tally.fired.iter().chain(&self.tally.pending.rules) {
+            if let Some(known) = self.known.get_mut(*rule as usize) {
+                *known = Bounds::NEVER;
+            }
+        }
+        (self.tally.due, self.tally.known) = (self.due, self.known);
+    }
+
+    /// Notes what is certain before the first meta: counts of what was tried, bounds of what was put
+    /// off.
+    fn begin_known(&mut self) {
+        self.known.resize(self.tally.counts.len(), Bounds::NEVER);
+        for rule in &self.tally.fired {
+            let count = self.tally.count(*rule);
+            if let Some(known) = self.known.get_mut(*rule as usize) {
+                *known = Bounds::exactly(count);
+            }
+        }
+        for rule in &self.tally.pending.rules {
+            if let Some(known) = self.known.get_mut(*rule as usize) {
+                *known = Bounds::between(0.0, self.program.prospect(*rule).hits_max);
+            }
+        }
+    }
+
+    fn know(&mut self, rule: u32, bounds: Bounds) {
+        if let Some(known) = self.known.get_mut(rule as usize) {
+            *known = bounds;
+        }
     }
 
     /// Answers one meta, or puts it off.
@@ -86,7 +114,8 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
             if bounds.exact().is_none() {
                 // A negative value counts as one hit.
                 let high = if bounds.low < 0.0 { bounds.high.max(1.0) } else { bounds.high };
-                self.bounds[place] = Bounds { low: bounds.low.max(0.0), high, truth: bounds.truth };
+                let low = bounds.low.max(0.0);
+                self.know(meta.rule, Bounds { low, high, truth: bounds.truth });
                 self.tally.pending.put_off(meta.rule, Work::Meta(place as u32));
                 return metas.mark_due(meta.rule, &mut self.due);
             }
@@ -97,6 +126,7 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
             blocked.push(meta.rule);
         } else if value != 0.0 {
             self.tally.set(meta.rule, value);
+            self.know(meta.rule, Bounds::exactly(self.tally.count(meta.rule)));
             metas.mark_due(meta.rule, &mut self.due);
         }
     }
@@ -134,13 +164,7 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
     }
 
     fn bounds_of(&self, place: usize) -> Bounds {
-        let known = |rule: &u32| match self.tally.pending.work(*rule) {
-            Work::Done => Bounds::exactly(self.tally.count(*rule)),
-            Work::Meta(place) => {
-                self.bounds.get(place as usize).copied().unwrap_or(Bounds::UNKNOWN)
-            }
-            _ => Bounds::between(0.0, self.program.prospect(*rule).hits_max),
-        };
+        let known = |rule: &u32| self.known.get(*rule as usize).copied().unwrap_or(Bounds::NEVER);
         self.program.metas.programs[place].flat.bounds(&known)
     }
 
@@ -164,7 +188,7 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
     /// Does what is left to do for a rule.
     fn answer(&mut self, rule: u32) {
         match self.tally.pending.take(rule) {
-            Work::Done => {}
+            Work::Done => return,
             Work::Texts(last) => {
                 for candidate in self.tally.pending.candidates(last) {
                     self.try_candidate(candidate);
@@ -180,6 +204,7 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
                 }
             }
         }
+        self.know(rule, Bounds::exactly(self.tally.count(rule)));
     }
 
     fn try_candidate(&mut self, candidate: Candidate) {

@@ -12,6 +12,7 @@ pub(crate) mod uri_detail;
 
 use gauntlet_mail::{Defect, DefectKind};
 
+use crate::bounds::Bounds;
 use crate::pattern::{Pattern, PatternError};
 use crate::rule::Rule;
 use pending::Pending;
@@ -165,6 +166,8 @@ pub(crate) struct Tally {
     pub(crate) buffers: Buffers,
     pub(crate) candidates: Vec<u32>,
     pub(crate) due: Vec<bool>,
+    /// See [`crate::demand::Demand`]: all of it 0 between messages.
+    pub(crate) known: Vec<Bounds>,
     /// What was put off.
     pub(crate) pending: Pending,
     /// Whether the body had been edited when its rules looked at it.
