@@ -10,9 +10,12 @@ pub(crate) mod tags;
 pub(crate) mod texts;
 pub(crate) mod uri_detail;
 
+use std::sync::Arc;
+
 use gauntlet_mail::{Defect, DefectKind};
 
 use crate::bounds::Bounds;
+use crate::pattern::sieve::SieveCaches;
 use crate::pattern::{Pattern, PatternError};
 use crate::rule::Rule;
 use pending::Pending;
@@ -35,6 +38,8 @@ pub(crate) struct Member {
     pub(crate) priority: i32,
     /// Its answer may wait until a meta needs it: it is a sub-rule that sets no tags.
     pub(crate) can_wait: bool,
+    /// It pays to ask first whether the pattern can match.
+    pub(crate) has_sieve: bool,
 }
 
 impl Member {
@@ -45,6 +50,7 @@ impl Member {
         Member {
             rule: place as u32,
             can_wait: rule.is_sub() && pattern.names().is_empty(),
+            has_sieve: pattern.templates().is_empty() && pattern.has_sieve(),
             pattern,
             hits_max: if multiple { most.unwrap_or(u32::MAX) } else { 1 },
             nosubject: rule.has_flag("nosubject"),
@@ -67,6 +73,9 @@ impl Member {
 
     fn apply_untimed(&self, text: &[u8], place: Place, tally: &mut Tally) {
         let pattern = &self.pattern;
+        if self.has_sieve && !pattern.may_match(text, self.rule, &mut tally.sieves) {
+            return;
+        }
         let simple = self.hits_max == 1 && pattern.names().is_empty();
         if simple {
             match pattern.find(text, 0) {
@@ -165,6 +174,7 @@ pub(crate) struct Tally {
     pub(crate) defects: Vec<Defect>,
     pub(crate) buffers: Buffers,
     pub(crate) candidates: Vec<u32>,
+    pub(crate) sieves: SieveCaches,
     pub(crate) due: Vec<bool>,
     /// See [`crate::demand::Demand`]: all of it 0 between messages.
     pub(crate) known: Vec<Bounds>,
@@ -179,8 +189,10 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Begins a message over `rules` rules; with `put_off`, sub-rules wait until a meta needs them.
-    pub(crate) fn begin(&mut self, rules: usize, put_off: bool) {
+    /// Begins a message over the `rules` rules of a set; with `put_off`, sub-rules wait until a meta
+    /// needs them.
+    pub(crate) fn begin(&mut self, ruleset: &Arc<str>, rules: usize, put_off: bool) {
+        self.sieves.begin(ruleset);
         self.pending.begin(rules, put_off);
         self.counts.clear();
         self.counts.resize(rules, 0.0);

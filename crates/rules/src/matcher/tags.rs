@@ -235,6 +235,8 @@ impl TemplateRule {
             negated: self.member.negated,
             priority: self.member.priority,
             can_wait: self.member.can_wait,
+            // The pattern is made for this message alone.
+            has_sieve: false,
         })
     }
 }

@@ -13,12 +13,14 @@ pub(crate) mod parse;
 mod property;
 pub(crate) mod sequence;
 mod sets;
+pub(crate) mod sieve;
 pub(crate) mod syntax;
 
 use std::ops::Range;
 use std::sync::OnceLock;
 
 use parse::Refusal;
+use sieve::SieveCaches;
 use syntax::{Greed, Node};
 
 /// Most steps of a backtracking match.
@@ -48,6 +50,8 @@ pub struct Pattern {
     backtracker: OnceLock<Result<Box<pcre2::bytes::Regex>, String>>,
     /// The same for matches that are not empty at the place where the search begins.
     after_empty: OnceLock<Option<Box<pcre2::bytes::Regex>>>,
+    /// What is asked first whether a large pattern can match.
+    sieve: OnceLock<Option<Box<regex_automata::hybrid::dfa::DFA>>>,
     /// The same with a large stack, for texts on which the small one is full.
     roomy: OnceLock<Option<Box<pcre2::bytes::Regex>>>,
 }
@@ -84,6 +88,7 @@ impl Pattern {
             automaton: OnceLock::new(),
             backtracker: OnceLock::new(),
             after_empty: OnceLock::new(),
+            sieve: OnceLock::new(),
             roomy: OnceLock::new(),
         };
         if pattern.node.as_ref().is_none_or(needs_check) {
@@ -255,6 +260,18 @@ impl Pattern {
             None if from < text.len() => self.find(text, from + 1),
             None => Ok(None),
         }
+    }
+
+    /// Whether asking [`Pattern::may_match`] first pays.
+    pub(crate) fn has_sieve(&self) -> bool {
+        self.node.as_ref().is_some_and(sieve::is_worth_it)
+    }
+
+    /// A quick answer whether it can match in this text; `number` tells it from the other patterns that
+    /// these caches are of.
+    pub(crate) fn may_match(&self, text: &[u8], number: u32, caches: &mut SieveCaches) -> bool {
+        let sieve = self.sieve.get_or_init(|| self.node.as_ref().and_then(sieve::of));
+        sieve.as_deref().is_none_or(|dfa| sieve::may_match(dfa, text, number, caches))
     }
 
     /// Whether it matches anywhere. Fails if the budget is spent.

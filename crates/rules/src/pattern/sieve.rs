@@ -1,0 +1,160 @@
+//! A quick look whether a large pattern can match a text at all.
+//!
+//! A backtracking engine tries each of a hundred alternatives at each byte of a text, and each length
+//! of each repetition. A lazy DFA of the same pattern takes one step a byte, once the states that
+//! ordinary texts lead to are made. It says "perhaps" wherever it is not sure, so that asking it first
+//! changes nothing but the time.
+
+use std::sync::Arc;
+
+use regex_automata::Input;
+use regex_automata::hybrid::dfa::{Cache, DFA};
+use regex_automata::nfa::thompson;
+
+use super::automaton;
+use super::syntax::{Anchor, Node};
+
+/// Patterns with fewer sets and anchors are quick enough by themselves.
+const LEAVES_MIN: usize = 96;
+/// Largest NFA, in bytes.
+const NFA_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// States kept of one pattern for each thread, in bytes.
+const CACHE_BYTES: usize = 2 * 1024 * 1024;
+/// Fewest bytes of text for each state that is made; below that, making them does not pay.
+const BYTES_PER_STATE_MIN: usize = 16;
+/// A pattern whose states do not pay so often is not looked at in this way again.
+const FAILURES_MAX: u8 = 4;
+/// Repetitions of different lengths, one after the other, that a backtracking engine tries in every
+/// combination.
+const REPEATS_MIN: usize = 3;
+/// A repetition counts if it may be so much longer than it must.
+const SPREAD_MIN: u32 = 8;
+
+/// The states made of the patterns of one set of rules, of one thread.
+#[derive(Debug, Default)]
+pub(crate) struct SieveCaches {
+    /// By the pattern's number.
+    kept: Vec<Option<Box<Kept>>>,
+    /// The set of rules, known by where its name stands.
+    ruleset: Option<Arc<str>>,
+}
+
+impl SieveCaches {
+    /// Begins a message: states of another set of rules are forgotten, they mean nothing here.
+    pub(crate) fn begin(&mut self, ruleset: &Arc<str>) {
+        if !self.ruleset.as_ref().is_some_and(|known| Arc::ptr_eq(known, ruleset)) {
+            self.kept.clear();
+            self.ruleset = Some(ruleset.clone());
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Kept {
+    states: Cache,
+    failures: u8,
+}
+
+/// The automaton of a pattern; none if there is none that matches wherever the pattern does.
+pub(super) fn of(node: &Node) -> Option<Box<DFA>> {
+    // Atomic groups as plain ones: that matches more, never less.
+    let hir = automaton::hir(node, true)?;
+    let config = thompson::Config::new()
+        .utf8(false)
+        .nfa_size_limit(Some(NFA_BYTES_MAX))
+        .which_captures(thompson::WhichCaptures::None);
+    let nfa = thompson::Compiler::new().configure(config).build_from_hir(&hir).ok()?;
+    let config = DFA::config()
+        .cache_capacity(CACHE_BYTES)
+        .skip_cache_capacity_check(true)
+        .minimum_cache_clear_count(Some(0))
+        .minimum_bytes_per_state(Some(BYTES_PER_STATE_MIN));
+    DFA::builder().configure(config).build_from_nfa(nfa).ok().map(Box::new)
+}
+
+/// Whether the pattern can match in this text; `number` tells it from others of the same thread.
+pub(super) fn may_match(dfa: &DFA, text: &[u8], number: u32, caches: &mut SieveCaches) -> bool {
+    let at = number as usize;
+    if caches.kept.len() <= at {
+        caches.kept.resize_with(at + 1, || None);
+    }
+    let Some(slot) = caches.kept.get_mut(at) else { return true };
+    let kept =
+        slot.get_or_insert_with(|| Box::new(Kept { states: dfa.create_cache(), failures: 0 }));
+    if kept.failures >= FAILURES_MAX {
+        return true;
+    }
+    match dfa.try_search_fwd(&mut kept.states, &Input::new(text).earliest(true)) {
+        Ok(found) => found.is_some(),
+        Err(_) => {
+            kept.failures += 1;
+            kept.states.reset(dfa);
+            true
+        }
+    }
+}
+
+/// Whether asking first pays: the pattern is large, or backtracks much.
+pub(super) fn is_worth_it(node: &Node) -> bool {
+    let mut leaves = 0usize;
+    node.walk(&mut |n| leaves += usize::from(matches!(n, Node::Set(_) | Node::Anchor(_))));
+    leaves >= LEAVES_MIN || is_product(node)
+}
+
+/// Whether the pattern is tied to the start, and several repetitions in a row share its length among
+/// them in many ways.
+fn is_product(node: &Node) -> bool {
+    let Node::Concat(nodes) = node else { return false };
+    let is_spread = |node: &&Node| match node {
+        Node::Repeat { min, max, .. } => max.is_none_or(|max| max - min.min(&max) >= SPREAD_MIN),
+        _ => false,
+    };
+    matches!(nodes.first(), Some(Node::Anchor(Anchor::Start)))
+        && nodes.iter().filter(is_spread).count() >= REPEATS_MIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Pattern;
+
+    #[test]
+    fn it_never_rules_out_a_match() {
+        let words = "(?i)(?:name|sex|age|city)\\s?".repeat(8);
+        let patterns = [
+            words.as_str(),
+            "^[a-z0-9]{6,24}[-_a-z0-9]{12,36}[a-z0-9]{6,24}\\s*\\z",
+            "^a{1,20}(?>b*)",
+        ];
+        let texts = [
+            "name sex age city name sex age city",
+            "NAMEsexAGEcitynamesexagecity and more",
+            "name sex age",
+            "",
+            "0123456789abcdefghijklmnopqrstuvwxyz \n",
+            "0123456789abcdefghijklmnopqrstuvwxyz x",
+            "aaab",
+        ];
+        let mut caches = SieveCaches::default();
+        let mut ruled_out = 0;
+        for (number, pattern) in (0u32..).zip(patterns) {
+            let pattern = Pattern::new(pattern).expect("valid");
+            let Some(dfa) = pattern.node().and_then(of) else { continue };
+            assert!(number == 2 || pattern.has_sieve());
+            for text in texts {
+                let may = may_match(&dfa, text.as_bytes(), number, &mut caches);
+                assert!(may || !pattern.is_match(text.as_bytes()), "{text}");
+                ruled_out += usize::from(!may);
+            }
+        }
+        assert_eq!(ruled_out, 5 + 6 + 6);
+    }
+
+    #[test]
+    fn small_patterns_have_none() {
+        let pattern = |text: &str| Pattern::new(text).expect("valid");
+        assert!(!pattern("(?i)viagra").has_sieve());
+        let looks_ahead = pattern(&format!("(?=x){}", "(?:ab|cd)".repeat(60)));
+        assert!(looks_ahead.node().and_then(of).is_none());
+    }
+}
