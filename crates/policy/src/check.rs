@@ -1,5 +1,6 @@
 //! What is wrong with a policy that reads: contradictions, unknown groups, rules that never run.
 
+use crate::bounds;
 use crate::condition::{CONDITION_DEPTH_MAX, Condition};
 use crate::disposition::{Change, Final};
 use crate::file::{ChangeTemplate, PolicyError, RULES_MAX, Rule};
@@ -69,7 +70,13 @@ fn check_rule(rule: &Rule, groups: &Groups) -> Result<(), PolicyError> {
         Some(when) if when.depth() > CONDITION_DEPTH_MAX => {
             wrong(format!("conditions nest deeper than {CONDITION_DEPTH_MAX}"))
         }
-        Some(when) => condition_problem(when, groups).map_or(Ok(()), wrong),
+        Some(when) => {
+            let problem = condition_problem(when, groups).or_else(|| {
+                let field = bounds::contradiction(when)?;
+                Some(format!("its conditions contradict each other: they leave no {field}"))
+            });
+            problem.map_or(Ok(()), wrong)
+        }
         None => Ok(()),
     }
 }
@@ -137,16 +144,15 @@ fn condition_problem(when: &Condition, groups: &Groups) -> Option<String> {
     inner.into_iter().find_map(|c| condition_problem(c, groups))
 }
 
-/// Rules behind one that always matches and stops.
+/// Rules behind one that stops and matches wherever they do.
 fn unreachable_rules(rules: &[Rule]) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let (mut findings, always) = (Vec::new(), Condition::default());
     for (i, rule) in rules.iter().enumerate() {
+        let when = rule.when.as_ref().unwrap_or(&always);
         let blocker = rules[..i].iter().find(|earlier| {
-            let always = earlier.when.as_ref().is_none_or(|w| *w == Condition::default());
-            let same = earlier.when == rule.when;
             earlier.stop
-                && (always || same)
                 && rule.directions.iter().all(|d| earlier.directions.contains(d))
+                && bounds::covers(earlier.when.as_ref().unwrap_or(&always), when)
         });
         if let Some(blocker) = blocker {
             let message =
@@ -193,6 +199,8 @@ mod tests {
         assert!(problem(&rule("score_min = 5, score_below = 5")).contains("leave no score"));
         assert!(problem(&rule("recipient_group = \"sales\"")).contains("no group \"sales\""));
         assert!(problem(&rule("any = []")).contains("empty list"));
+        let both = "class = \"spam\", not = { class = [\"spam\", \"phishing\"] }";
+        assert!(problem(&rule(both)).contains("they leave no class"), "{}", problem(&rule(both)));
         let nested = "not = {".repeat(20) + "score_min = 1" + &"}".repeat(20);
         assert!(problem(&rule(&nested)).contains("nest deeper"));
         let reply = "[[rule]]\nname = \"r\"\ndo = { reject = \"a\\r\\n250 ok\" }";
@@ -206,5 +214,12 @@ mod tests {
         let policy = Policy::parse(text, &Groups::default()).unwrap();
         assert_eq!(policy.warnings.len(), 1);
         assert_eq!((policy.warnings[0].line, policy.warnings[0].rule.as_str()), (4, "late"));
+        let rule = |name: &str, when: &str| {
+            format!("[[rule]]\nname = \"{name}\"\nwhen = {{ {when} }}\ndo = \"deliver\"\n")
+        };
+        let text = rule("bad", "class = [\"spam\", \"phishing\"]")
+            + &rule("loud", "class = \"spam\", score_min = 20");
+        let policy = Policy::parse(&text, &Groups::default()).unwrap();
+        assert_eq!(policy.warnings[0].message, "never tried: \"bad\" (line 1) stops before it");
     }
 }

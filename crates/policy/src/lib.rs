@@ -5,6 +5,7 @@
 //! [`Disposition`] each; [`Policy::explain`] does the same and says which condition decided.
 //! [`rewrite::apply`] makes the changes that a disposition asks for.
 
+mod bounds;
 pub mod check;
 pub mod condition;
 pub mod decide;
