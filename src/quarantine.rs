@@ -136,7 +136,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Action::Release { id, to, learn } => {
             let (id, to, learn) = (id.clone(), to.clone(), *learn);
             if let Answer::Done(count) = args.node.ask(&Request::Release { id, to, learn })? {
-                writeln!(out, "released to {count} recipients")?;
+                writeln!(
+                    out,
+                    "released to {count} recipient{}",
+                    if count == 1 { "" } else { "s" }
+                )?;
             }
         }
         Action::Delete { id } => match open(&config)?.delete(id, WHO, clock::now_ms())? {

@@ -5,7 +5,7 @@ use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Evidence, Facts, Hit, Message, Part, View};
 use maud::{Markup, html};
 
-use crate::text::{noted, t};
+use crate::text::{Phrase, noted, t};
 use crate::{evidence, format, shell};
 
 /// Most parts of a message shown.
@@ -207,7 +207,7 @@ fn part_panel(part: &Part<'_>, index: u16, hits: &[Hit]) -> Markup {
                 None => {},
                 Some(source) if html_part => (html_panel(part, source, index, hits)),
                 Some(text) => {
-                    pre.text { (evidence::marked(text, hits, &TEXT_VIEWS, index, "")) }
+                    (scrolled("text", &t("Text"), &evidence::marked(text, hits, &TEXT_VIEWS, index, "")))
                 }
             }
         }
@@ -224,14 +224,23 @@ fn html_panel(part: &Part<'_>, source: &str, index: u16, hits: &[Hit]) -> Markup
         @if rendered.trim().is_empty() {
             p.hint { (t("Shows no text.")) }
         } @else {
-            pre.text { (evidence::marked(rendered, hits, &TEXT_VIEWS, index, "")) }
+            (scrolled("text", &t("Text"), &evidence::marked(rendered, hits, &TEXT_VIEWS, index, "")))
         }
         details {
             summary { (t("Source"))
                 @if in_source > 0 { span.more { (t(", evidence: {}").with(in_source)) } } }
-            pre.text.source { (evidence::marked(source, hits, &SOURCE_VIEWS, index, "")) }
+            (scrolled(
+                "text source",
+                &t("Source"),
+                &evidence::marked(source, hits, &SOURCE_VIEWS, index, ""),
+            ))
         }
     }
+}
+
+/// Text that may be longer than its box: the keyboard reaches it, so that it can be scrolled without a mouse.
+fn scrolled(class: &str, name: &Phrase<'_>, text: &Markup) -> Markup {
+    html! { pre class=(class) tabindex="0" role="region" aria-label=(name) { (text) } }
 }
 
 /// The header fields, decoded, with the evidence marked.
