@@ -106,7 +106,7 @@ fn page(title: &str, body: &str) -> String {
          caption {{ text-align: left; font-weight: 600; padding: 0.3rem 0 }}\n\
          th, td {{ padding: 0.2rem 0.7rem; text-align: right; border-bottom: 1px solid #ddd }}\n\
          th:first-child {{ text-align: left; font-weight: 500 }}\n\
-         figure {{ margin: 0 0 1.5rem }} svg {{ max-width: 100%; height: auto }}\n\
+         figure {{ margin: 0 0 1.5rem; overflow-x: auto }} svg {{ min-width: 30rem; max-width: 100%; height: auto }}\n\
          </style></head><body>\n{body}</body></html>\n",
         draw::escape(title)
     )

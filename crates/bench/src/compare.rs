@@ -263,13 +263,7 @@ fn relays(
     let sink = Null::start(Protocol::Smtp)?;
     let postfix = peers::postfix(sink.address)?;
     let route = format!("[route]\nnext_hop = \"{}\"\n", sink.address);
-    let rule = tempfile::NamedTempFile::new().context("cannot make a rule file")?;
-    std::fs::write(rule.path(), "header NEVER exists:X-Never-There\nscore NEVER 0.1\n")
-        .context("cannot write a rule file")?;
-    let bare = format!(
-        "cut_through = false\n[rules]\nown = false\npaths = [{:?}]\n",
-        rule.path().display().to_string()
-    );
+    let bare = "cut_through = false\n[scan]\nenabled = false\n";
     let node = |name, settings: &str, notes| {
         let Options { program, version, .. } = options;
         let settings = format!("{route}{settings}");
@@ -285,7 +279,7 @@ fn relays(
         .start()
     };
     let servers = [
-        node("gauntlet, spool alone", &bare, &["one rule that never hits; cut-through off"])?,
+        node("gauntlet, spool alone", bare, &["judging nothing; cut-through off"])?,
         node("gauntlet, scanning", "cut_through = false\n", &["scanning; cut-through off"])?,
         node("gauntlet", "", &["as it comes: scanning, cut-through to the next hop"])?,
         postfix,

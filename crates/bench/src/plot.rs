@@ -317,7 +317,7 @@ pub fn page(title: &str, body: &str) -> String {
          th, td {{ padding: 0.2rem 0.7rem; text-align: right; border-bottom: 1px solid #ddd }}\n\
          th:first-child {{ text-align: left; font-weight: 500 }}\n\
          .invalid {{ border: 2px solid #b00020; padding: 0.5rem 1rem }}\n\
-         figure {{ margin: 0 0 1.5rem; overflow-x: auto }} svg {{ max-width: 100%; height: auto }}\n\
+         figure {{ margin: 0 0 1.5rem; overflow-x: auto }} svg {{ min-width: 30rem; max-width: 100%; height: auto }}\n\
          </style></head><body>\n<h1>{0}</h1>\n{body}</body></html>\n",
         escape(title)
     )
