@@ -21,6 +21,10 @@ const PAGE_DEFAULT: usize = 50;
 const SUMMARY_RECIPIENTS_MAX: usize = 3;
 /// Events read for one message.
 const EVENTS_MAX: usize = 1000;
+/// Threads of one search: what is not in memory is waited for together.
+const SEARCH_THREADS: usize = 4;
+/// Most days that are searched before it is looked whether they are enough.
+const DAYS_AT_ONCE_MAX: usize = 16;
 /// Terms of one query.
 const TERMS_MAX: usize = 32;
 
@@ -138,25 +142,66 @@ impl Log {
         let until_ms = query.until_ms.unwrap_or(RECEIVED_MS_MAX).clamp(0, RECEIVED_MS_MAX);
         let until = query.after.map_or(seq_of(until_ms), |c| c.0.min(seq_of(until_ms)));
         let terms = match_expression(query);
+        let range =
+            |day: i64| (seq_of(day * DAY_MS).max(since), seq_of((day + 1) * DAY_MS).min(until));
+        let mut days = self.days();
+        days.retain(|&day| range(day).0 < range(day).1);
         let mut messages: Vec<Summary> = Vec::new();
-        for day in self.days() {
-            let (start, end) = (seq_of(day * DAY_MS), seq_of((day + 1) * DAY_MS));
-            if start >= until || end <= since {
-                continue;
-            }
+        let (mut rest, mut at_once) = (days.as_slice(), 1);
+        // The newest days alone, since they mostly fill the page; then more and more together.
+        while messages.len() <= limit && !rest.is_empty() {
+            let (some, others) = rest.split_at(rest.len().min(at_once));
             // One more than the page, to know whether there is a next.
             let wanted = limit + 1 - messages.len();
-            let range = (since.max(start), until.min(end));
-            let found = self.read_day(day, |c| search_day(c, query, &terms, range, wanted))?;
-            messages.extend(found.unwrap_or_default());
-            if messages.len() > limit {
-                break;
+            let find = |day| {
+                let read = |c: &Connection| search_day(c, query, &terms, range(day), wanted);
+                Ok(self.read_day(day, read)?.unwrap_or_default())
+            };
+            for found in self.search_days(some, &find)? {
+                messages.extend(found);
             }
+            (rest, at_once) = (others, (at_once * 2).min(DAYS_AT_ONCE_MAX));
         }
         let more = messages.len() > limit;
         messages.truncate(limit);
         let next = messages.last().filter(|_| more).map(|m| m.cursor);
         Ok(Page { messages, next })
+    }
+
+    /// What is found in each of these days, in their order.
+    fn search_days(
+        &self,
+        days: &[i64],
+        find: &(impl Fn(i64) -> Result<Vec<Summary>, StoreError> + Sync),
+    ) -> Result<Vec<Vec<Summary>>, StoreError> {
+        let threads = days.len().min(SEARCH_THREADS);
+        if threads < 2 {
+            return days.iter().map(|&day| find(day)).collect();
+        }
+        let mut found: Vec<Vec<Summary>> = days.iter().map(|_| Vec::new()).collect();
+        std::thread::scope(|scope| {
+            let mut workers = Vec::new();
+            for first in 0..threads {
+                let work = move || {
+                    let own = days.iter().enumerate().skip(first).step_by(threads);
+                    own.map(|(at, &day)| Ok((at, find(day)?)))
+                        .collect::<Result<Vec<_>, StoreError>>()
+                };
+                let builder = std::thread::Builder::new().name("log-search".to_owned());
+                let worker = builder.spawn_scoped(scope, work);
+                workers.push(worker.map_err(StoreError::io(&self.folder, "start a search of"))?);
+            }
+            for worker in workers {
+                let part =
+                    worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                for (at, messages) in part {
+                    if let Some(place) = found.get_mut(at) {
+                        *place = messages;
+                    }
+                }
+            }
+            Ok(found)
+        })
     }
 
     /// The message with this id; none if there is none, or it is forgotten.

@@ -124,6 +124,53 @@ fn pages_follow_each_other() {
 }
 
 #[test]
+fn many_days_are_searched_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    // Some days have two messages, some many, some none of a kind; more days than are searched at once.
+    let times = (0..60_i64).flat_map(|day| {
+        let of_day = if day % 7 == 3 { 9 } else { 2 };
+        (0..of_day).map(move |n| DAY + day * DAY_MS + n * 1_000)
+    });
+    let records: Vec<LogRecord> = (0..).zip(times).map(|(n, at)| record(n, at)).collect();
+    let newest_first: Vec<String> = records.iter().rev().map(|r| r.id.clone()).collect();
+    log.append(records.clone()).unwrap();
+    assert_eq!(log.days().len(), 60);
+    let of_class = |class| {
+        let of_class = records.iter().rev().filter(move |r| r.verdict.class == class);
+        of_class.map(|r| r.id.clone()).collect::<Vec<_>>()
+    };
+    let q = Query::default;
+    let (from, to) = (DAY + 10 * DAY_MS + 500, DAY + 50 * DAY_MS + 500);
+    let within = |r: &&LogRecord| (from..to).contains(&r.received_ms);
+    let some_days = records.iter().rev().filter(within).map(|r| r.id.clone()).collect();
+    let kinds = [
+        (q(), newest_first.clone()),
+        (Query { classes: vec![Class::Spam], ..q() }, of_class(Class::Spam)),
+        (Query { since_ms: Some(from), until_ms: Some(to), ..q() }, some_days),
+        (Query { sender: "eve3@mail.example".into(), ..q() }, vec!["id-3".to_owned()]),
+        (Query { subject: "nothing of the kind".into(), ..q() }, Vec::new()),
+    ];
+    for (query, expected) in kinds {
+        for limit in [1, 2, 3, 50, 500] {
+            let mut query = Query { limit, ..query.clone() };
+            let mut seen = Vec::new();
+            loop {
+                let page = log.search(&query).unwrap();
+                let is_last = page.next.is_none();
+                assert!(is_last || page.messages.len() == limit, "{query:?}");
+                seen.extend(page.messages.into_iter().map(|m| m.id));
+                query.after = page.next;
+                if is_last {
+                    break;
+                }
+            }
+            assert_eq!(seen, expected, "{query:?}");
+        }
+    }
+}
+
+#[test]
 fn later_deliveries_replace_earlier() {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::open(folder.path()).unwrap();
