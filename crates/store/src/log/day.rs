@@ -12,7 +12,7 @@ use super::dictionary::{Dictionary, Trainer};
 use super::pack::Packer;
 use super::report::{self, TopKind};
 use super::schema::MIGRATIONS;
-use super::terms::{self, Field};
+use super::terms::{self, Field, RuleTerms};
 use crate::database;
 use crate::error::StoreError;
 use crate::record::{Delivery, Event, LogRecord};
@@ -54,6 +54,7 @@ pub(crate) struct DayWriter {
     connection: Connection,
     packer: Packer,
     trainer: Trainer,
+    rules: RuleTerms,
     text: String,
 }
 
@@ -117,7 +118,8 @@ impl DayWriter {
         };
         let dictionary = found(&connection).map_err(StoreError::db(path))?;
         let packer = Packer::new(dictionary);
-        Ok(DayWriter { connection, packer, trainer: Trainer::default(), text: String::new() })
+        let (trainer, rules) = (Trainer::default(), RuleTerms::default());
+        Ok(DayWriter { connection, packer, trainer, rules, text: String::new() })
     }
 
     /// Puts some of the term index together, so that in the end a search looks into one part of it and not into
@@ -151,7 +153,7 @@ impl DayWriter {
         events: &[&Event],
         appended: &mut [Appended],
     ) -> rusqlite::Result<()> {
-        let DayWriter { connection, packer, trainer, text } = self;
+        let DayWriter { connection, packer, trainer, rules, text } = self;
         if let Some(words) = trainer.made()
             && let Some(kept) = Dictionary::keep(connection, &words)?
         {
@@ -162,7 +164,7 @@ impl DayWriter {
         let mut tallies = Tallies::default();
         let mut changes = Vec::with_capacity(records.len());
         for (_, record) in records {
-            let into = (&mut *packer, &mut *trainer, &mut *text);
+            let into = (&mut *packer, &mut *trainer, &mut *rules, &mut *text);
             changes.push(write_record(&mut statements, into, record, &mut tallies)?);
         }
         for event in events {
@@ -190,7 +192,7 @@ pub(crate) fn is_in_parts(connection: &Connection) -> rusqlite::Result<bool> {
 /// Writes the message unless it is known, and those of its recipients that are not.
 fn write_record<'a>(
     statements: &mut Statements<'_>,
-    (packer, trainer, text): (&mut Packer, &mut Trainer, &mut String),
+    (packer, trainer, rules, text): (&mut Packer, &mut Trainer, &mut RuleTerms, &mut String),
     record: &'a LogRecord,
     tallies: &mut Tallies<'a>,
 ) -> rusqlite::Result<Appended> {
@@ -199,7 +201,7 @@ fn write_record<'a>(
     let seq = match known {
         Some(seq) => seq,
         None => {
-            terms::push_message(text, record);
+            terms::push_message(text, record, rules);
             tallies.count(record);
             let seq = insert_message(statements, packer, record)?;
             trainer.take(packer.record());

@@ -5,6 +5,8 @@
 //! this address however it is written. All searches, whatever they combine, are then the same:
 //! walk a few sorted lists of messages together.
 
+use std::collections::HashMap;
+
 use gauntlet_engine::Class;
 
 use crate::record::LogRecord;
@@ -13,6 +15,8 @@ use crate::record::LogRecord;
 const SUBJECT_WORDS_MAX: usize = 24;
 /// Longest word kept, in bytes; longer ones are cut.
 const WORD_BYTES_MAX: usize = 32;
+/// Most rules whose terms are remembered.
+const RULE_TERMS_MAX: usize = 8192;
 
 /// Which field a term is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +74,37 @@ pub(crate) fn push_exact(out: &mut String, field: Field, value: &str) {
     };
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     // 60 bits: among 10 million values, one look-up in 10^11 finds a stranger.
-    for five in hash.as_bytes().iter().take(12) {
-        out.push(char::from(DIGITS[usize::from(five & 31)]));
+    let mut digits = [0; 12];
+    for (digit, five) in digits.iter_mut().zip(hash.as_bytes()) {
+        *digit = DIGITS[usize::from(five & 31)];
+    }
+    out.push_str(str::from_utf8(&digits).unwrap_or_default());
+}
+
+/// Terms of names that come again and again, those of rules: half of a message's, and hashing is most of their cost.
+#[derive(Debug, Default)]
+pub(crate) struct RuleTerms(HashMap<Box<str>, Box<str>>);
+
+impl RuleTerms {
+    /// As [`push_exact`] for [`Field::Rule`].
+    fn push(&mut self, out: &mut String, rule: &str) {
+        if let Some(term) = self.0.get(rule) {
+            if !out.is_empty() {
+                out.push(' ');
+            }
+            out.push_str(term);
+            return;
+        }
+        let mut term = String::new();
+        push_exact(&mut term, Field::Rule, rule);
+        if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(&term);
+        if self.0.len() >= RULE_TERMS_MAX {
+            self.0.clear();
+        }
+        self.0.insert(rule.into(), term.into());
     }
 }
 
@@ -128,7 +161,7 @@ pub(crate) fn bare_address(from: &str) -> &str {
 }
 
 /// Appends the terms of everything but the recipients.
-pub(crate) fn push_message(out: &mut String, record: &LogRecord) {
+pub(crate) fn push_message(out: &mut String, record: &LogRecord, rules: &mut RuleTerms) {
     push_name(out, Field::Class, record.verdict.class.name());
     let header_from = bare_address(&record.from);
     let envelope_from = record.envelope.mail_from.as_str();
@@ -140,7 +173,7 @@ pub(crate) fn push_message(out: &mut String, record: &LogRecord) {
         push_exact(out, Field::MessageId, &record.message_id);
     }
     for hit in &record.verdict.hits {
-        push_exact(out, Field::Rule, &hit.rule);
+        rules.push(out, &hit.rule);
     }
     if let Some(ip) = record.envelope.client_ip {
         push_exact(out, Field::Client, &ip.to_string());
@@ -182,6 +215,12 @@ mod tests {
         };
         assert_eq!(term(Field::Sender, "A@b.c"), term(Field::Sender, "a@B.C"));
         assert_ne!(term(Field::Sender, "a@b.c"), term(Field::Recipient, "a@b.c"));
+        let (mut rules, mut out) = (RuleTerms::default(), String::new());
+        for rule in ["ONE", "two", "ONE", "two"] {
+            rules.push(&mut out, rule);
+        }
+        let (one, two) = (term(Field::Rule, "ONE"), term(Field::Rule, "two"));
+        assert_eq!(out, format!("{one} {two} {one} {two}"));
         assert_eq!(bare_address("\"Eve <x>\" <eve@example.com>"), "eve@example.com");
     }
 }
