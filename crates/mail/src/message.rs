@@ -138,9 +138,10 @@ impl<'a> Message<'a> {
     fn has_too_many_urls(&self) -> bool {
         let max = self.limits.urls_max as usize;
         if self.urls.get().is_none() {
-            let in_parts = self.parts.iter().map(Part::urls_at_most);
-            let at_most =
-                in_parts.fold(extract::text_urls_at_most(&self.subject()), usize::saturating_add);
+            let mut at_most = extract::text_urls_at_most(&self.subject());
+            for part in &self.parts {
+                at_most += part.urls_at_most(max.saturating_sub(at_most));
+            }
             if at_most <= max {
                 return false;
             }

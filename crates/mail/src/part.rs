@@ -242,10 +242,11 @@ impl<'a> Part<'a> {
             && self.rendered().is_some_and(|page| page.text_cut)
     }
 
-    /// A number that the part's URLs do not exceed. Renders nothing.
-    pub(crate) fn urls_at_most(&self) -> usize {
+    /// A number that the part's URLs do not exceed, as low as it takes to stay within `enough`. Renders
+    /// nothing.
+    pub(crate) fn urls_at_most(&self, enough: usize) -> usize {
         match self.text() {
-            Some(text) if self.is_html() => extract::html_urls_at_most(text),
+            Some(text) if self.is_html() => extract::html_urls_at_most(text, enough),
             Some(text) => extract::text_urls_at_most(text),
             None => 0,
         }

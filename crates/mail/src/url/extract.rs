@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::text::{self, Found};
 use super::{CanonicalUrl, URL_BYTES_MAX, Url, UrlSource, canonical, cut_at};
 use crate::evidence::View;
-use crate::html::{Rendered, entity};
+use crate::html::{Rendered, Token, Tokenizer, entity};
 
 /// Collects the URLs of one message, up to a limit.
 #[derive(Debug)]
@@ -108,15 +108,50 @@ pub(crate) fn text_urls_at_most(text: &str) -> usize {
     count(text.as_bytes(), |b| b == b'.' || b == b':')
 }
 
-/// The same for the source of an HTML part. What it shows has its dots and colons from the source,
-/// from character references (`&`), from marks of list items (`<li`) and of images (`<im`); a link is
-/// an attribute's value (`=`) or stands in brackets in a style.
-pub(crate) fn html_urls_at_most(source: &str) -> usize {
-    let source = source.as_bytes();
-    let plain = count(source, |b| matches!(b, b'.' | b':' | b'&' | b'(' | b'='));
-    let marks = memchr::memchr_iter(b'<', source);
-    let marks = marks.filter(|at| matches!(source.get(at + 1), Some(b'l' | b'L' | b'i' | b'I')));
-    plain + marks.count()
+/// The same for the source of an HTML part; a look at its tags only if that is needed to stay within
+/// `enough`. What it shows has its dots and colons from the source's text, from character references
+/// (`&`), from images (`<im`) and from marks of list items (`<li`); a link is an attribute's value
+/// (`=`) or stands in brackets in a style.
+pub(crate) fn html_urls_at_most(source: &str, enough: usize) -> usize {
+    let bytes = source.as_bytes();
+    let plain = count(bytes, |b| matches!(b, b'.' | b':' | b'&' | b'(' | b'='));
+    let marks = memchr::memchr_iter(b'<', bytes);
+    let marks = marks.filter(|at| matches!(bytes.get(at + 1), Some(b'l' | b'L' | b'i' | b'I')));
+    let at_most = plain + marks.count();
+    if at_most <= enough {
+        return at_most;
+    }
+    let of_token = |(token, range): (Token<'_>, Range<usize>)| {
+        let piece = bytes.get(range).unwrap_or_default();
+        match token {
+            Token::Start(tag) => {
+                let is_shown = matches!(tag.name.first(), Some(b'l' | b'L' | b'i' | b'I'));
+                let shown = if is_shown { 1 + count(piece, is_shown_mark) } else { 0 };
+                shown + links_at_most(piece)
+            }
+            Token::Text(_) | Token::RawText(_) => count(piece, |b| is_shown_mark(b) || b == b'('),
+            _ => 0,
+        }
+    };
+    Tokenizer::new(bytes).map(of_token).sum()
+}
+
+/// What every URL in a text has, or may come from.
+fn is_shown_mark(byte: u8) -> bool {
+    matches!(byte, b'.' | b':' | b'&')
+}
+
+/// A number that the links of a start tag do not exceed: values of attributes whose names end as
+/// those do that name a URL (`href`, `src`, `data`, `poster`, `action`, `background`, `content`),
+/// and brackets in styles.
+fn links_at_most(tag: &[u8]) -> usize {
+    let is_link = |at: &usize| {
+        let before = at.checked_sub(1).and_then(|before| tag.get(before));
+        before
+            .is_none_or(|b| b.is_ascii_whitespace() || b"fcarndt".contains(&b.to_ascii_lowercase()))
+    };
+    let values = memchr::memchr_iter(b'=', tag).filter(is_link);
+    values.count() + memchr::memchr_iter(b'(', tag).count()
 }
 
 /// How many bytes are so. In pieces whose counts fit a byte, of which the compiler makes vectors.
@@ -219,6 +254,34 @@ mod tests {
                 row(S::Schemeless, "http://www.x.com/", ""),
             ]
         );
+    }
+
+    #[test]
+    fn bounds_are_never_too_low() {
+        let styled = "<p style='margin:0.5em;color:red;font:1.2em a.b'>x</p>".repeat(20);
+        let listed = "<ol><li>a.com<li>b.com</ol><img alt='http://c.com d.com' src=x.gif>";
+        for source in [
+            &styled,
+            listed,
+            "http://a.com b.com&#46;c&period;com <textarea><b x.com y.com></textarea>",
+            "<a href = 'http://a'>1</a><style>p{background:url(http://b)}</style> 1<2 a.com>b.com",
+            "<p style='background:url(x.com/1), url(\"http://x.com/2\")'><meta http-equiv=refresh \
+             content='0;url=http://c.com'><form ACTION=http://d><td background=http://e>",
+        ] {
+            let page = render(source, &Limits::default());
+            let mut collector = Collector { urls: Vec::new(), max: 100, full: false };
+            collector.html(0, source, &page);
+            for enough in [0, 1_000] {
+                let at_most = html_urls_at_most(source, enough);
+                assert!(collector.urls.len() <= at_most, "{source}");
+                assert!(page.links.len() <= at_most, "{source}");
+            }
+            let mut collector = Collector { urls: Vec::new(), max: 100, full: false };
+            collector.text(0, View::Text, source);
+            assert!(collector.urls.len() <= text_urls_at_most(source), "{source}");
+        }
+        assert_eq!(html_urls_at_most(&styled, 0), 0, "styles are no text");
+        assert!(html_urls_at_most(&styled, 1_000) > 100);
     }
 
     #[test]
