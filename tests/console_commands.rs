@@ -105,7 +105,7 @@ fn held_mail_is_found_read_released_and_its_key_changed() {
     assert!(text(&gauntlet(&node, &["quarantine", "show", &ids[0]])).contains("Lunch"));
 
     let released = text(&gauntlet(&node, &["quarantine", "release", &ids[0]]));
-    assert_eq!(released, "released to 1 recipients\n");
+    assert_eq!(released, "released to 1 recipient\n");
     let again = gauntlet(&node, &["quarantine", "release", &ids[0]]);
     let why = String::from_utf8_lossy(&again.stderr).into_owned();
     assert!(!again.status.success() && why.contains("it is released"), "{why}");
