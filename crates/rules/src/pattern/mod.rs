@@ -50,7 +50,7 @@ pub struct Pattern {
     backtracker: OnceLock<Result<Box<pcre2::bytes::Regex>, String>>,
     /// The same for matches that are not empty at the place where the search begins.
     after_empty: OnceLock<Option<Box<pcre2::bytes::Regex>>>,
-    /// What is asked first whether a large pattern can match.
+    /// What is asked first whether a pattern that backtracks much can match.
     sieve: OnceLock<Option<Box<regex_automata::hybrid::dfa::DFA>>>,
     /// The same with a large stack, for texts on which the small one is full.
     roomy: OnceLock<Option<Box<pcre2::bytes::Regex>>>,

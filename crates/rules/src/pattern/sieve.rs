@@ -15,41 +15,33 @@ use super::syntax::{Anchor, Node};
 
 /// Largest NFA, in bytes.
 const NFA_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// States kept of one pattern for each thread, in bytes.
+/// Room for the states of one pattern for each thread, in bytes.
 const CACHE_BYTES: usize = 256 * 1024;
 /// Fewest bytes of text for each state that is made; below that, making them does not pay.
 const BYTES_PER_STATE_MIN: usize = 16;
-/// A pattern whose states do not pay so often is not looked at in this way again.
-const FAILURES_MAX: u8 = 4;
 /// Repetitions of different lengths, one after the other, that a backtracking engine tries in every
 /// combination.
 const REPEATS_MIN: usize = 3;
 /// A repetition counts if it may be so much longer than it must.
 const SPREAD_MIN: u32 = 8;
 
-/// The states made of the patterns of one set of rules, of one thread.
+/// Room for the states of the patterns of one set of rules, of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct SieveCaches {
     /// By the pattern's number.
-    kept: Vec<Option<Box<Kept>>>,
+    kept: Vec<Option<Box<Cache>>>,
     /// The set of rules, known by where its name stands.
     ruleset: Option<Arc<str>>,
 }
 
 impl SieveCaches {
-    /// Begins a message: states of another set of rules are forgotten, they mean nothing here.
+    /// Begins a message: room for those of another set of rules is given back.
     pub(crate) fn begin(&mut self, ruleset: &Arc<str>) {
         if !self.ruleset.as_ref().is_some_and(|known| Arc::ptr_eq(known, ruleset)) {
             self.kept.clear();
             self.ruleset = Some(ruleset.clone());
         }
     }
-}
-
-#[derive(Debug)]
-struct Kept {
-    states: Cache,
-    failures: u8,
 }
 
 /// The automaton of a pattern; none if there is none that matches wherever the pattern does.
@@ -69,26 +61,19 @@ pub(super) fn of(node: &Node) -> Option<Box<DFA>> {
     DFA::builder().configure(config).build_from_nfa(nfa).ok().map(Box::new)
 }
 
-/// Whether the pattern can match in this text; `number` tells it from others of the same thread.
+/// Whether the pattern can match in this text; `number` tells it from others of the same thread. States are
+/// made anew for each text: what one that does not pay gives up on must not depend on texts before it,
+/// since the backtracking engine may run out of its budget there, which is a defect of the message.
 pub(super) fn may_match(dfa: &DFA, text: &[u8], number: u32, caches: &mut SieveCaches) -> bool {
     let at = number as usize;
     if caches.kept.len() <= at {
         caches.kept.resize_with(at + 1, || None);
     }
     let Some(slot) = caches.kept.get_mut(at) else { return true };
-    let kept =
-        slot.get_or_insert_with(|| Box::new(Kept { states: dfa.create_cache(), failures: 0 }));
-    if kept.failures >= FAILURES_MAX {
-        return true;
-    }
-    match dfa.try_search_fwd(&mut kept.states, &Input::new(text).earliest(true)) {
-        Ok(found) => found.is_some(),
-        Err(_) => {
-            kept.failures += 1;
-            kept.states.reset(dfa);
-            true
-        }
-    }
+    let states = slot.get_or_insert_with(|| Box::new(dfa.create_cache()));
+    states.reset(dfa);
+    let found = dfa.try_search_fwd(states, &Input::new(text).earliest(true));
+    found.map_or(true, |end| end.is_some())
 }
 
 /// Whether asking first pays: the pattern is tied to the start, and several repetitions in a row share its
@@ -134,6 +119,8 @@ mod tests {
             for text in texts {
                 let may = may_match(&dfa, text.as_bytes(), number, &mut caches);
                 assert!(may || !pattern.is_match(text.as_bytes()), "{text}");
+                let alone = may_match(&dfa, text.as_bytes(), number, &mut SieveCaches::default());
+                assert_eq!(may, alone, "texts before it change nothing: {text}");
                 ruled_out += usize::from(!may);
             }
         }
