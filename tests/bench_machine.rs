@@ -179,7 +179,7 @@ fn http_servers_elsewhere_and_dead_ones_are_refused() {
     let (code, _, errors) = bench(&["http", "http://192.0.2.1/"]);
     assert_eq!(code, Some(2));
     assert!(errors.contains("is not on this machine"), "{errors}");
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = common::postfix::free_address();
     let (code, _, errors) =
         bench(&["http", &format!("http://{nobody}/"), "--seconds", "0.2", "--no-calibration"]);
     assert_eq!(code, Some(2));

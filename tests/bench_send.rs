@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Node, PATIENCE, message, program};
+use common::{Node, PATIENCE, message, port, program};
 
 /// A folder of so many messages of ours.
 fn folder(count: usize) -> tempfile::TempDir {
@@ -81,10 +81,6 @@ impl Drop for Peer {
     }
 }
 
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 fn wait_for(port: u16, peer: &mut Peer) {
     let start = std::time::Instant::now();
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -97,7 +93,7 @@ fn wait_for(port: u16, peer: &mut Peer) {
 #[test]
 fn spamd_answers_what_we_send() {
     let Some(spamd) = program("spamd") else { return };
-    let port = free_port();
+    let port = port::free_port(&["127.0.0.1"]);
     let home = tempfile::tempdir().unwrap();
     let child = Command::new(spamd)
         .args(["-L", "-x", "-m", "1", "-i", "127.0.0.1", "-p", &port.to_string()])

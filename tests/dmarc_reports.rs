@@ -2,18 +2,16 @@
 //! asks who may get them, and sends them to a sink.
 
 mod common;
-#[path = "../crates/gateway/tests/zone/mod.rs"]
-mod zone;
 
 use std::io::Read;
 use std::process::{Command, Output};
 
+use common::zone::{Zone, txt};
 use common::{Node, Sink, Smtp};
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::reports::Day;
 use gauntlet_gateway::signing::{Algorithm, KeyRing};
 use gauntlet_mail::Message;
-use zone::{Zone, txt};
 
 fn gauntlet(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));

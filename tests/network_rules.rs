@@ -2,15 +2,13 @@
 //! kept, with the DNS gone.
 
 mod common;
-#[path = "../crates/gateway/tests/zone/mod.rs"]
-mod zone;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use common::zone::{Zone, txt};
 use common::{Node, Smtp};
 use gauntlet_gateway::signing::{Algorithm, KeyRing};
-use zone::{Zone, txt};
 
 const PLUGINS: &str = "loadplugin Mail::SpamAssassin::Plugin::URIDNSBL\n\
     loadplugin Mail::SpamAssassin::Plugin::DNSEval\n\

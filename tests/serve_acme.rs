@@ -3,12 +3,12 @@
 
 mod common;
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Node, program};
+use common::{Node, port, program};
 
 /// A process that ends with the test.
 struct Running(Child);
@@ -21,7 +21,7 @@ impl Drop for Running {
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    port::free_port(&["127.0.0.1"])
 }
 
 fn wait_for_port(port: u16) {

@@ -1,12 +1,10 @@
 //! A node seals mail that goes on (ARC), and the next one verifies the seal though the mail was changed.
 
 mod common;
-#[path = "../crates/gateway/tests/zone/mod.rs"]
-mod zone;
 
+use common::zone::{Zone, txt};
 use common::{Node, Sink, Smtp};
 use gauntlet_gateway::signing::{Algorithm, KeyRing};
-use zone::{Zone, txt};
 
 const POLICY: &str = "[[rule]]\nname = \"mark\"\ndirection = \"inbound\"\n\
     do = [{ tag_subject = \"[EXT]\" }, \"deliver\"]\n";

@@ -2,25 +2,12 @@
 //! addresses.
 
 mod common;
-#[path = "../crates/gateway/tests/zone/mod.rs"]
-mod zone;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
+use common::port::free_port;
+use common::zone::Zone;
 use common::{Node, Sink, Smtp, message, tokens};
-use zone::Zone;
-
-/// A port that is free on all of these addresses.
-fn free_port(hosts: &[&str]) -> u16 {
-    for _ in 0..100 {
-        let first = TcpListener::bind((hosts[0], 0)).unwrap();
-        let port = first.local_addr().unwrap().port();
-        if hosts[1..].iter().all(|host| TcpListener::bind((*host, port)).is_ok()) {
-            return port;
-        }
-    }
-    panic!("no port is free on all of {hosts:?}");
-}
 
 fn at(host: &str, port: u16) -> SocketAddr {
     format!("{host}:{port}").parse().unwrap()

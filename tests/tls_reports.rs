@@ -2,18 +2,16 @@
 //! that asks for it: by order of the command line, and by itself the day after.
 
 mod common;
-#[path = "../crates/gateway/tests/zone/mod.rs"]
-mod zone;
 
 use std::io::Read;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use common::zone::{Zone, txt};
 use common::{Node, Sink, Smtp, message};
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::reports::Day;
 use gauntlet_mail::Message;
-use zone::{Zone, txt};
 
 fn tlsrpt(node: &Node, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));

@@ -4,6 +4,10 @@
 
 pub(crate) mod exim;
 pub(crate) mod postfix;
+#[path = "../../crates/gateway/tests/zone/mod.rs"]
+pub(crate) mod zone;
+
+pub(crate) use zone::port;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 
 use super::{files_below, program};
 
-/// An address that was free a moment ago.
+/// An address that is free.
 pub(crate) fn free_address() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    ([127, 0, 0, 1], super::port::free_port(&["127.0.0.1"])).into()
 }
 
 /// A Postfix of our own: it takes mail on a free port and puts it into a Maildir of a virtual

@@ -1,6 +1,8 @@
 //! A real DNS server (Knot) on a loopback port, with a zone that the test writes. The zone is the
 //! root, so that any name can be in it.
 
+pub(crate) mod port;
+
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -52,7 +54,7 @@ impl Zone {
             return None;
         };
         let folder = tempfile::tempdir().expect("a folder");
-        let port = free_port();
+        let port = port::free_port(&["127.0.0.1"]);
         let at = folder.path().display();
         let conf = format!(
             "server:\n    rundir: {at}\n    listen: 127.0.0.1@{port}\n    udp-workers: 1\n    \
@@ -127,18 +129,6 @@ impl Zone {
         let zone = std::fs::read_to_string(self.folder.path().join("root.zone"));
         panic!("knotd on {} gives no answer from this zone: {zone:?}", self.address);
     }
-}
-
-/// A port that is free for UDP and TCP.
-fn free_port() -> u16 {
-    for _ in 0..100 {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        let port = socket.local_addr().expect("an address").port();
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-    panic!("no port is free for both UDP and TCP");
 }
 
 /// A TXT record as zone files write it, in strings of 255 bytes at most.
