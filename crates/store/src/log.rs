@@ -13,6 +13,7 @@ mod calendar;
 mod counts;
 mod day;
 mod dictionary;
+mod index;
 mod pack;
 mod report;
 mod schema;

@@ -114,10 +114,16 @@ fn packed(json: &str) -> Vec<u8> {
 
 #[test]
 fn days_of_the_log_of_every_version_are_searched_and_written_on() {
-    assert_eq!(versions("log"), [1]);
+    assert_eq!(versions("log"), [1, 2]);
+    for n in versions("log") {
+        a_day_of_the_log_is_searched_and_written_on(n);
+    }
+}
+
+fn a_day_of_the_log_is_searched_and_written_on(n: i64) {
     let folder = tempfile::tempdir().unwrap();
     let day = folder.path().join("2026-10-18.db");
-    make("log-1", &day);
+    make(&format!("log-{n}"), &day);
     let json = r#"{"envelope":{"direction":"inbound","client_ip":"192.0.2.1","client_name":null,
         "helo":"mail.example.net","mail_from":"eve@example.net","rcpt_to":["bob@example.org"],
         "auth_user":null,"tls":null,"received_at":1792319825},"facts":{"spf":"pass"},
@@ -127,7 +133,7 @@ fn days_of_the_log_of_every_version_are_searched_and_written_on() {
     connection.execute("UPDATE message SET rest = ?1", [packed(json)]).unwrap();
     drop(connection);
     let log = Log::open(folder.path()).unwrap();
-    assert_eq!(version(&day), 2, "brought forward; version 1 is the only one before");
+    assert_eq!(version(&day), 3, "brought forward");
     let ids = |query: Query| -> Vec<String> {
         log.search(&query).unwrap().messages.into_iter().map(|m| m.id).collect()
     };
@@ -150,5 +156,7 @@ fn days_of_the_log_of_every_version_are_searched_and_written_on() {
     let again = gauntlet_store::LogRecord { id: "M3".to_owned(), ..record.clone() };
     log.append(vec![record, again]).unwrap();
     assert_eq!(ids(all()).len(), 3);
+    assert_eq!(ids(Query { classes: vec![Class::Spam], ..all() }).len(), 2);
+    assert_eq!(ids(Query { event: "released".to_owned(), ..all() }), ["M2"]);
     assert_eq!(log.get("M3").unwrap().unwrap().record.verdict.score, 9.5);
 }

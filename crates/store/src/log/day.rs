@@ -9,6 +9,7 @@ use gauntlet_policy::Disposition;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, params};
 
 use super::dictionary::{Dictionary, Trainer};
+use super::index::{self, Index};
 use super::pack::Packer;
 use super::report::{self, TopKind};
 use super::schema::MIGRATIONS;
@@ -37,7 +38,7 @@ pub(crate) fn ms_of(seq: i64) -> i64 {
 /// Pages that gather in the write-ahead log before they go into the file: those that every batch writes go once.
 const WAL_PAGES: u32 = 4_000;
 /// Pages of the term index that are written in one step of putting it together.
-const MERGE_PAGES: i64 = 64;
+const MERGE_PAGES: u16 = 64;
 
 /// What a batch changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,6 +57,28 @@ pub(crate) struct DayWriter {
     trainer: Trainer,
     rules: RuleTerms,
     text: String,
+    /// None for a day that was begun with FTS5.
+    index: Option<Index>,
+    /// A transaction failed, so that the index may not be what is known of it.
+    is_stale: bool,
+}
+
+/// Where the terms of a message go.
+enum Terms<'b> {
+    Fts5(CachedStatement<'b>),
+    Index(&'b mut Index),
+}
+
+impl Terms<'_> {
+    fn push(&mut self, seq: i64, text: &str) -> rusqlite::Result<()> {
+        match self {
+            Terms::Fts5(insert) => insert.execute(params![seq, text]).map(drop),
+            Terms::Index(index) => {
+                index.batch.push(seq, text);
+                Ok(())
+            }
+        }
+    }
 }
 
 /// The statements of a batch, prepared once for all its records.
@@ -65,11 +88,17 @@ struct Statements<'b> {
     recipient: CachedStatement<'b>,
     delivery: CachedStatement<'b>,
     event: CachedStatement<'b>,
-    terms: CachedStatement<'b>,
+    terms: Terms<'b>,
 }
 
 impl<'b> Statements<'b> {
-    fn prepare(batch: &'b Transaction<'_>) -> rusqlite::Result<Self> {
+    fn prepare(batch: &'b Transaction<'_>, index: Option<&'b mut Index>) -> rusqlite::Result<Self> {
+        let terms = match index {
+            Some(index) => Terms::Index(index),
+            None => Terms::Fts5(
+                batch.prepare_cached("INSERT INTO posting (rowid, term) VALUES (?1, ?2)")?,
+            ),
+        };
         Ok(Statements {
             find_seq: batch.prepare_cached("SELECT seq FROM message WHERE id = ?1")?,
             message: batch.prepare_cached(
@@ -93,7 +122,7 @@ impl<'b> Statements<'b> {
                 "INSERT OR IGNORE INTO event (seq, at_ms, kind, recipient, detail) \
                  VALUES (?1, ?2, ?3, ?4, ?5)",
             )?,
-            terms: batch.prepare_cached("INSERT INTO posting (rowid, term) VALUES (?1, ?2)")?,
+            terms,
         })
     }
 }
@@ -117,22 +146,48 @@ impl DayWriter {
             (newest, _) => Ok(newest),
         };
         let dictionary = found(&connection).map_err(StoreError::db(path))?;
-        let packer = Packer::new(dictionary);
-        let (trainer, rules) = (Trainer::default(), RuleTerms::default());
-        Ok(DayWriter { connection, packer, trainer, rules, text: String::new() })
+        let index = load_index(&connection).map_err(StoreError::db(path))?;
+        Ok(DayWriter {
+            connection,
+            packer: Packer::new(dictionary),
+            trainer: Trainer::default(),
+            rules: RuleTerms::default(),
+            text: String::new(),
+            index,
+            is_stale: false,
+        })
     }
 
     /// Puts some of the term index together, so that in the end a search looks into one part of it and not into
     /// many. Takes milliseconds. False when nothing is left to do.
     pub(crate) fn merge_some(&mut self, is_begun: bool) -> rusqlite::Result<bool> {
-        // A negative number takes in all parts, whatever their size; a positive one goes on with them.
-        let pages = if is_begun { MERGE_PAGES } else { -MERGE_PAGES };
-        let before = self.connection.total_changes();
-        self.connection
-            .prepare_cached("INSERT INTO posting (posting, rank) VALUES ('merge', ?1)")?
-            .execute([pages])?;
-        // As SQLite's documentation has it: less than two changes are none.
-        Ok(self.connection.total_changes() - before >= 2)
+        self.refresh()?;
+        let Some(index) = &mut self.index else {
+            // A negative number takes in all parts, whatever their size; a positive one goes on with them.
+            let pages = i32::from(MERGE_PAGES);
+            let pages = if is_begun { pages } else { -pages };
+            let before = self.connection.total_changes();
+            self.connection
+                .prepare_cached("INSERT INTO posting (posting, rank) VALUES ('merge', ?1)")?
+                .execute([pages])?;
+            // As SQLite's documentation has it: less than two changes are none.
+            return Ok(self.connection.total_changes() - before >= 2);
+        };
+        self.is_stale = true;
+        let step = self.connection.transaction()?;
+        let more = index.merge_all(&step, usize::from(MERGE_PAGES))?;
+        step.commit()?;
+        self.is_stale = false;
+        Ok(more)
+    }
+
+    /// Reads again what the index is made of, if a transaction failed.
+    fn refresh(&mut self) -> rusqlite::Result<()> {
+        if self.is_stale {
+            self.index = load_index(&self.connection)?;
+            self.is_stale = false;
+        }
+        Ok(())
     }
 
     /// Counts what is counted once of a day that is over.
@@ -153,14 +208,16 @@ impl DayWriter {
         events: &[&Event],
         appended: &mut [Appended],
     ) -> rusqlite::Result<()> {
-        let DayWriter { connection, packer, trainer, rules, text } = self;
+        self.refresh()?;
+        let DayWriter { connection, packer, trainer, rules, text, index, is_stale } = self;
         if let Some(words) = trainer.made()
             && let Some(kept) = Dictionary::keep(connection, &words)?
         {
             packer.dictionary = kept;
         }
         let batch = connection.transaction()?;
-        let mut statements = Statements::prepare(&batch)?;
+        *is_stale = true;
+        let mut statements = Statements::prepare(&batch, index.as_mut())?;
         let mut tallies = Tallies::default();
         let mut changes = Vec::with_capacity(records.len());
         for (_, record) in records {
@@ -172,7 +229,11 @@ impl DayWriter {
         }
         drop(statements);
         tallies.write(&batch)?;
+        if let Some(index) = index {
+            index.write(&batch)?;
+        }
         batch.commit()?;
+        *is_stale = false;
         for (&(place, _), change) in records.iter().zip(changes) {
             if let Some(total) = appended.get_mut(place) {
                 total.new += change.new;
@@ -183,9 +244,24 @@ impl DayWriter {
     }
 }
 
+/// The index of this day; none if that is FTS5.
+fn load_index(connection: &Connection) -> rusqlite::Result<Option<Index>> {
+    let opened = connection.unchecked_transaction()?;
+    index::begin(&opened)?;
+    let mut index = None;
+    if !index::is_fts5(&opened)? {
+        index.insert(Index::default()).load(&opened)?;
+    }
+    opened.commit()?;
+    Ok(index)
+}
+
 /// The term index of this day is in more than one part.
 pub(crate) fn is_in_parts(connection: &Connection) -> rusqlite::Result<bool> {
-    let sql = "SELECT min(segid) < max(segid) FROM posting_idx";
+    let sql = match index::is_fts5(connection)? {
+        true => "SELECT min(segid) < max(segid) FROM posting_idx",
+        false => "SELECT min(part) < max(part) FROM term_part",
+    };
     connection.query_row(sql, [], |row| Ok(row.get::<_, Option<bool>>(0)?.unwrap_or(false)))
 }
 
@@ -225,7 +301,7 @@ fn write_record<'a>(
         }
     }
     if !text.is_empty() {
-        statements.terms.execute(params![seq, text.as_str()])?;
+        statements.terms.push(seq, text)?;
     }
     Ok(appended)
 }
@@ -320,7 +396,7 @@ fn write_event(
     if statements.event.execute(params![seq, at_ms, kind, recipient, detail])? == 1 {
         text.clear();
         terms::push_name(text, Field::Event, kind);
-        statements.terms.execute(params![seq, text.as_str()])?;
+        statements.terms.push(seq, text)?;
     }
     Ok(())
 }

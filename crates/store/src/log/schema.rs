@@ -1,7 +1,7 @@
 //! The tables of one day of the log.
 
 /// Version N is made by the first N of these. Never edit one that was released: add another.
-pub(crate) const MIGRATIONS: &[&str] = &[DAY_1, DAY_2];
+pub(crate) const MIGRATIONS: &[&str] = &[DAY_1, DAY_2, DAY_3];
 
 /// `seq` is received_ms * 4096 plus a tie-break, so that the row's own key orders and cuts by time
 /// and no second index is needed. `posting` finds messages by exact values (see `terms.rs`); it keeps
@@ -75,4 +75,21 @@ CREATE TABLE dictionary (
 );
 INSERT INTO posting (posting, rank) VALUES ('automerge', 16);
 INSERT INTO posting (posting, rank) VALUES ('crisismerge', 64);
+";
+
+/// An index of our own (see `index.rs`). Files that have messages keep `posting`, others lose it when they are
+/// written.
+const DAY_3: &str = "
+CREATE TABLE term_part (
+    part   INTEGER PRIMARY KEY,
+    level  INTEGER NOT NULL,
+    first  INTEGER NOT NULL,
+    last   INTEGER NOT NULL,
+    leaves BLOB NOT NULL,
+    keys   BLOB NOT NULL
+);
+CREATE TABLE term_leaf (
+    place   INTEGER PRIMARY KEY,
+    entries BLOB NOT NULL
+);
 ";

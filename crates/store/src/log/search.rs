@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, typ
 use serde::{Deserialize, Serialize};
 
 use super::day::{DAY_MS, ms_of, seq_of};
+use super::index::{self, Clause, Pattern};
 use super::terms::{self, Field};
 use super::{Log, RECEIVED_MS_MAX};
 use super::{dictionary, pack};
@@ -141,7 +142,7 @@ impl Log {
         let since = seq_of(query.since_ms.unwrap_or(0).clamp(0, RECEIVED_MS_MAX));
         let until_ms = query.until_ms.unwrap_or(RECEIVED_MS_MAX).clamp(0, RECEIVED_MS_MAX);
         let until = query.after.map_or(seq_of(until_ms), |c| c.0.min(seq_of(until_ms)));
-        let terms = match_expression(query);
+        let terms = clauses(query);
         let range =
             |day: i64| (seq_of(day * DAY_MS).max(since), seq_of((day + 1) * DAY_MS).min(until));
         let mut days = self.days();
@@ -230,18 +231,15 @@ impl Log {
     }
 }
 
-/// The terms that all must be there, in the term index's own language. Empty: no condition.
-fn match_expression(query: &Query) -> String {
+/// What of the index a message must have: those clauses first that mostly few messages meet.
+fn clauses(query: &Query) -> Vec<Clause> {
     let mut all = String::new();
     let exact = [
+        (Field::MessageId, query.message_id.trim().trim_matches(['<', '>'])),
+        (Field::Client, query.client.trim()),
         (Field::Rule, query.rule.trim()),
         (Field::PolicyRule, query.policy_rule.trim()),
-        (Field::Client, query.client.trim()),
-        (Field::MessageId, query.message_id.trim().trim_matches(['<', '>'])),
     ];
-    for (field, value) in exact.into_iter().filter(|(_, v)| !v.is_empty()) {
-        terms::push_exact(&mut all, field, value);
-    }
     let addresses = [
         (Field::Sender, Field::SenderDomain, query.sender.trim()),
         (Field::Recipient, Field::RecipientDomain, query.recipient.trim()),
@@ -252,70 +250,68 @@ fn match_expression(query: &Query) -> String {
             None => terms::push_exact(&mut all, whole, value),
         }
     }
-    let some_classes = !query.classes.is_empty() && query.classes.len() < Class::ALL.len();
-    let action = query.action.trim();
-    let names = [(Field::Outcome, &query.outcome), (Field::Event, &query.event)];
-    if !some_classes && !action.is_empty() {
-        terms::push_name(&mut all, Field::Action, action);
-    }
-    for (field, value) in names {
-        if !value.trim().is_empty() {
-            terms::push_name(&mut all, field, value);
-        }
+    for (field, value) in exact.into_iter().filter(|(_, v)| !v.is_empty()) {
+        terms::push_exact(&mut all, field, value);
     }
     for word in terms::words(&query.subject) {
         terms::push_word(&mut all, &word);
     }
-    let prefix = query.subject.trim_end().ends_with('*');
-    let count = all.split(' ').filter(|t| !t.is_empty()).count();
-    let mut clauses: Vec<String> = all
-        .split(' ')
-        .filter(|t| !t.is_empty())
-        .take(TERMS_MAX)
-        .enumerate()
-        .map(
-            |(i, t)| {
-                if prefix && i + 1 == count { format!("\"{t}\"*") } else { format!("\"{t}\"") }
-            },
-        )
-        .collect();
+    let pattern = |term: &str| Pattern { term: term.to_owned(), is_prefix: false };
+    let terms = |all: &str| all.split(' ').filter(|t| !t.is_empty()).map(pattern).collect();
+    let mut found: Vec<Pattern> = terms(&all);
+    if query.subject.trim_end().ends_with('*') && terms::words(&query.subject).next().is_some() {
+        found.last_mut().into_iter().for_each(|last| last.is_prefix = true);
+    }
+    let some_classes = !query.classes.is_empty() && query.classes.len() < Class::ALL.len();
+    let action = query.action.trim();
+    all.clear();
+    for (field, value) in [(Field::Event, &query.event), (Field::Outcome, &query.outcome)] {
+        if !value.trim().is_empty() {
+            terms::push_name(&mut all, field, value);
+        }
+    }
+    if !some_classes && !action.is_empty() {
+        terms::push_name(&mut all, Field::Action, action);
+    }
+    let mut clauses: Vec<Clause> = found.into_iter().map(|p| vec![p]).collect();
     let domain = query.domain.trim().trim_start_matches('@');
     if !domain.is_empty() {
-        let (mut sender, mut recipient) = (String::new(), String::new());
-        terms::push_exact(&mut sender, Field::SenderDomain, domain);
-        terms::push_exact(&mut recipient, Field::RecipientDomain, domain);
-        clauses.push(format!("(\"{sender}\" OR \"{recipient}\")"));
+        let mut either = String::new();
+        terms::push_exact(&mut either, Field::SenderDomain, domain);
+        terms::push_exact(&mut either, Field::RecipientDomain, domain);
+        clauses.push(terms(&either));
     }
+    clauses.extend(terms(&all).into_iter().map(|p| vec![p]));
     if some_classes {
-        let term = |class: &Class| {
-            let mut term = String::new();
+        let mut any = String::new();
+        for class in &query.classes {
             match action {
-                "" => terms::push_name(&mut term, Field::Class, class.name()),
-                action => terms::push_class_action(&mut term, *class, action),
+                "" => terms::push_name(&mut any, Field::Class, class.name()),
+                action => terms::push_class_action(&mut any, *class, action),
             }
-            format!("\"{term}\"")
-        };
-        let any: Vec<String> = query.classes.iter().map(term).collect();
-        clauses.push(format!("({})", any.join(" OR ")));
+        }
+        clauses.push(terms(&any));
     }
-    clauses.join(" AND ")
+    clauses.truncate(TERMS_MAX);
+    clauses
+}
+
+/// The clauses in FTS5's language.
+fn match_expression(clauses: &[Clause]) -> String {
+    let pattern = |p: &Pattern| format!("\"{}\"{}", p.term, if p.is_prefix { "*" } else { "" });
+    let clause = |any: &Clause| {
+        let any: Vec<String> = any.iter().map(pattern).collect();
+        format!("({})", any.join(" OR "))
+    };
+    let all: Vec<String> = clauses.iter().map(clause).collect();
+    all.join(" AND ")
 }
 
 const COLUMNS: &str = "message.seq, message.id, class, score, size, sender, subject";
 
-fn search_day(
-    connection: &Connection,
-    query: &Query,
-    terms: &str,
-    (since, until): (i64, i64),
-    limit: usize,
-) -> rusqlite::Result<Vec<Summary>> {
+/// The conditions that are not of the index, with the values that they are about.
+fn conditions(query: &Query, values: &mut Vec<Value>) -> String {
     let mut conditions = String::new();
-    let mut values = vec![
-        Value::Integer(since),
-        Value::Integer(until),
-        Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)),
-    ];
     if let Some(score) = query.score_min {
         values.push(Value::Real(score));
         conditions.push_str(&format!(" AND score >= ?{}", values.len()));
@@ -324,25 +320,78 @@ fn search_day(
         values.push(Value::Text(query.id.trim().to_owned()));
         conditions.push_str(&format!(" AND message.id = ?{}", values.len()));
     }
-    let sql = if terms.is_empty() {
-        format!(
+    conditions
+}
+
+fn search_day(
+    connection: &Connection,
+    query: &Query,
+    clauses: &[Clause],
+    (since, until): (i64, i64),
+    limit: usize,
+) -> rusqlite::Result<Vec<Summary>> {
+    // What is read belongs together then.
+    let snapshot = connection.unchecked_transaction()?;
+    let mut values = vec![
+        Value::Integer(since),
+        Value::Integer(until),
+        Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)),
+    ];
+    let mut found = if clauses.is_empty() {
+        let conditions = conditions(query, &mut values);
+        let sql = format!(
             "SELECT {COLUMNS} FROM message WHERE seq >= ?1 AND seq < ?2{conditions} \
              ORDER BY seq DESC LIMIT ?3"
-        )
-    } else {
-        values.push(Value::Text(terms.to_owned()));
-        format!(
+        );
+        let mut statement = snapshot.prepare_cached(&sql)?;
+        let rows = statement.query_map(params_from_iter(values), summary)?;
+        rows.collect::<rusqlite::Result<Vec<Summary>>>()?
+    } else if index::is_fts5(&snapshot)? {
+        let conditions = conditions(query, &mut values);
+        values.push(Value::Text(match_expression(clauses)));
+        let sql = format!(
             "SELECT {COLUMNS} FROM posting CROSS JOIN message ON message.seq = posting.rowid \
              WHERE posting MATCH ?{} AND posting.rowid >= ?1 AND posting.rowid < ?2{conditions} \
              ORDER BY posting.rowid DESC LIMIT ?3",
             values.len()
-        )
+        );
+        let mut statement = snapshot.prepare_cached(&sql)?;
+        let rows = statement.query_map(params_from_iter(values), summary)?;
+        rows.collect::<rusqlite::Result<Vec<Summary>>>()?
+    } else {
+        let keys = index::find(&snapshot, clauses, (since, until))?;
+        read_summaries(&snapshot, query, &keys, limit)?
     };
-    let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map(params_from_iter(values), summary)?;
-    let mut found = rows.collect::<rusqlite::Result<Vec<Summary>>>()?;
     for message in &mut found {
-        read_recipients(connection, message)?;
+        read_recipients(&snapshot, message)?;
+    }
+    Ok(found)
+}
+
+/// The newest of the messages with these keys, which ascend, that meet the other conditions.
+fn read_summaries(
+    connection: &Connection,
+    query: &Query,
+    keys: &[i64],
+    limit: usize,
+) -> rusqlite::Result<Vec<Summary>> {
+    let mut values = vec![Value::Null];
+    let conditions = conditions(query, &mut values);
+    let sql = format!("SELECT {COLUMNS} FROM message WHERE seq = ?1{conditions}");
+    let mut statement = connection.prepare_cached(&sql)?;
+    for (at, value) in (1..).zip(&values) {
+        statement.raw_bind_parameter(at, value)?;
+    }
+    let mut found = Vec::new();
+    for key in keys.iter().rev() {
+        if found.len() >= limit {
+            break;
+        }
+        statement.raw_bind_parameter(1, key)?;
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next()? {
+            found.push(summary(row)?);
+        }
     }
     Ok(found)
 }

@@ -1,0 +1,206 @@
+//! Which messages have these terms.
+
+use rusqlite::{Connection, params};
+
+use super::leaf::{LeafReader, firsts, read_list};
+use super::{cut, read_keys, read_leaf};
+
+/// A term, or what terms begin with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    pub(crate) term: String,
+    pub(crate) is_prefix: bool,
+}
+
+/// Patterns of which a message must have one.
+pub(crate) type Clause = Vec<Pattern>;
+
+/// A part, as far as a search knows it.
+struct Part {
+    number: i64,
+    /// The first term of each leaf.
+    firsts: Vec<u8>,
+    /// Its messages' keys, once they are asked for.
+    keys: Vec<i64>,
+}
+
+impl Part {
+    fn keys(&mut self, connection: &Connection) -> rusqlite::Result<&[i64]> {
+        if self.keys.is_empty() {
+            self.keys = read_keys(connection, self.number)?;
+        }
+        Ok(&self.keys)
+    }
+
+    /// Appends the ordinals of the messages that have a term of this pattern: those of each term ascend. Returns
+    /// how many terms there were.
+    fn look(
+        &self,
+        connection: &Connection,
+        pattern: &Pattern,
+        out: &mut Vec<u32>,
+    ) -> rusqlite::Result<usize> {
+        let wanted = cut(pattern.term.as_bytes());
+        // It may begin in the last leaf whose first term is smaller, and reaches to the first whose first term is
+        // larger.
+        let smaller = firsts(&self.firsts).take_while(|first| *first < wanted).count();
+        let (mut terms, mut last) = (0, Vec::new());
+        let mut leaf = LeafReader::default();
+        let fits = |term: &[u8]| match pattern.is_prefix {
+            true => term.starts_with(wanted),
+            false => term == wanted,
+        };
+        let from = smaller.saturating_sub(1);
+        for (number, first) in firsts(&self.firsts).enumerate().skip(from) {
+            if first > wanted && !fits(first) {
+                break;
+            }
+            let number = i64::try_from(number).unwrap_or(i64::MAX);
+            leaf.begin(read_leaf(connection, self.number, number)?);
+            while leaf.step().is_some() {
+                if fits(&leaf.term) {
+                    if terms == 0 || last != leaf.term {
+                        terms += 1;
+                        last.clone_from(&leaf.term);
+                    }
+                    read_list(leaf.list(), out);
+                } else if leaf.term.as_slice() > wanted {
+                    break;
+                }
+            }
+        }
+        Ok(terms)
+    }
+
+    /// The ordinals of the messages that meet the clause, ascending.
+    fn meeting(&self, connection: &Connection, clause: &Clause) -> rusqlite::Result<Vec<u32>> {
+        let (mut found, mut terms) = (Vec::new(), 0);
+        for pattern in clause {
+            terms += self.look(connection, pattern, &mut found)?;
+        }
+        if terms > 1 {
+            sort_many(&mut found);
+        }
+        Ok(found)
+    }
+}
+
+/// Sorts ordinals and leaves each once. They are dense where there are many, so that a bit for each is quicker.
+fn sort_many(ordinals: &mut Vec<u32>) {
+    let most = ordinals.iter().copied().max().unwrap_or(0) as usize;
+    if most / 64 > ordinals.len() {
+        ordinals.sort_unstable();
+        return ordinals.dedup();
+    }
+    let mut bits = vec![0_u64; most / 64 + 1];
+    for &ordinal in ordinals.iter() {
+        if let Some(word) = bits.get_mut(ordinal as usize / 64) {
+            *word |= 1 << (ordinal % 64);
+        }
+    }
+    ordinals.clear();
+    for (at, mut word) in (0_u32..).step_by(64).zip(bits) {
+        while word != 0 {
+            ordinals.push(at + word.trailing_zeros());
+            word &= word - 1;
+        }
+    }
+}
+
+/// Leaves those that are in both; both ascend.
+fn intersect<T: Ord + Copy>(found: &mut Vec<T>, mut other: &[T]) {
+    found.retain(|one| {
+        // Doubling steps, then halving: few are looked for in many mostly.
+        let mut step = 1;
+        while other.get(step).is_some_and(|o| o < one) {
+            step *= 2;
+        }
+        let skipped = other.get(..=step).unwrap_or(other).partition_point(|o| o < one);
+        other = other.get(skipped..).unwrap_or_default();
+        other.first() == Some(one)
+    });
+}
+
+/// The keys in `[since, until)` of the messages that meet all clauses, ascending. Clauses that few meet should come
+/// first. The connection must be in a transaction, so that what is read belongs together.
+pub(crate) fn find(
+    connection: &Connection,
+    clauses: &[Clause],
+    (since, until): (i64, i64),
+) -> rusqlite::Result<Vec<i64>> {
+    let mut read = connection.prepare_cached(
+        "SELECT part, leaves FROM term_part WHERE level >= 0 AND last >= ?1 AND first < ?2",
+    )?;
+    let part = |row: &rusqlite::Row<'_>| {
+        Ok(Part { number: row.get(0)?, firsts: row.get(1)?, keys: Vec::new() })
+    };
+    let rows = read.query_map(params![since, until], part)?;
+    let mut parts = rows.collect::<rusqlite::Result<Vec<Part>>>()?;
+    let mut found = match parts.as_mut_slice() {
+        [one] => find_in_one(connection, clauses, one)?,
+        many => find_in_many(connection, clauses, many)?,
+    };
+    found.retain(|key| (since..until).contains(key));
+    Ok(found)
+}
+
+fn find_in_one(
+    connection: &Connection,
+    clauses: &[Clause],
+    part: &mut Part,
+) -> rusqlite::Result<Vec<i64>> {
+    let mut all: Option<Vec<u32>> = None;
+    for clause in clauses {
+        let meeting = part.meeting(connection, clause)?;
+        let found = match all.take() {
+            Some(mut found) => {
+                intersect(&mut found, &meeting);
+                found
+            }
+            None => meeting,
+        };
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        all = Some(found);
+    }
+    let keys = part.keys(connection)?;
+    let key = |ordinal: u32| keys.get(ordinal as usize).copied();
+    Ok(all.unwrap_or_default().into_iter().filter_map(key).collect())
+}
+
+/// A message's terms may lie in several parts: what happened to it later is in a later one.
+fn find_in_many(
+    connection: &Connection,
+    clauses: &[Clause],
+    parts: &mut [Part],
+) -> rusqlite::Result<Vec<i64>> {
+    let mut all: Option<Vec<i64>> = None;
+    for clause in clauses {
+        let mut meeting: Vec<i64> = Vec::new();
+        for part in parts.iter_mut() {
+            let ordinals = part.meeting(connection, clause)?;
+            if !ordinals.is_empty() {
+                let keys = part.keys(connection)?;
+                let key = |ordinal: u32| keys.get(ordinal as usize).copied();
+                meeting.extend(ordinals.into_iter().filter_map(key));
+            }
+        }
+        if !meeting.is_sorted_by(|a, b| a < b) {
+            meeting.sort_unstable();
+            meeting.dedup();
+        }
+        let found = match all.take() {
+            Some(mut found) => {
+                intersect(&mut found, &meeting);
+                found
+            }
+            None => meeting,
+        };
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        all = Some(found);
+    }
+    Ok(all.unwrap_or_default())
+}
