@@ -15,10 +15,12 @@ mod day;
 mod dictionary;
 mod index;
 mod pack;
+mod people;
 mod report;
 mod schema;
 mod search;
 mod terms;
+mod tops;
 mod writer;
 
 use std::collections::BTreeSet;

@@ -6,11 +6,13 @@ use gauntlet_engine::Class;
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
-use super::Log;
+use super::{Log, tops};
 use crate::error::StoreError;
 
 /// Names kept in a list of the most frequent.
 const TOP_MAX: usize = 20;
+/// Names of a day that are added up for it.
+const NAMES_OF_A_DAY: usize = 100;
 
 /// Messages of one class and one end in one span of time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -119,14 +121,8 @@ fn top(
     kind: &str,
     out: &mut BTreeMap<String, u64>,
 ) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare_cached(
-        "SELECT name, messages FROM tally_top WHERE kind = ?1 ORDER BY messages DESC, name \
-         LIMIT 100",
-    )?;
-    let rows = statement.query_map([kind], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)))?;
-    for row in rows {
-        let (name, messages): (String, i64) = row?;
-        *out.entry(name).or_default() += u64::try_from(messages).unwrap_or(0);
+    for (name, messages) in tops::read(connection, kind, NAMES_OF_A_DAY)? {
+        *out.entry(name).or_default() += messages;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Writing one day of the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use gauntlet_engine::Class;
@@ -11,9 +11,11 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, para
 use super::dictionary::{Dictionary, Trainer};
 use super::index::{self, Index};
 use super::pack::Packer;
+use super::people::{self, Person};
 use super::report::{self, TopKind};
 use super::schema::MIGRATIONS;
-use super::terms::{self, Field, RuleTerms};
+use super::terms::{self, Field, KnownTerms};
+use super::tops;
 use crate::database;
 use crate::error::StoreError;
 use crate::record::{Delivery, Event, LogRecord};
@@ -55,8 +57,9 @@ pub(crate) struct DayWriter {
     connection: Connection,
     packer: Packer,
     trainer: Trainer,
-    rules: RuleTerms,
+    known: KnownTerms,
     text: String,
+    people: Vec<u8>,
     /// None for a day that was begun with FTS5.
     index: Option<Index>,
     /// A transaction failed, so that the index may not be what is known of it.
@@ -84,7 +87,11 @@ impl Terms<'_> {
 /// The statements of a batch, prepared once for all its records.
 struct Statements<'b> {
     find_seq: CachedStatement<'b>,
+    find_people: CachedStatement<'b>,
     message: CachedStatement<'b>,
+    pack: CachedStatement<'b>,
+    /// Number of the next pack.
+    next_pack: i64,
     recipient: CachedStatement<'b>,
     delivery: CachedStatement<'b>,
     event: CachedStatement<'b>,
@@ -101,10 +108,16 @@ impl<'b> Statements<'b> {
         };
         Ok(Statements {
             find_seq: batch.prepare_cached("SELECT seq FROM message WHERE id = ?1")?,
+            find_people: batch.prepare_cached("SELECT people FROM message WHERE seq = ?1")?,
             message: batch.prepare_cached(
                 "INSERT OR IGNORE INTO message (seq, id, class, score, size, sender, subject, \
-                 message_id, latency_ms, rest) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                 message_id, latency_ms, rest, people) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             )?,
+            pack: batch.prepare_cached("INSERT INTO pack (number, records) VALUES (?1, ?2)")?,
+            next_pack: batch
+                .prepare_cached("SELECT coalesce(max(number), 0) + 1 FROM pack")?
+                .query_row([], |row| row.get(0))?,
             recipient: batch.prepare_cached(
                 "INSERT OR IGNORE INTO recipient (seq, recipient, place, action, rest) \
                  VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -132,7 +145,7 @@ impl<'b> Statements<'b> {
 struct Tallies<'a> {
     minutes: BTreeMap<(i64, &'static str, &'static str), (i64, i64)>,
     /// By kind, then by name: most comparisons are of names then.
-    tops: BTreeMap<&'static str, BTreeMap<&'a str, i64>>,
+    tops: tops::Tops<'a>,
 }
 
 impl DayWriter {
@@ -151,8 +164,9 @@ impl DayWriter {
             connection,
             packer: Packer::new(dictionary),
             trainer: Trainer::default(),
-            rules: RuleTerms::default(),
+            known: KnownTerms::default(),
             text: String::new(),
+            people: Vec::new(),
             index,
             is_stale: false,
         })
@@ -192,7 +206,10 @@ impl DayWriter {
 
     /// Counts what is counted once of a day that is over.
     pub(crate) fn finish(&self) -> rusqlite::Result<()> {
-        report::count_recipients(&self.connection)
+        let counted = self.connection.unchecked_transaction()?;
+        tops::gather(&counted)?;
+        report::count_recipients(&counted)?;
+        counted.commit()
     }
 
     /// Where a message stands among those of its millisecond.
@@ -209,7 +226,8 @@ impl DayWriter {
         appended: &mut [Appended],
     ) -> rusqlite::Result<()> {
         self.refresh()?;
-        let DayWriter { connection, packer, trainer, rules, text, index, is_stale } = self;
+        let DayWriter { connection, packer, trainer, known, text, people, index, is_stale } = self;
+        packer.clear();
         if let Some(words) = trainer.made()
             && let Some(kept) = Dictionary::keep(connection, &words)?
         {
@@ -221,9 +239,16 @@ impl DayWriter {
         let mut tallies = Tallies::default();
         let mut changes = Vec::with_capacity(records.len());
         for (_, record) in records {
-            let into = (&mut *packer, &mut *trainer, &mut *rules, &mut *text);
-            changes.push(write_record(&mut statements, into, record, &mut tallies)?);
+            let mut into = Into {
+                packer: &mut *packer,
+                trainer: &mut *trainer,
+                known: &mut *known,
+                text: &mut *text,
+                people: &mut *people,
+            };
+            changes.push(write_record(&mut statements, &mut into, record, &mut tallies)?);
         }
+        write_pack(&mut statements, packer, trainer)?;
         for event in events {
             write_event(&mut statements, text, event)?;
         }
@@ -265,63 +290,128 @@ pub(crate) fn is_in_parts(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row(sql, [], |row| Ok(row.get::<_, Option<bool>>(0)?.unwrap_or(false)))
 }
 
+/// What records are made into, with buffers that are used again.
+struct Into<'w> {
+    packer: &'w mut Packer,
+    trainer: &'w mut Trainer,
+    known: &'w mut KnownTerms,
+    text: &'w mut String,
+    people: &'w mut Vec<u8>,
+}
+
+/// Whether a message was in the log.
+enum Written {
+    Now(i64),
+    Before(i64),
+}
+
 /// Writes the message unless it is known, and those of its recipients that are not.
 fn write_record<'a>(
     statements: &mut Statements<'_>,
-    (packer, trainer, rules, text): (&mut Packer, &mut Trainer, &mut RuleTerms, &mut String),
+    into: &mut Into<'_>,
     record: &'a LogRecord,
     tallies: &mut Tallies<'a>,
 ) -> rusqlite::Result<Appended> {
-    text.clear();
-    let known = find_seq(statements, &record.id)?;
-    let seq = match known {
-        Some(seq) => seq,
-        None => {
-            terms::push_message(text, record, rules);
+    into.text.clear();
+    let people = people::of_record(record);
+    people::pack(&people, into.people).map_err(other_error)?;
+    let (seq, appended) = match insert_message(statements, into, record)? {
+        Written::Now(seq) => {
+            into.packer.push(record).map_err(other_error)?;
+            if into.packer.is_full() {
+                write_pack(statements, into.packer, into.trainer)?;
+            }
             tallies.count(record);
-            let seq = insert_message(statements, packer, record)?;
-            trainer.take(packer.record());
-            seq
+            terms::push_message(into.text, record, into.known);
+            (seq, push_people(into, record, &people))
         }
+        Written::Before(seq) => (seq, write_later(statements, into, record, seq)?),
     };
+    if !into.text.is_empty() {
+        statements.terms.push(seq, into.text)?;
+    }
+    Ok(appended)
+}
+
+/// Appends the terms of everybody a new message is for.
+fn push_people(into: &mut Into<'_>, record: &LogRecord, people: &[Person<'_>]) -> Appended {
+    let new = people.iter().filter(|p| !p.action.is_empty()).count() as u64;
+    for disposition in &record.dispositions {
+        push_disposition(into.text, into.known, record.verdict.class, disposition);
+    }
+    for delivery in &record.deliveries {
+        terms::push_name(into.text, Field::Outcome, delivery.outcome.name());
+    }
+    Appended { new, known: record.dispositions.len() as u64 - new }
+}
+
+/// Writes what is new in a record of a message that is in the log.
+fn write_later(
+    statements: &mut Statements<'_>,
+    into: &mut Into<'_>,
+    record: &LogRecord,
+    seq: i64,
+) -> rusqlite::Result<Appended> {
+    let packed: Vec<u8> = statements.find_people.query_row([seq], |row| row.get(0))?;
+    let people = people::unpack(&packed);
+    let known: BTreeSet<&str> =
+        people.iter().filter(|p| !p.action.is_empty()).map(|p| &*p.address).collect();
     let mut appended = Appended::default();
     for (place, disposition) in record.dispositions.iter().enumerate() {
-        // What a message is logged with is packed with it.
-        let is_packed = known.is_none();
-        if insert_recipient(statements, seq, place, disposition, is_packed)? {
+        if !known.contains(&*disposition.recipient)
+            && insert_recipient(statements, seq, place, disposition)?
+        {
             appended.new += 1;
-            push_disposition(text, record.verdict.class, disposition);
+            push_disposition(into.text, into.known, record.verdict.class, disposition);
         } else {
             appended.known += 1;
         }
     }
     for delivery in &record.deliveries {
-        if upsert_delivery(statements, seq, delivery)? {
-            terms::push_name(text, Field::Outcome, delivery.outcome.name());
+        if people::is_news(&people, delivery, ms_of(seq))
+            && upsert_delivery(statements, seq, delivery)?
+        {
+            terms::push_name(into.text, Field::Outcome, delivery.outcome.name());
         }
     }
-    if !text.is_empty() {
-        statements.terms.push(seq, text)?;
-    }
     Ok(appended)
+}
+
+fn other_error(cause: String) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(cause.into())
+}
+
+/// Writes the pack that is begun.
+fn write_pack(
+    statements: &mut Statements<'_>,
+    packer: &mut Packer,
+    trainer: &mut Trainer,
+) -> rusqlite::Result<()> {
+    for record in packer.in_want_of_words() {
+        trainer.take(record);
+    }
+    if let Some(packed) = packer.pack().map_err(other_error)? {
+        statements.pack.execute(params![statements.next_pack, packed])?;
+        statements.next_pack += 1;
+    }
+    Ok(())
 }
 
 fn find_seq(statements: &mut Statements<'_>, id: &str) -> rusqlite::Result<Option<i64>> {
     statements.find_seq.query_row([id], |row| row.get(0)).optional()
 }
 
-/// Writes the message and returns its key: one that nobody has, of the record's millisecond. Where among its peers
-/// depends on the id alone, as long as there is no collision, so that writing again gives the same order.
+/// Writes the message's row if it is not known, under a key that nobody has, of the record's millisecond. Where among
+/// its peers depends on the id alone, as long as there is no collision, so that writing again gives the same order.
 fn insert_message(
     statements: &mut Statements<'_>,
-    packer: &mut Packer,
+    into: &Into<'_>,
     record: &LogRecord,
-) -> rusqlite::Result<i64> {
-    let packed =
-        packer.pack(record).map_err(|e| rusqlite::Error::ToSqlConversionFailure(e.into()))?;
+) -> rusqlite::Result<Written> {
     let sender = if record.from.is_empty() { &record.envelope.mail_from } else { &record.from };
     let verdict = &record.verdict;
     let score = if verdict.score.is_finite() { verdict.score } else { 0.0 };
+    let place = into.packer.next_place(statements.next_pack);
     let first = seq_of(record.received_ms);
     let tie_break = DayWriter::tie_break(&record.id);
     for step in 0..SEQ_PER_MS {
@@ -336,14 +426,17 @@ fn insert_message(
             cut(&record.subject),
             cut(&record.message_id),
             record.latency_ms,
-            packed,
+            place,
+            into.people.as_slice(),
         ])?;
         if written == 1 {
-            return Ok(seq);
+            return Ok(Written::Now(seq));
+        }
+        if let Some(seq) = find_seq(statements, &record.id)? {
+            return Ok(Written::Before(seq));
         }
     }
-    let cause = format!("over {SEQ_PER_MS} messages in millisecond {}", record.received_ms);
-    Err(rusqlite::Error::ToSqlConversionFailure(cause.into()))
+    Err(other_error(format!("over {SEQ_PER_MS} messages in millisecond {}", record.received_ms)))
 }
 
 fn insert_recipient(
@@ -351,13 +444,9 @@ fn insert_recipient(
     seq: i64,
     place: usize,
     disposition: &Disposition,
-    is_packed: bool,
 ) -> rusqlite::Result<bool> {
-    let rest = match is_packed {
-        true => String::new(),
-        false => serde_json::to_string(disposition)
-            .map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?,
-    };
+    let rest = serde_json::to_string(disposition)
+        .map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?;
     let place = i64::try_from(place).unwrap_or(i64::MAX);
     let name = disposition.end.name();
     let values = params![seq, disposition.recipient, place, name, rest];
@@ -375,13 +464,18 @@ fn upsert_delivery(
     Ok(statements.delivery.execute(values)? == 1)
 }
 
-fn push_disposition(text: &mut String, class: Class, disposition: &Disposition) {
+fn push_disposition(
+    text: &mut String,
+    known: &mut KnownTerms,
+    class: Class,
+    disposition: &Disposition,
+) {
     let recipient = &disposition.recipient;
-    terms::push_address(text, Field::Recipient, Field::RecipientDomain, recipient);
+    known.push_address(text, Field::Recipient, Field::RecipientDomain, recipient);
     terms::push_name(text, Field::Action, disposition.end.name());
     terms::push_class_action(text, class, disposition.end.name());
     for rule in &disposition.rules {
-        terms::push_exact(text, Field::PolicyRule, rule);
+        known.push(text, Field::PolicyRule, rule);
     }
 }
 
@@ -438,16 +532,7 @@ impl<'a> Tallies<'a> {
         for (&(at, class, action), &(messages, bytes)) in &self.minutes {
             minute.execute(params![at, class, action, messages, bytes])?;
         }
-        let mut top = batch.prepare_cached(
-            "INSERT INTO tally_top (kind, name, messages) VALUES (?1, ?2, ?3)
-             ON CONFLICT DO UPDATE SET messages = messages + excluded.messages",
-        )?;
-        for (kind, names) in &self.tops {
-            for (name, messages) in names {
-                top.execute(params![kind, name, messages])?;
-            }
-        }
-        Ok(())
+        tops::write(batch, &self.tops)
     }
 }
 

@@ -18,6 +18,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 pub(crate) use find::{Clause, Pattern, find};
 use leaf::{LeafWriter, Leaves};
+pub(crate) use leaf::{push_number, take_number};
 use merge::Merge;
 
 /// Longest term kept, in bytes; longer ones are cut, here and where they are looked for.

@@ -1,4 +1,4 @@
-//! The part of a record that is only read, never searched: MessagePack, packed against a dictionary.
+//! The part of records that is only read, never searched: MessagePack, packed many at a time or against a dictionary.
 //!
 //! MessagePack with the names of fields, so that old records stay readable when types grow, as with JSON, which
 //! older records are: it is written in a third of the time. A dictionary, because a record of 2 KB repeats almost
@@ -11,7 +11,8 @@ use gauntlet_policy::Disposition;
 use serde::{Deserialize, Serialize};
 
 use super::dictionary::{self, Dictionary};
-use crate::record::{LogRecord, Stage};
+use super::index::{push_number, take_number};
+use crate::record::{Delivery, LogRecord, Stage};
 
 /// Largest record that is unpacked, in bytes: a damaged length must not eat memory.
 const RECORD_BYTES_MAX: usize = 16 << 20;
@@ -29,6 +30,22 @@ const FORMAT_2: u8 = 2;
 /// Leading byte of records packed by Zstandard, what is written today. The frame follows, without its magic number;
 /// it tells its own length and the number of the day's dictionary, or none: then it is the second of the program's.
 const FORMAT_3: u8 = 3;
+/// Leading byte of a place in a pack: the number of the pack (eight bytes) and of the record in it (two), lowest byte
+/// first.
+const IN_A_PACK: u8 = 4;
+/// Leading byte of a pack: how many records, the length of each (seven bits a byte, lowest first), and one frame of
+/// them, as in format 3.
+const PACK: u8 = 5;
+/// Leading byte of a pack whose frame needs no dictionary.
+const PACK_ALONE: u8 = 6;
+/// Bytes of records that make a pack full.
+const PACK_BYTES: usize = 96 << 10;
+/// Most records of a pack.
+const PACK_RECORDS_MAX: usize = 64;
+/// Records of so many bytes have enough in common to be packed without a dictionary, which is quicker.
+const ALONE_BYTES_MIN: usize = 24 << 10;
+/// How hard Zstandard tries then.
+const ALONE_LEVEL: i32 = -1;
 /// What a frame begins with (RFC 8878, section 3.1.1): the same for all, so it is not kept.
 const FRAME_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
@@ -49,9 +66,11 @@ struct RestRef<'a> {
     stages: &'a [Stage],
     #[serde(skip_serializing_if = "<[Disposition]>::is_empty")]
     dispositions: &'a [Disposition],
+    #[serde(skip_serializing_if = "<[Delivery]>::is_empty")]
+    deliveries: &'a [Delivery],
 }
 
-/// What [`pack`] keeps of a record.
+/// What [`Packer`] keeps of a record.
 #[derive(Deserialize)]
 pub(crate) struct Rest {
     pub(crate) envelope: Envelope,
@@ -62,11 +81,16 @@ pub(crate) struct Rest {
     /// What was decided for the recipients that the message was logged with.
     #[serde(default)]
     pub(crate) dispositions: Vec<Disposition>,
+    /// How far deliveries were then.
+    #[serde(default)]
+    pub(crate) deliveries: Vec<Delivery>,
 }
 
 /// Packs records, with buffers that are reused.
 pub(crate) struct Packer {
-    record: Vec<u8>,
+    /// Records of the pack, one after the other, and the length of each.
+    records: Vec<u8>,
+    lengths: Vec<usize>,
     frame: Vec<u8>,
     packed: Vec<u8>,
     context: zstd_safe::CCtx<'static>,
@@ -84,7 +108,8 @@ impl Packer {
     /// Packs against this dictionary; none is the program's.
     pub(crate) fn new(dictionary: Option<Dictionary>) -> Self {
         Packer {
-            record: Vec::new(),
+            records: Vec::new(),
+            lengths: Vec::new(),
             frame: Vec::new(),
             packed: Vec::new(),
             context: zstd_safe::CCtx::default(),
@@ -92,68 +117,164 @@ impl Packer {
         }
     }
 
-    /// The record that was packed last, before it was.
-    pub(crate) fn record(&self) -> &[u8] {
-        &self.record
+    /// Forgets what was put in.
+    pub(crate) fn clear(&mut self) {
+        self.records.clear();
+        self.lengths.clear();
     }
 
-    /// Envelope, facts, verdict, stages and dispositions of the record.
-    pub(crate) fn pack(&mut self, record: &LogRecord) -> Result<&[u8], String> {
-        let LogRecord { envelope, facts, verdict, stages, dispositions, .. } = record;
-        let rest = RestRef { envelope, facts, verdict, stages, dispositions };
-        self.record.clear();
-        rmp_serde::encode::write_named(&mut self.record, &rest).map_err(|e| e.to_string())?;
+    /// Where in the pack with this number the next record will be, as the message's row has it.
+    pub(crate) fn next_place(&self, pack: i64) -> [u8; 11] {
+        let mut place = [IN_A_PACK; 11];
+        let bytes = pack.to_le_bytes().into_iter().chain((self.lengths.len() as u16).to_le_bytes());
+        for (to, from) in place.iter_mut().skip(1).zip(bytes) {
+            *to = from;
+        }
+        place
+    }
+
+    /// Puts in envelope, facts, verdict, stages, dispositions and deliveries of the record.
+    pub(crate) fn push(&mut self, record: &LogRecord) -> Result<(), String> {
+        let LogRecord { envelope, facts, verdict, stages, dispositions, deliveries, .. } = record;
+        let rest = RestRef { envelope, facts, verdict, stages, dispositions, deliveries };
+        let start = self.records.len();
+        rmp_serde::encode::write_named(&mut self.records, &rest).map_err(|e| e.to_string())?;
+        self.lengths.push(self.records.len() - start);
+        Ok(())
+    }
+
+    /// The records that were put in, if they are so few that they need a dictionary.
+    pub(crate) fn in_want_of_words(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = if self.is_alone() { &[] } else { self.records.as_slice() };
+        self.lengths.iter().map_while(move |&length| {
+            let (record, after) = rest.split_at_checked(length)?;
+            rest = after;
+            Some(record)
+        })
+    }
+
+    fn is_alone(&self) -> bool {
+        self.records.len() >= ALONE_BYTES_MIN
+    }
+
+    /// The pack should be written.
+    pub(crate) fn is_full(&self) -> bool {
+        self.records.len() >= PACK_BYTES || self.lengths.len() >= PACK_RECORDS_MAX
+    }
+
+    /// Packs what was put in, and begins anew. None if there is nothing.
+    pub(crate) fn pack(&mut self) -> Result<Option<&[u8]>, String> {
+        if self.lengths.is_empty() {
+            return Ok(None);
+        }
         self.frame.clear();
-        self.frame.reserve(zstd_safe::compress_bound(self.record.len()));
-        let words = self.dictionary.encoder();
-        self.context
-            .compress_using_cdict(&mut self.frame, &self.record, words)
-            .map_err(|code| dictionary::error_name(code).to_owned())?;
+        self.frame.reserve(zstd_safe::compress_bound(self.records.len()));
+        let is_alone = self.is_alone();
+        let packed = match is_alone {
+            true => self.context.compress(&mut self.frame, &self.records, ALONE_LEVEL),
+            false => {
+                let words = self.dictionary.encoder();
+                self.context.compress_using_cdict(&mut self.frame, &self.records, words)
+            }
+        };
+        packed.map_err(|code| dictionary::error_name(code).to_owned())?;
         self.packed.clear();
-        self.packed.push(FORMAT_3);
+        self.packed.push(if is_alone { PACK_ALONE } else { PACK });
+        let lengths = std::iter::once(self.lengths.len()).chain(self.lengths.drain(..));
+        for n in lengths {
+            push_number(&mut self.packed, n as u32);
+        }
         let frame = self.frame.strip_prefix(&FRAME_MAGIC).ok_or("Zstandard wrote no frame")?;
         self.packed.extend_from_slice(frame);
-        Ok(&self.packed)
+        self.records.clear();
+        Ok(Some(&self.packed))
     }
+}
+
+/// The pack that this place is in; none if this is a record by itself.
+pub(crate) fn pack_of(rest: &[u8]) -> Option<i64> {
+    let number = rest.get(1..9).filter(|_| rest.first() == Some(&IN_A_PACK))?;
+    number.try_into().ok().map(i64::from_le_bytes)
+}
+
+/// Reads the record at this place in a pack, with the dictionary that [`dictionary_of`] asks for.
+pub(crate) fn unpack_from(
+    packed: &[u8],
+    rest: &[u8],
+    words: Option<&[u8]>,
+) -> Result<Rest, String> {
+    let damaged = |why: &str| format!("its pack cannot be read ({why}): the file is damaged");
+    let place = rest.get(9..11).and_then(|b| b.try_into().ok()).map(u16::from_le_bytes);
+    let place = usize::from(place.ok_or_else(|| damaged("no place"))?);
+    let (lengths, frame) = split_pack(packed).ok_or_else(|| damaged("no lengths"))?;
+    let words = match dictionary_of(packed) {
+        Some(_) => Some(words.ok_or_else(|| damaged("its dictionary is missing"))?),
+        None if packed.first() == Some(&PACK_ALONE) => None,
+        None => Some(DICTIONARY_2),
+    };
+    let records = unpack_frame(frame, words, PACK_BYTES + RECORD_BYTES_MAX)?;
+    let start = lengths.iter().take(place).sum::<usize>();
+    let length = lengths.get(place).copied().ok_or_else(|| damaged("it ends before the record"))?;
+    let record = start.checked_add(length).and_then(|end| records.get(start..end));
+    let record = record.ok_or_else(|| damaged("it is cut short"))?;
+    rmp_serde::from_slice(record).map_err(|e| damaged(&e.to_string()))
+}
+
+/// The lengths of a pack's records, and its frame.
+fn split_pack(packed: &[u8]) -> Option<(Vec<usize>, &[u8])> {
+    let (_, mut rest) = packed.split_first().filter(|(f, _)| [PACK, PACK_ALONE].contains(*f))?;
+    let count = take_number(&mut rest)?;
+    let lengths = (0..count).map_while(|_| take_number(&mut rest));
+    let lengths: Vec<usize> = lengths.map(|n| n as usize).collect();
+    (lengths.len() == count as usize).then_some((lengths, rest))
 }
 
 /// The number of the day's dictionary that this was packed against, if it was.
 pub(crate) fn dictionary_of(packed: &[u8]) -> Option<u32> {
-    if packed.first() != Some(&FORMAT_3) {
-        return None;
+    let frame = match packed.split_first()? {
+        (&FORMAT_3, frame) => frame,
+        _ => split_pack(packed)?.1,
+    };
+    // Its header has no more than 18 bytes.
+    let begin = frame.get(..18).unwrap_or(frame);
+    zstd_safe::get_dict_id_from_frame(&[&FRAME_MAGIC, begin].concat())
+        .map(std::num::NonZeroU32::get)
+}
+
+/// What is in a frame that has lost its magic number.
+fn unpack_frame(frame: &[u8], words: Option<&[u8]>, most: usize) -> Result<Vec<u8>, String> {
+    let frame = [&FRAME_MAGIC, frame].concat();
+    let damaged = |why: &str| format!("it cannot be unpacked ({why}): the file is damaged");
+    let length = zstd_safe::get_frame_content_size(&frame).map_err(|_| damaged("no frame"))?;
+    let length = length.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    if length > most {
+        return Err(format!("it claims {length} bytes"));
     }
-    zstd_safe::get_dict_id_from_frame(&frame_of(packed)).map(std::num::NonZeroU32::get)
+    let mut content = Vec::with_capacity(length);
+    let mut context = zstd_safe::DCtx::default();
+    let unpacked = match words.map(zstd_safe::create_ddict) {
+        Some(words) => context.decompress_using_ddict(&mut content, &frame, &words),
+        None => context.decompress(&mut content, &frame),
+    };
+    unpacked.map_err(|code| damaged(dictionary::error_name(code)))?;
+    Ok(content)
 }
 
-/// The frame with its magic number again.
-fn frame_of(packed: &[u8]) -> Vec<u8> {
-    [&FRAME_MAGIC, packed.get(1..).unwrap_or_default()].concat()
-}
-
-fn unpack_frame(packed: &[u8], words: Option<&[u8]>) -> Result<Rest, String> {
-    let frame = frame_of(packed);
+fn unpack_format_3(packed: &[u8], words: Option<&[u8]>) -> Result<Rest, String> {
     let damaged = |why: &str| format!("it cannot be unpacked ({why}): the file is damaged");
     let words = match dictionary_of(packed) {
         Some(_) => words.ok_or_else(|| damaged("its dictionary is missing"))?,
         None => DICTIONARY_2,
     };
-    let length = zstd_safe::get_frame_content_size(&frame).map_err(|_| damaged("no frame"))?;
-    let length = length.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
-    if length > RECORD_BYTES_MAX {
-        return Err(format!("it claims {length} bytes"));
-    }
-    let mut record = Vec::with_capacity(length);
-    let words = zstd_safe::create_ddict(words);
-    zstd_safe::DCtx::default()
-        .decompress_using_ddict(&mut record, &frame, &words)
-        .map_err(|code| damaged(dictionary::error_name(code)))?;
+    let frame = packed.get(1..).unwrap_or_default();
+    let record = unpack_frame(frame, Some(words), RECORD_BYTES_MAX)?;
     rmp_serde::from_slice(&record).map_err(|e| damaged(&e.to_string()))
 }
 
-/// Reads back what [`Packer::pack`] wrote, with the dictionary that [`dictionary_of`] asks for.
+/// Reads a record that is by itself, with the dictionary that [`dictionary_of`] asks for.
 pub(crate) fn unpack(packed: &[u8], words: Option<&[u8]>) -> Result<Rest, String> {
     if packed.first() == Some(&FORMAT_3) {
-        return unpack_frame(packed, words);
+        return unpack_format_3(packed, words);
     }
     let (Some(&format), Some(length)) = (packed.first(), packed.get(1..5)) else {
         return Err("it is cut short".to_owned());
@@ -198,6 +319,7 @@ mod tests {
             verdict: &verdict,
             stages: &stages,
             dispositions: &[],
+            deliveries: &[],
         };
         let json = serde_json::to_vec(&rest).unwrap();
         let mut packed = vec![format];
@@ -211,6 +333,38 @@ mod tests {
         let digest = |bytes: &[u8]| blake3::hash(bytes).to_hex()[..16].to_owned();
         assert_eq!(digest(DICTIONARY_1), "ad2f920966d68880");
         assert_eq!(digest(DICTIONARY_2), "b9b4ebeb597b44df");
+    }
+
+    #[test]
+    fn damage_to_a_pack_is_told_and_no_panic() {
+        for count in [3, 40] {
+            let mut packer = Packer::new(None);
+            let mut rests = Vec::new();
+            for n in 0..count {
+                rests.push(packer.next_place(7));
+                let mut record = LogRecord::default();
+                record.envelope.helo = format!("{n} {}", "mail.example.org ".repeat(50));
+                packer.push(&record).unwrap();
+            }
+            assert_eq!(packer.in_want_of_words().count(), if count == 3 { 3 } else { 0 });
+            let packed = packer.pack().unwrap().unwrap().to_vec();
+            assert!(packer.pack().unwrap().is_none());
+            for (n, rest) in rests.iter().enumerate() {
+                assert_eq!(pack_of(rest), Some(7));
+                let read = unpack_from(&packed, rest, None).unwrap();
+                assert!(read.envelope.helo.starts_with(&format!("{n} ")));
+            }
+            assert!(unpack_from(&packed, &packer.next_place(7)[..5], None).is_err());
+            let beyond = [&[IN_A_PACK], 7_i64.to_le_bytes().as_slice(), &[99, 0]].concat();
+            assert!(unpack_from(&packed, &beyond, None).err().unwrap().contains("damaged"));
+            for at in 0..packed.len() {
+                let _cut_short = unpack_from(&packed[..at], &rests[2], None);
+                let mut wrong = packed.clone();
+                wrong[at] ^= 0x55;
+                let _read_or_told = unpack_from(&wrong, &rests[2], None);
+                let _none_or_some = dictionary_of(&wrong);
+            }
+        }
     }
 
     #[test]

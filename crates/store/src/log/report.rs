@@ -1,31 +1,54 @@
 //! What reports ask of the log: names counted over days, and what people said about verdicts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use gauntlet_engine::Class;
-use rusqlite::{Connection, Rows, params};
+use rusqlite::{Connection, params};
 use serde::Serialize;
 
 use super::Log;
 use super::day::{DAY_MS, ms_of, seq_of};
+use super::{people, tops};
 use crate::error::StoreError;
 
 /// Names read of one day and kind; the most frequent ones.
-const NAMES_OF_A_DAY_MAX: i64 = 10_000;
+const NAMES_OF_A_DAY_MAX: usize = 10_000;
 
 /// Recipients kept of a day that is over: those who got most.
-const RECIPIENTS_OF_A_DAY_MAX: i64 = 1_000;
-/// Those who got most of a day.
-const RECIPIENTS: &str = "SELECT lower(recipient), count(*) FROM recipient \
-     GROUP BY lower(recipient) ORDER BY count(*) DESC, lower(recipient) LIMIT ?1";
-
-/// Counts the recipients of a day that is over, once and for all.
+const RECIPIENTS_OF_A_DAY_MAX: usize = 1_000;
+/// Counts the recipients of a day that is over, once and for all. The connection should be in a transaction.
 pub(super) fn count_recipients(connection: &Connection) -> rusqlite::Result<()> {
-    let sql = format!(
-        "INSERT OR REPLACE INTO tally_top SELECT '{}', * FROM ({RECIPIENTS})",
-        TopKind::Recipient.name()
-    );
-    connection.execute(&sql, [RECIPIENTS_OF_A_DAY_MAX]).map(drop)
+    let mut insert =
+        connection.prepare_cached("INSERT OR REPLACE INTO tally_top VALUES (?1, ?2, ?3)")?;
+    for (name, messages) in recipients(connection)? {
+        let messages = i64::try_from(messages).unwrap_or(i64::MAX);
+        insert.execute(params![TopKind::Recipient.name(), name, messages])?;
+    }
+    Ok(())
+}
+
+/// Those who got most of a day, in lower case.
+fn recipients(connection: &Connection) -> rusqlite::Result<Vec<(String, u64)>> {
+    let mut names: HashMap<String, u64> = HashMap::new();
+    let mut count = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        *names.entry(name).or_default() += 1;
+    };
+    let mut first = connection.prepare_cached("SELECT people FROM message")?;
+    let mut rows = first.query([])?;
+    while let Some(row) = rows.next()? {
+        let people = people::unpack(row.get_ref(0)?.as_blob()?);
+        people.iter().filter(|p| !p.action.is_empty()).for_each(|p| count(&p.address));
+    }
+    let mut later = connection.prepare_cached("SELECT recipient FROM recipient")?;
+    let mut rows = later.query([])?;
+    while let Some(row) = rows.next()? {
+        count(row.get_ref(0)?.as_str()?);
+    }
+    let mut most: Vec<(String, u64)> = names.into_iter().collect();
+    most.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    most.truncate(RECIPIENTS_OF_A_DAY_MAX);
+    Ok(most)
 }
 
 /// What is counted by name.
@@ -71,15 +94,6 @@ pub struct Said {
     pub messages: u64,
 }
 
-/// Adds rows of a name and a number of messages.
-fn add_counts(mut rows: Rows<'_>, names: &mut BTreeMap<String, u64>) -> rusqlite::Result<()> {
-    while let Some(row) = rows.next()? {
-        let messages = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0);
-        *names.entry(row.get(0)?).or_default() += messages;
-    }
-    Ok(())
-}
-
 impl Log {
     /// In how many messages each name occurred, over the whole days that `[since_ms, until_ms)` touches.
     ///
@@ -93,11 +107,10 @@ impl Log {
     ) -> Result<BTreeMap<String, u64>, StoreError> {
         let mut names = BTreeMap::new();
         self.each_day(since_ms, until_ms, |c| {
-            let mut statement = c.prepare_cached(
-                "SELECT name, messages FROM tally_top WHERE kind = ?1 \
-                 ORDER BY messages DESC, name LIMIT ?2",
-            )?;
-            add_counts(statement.query(params![kind.name(), NAMES_OF_A_DAY_MAX])?, &mut names)
+            for (name, messages) in tops::read(c, kind.name(), NAMES_OF_A_DAY_MAX)? {
+                *names.entry(name).or_default() += messages;
+            }
+            Ok(())
         })?;
         Ok(names)
     }
@@ -118,8 +131,10 @@ impl Log {
             if c.prepare_cached(counted)?.exists([TopKind::Recipient.name()])? {
                 return Ok(());
             }
-            let mut statement = c.prepare_cached(RECIPIENTS)?;
-            add_counts(statement.query([RECIPIENTS_OF_A_DAY_MAX])?, &mut names)
+            for (name, messages) in recipients(c)? {
+                *names.entry(name).or_default() += messages;
+            }
+            Ok(())
         })?;
         Ok(names)
     }

@@ -1,7 +1,7 @@
 //! The tables of one day of the log.
 
 /// Version N is made by the first N of these. Never edit one that was released: add another.
-pub(crate) const MIGRATIONS: &[&str] = &[DAY_1, DAY_2, DAY_3];
+pub(crate) const MIGRATIONS: &[&str] = &[DAY_1, DAY_2, DAY_3, DAY_4];
 
 /// `seq` is received_ms * 4096 plus a tie-break, so that the row's own key orders and cuts by time
 /// and no second index is needed. `posting` finds messages by exact values (see `terms.rs`); it keeps
@@ -91,5 +91,19 @@ CREATE TABLE term_part (
 CREATE TABLE term_leaf (
     place   INTEGER PRIMARY KEY,
     entries BLOB NOT NULL
+);
+";
+
+/// Records are packed many at a time (see `pack.rs`), `rest` says where; and whom a message was for when it was
+/// logged is in its own row (see `people.rs`). Counts of a batch wait in a row of their own (see `tops.rs`).
+const DAY_4: &str = "
+ALTER TABLE message ADD COLUMN people BLOB NOT NULL DEFAULT x'';
+CREATE TABLE pack (
+    number  INTEGER PRIMARY KEY,
+    records BLOB NOT NULL
+);
+CREATE TABLE tally_part (
+    number INTEGER PRIMARY KEY,
+    names  BLOB NOT NULL
 );
 ";

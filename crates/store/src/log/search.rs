@@ -10,7 +10,7 @@ use super::day::{DAY_MS, ms_of, seq_of};
 use super::index::{self, Clause, Pattern};
 use super::terms::{self, Field};
 use super::{Log, RECEIVED_MS_MAX};
-use super::{dictionary, pack};
+use super::{dictionary, pack, people};
 use crate::error::StoreError;
 use crate::record::{Delivery, Event, LogRecord, Outcome};
 
@@ -212,14 +212,23 @@ impl Log {
     pub fn get(&self, id: &str) -> Result<Option<Logged>, StoreError> {
         for day in self.days() {
             let Some(Some(found)) = self.read_day(day, |c| get_from_day(c, id))? else { continue };
-            let Found { cursor, mut record, packed, words, recipients, events } = found;
+            let Found { cursor, mut record, packed, pack, words, recipients, events } = found;
             let damaged = |cause| StoreError::Damaged {
                 path: super::day_path(&self.folder, day),
                 what: format!("record of {id}"),
                 cause,
             };
-            let rest = pack::unpack(&packed, words.as_deref()).map_err(damaged)?;
-            let pack::Rest { envelope, facts, verdict, stages, dispositions } = rest;
+            let rest = match &pack {
+                Some(pack) => pack::unpack_from(pack, &packed, words.as_deref()),
+                None => pack::unpack(&packed, words.as_deref()),
+            };
+            let rest = rest.map_err(damaged)?;
+            let pack::Rest { envelope, facts, verdict, stages, dispositions, deliveries } = rest;
+            let mut last = people::last_of_each(deliveries, record.received_ms);
+            for later in std::mem::take(&mut record.deliveries) {
+                last.insert(later.address.clone(), later);
+            }
+            record.deliveries = last.into_values().collect();
             record.dispositions = all_dispositions(recipients, &dispositions).map_err(damaged)?;
             record.envelope = envelope;
             record.facts = facts;
@@ -307,7 +316,7 @@ fn match_expression(clauses: &[Clause]) -> String {
     all.join(" AND ")
 }
 
-const COLUMNS: &str = "message.seq, message.id, class, score, size, sender, subject";
+const COLUMNS: &str = "message.seq, message.id, class, score, size, sender, subject, people";
 
 /// The conditions that are not of the index, with the values that they are about.
 fn conditions(query: &Query, values: &mut Vec<Value>) -> String {
@@ -337,15 +346,15 @@ fn search_day(
         Value::Integer(until),
         Value::Integer(i64::try_from(limit).unwrap_or(i64::MAX)),
     ];
-    let mut found = if clauses.is_empty() {
+    if clauses.is_empty() {
         let conditions = conditions(query, &mut values);
         let sql = format!(
             "SELECT {COLUMNS} FROM message WHERE seq >= ?1 AND seq < ?2{conditions} \
              ORDER BY seq DESC LIMIT ?3"
         );
         let mut statement = snapshot.prepare_cached(&sql)?;
-        let rows = statement.query_map(params_from_iter(values), summary)?;
-        rows.collect::<rusqlite::Result<Vec<Summary>>>()?
+        let rows = statement.query_map(params_from_iter(values), |row| summary(&snapshot, row))?;
+        rows.collect()
     } else if index::is_fts5(&snapshot)? {
         let conditions = conditions(query, &mut values);
         values.push(Value::Text(match_expression(clauses)));
@@ -356,16 +365,12 @@ fn search_day(
             values.len()
         );
         let mut statement = snapshot.prepare_cached(&sql)?;
-        let rows = statement.query_map(params_from_iter(values), summary)?;
-        rows.collect::<rusqlite::Result<Vec<Summary>>>()?
+        let rows = statement.query_map(params_from_iter(values), |row| summary(&snapshot, row))?;
+        rows.collect()
     } else {
         let keys = index::find(&snapshot, clauses, (since, until))?;
-        read_summaries(&snapshot, query, &keys, limit)?
-    };
-    for message in &mut found {
-        read_recipients(&snapshot, message)?;
+        read_summaries(&snapshot, query, &keys, limit)
     }
-    Ok(found)
 }
 
 /// The newest of the messages with these keys, which ascend, that meet the other conditions.
@@ -390,14 +395,17 @@ fn read_summaries(
         statement.raw_bind_parameter(1, key)?;
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next()? {
-            found.push(summary(row)?);
+            found.push(summary(connection, row)?);
         }
     }
     Ok(found)
 }
 
-fn summary(row: &Row<'_>) -> rusqlite::Result<Summary> {
+fn summary(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Summary> {
     let seq = row.get(0)?;
+    let people = people::unpack(row.get_ref(7)?.as_blob()?);
+    let (recipients, recipients_count) =
+        people::summaries(connection, Cursor(seq), &people, SUMMARY_RECIPIENTS_MAX)?;
     Ok(Summary {
         cursor: Cursor(seq),
         id: row.get(1)?,
@@ -407,29 +415,9 @@ fn summary(row: &Row<'_>) -> rusqlite::Result<Summary> {
         size: u64::try_from(row.get::<_, i64>(4)?).unwrap_or(0),
         from: row.get(5)?,
         subject: row.get(6)?,
-        recipients: Vec::new(),
-        recipients_count: 0,
+        recipients,
+        recipients_count,
     })
-}
-
-fn read_recipients(connection: &Connection, message: &mut Summary) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare_cached(
-        "SELECT recipient, action, outcome, count(*) OVER () FROM recipient \
-         LEFT JOIN delivery ON delivery.seq = recipient.seq AND address = recipient \
-         WHERE recipient.seq = ?1 ORDER BY place LIMIT ?2",
-    )?;
-    let limit = SUMMARY_RECIPIENTS_MAX as i64;
-    let mut rows = statement.query(params![message.cursor.0, limit])?;
-    while let Some(row) = rows.next()? {
-        let outcome: Option<String> = row.get(2)?;
-        message.recipients.push(RecipientSummary {
-            recipient: row.get(0)?,
-            action: row.get(1)?,
-            outcome: outcome.as_deref().map(Outcome::parse),
-        });
-        message.recipients_count = u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0);
-    }
-    Ok(())
 }
 
 /// What a day's file has of a message.
@@ -437,6 +425,8 @@ struct Found {
     cursor: Cursor,
     record: LogRecord,
     packed: Vec<u8>,
+    /// What it is in, if it is packed together with others.
+    pack: Option<Vec<u8>>,
     /// The dictionary that it is packed against.
     words: Option<Vec<u8>>,
     /// Recipients in order, with their dispositions as JSON; nothing where that is packed.
@@ -461,7 +451,7 @@ fn all_dispositions(
 
 fn get_from_day(connection: &Connection, id: &str) -> rusqlite::Result<Option<Found>> {
     let mut statement = connection.prepare_cached(
-        "SELECT seq, size, sender, subject, message_id, latency_ms, rest FROM message \
+        "SELECT seq, size, sender, subject, message_id, latency_ms, rest, people FROM message \
          WHERE id = ?1",
     )?;
     let found = statement.query_row([id], |row| {
@@ -478,21 +468,30 @@ fn get_from_day(connection: &Connection, id: &str) -> rusqlite::Result<Option<Fo
             latency_ms: row.get(5)?,
             ..LogRecord::default()
         };
-        Ok((Cursor(seq), record, row.get(6)?))
+        let first = people::unpack(row.get_ref(7)?.as_blob()?);
+        let first = first.into_iter().filter(|p| !p.action.is_empty());
+        let first: Vec<String> = first.map(|p| p.address.into_owned()).collect();
+        Ok((Cursor(seq), record, row.get(6)?, first))
     });
-    let Some((cursor, mut record, packed)): Option<(Cursor, LogRecord, Vec<u8>)> =
-        found.optional()?
-    else {
-        return Ok(None);
+    let found: Option<(Cursor, LogRecord, Vec<u8>, Vec<String>)> = found.optional()?;
+    let Some((cursor, mut record, packed, first)) = found else { return Ok(None) };
+    let pack = match pack::pack_of(&packed) {
+        Some(number) => Some(
+            connection
+                .prepare_cached("SELECT records FROM pack WHERE number = ?1")?
+                .query_row([number], |row| row.get::<_, Vec<u8>>(0))?,
+        ),
+        None => None,
     };
-    let words = match pack::dictionary_of(&packed) {
+    let words = match pack::dictionary_of(pack.as_ref().unwrap_or(&packed)) {
         Some(number) => dictionary::words(connection, Some(number))?,
         None => None,
     };
-    let recipients = recipients(connection, cursor)?;
+    let mut recipients = recipients(connection, cursor)?;
+    recipients.splice(..0, first.into_iter().map(|address| (address, String::new())));
     record.deliveries = deliveries(connection, cursor)?;
     let events = events(connection, cursor, &record)?;
-    Ok(Some(Found { cursor, record, packed, words, recipients, events }))
+    Ok(Some(Found { cursor, record, packed, pack, words, recipients, events }))
 }
 
 fn recipients(connection: &Connection, cursor: Cursor) -> rusqlite::Result<Vec<(String, String)>> {

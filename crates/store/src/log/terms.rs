@@ -15,8 +15,8 @@ use crate::record::LogRecord;
 const SUBJECT_WORDS_MAX: usize = 24;
 /// Longest word kept, in bytes; longer ones are cut.
 const WORD_BYTES_MAX: usize = 32;
-/// Most rules whose terms are remembered.
-const RULE_TERMS_MAX: usize = 8192;
+/// Most names of a field whose terms are remembered.
+const KNOWN_TERMS_MAX: usize = 8192;
 
 /// Which field a term is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,30 +81,60 @@ pub(crate) fn push_exact(out: &mut String, field: Field, value: &str) {
     out.push_str(str::from_utf8(&digits).unwrap_or_default());
 }
 
-/// Terms of names that come again and again, those of rules: half of a message's, and hashing is most of their cost.
+/// Terms of names that come again and again, as those of rules do, which are half of a message's: hashing is most of
+/// their cost.
 #[derive(Debug, Default)]
-pub(crate) struct RuleTerms(HashMap<Box<str>, Box<str>>);
+pub(crate) struct KnownTerms {
+    rules: Names,
+    policy_rules: Names,
+    sender_domains: Names,
+    recipient_domains: Names,
+}
 
-impl RuleTerms {
-    /// As [`push_exact`] for [`Field::Rule`].
-    fn push(&mut self, out: &mut String, rule: &str) {
-        if let Some(term) = self.0.get(rule) {
-            if !out.is_empty() {
-                out.push(' ');
-            }
-            out.push_str(term);
-            return;
-        }
-        let mut term = String::new();
-        push_exact(&mut term, Field::Rule, rule);
+/// The terms of one field by name.
+type Names = HashMap<Box<str>, Box<str>>;
+
+impl KnownTerms {
+    /// As [`push_exact`].
+    pub(crate) fn push(&mut self, out: &mut String, field: Field, name: &str) {
+        let known = match field {
+            Field::Rule => &mut self.rules,
+            Field::PolicyRule => &mut self.policy_rules,
+            Field::SenderDomain => &mut self.sender_domains,
+            Field::RecipientDomain => &mut self.recipient_domains,
+            _ => return push_exact(out, field, name),
+        };
         if !out.is_empty() {
             out.push(' ');
         }
-        out.push_str(&term);
-        if self.0.len() >= RULE_TERMS_MAX {
-            self.0.clear();
+        if let Some(term) = known.get(name) {
+            return out.push_str(term);
         }
-        self.0.insert(rule.into(), term.into());
+        let mut term = String::new();
+        push_exact(&mut term, field, name);
+        out.push_str(&term);
+        if known.len() >= KNOWN_TERMS_MAX {
+            known.clear();
+        }
+        known.insert(name.into(), term.into());
+    }
+
+    /// Appends the terms of an address and its domain.
+    pub(crate) fn push_address(
+        &mut self,
+        out: &mut String,
+        whole: Field,
+        domain_field: Field,
+        address: &str,
+    ) {
+        if address.is_empty() {
+            push_exact(out, whole, "<>");
+            return;
+        }
+        push_exact(out, whole, address);
+        if let Some(domain) = domain(address) {
+            self.push(out, domain_field, domain);
+        }
     }
 }
 
@@ -161,37 +191,25 @@ pub(crate) fn bare_address(from: &str) -> &str {
 }
 
 /// Appends the terms of everything but the recipients.
-pub(crate) fn push_message(out: &mut String, record: &LogRecord, rules: &mut RuleTerms) {
+pub(crate) fn push_message(out: &mut String, record: &LogRecord, known: &mut KnownTerms) {
     push_name(out, Field::Class, record.verdict.class.name());
     let header_from = bare_address(&record.from);
     let envelope_from = record.envelope.mail_from.as_str();
-    push_address(out, Field::Sender, Field::SenderDomain, envelope_from);
+    known.push_address(out, Field::Sender, Field::SenderDomain, envelope_from);
     if !header_from.eq_ignore_ascii_case(envelope_from) {
-        push_address(out, Field::Sender, Field::SenderDomain, header_from);
+        known.push_address(out, Field::Sender, Field::SenderDomain, header_from);
     }
     if !record.message_id.is_empty() {
         push_exact(out, Field::MessageId, &record.message_id);
     }
     for hit in &record.verdict.hits {
-        rules.push(out, &hit.rule);
+        known.push(out, Field::Rule, &hit.rule);
     }
     if let Some(ip) = record.envelope.client_ip {
         push_exact(out, Field::Client, &ip.to_string());
     }
     for word in words(&record.subject) {
         push_word(out, &word);
-    }
-}
-
-/// Appends the terms of an address and its domain.
-pub(crate) fn push_address(out: &mut String, whole: Field, domain_field: Field, address: &str) {
-    if address.is_empty() {
-        push_exact(out, whole, "<>");
-        return;
-    }
-    push_exact(out, whole, address);
-    if let Some(domain) = domain(address) {
-        push_exact(out, domain_field, domain);
     }
 }
 
@@ -215,9 +233,9 @@ mod tests {
         };
         assert_eq!(term(Field::Sender, "A@b.c"), term(Field::Sender, "a@B.C"));
         assert_ne!(term(Field::Sender, "a@b.c"), term(Field::Recipient, "a@b.c"));
-        let (mut rules, mut out) = (RuleTerms::default(), String::new());
+        let (mut rules, mut out) = (KnownTerms::default(), String::new());
         for rule in ["ONE", "two", "ONE", "two"] {
-            rules.push(&mut out, rule);
+            rules.push(&mut out, Field::Rule, rule);
         }
         let (one, two) = (term(Field::Rule, "ONE"), term(Field::Rule, "two"));
         assert_eq!(out, format!("{one} {two} {one} {two}"));

@@ -258,8 +258,13 @@ fn one_record_that_cannot_be_written_does_not_hold_up_others() {
 fn a_day_gets_a_dictionary_that_the_next_begins_with() {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::open(folder.path()).unwrap();
-    let of_day = |from: i64, day: i64| (from..from + 600).map(move |n| record(n, day + n));
-    log.append(of_day(0, DAY).collect()).unwrap();
+    // Many at once are packed without a dictionary: none is made of them.
+    let of_day = |from: i64, upto: i64| (from..upto).map(|n| record(n, DAY + n)).collect();
+    log.append(of_day(100_000, 100_700)).unwrap();
+    log.append(of_day(0, 1)).unwrap();
+    for from in (1..601).step_by(4) {
+        log.append(of_day(from, from + 4)).unwrap();
+    }
     let words = |day: i64| {
         let read = |c: &Connection| {
             c.query_row("SELECT count(*), max(length(words)) FROM dictionary", [], |row| {
@@ -269,7 +274,7 @@ fn a_day_gets_a_dictionary_that_the_next_begins_with() {
         log.read_day(day / DAY_MS, read).unwrap().unwrap()
     };
     // It is made beside the writing; what comes later is packed against it.
-    let mut n = 600;
+    let mut n = 601;
     while words(DAY).0 == 0 {
         log.append(vec![record(n, DAY + n)]).unwrap();
         n += 1;
@@ -278,14 +283,16 @@ fn a_day_gets_a_dictionary_that_the_next_begins_with() {
     assert!((256..=16 << 10).contains(&words(DAY).1), "{:?}", words(DAY));
     let expected = record(n, DAY + n);
     log.append(vec![expected.clone()]).unwrap();
-    for id in [0, 599, n] {
+    for id in [0, 599, n, 100_000, 100_063, 100_064, 100_699] {
         let logged = log.get(&format!("id-{id}")).unwrap().unwrap();
         assert_eq!(logged.record, record(id, DAY + id), "{id}");
     }
     let packed = |id: &str, day: i64| {
         let read = |c: &Connection| {
             let sql = "SELECT rest FROM message WHERE id = ?1";
-            c.query_row(sql, [id], |row| row.get::<_, Vec<u8>>(0))
+            let rest: Vec<u8> = c.query_row(sql, [id], |row| row.get(0))?;
+            let sql = "SELECT records FROM pack WHERE number = ?1";
+            c.query_row(sql, [pack::pack_of(&rest)], |row| row.get::<_, Vec<u8>>(0))
         };
         log.read_day(day / DAY_MS, read).unwrap().unwrap()
     };
@@ -329,4 +336,68 @@ fn the_index_of_a_day_that_is_over_is_put_together() {
     assert_eq!(tops(&log).len(), 18);
     let all = log.top_recipients(DAY, DAY + 2 * DAY_MS).unwrap();
     assert_eq!((all.len(), all["a7@example.com"], all["b100@example.com"]), (20, 1, 1));
+}
+
+#[test]
+fn names_are_counted_before_and_after_they_are_added_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    for n in 0..150 {
+        log.append(vec![record(n, DAY + n)]).unwrap();
+        if [0, 62, 63, 64, 149].contains(&n) {
+            let rules = log.tops(TopKind::Rule, DAY, DAY + DAY_MS).unwrap();
+            assert_eq!(rules.values().sum::<u64>(), n as u64 + 1, "{n}");
+            let ours = log.tops(TopKind::Ours(Class::Spam), DAY, DAY + DAY_MS).unwrap();
+            assert_eq!(ours["example.com"], n as u64 / 2 + 1, "{n}");
+            let counts = log.counts(DAY, DAY + DAY_MS, 60).unwrap();
+            assert_eq!(counts.top_senders[0].messages, n as u64 + 1, "{n}");
+        }
+    }
+}
+
+#[test]
+fn what_is_learned_later_is_added_to_what_the_message_was_logged_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = Log::open(folder.path()).unwrap();
+    let to = |address: &str, outcome, after_ms, attempts| Delivery {
+        address: address.to_owned(),
+        outcome,
+        at_ms: DAY + after_ms,
+        attempts,
+        ..Delivery::default()
+    };
+    let mut one = record(1, DAY);
+    one.dispositions.push(one.dispositions[0].clone());
+    one.deliveries = vec![
+        to("z@elsewhere.example", Outcome::Queued, 5, 0),
+        to("a1@example.com", Outcome::Queued, 5, 0),
+        to("a1@example.com", Outcome::Delivered, 9, 1),
+    ];
+    assert_eq!(log.append(vec![one.clone()]).unwrap(), Appended { new: 2, known: 1 });
+    let told = |log: &Log| {
+        let found = log.search(&Query::default()).unwrap().messages.remove(0);
+        let outcomes: Vec<_> = found.recipients.iter().map(|r| r.outcome).collect();
+        (found.recipients_count, outcomes)
+    };
+    assert_eq!(told(&log), (2, vec![Some(Outcome::Delivered), None]));
+    // Older news of the one, newer of the others, and one more recipient.
+    let mut later = one.clone();
+    let third = Disposition { recipient: "c@x".to_owned(), ..one.dispositions[0].clone() };
+    later.dispositions.push(third.clone());
+    let failed = to("z@elsewhere.example", Outcome::Failed, 50, 3);
+    let kept = to("b1@example.com", Outcome::Quarantined, 9, 0);
+    later.deliveries =
+        vec![to("a1@example.com", Outcome::Queued, 5, 0), failed.clone(), kept.clone()];
+    assert_eq!(log.append(vec![later]).unwrap(), Appended { new: 1, known: 3 });
+    let expected = vec![Some(Outcome::Delivered), Some(Outcome::Quarantined), None];
+    assert_eq!(told(&log), (3, expected));
+    let read = log.get("id-1").unwrap().unwrap().record;
+    let delivered = to("a1@example.com", Outcome::Delivered, 9, 1);
+    assert_eq!(read.deliveries, [delivered, kept, failed]);
+    let [a, b] = [0, 1].map(|n| one.dispositions[n].clone());
+    assert_eq!(read.dispositions, [a, b, third]);
+    let of = |outcome: &str| ids(&log, &Query { outcome: outcome.to_owned(), ..Query::default() });
+    assert_eq!([of("failed").len(), of("quarantined").len(), of("deleted").len()], [1, 1, 0]);
+    let tops = log.top_recipients(DAY, DAY + DAY_MS).unwrap();
+    assert_eq!(tops.keys().collect::<Vec<_>>(), ["a1@example.com", "b1@example.com", "c@x"]);
 }

@@ -11,7 +11,7 @@ const LEAF_BYTES_MAX: usize = 4040;
 const ROOM_MIN: usize = 1000;
 
 /// Appends a number.
-pub(super) fn push_number(out: &mut Vec<u8>, mut n: u32) {
+pub(crate) fn push_number(out: &mut Vec<u8>, mut n: u32) {
     while n >= 0x80 {
         out.push(n as u8 | 0x80);
         n >>= 7;
@@ -20,7 +20,7 @@ pub(super) fn push_number(out: &mut Vec<u8>, mut n: u32) {
 }
 
 /// Takes a number off the front. None if there is none.
-pub(super) fn take_number(bytes: &mut &[u8]) -> Option<u32> {
+pub(crate) fn take_number(bytes: &mut &[u8]) -> Option<u32> {
     let mut n = 0_u32;
     for shift in (0..32).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;
