@@ -1,6 +1,6 @@
 //! Writing one day of the log.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use gauntlet_engine::Class;
@@ -144,8 +144,7 @@ impl<'b> Statements<'b> {
 #[derive(Debug, Default)]
 struct Tallies<'a> {
     minutes: BTreeMap<(i64, &'static str, &'static str), (i64, i64)>,
-    /// By kind, then by name: most comparisons are of names then.
-    tops: tops::Tops<'a>,
+    tops: HashMap<&'static str, HashMap<&'a str, i64>>,
 }
 
 impl DayWriter {
@@ -532,7 +531,9 @@ impl<'a> Tallies<'a> {
         for (&(at, class, action), &(messages, bytes)) in &self.minutes {
             minute.execute(params![at, class, action, messages, bytes])?;
         }
-        tops::write(batch, &self.tops)
+        let sorted = |names: &HashMap<&'a str, i64>| names.iter().map(|(&k, &n)| (k, n)).collect();
+        let tops = self.tops.iter().map(|(&kind, names)| (kind, sorted(names))).collect();
+        tops::write(batch, &tops)
     }
 }
 

@@ -56,15 +56,28 @@ fn cut(term: &[u8]) -> &[u8] {
     term.get(..TERM_BYTES_MAX).unwrap_or(term)
 }
 
-/// That this message has this term.
-#[derive(Debug, Clone, Copy)]
-struct Posting {
-    prefix: u128,
-    /// Place of the message in the order in which they came.
-    message: u32,
-    /// Where the term lies among all terms of the batch.
-    start: u32,
-    length: u32,
+/// That a message has a term, as a number that orders: the term's first eight bytes, the place of the message in the
+/// order in which they came (four bytes), and which of the batch's terms it is (four).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Posting(u128);
+
+impl Posting {
+    fn new(term: &[u8], message: u32, place: u32) -> Self {
+        let begin = prefix_of(term) >> 64 << 64;
+        Posting(begin | u128::from(message) << 32 | u128::from(place))
+    }
+
+    fn begin(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    fn message(self) -> usize {
+        (self.0 >> 32) as u32 as usize
+    }
+
+    fn place(self) -> usize {
+        self.0 as u32 as usize
+    }
 }
 
 /// Terms of messages that are written together.
@@ -72,6 +85,8 @@ struct Posting {
 pub(crate) struct Batch {
     keys: Vec<i64>,
     text: String,
+    /// Where each term ends in the text; it begins where the one before ends.
+    ends: Vec<u32>,
     postings: Vec<Posting>,
 }
 
@@ -81,22 +96,25 @@ impl Batch {
         let message = self.keys.len() as u32;
         self.keys.push(key);
         for term in terms.split(' ').filter(|t| !t.is_empty()) {
-            let (start, length) = (self.text.len() as u32, term.len() as u32);
+            let place = self.ends.len() as u32;
             self.text.push_str(term);
-            let prefix = prefix_of(cut(term.as_bytes()));
-            self.postings.push(Posting { prefix, message, start, length });
+            self.ends.push(self.text.len() as u32);
+            self.postings.push(Posting::new(cut(term.as_bytes()), message, place));
         }
     }
 
     fn term(&self, posting: &Posting) -> &[u8] {
-        let start = posting.start as usize;
-        let end = start + posting.length as usize;
+        let place = posting.place();
+        let end = |place: usize| self.ends.get(place).map(|&end| end as usize);
+        let start = place.checked_sub(1).and_then(end).unwrap_or(0);
+        let end = end(place).unwrap_or(start);
         cut(self.text.as_bytes().get(start..end).unwrap_or_default())
     }
 
     fn clear(&mut self) {
         self.keys.clear();
         self.text.clear();
+        self.ends.clear();
         self.postings.clear();
     }
 
@@ -107,25 +125,27 @@ impl Batch {
         keys.dedup();
         let ordinal = |key: &i64| keys.binary_search(key).unwrap_or(0) as u32;
         let ordinals: Vec<u32> = self.keys.iter().map(ordinal).collect();
-        for posting in &mut self.postings {
-            posting.message = ordinals.get(posting.message as usize).copied().unwrap_or(0);
-        }
         let mut postings = std::mem::take(&mut self.postings);
-        postings.sort_unstable_by_key(|p| (p.prefix, p.message));
-        let is_long = |p: &Posting| p.length as usize > PREFIX_BYTES;
-        for run in postings.chunk_by_mut(|a, b| a.prefix == b.prefix) {
-            if run.iter().any(is_long) {
-                run.sort_by(|a, b| self.term(a).cmp(self.term(b)));
+        postings.sort_unstable();
+        let begins_alike = |a: &Posting, b: &Posting| a.begin() == b.begin();
+        let is_same = |a: &Posting, b: &Posting| self.term(a) == self.term(b);
+        for run in postings.chunk_by_mut(begins_alike) {
+            let first = run.first().copied().unwrap_or_default();
+            if !run.iter().all(|p| is_same(p, &first)) {
+                run.sort_by(|a, b| {
+                    self.term(a).cmp(self.term(b)).then(a.message().cmp(&b.message()))
+                });
             }
         }
         let mut writer = LeafWriter::default();
         let mut messages: Vec<u32> = Vec::new();
-        let same = |a: &Posting, b: &Posting| {
-            a.prefix == b.prefix && (!(is_long(a) || is_long(b)) || self.term(a) == self.term(b))
-        };
-        for run in postings.chunk_by(same) {
+        for run in postings.chunk_by(|a, b| begins_alike(a, b) && is_same(a, b)) {
             messages.clear();
-            messages.extend(run.iter().map(|p| p.message));
+            messages.extend(run.iter().filter_map(|p| ordinals.get(p.message())));
+            // Messages come in the order of their keys but for a few.
+            if !messages.is_sorted() {
+                messages.sort_unstable();
+            }
             messages.dedup();
             if let Some(first) = run.first() {
                 writer.push(self.term(first), &messages);
