@@ -9,6 +9,8 @@ use crate::pattern::sequence::{PLACES_MAX, Row};
 /// Words that are stepped together: the compiler makes vector instructions of them.
 const LANES: usize = 8;
 type Words = [u64; LANES];
+/// Bytes of a text that are looked at together whether they are all the same.
+const BLOCK_BYTES: usize = 16;
 
 /// Rows of many patterns.
 #[derive(Debug, Default)]
@@ -73,8 +75,26 @@ impl Chunk {
     fn reached_step_by_step(&self, text: &[u8]) -> Words {
         let (mut state, mut reached) = ([0; LANES], [0; LANES]);
         self.step(b'\n', &mut state, &mut reached);
-        // A loop, because a closure would not be compiled for the wider vectors.
-        for byte in text {
+        let (blocks, rest) = text.as_chunks::<BLOCK_BYTES>();
+        // Loops, because closures would not be compiled for the wider vectors.
+        for block in blocks {
+            let first = block[0];
+            // Lines of one sign: once a step changes nothing, neither do those that follow.
+            if *block == [first; BLOCK_BYTES] {
+                for _ in 0..BLOCK_BYTES {
+                    let before = state;
+                    self.step(first, &mut state, &mut reached);
+                    if state == before {
+                        break;
+                    }
+                }
+                continue;
+            }
+            for byte in block {
+                self.step(*byte, &mut state, &mut reached);
+            }
+        }
+        for byte in rest {
             self.step(*byte, &mut state, &mut reached);
         }
         self.step(b'\n', &mut state, &mut reached);
@@ -155,5 +175,12 @@ mod tests {
         assert_eq!(found("hello there, world"), [0u32; 0]);
         assert_eq!(found("hello there world."), [2]);
         assert_eq!(found("xaby"), [3]);
+        // Runs of one sign of every length, wherever they stand.
+        for before in 0..20 {
+            for length in 1..70 {
+                let text = [&" ".repeat(before), "hello ", &"o".repeat(length), " world."].concat();
+                assert_eq!(found(&text), if length >= 5 { &[2u32][..] } else { &[] }, "{text}");
+            }
+        }
     }
 }

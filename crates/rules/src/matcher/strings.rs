@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::pattern::literal::{BOUNDARY, bytes_of};
+
 /// Bits of the hash of four bytes.
 const HASH_BITS: u32 = 17;
 /// What four bytes are multiplied with to hash them.
@@ -15,7 +17,14 @@ const HASH_FACTOR: u32 = 0x9e37_79b1;
 const BITMAP_WORDS: usize = (1 << HASH_BITS) / 32;
 /// Bytes of padding behind a text: one vector can be read from each of its bytes on.
 const PADDING: usize = 32;
-/// Bytes that are looked at together.
+/// Places that are looked at together.
+const PLACES: usize = 8;
+/// A mark is a place and two flags: it is that of pairs; and as many places with the same bytes follow as are
+/// looked at together.
+const MARK_PAIR: u32 = 1;
+const MARK_RUN: u32 = 2;
+const MARK_SHIFT: u32 = 2;
+/// Bytes by which a string is found.
 const GRAM: usize = 4;
 /// The same for short strings.
 const PAIR: usize = 2;
@@ -40,17 +49,23 @@ struct Entry {
     times: u16,
     /// Where the bytes stand in it by which it is found.
     at: usize,
+    /// Whether a word boundary stands before and behind it.
+    bounds: [bool; 2],
     owners: Box<[u32]>,
 }
 
 impl Entry {
-    fn new(string: Vec<u8>, at: usize, owners: Vec<u32>, times: u16) -> Self {
+    /// Of a string with its word boundaries, of which those within it mean nothing.
+    fn new(whole: &[u8], at: usize, owners: Vec<u32>, times: u16) -> Self {
+        let is_bound = |byte: Option<&u8>| byte == Some(&BOUNDARY);
+        let bounds = [is_bound(whole.first()), is_bound(whole.last())];
+        let string = bytes_of(whole);
         let (mut start, mut mask) = ([0; 8], [0; 8]);
         for ((start, mask), byte) in start.iter_mut().zip(&mut mask).zip(&string) {
             (*start, *mask) = (*byte, 0xff);
         }
         let (start, mask) = (u64::from_le_bytes(start), u64::from_le_bytes(mask));
-        Entry { start, mask, string: string.into(), times, at, owners: owners.into() }
+        Entry { start, mask, string: string.into(), times, at, bounds, owners: owners.into() }
     }
 
     /// Whether the string stands in the first `length` bytes of a padded text so that its bytes are
@@ -63,7 +78,17 @@ impl Entry {
             && start + self.string.len() <= length
             && (self.string.len() <= 8
                 || padded.get(start..).is_some_and(|rest| rest.starts_with(&self.string)))
+            && (!self.bounds[0] || is_boundary(padded, start))
+            && (!self.bounds[1] || is_boundary(padded, start + self.string.len()))
     }
+}
+
+/// Whether a word begins or ends before this place of a padded text (the padding is no word).
+fn is_boundary(padded: &[u8], at: usize) -> bool {
+    let is_word = |at: Option<usize>| {
+        at.and_then(|at| padded.get(at)).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_')
+    };
+    is_word(at.checked_sub(1)) != is_word(Some(at))
 }
 
 /// Entries by their bytes.
@@ -127,9 +152,9 @@ fn key(bytes: &[u8]) -> u32 {
 }
 
 impl Strings {
-    /// Strings in lower case, each with the patterns that it belongs to, how rare some bytes are, and how
-    /// often a pattern must be told of a string. Strings of less than two bytes cannot be looked for:
-    /// their patterns come back.
+    /// Strings in lower case with [`BOUNDARY`] for word boundaries, each with the patterns that it belongs to,
+    /// how rare some bytes are, and how often a pattern must be told of a string. Strings of less than two
+    /// bytes cannot be looked for: their patterns come back.
     pub(crate) fn new(
         strings: BTreeMap<Vec<u8>, Vec<u32>>,
         chance: impl Fn(&[u8]) -> f64,
@@ -138,17 +163,18 @@ impl Strings {
         let (mut grams, mut pairs) = (BTreeMap::new(), BTreeMap::new());
         let (mut entries, mut too_short) = (Vec::new(), Vec::new());
         for (string, owners) in strings {
+            let bytes = bytes_of(&string);
             let (length, keys) =
-                if string.len() >= GRAM { (GRAM, &mut grams) } else { (PAIR, &mut pairs) };
-            let rarest = string.windows(length).enumerate();
+                if bytes.len() >= GRAM { (GRAM, &mut grams) } else { (PAIR, &mut pairs) };
+            let rarest = bytes.windows(length).enumerate();
             let rarest = rarest.min_by(|a, b| chance(a.1).total_cmp(&chance(b.1)));
-            let Some((at, bytes)) = rarest else {
+            let Some((at, found_by)) = rarest else {
                 too_short.extend(owners);
                 continue;
             };
-            keys.entry(key(bytes)).or_insert_with(Vec::new).push(entries.len() as u32);
+            keys.entry(key(found_by)).or_insert_with(Vec::new).push(entries.len() as u32);
             let times = owners.iter().map(|owner| times(*owner)).max().unwrap_or_default();
-            entries.push(Entry::new(string, at, owners, times));
+            entries.push(Entry::new(&string, at, owners, times));
         }
         (Strings { grams: Index::new(grams), pairs: Index::new(pairs), entries }, too_short)
     }
@@ -173,7 +199,10 @@ impl Strings {
         if told.len() < self.entries.len() {
             told.resize(self.entries.len(), 0);
         }
+        // Whether each string with these bytes was told often enough: then they say nothing more. And whether they
+        // say nothing more in a run of one sign, where words do not begin.
         let mut compare = |index: &Index, bytes: u32, at: usize| {
+            let (mut is_done, mut is_run_done) = (true, true);
             for number in index.find(bytes) {
                 let place = *number as usize;
                 let (Some(entry), Some(told)) = (self.entries.get(place), told.get_mut(place))
@@ -187,15 +216,33 @@ impl Strings {
                     *told += 1;
                     entry.owners.iter().for_each(|owner| found(*owner));
                 }
+                is_done &= *told >= entry.times;
+                is_run_done &= *told >= entry.times || entry.at == 0 && entry.bounds[0];
             }
+            (is_done, is_run_done)
         };
+        // The last bytes of each kind that say nothing more: lines of one sign are full of them.
+        let (mut done_gram, mut done_pair) = (None, None);
         for mark in marks {
-            let at = (*mark >> 1) as usize;
-            let Some(bytes) = lower.get(at..).and_then(<[u8]>::first_chunk) else { continue };
+            let first = (*mark >> MARK_SHIFT) as usize;
+            let Some(bytes) = lower.get(first..).and_then(<[u8]>::first_chunk) else { continue };
             let bytes = u32::from_le_bytes(*bytes);
-            match *mark & 1 {
-                0 => compare(&self.grams, bytes, at),
-                _ => compare(&self.pairs, bytes & 0xffff, at),
+            let (index, bytes, done) = match *mark & MARK_PAIR {
+                0 => (&self.grams, bytes, &mut done_gram),
+                _ => (&self.pairs, bytes & 0xffff, &mut done_pair),
+            };
+            if *done == Some(bytes) {
+                continue;
+            }
+            let places = if *mark & MARK_RUN == 0 { 1 } else { PLACES };
+            for at in first..first + places {
+                let (is_done, is_run_done) = compare(index, bytes, at);
+                if is_done {
+                    *done = Some(bytes);
+                }
+                if is_run_done {
+                    break;
+                }
             }
         }
         for number in met.drain(..) {
@@ -219,10 +266,10 @@ impl Strings {
             let Some(bytes) = padded.get(at..).and_then(<[u8]>::first_chunk) else { return };
             let bytes = u32::from_le_bytes(*bytes);
             if self.grams.may_have(bytes) {
-                marks.push((at as u32) << 1);
+                marks.push((at as u32) << MARK_SHIFT);
             }
             if has_pairs && self.pairs.may_have(bytes & 0xffff) {
-                marks.push((at as u32) << 1 | 1);
+                marks.push((at as u32) << MARK_SHIFT | MARK_PAIR);
             }
         }
     }
@@ -233,12 +280,20 @@ impl Strings {
     fn mark_with_avx2(&self, padded: &[u8], length: usize, marks: &mut Vec<u32>) {
         use std::arch::x86_64::{
             __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256,
-            _mm256_castsi256_ps, _mm256_i32gather_epi32, _mm256_movemask_ps, _mm256_mullo_epi32,
-            _mm256_set1_epi32, _mm256_setr_epi8, _mm256_shuffle_epi8, _mm256_slli_epi32,
+            _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_i32gather_epi32, _mm256_movemask_epi8,
+            _mm256_movemask_ps, _mm256_mullo_epi32, _mm256_permutevar8x32_epi32, _mm256_set1_epi32,
+            _mm256_setr_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi32,
             _mm256_srli_epi32, _mm256_srlv_epi32,
         };
-        /// Places that one step looks at.
-        const PLACES: usize = 8;
+        /// A yes to each place.
+        const ALL_PLACES: u32 = (1 << PLACES) - 1;
+        /// Whether the same bytes are at each place.
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        fn are_equal(keys: __m256i) -> bool {
+            let first = _mm256_permutevar8x32_epi32(keys, _mm256_setzero_si256());
+            _mm256_movemask_epi8(_mm256_cmpeq_epi32(keys, first)) == -1
+        }
         /// Which of them a bitmap says yes to, as bits.
         #[inline]
         #[target_feature(enable = "avx2")]
@@ -266,8 +321,11 @@ impl Strings {
             let bytes = unsafe { _mm_loadu_si128(sixteen.as_ptr().cast()) };
             let keys = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), windows);
             let mut add = |mut yes: u32, kind: u32| {
+                if yes == ALL_PLACES && are_equal(keys) {
+                    return marks.push((at as u32) << MARK_SHIFT | MARK_RUN | kind);
+                }
                 while yes != 0 {
-                    marks.push((at as u32 + yes.trailing_zeros()) << 1 | kind);
+                    marks.push((at as u32 + yes.trailing_zeros()) << MARK_SHIFT | kind);
                     yes &= yes - 1;
                 }
             };
@@ -275,7 +333,8 @@ impl Strings {
                 add(yes(bitmap, keys), 0);
             }
             if let Some(bitmap) = pairs {
-                add(yes(bitmap, _mm256_and_si256(keys, _mm256_set1_epi32(0xffff))), 1);
+                let pairs = _mm256_and_si256(keys, _mm256_set1_epi32(0xffff));
+                add(yes(bitmap, pairs), MARK_PAIR);
             }
         }
     }
@@ -286,7 +345,7 @@ impl Strings {
 pub(crate) struct StringBuffers {
     /// The text in lower case, with [`PADDING`] behind it.
     lower: Vec<u8>,
-    /// Twice the place where a bitmap said yes, and 1 if it was that of pairs.
+    /// Where a bitmap said yes.
     marks: Vec<u32>,
     /// How often each string was told in this text, and those that were.
     told: Vec<u16>,
@@ -299,7 +358,7 @@ mod tests {
 
     #[test]
     fn strings_are_found_wherever_they_stand() {
-        let words = ["viagra", "agra", "ab", "abc", "<!", "x", "0123456789"];
+        let words = ["viagra", "agra", "ab", "abc", "<!", "x", "0123456789", "BanalB", "aB@"];
         let map = words.iter().zip(0u32..).map(|(w, n)| (w.as_bytes().to_vec(), vec![n])).collect();
         let chance = |bytes: &[u8]| bytes.iter().map(|b| f64::from(*b)).sum();
         let (strings, short) = Strings::new(map, chance, |_| 1);
@@ -319,6 +378,11 @@ mod tests {
         assert_eq!(found(""), [0u32; 0]);
         assert_eq!(found("012345678"), [0u32; 0]);
         assert_eq!(found("-0123456789"), [6]);
+        assert_eq!(found("analysis anal-"), [7]);
+        assert_eq!(found("anal"), [7]);
+        assert_eq!(found("analysis canal _anal"), [0u32; 0]);
+        assert_eq!(found("a@"), [8]);
+        assert_eq!(found(" @"), [0u32; 0]);
         // Wherever they stand beside the places that are looked at together.
         for before in 0..40 {
             for after in [0, 1, 7, 40] {
@@ -340,6 +404,17 @@ mod tests {
             strings.search(text.as_bytes(), &mut buffers, |n| counts[n as usize] += 1);
             assert_eq!(counts, [1, 0, 3], "and again in the next text");
         }
+        let words = [(&b"BxxxB"[..], 0u32), (b"Bxxx", 1), (b"xxxB", 2), (b"yxxx", 3)];
+        let words = words.into_iter().map(|(s, n)| (s.to_vec(), vec![n])).collect();
+        let (words, _) = Strings::new(words, |_| 1.0, |_| 9);
+        let told = |text: &str, buffers: &mut StringBuffers| {
+            let mut counts = [0; 4];
+            words.search(text.as_bytes(), buffers, |n| counts[n as usize] += 1);
+            counts
+        };
+        let run = "x".repeat(50);
+        assert_eq!(told(&format!("{run} {run}"), &mut buffers), [0, 2, 2, 0]);
+        assert_eq!(told(&format!("-y{run}-xxx"), &mut buffers), [1, 1, 2, 1]);
         let mut counts = [0; 3];
         strings
             .search(text.replace(" y", "y").as_bytes(), &mut buffers, |n| counts[n as usize] += 1);
@@ -348,17 +423,25 @@ mod tests {
 
     #[test]
     fn eight_places_at_a_time_say_what_one_by_one_says() {
-        let words = ["spam", "ham", "cheap", "<a", "no", "viagra", "\u{e4}b"];
+        let words = ["spam", "ham", "cheap", "<a", "no", "viagra", "\u{e4}b", "xxxx", "oo"];
         let map = words.iter().zip(0u32..).map(|(w, n)| (w.as_bytes().to_vec(), vec![n])).collect();
         let (strings, _) = Strings::new(map, |_| 1.0, |_| 1);
         let mut text = words.join(" x").into_bytes();
+        for length in 1..30 {
+            text.extend(["x".repeat(length), "o".repeat(length)].concat().bytes());
+        }
         for length in (0..=text.len()).rev() {
             text.truncate(length);
             let padded = [text.as_slice(), &[0; PADDING]].concat();
             let (mut together, mut alone) = (Vec::new(), Vec::new());
             strings.mark(&padded, length, &mut together);
             strings.mark_one_by_one(&padded, 0..length, &mut alone);
-            together.retain(|mark| ((mark >> 1) as usize) < length);
+            let spelled_out = |mark: u32| {
+                let places = if mark & MARK_RUN == 0 { 1 } else { PLACES as u32 };
+                (0..places).map(move |n| (mark & !MARK_RUN) + (n << MARK_SHIFT))
+            };
+            let mut together: Vec<u32> = together.into_iter().flat_map(spelled_out).collect();
+            together.retain(|mark| ((mark >> MARK_SHIFT) as usize) < length);
             together.sort_unstable();
             alone.sort_unstable();
             assert_eq!(together, alone, "{length}");

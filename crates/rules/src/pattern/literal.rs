@@ -1,9 +1,10 @@
 //! Strings of which one must occur in every match: the prefilter looks for them first.
 //!
 //! Strings are in lower case (ASCII) and compared without case, so that one automaton serves all
-//! patterns; a string that occurs in another case only costs a confirmation.
+//! patterns; a string that occurs in another case only costs a confirmation. [`BOUNDARY`] in one stands for a
+//! word boundary: most words of rules are parts of longer, harmless ones.
 
-use super::syntax::{ByteSet, Node, byte_table};
+use super::syntax::{Anchor, ByteSet, Node, byte_table};
 
 /// Most strings that stand for one pattern.
 const STRINGS_MAX: usize = 768;
@@ -19,6 +20,9 @@ const SECOND_STRINGS_MAX: usize = 96;
 const SECOND_BYTES_MIN: usize = 3;
 /// Largest set of bytes that is spelled out.
 const SET_MAX: usize = 8;
+
+/// A word boundary (`\b`) in a string. No string has this byte otherwise: they are in lower case.
+pub(crate) const BOUNDARY: u8 = b'B';
 
 /// Alternatives: one of these strings occurs in every match.
 pub(crate) type Strings = Vec<Vec<u8>>;
@@ -45,16 +49,25 @@ pub(crate) fn second(
 ) -> Option<Strings> {
     let mut nodes = Vec::new();
     in_a_row(node, &mut nodes);
-    let is_said =
-        |string: &Vec<u8>| first.iter().any(|f| memchr::memmem::find(f, string).is_some());
+    let first: Vec<Vec<u8>> = first.iter().map(|f| bytes_of(f)).collect();
+    let is_said = |bytes: &[u8]| first.iter().any(|f| memchr::memmem::find(f, bytes).is_some());
+    let is_new = |string: &Vec<u8>| {
+        let bytes = bytes_of(string);
+        bytes.len() >= SECOND_BYTES_MIN && !is_said(&bytes)
+    };
     let fits = |piece: &Candidate| {
         piece.chance <= chance_max
             && piece.strings.len() <= SECOND_STRINGS_MAX
-            && piece.strings.iter().all(|s| s.len() >= SECOND_BYTES_MIN && !is_said(s))
+            && piece.strings.iter().all(is_new)
     };
     let pieces = pieces(nodes.into_iter().map(|node| analyse(node, texts)), texts);
     let rarest = pieces.into_iter().filter(fits).min_by(|a, b| a.chance.total_cmp(&b.chance))?;
     Some(minimize(rarest.strings))
+}
+
+/// The bytes of a string, without word boundaries.
+pub(crate) fn bytes_of(string: &[u8]) -> Vec<u8> {
+    string.iter().copied().filter(|byte| *byte != BOUNDARY).collect()
 }
 
 /// What a pattern matches one after the other.
@@ -144,7 +157,8 @@ fn better(best: &mut Option<Candidate>, strings: Strings, texts: Texts) {
 
 /// The chance of the strings, if they may stand for a pattern and are rarer than what there is.
 fn chance_if_rarer(best: Option<&Candidate>, strings: &Strings, texts: Texts) -> Option<f64> {
-    if strings.is_empty() || strings.len() > STRINGS_MAX || strings.iter().any(Vec::is_empty) {
+    let is_empty = |string: &Vec<u8>| string.iter().all(|byte| *byte == BOUNDARY);
+    if strings.is_empty() || strings.len() > STRINGS_MAX || strings.iter().any(is_empty) {
         return None;
     }
     let chance: f64 = strings.iter().map(|s| string_chance(s, texts)).sum();
@@ -193,7 +207,8 @@ impl Texts {
 
 /// Roughly how likely a string begins at a byte of such a text.
 pub(crate) fn string_chance(string: &[u8], texts: Texts) -> f64 {
-    if texts != Texts::Mail && memchr::memmem::find(texts.common(), string).is_some() {
+    let is_common = || memchr::memmem::find(texts.common(), &bytes_of(string)).is_some();
+    if texts != Texts::Mail && is_common() {
         return COMMON_CHANCE;
     }
     string.iter().map(|b| BYTE_CHANCES[usize::from(*b)]).product()
@@ -217,6 +232,8 @@ const fn byte_chance(byte: u8) -> f64 {
         b'0'..=b'9' => 0.012,
         b'x' | b'j' | b'q' | b'z' | b'_' | b'&' | b';' | b'@' | b'?' | b'\'' => 0.004,
         0x80..=0xff => 0.004,
+        // Looking for a string costs the same with one, so that it is hardly rarer; but it is told less in vain.
+        BOUNDARY => 0.99,
         _ => 0.003,
     }
 }
@@ -248,6 +265,7 @@ fn analyse(node: &Node, texts: Texts) -> Known {
             let exact = (bytes.len() <= SET_MAX).then(|| bytes.iter().map(|b| vec![*b]).collect());
             Known { exact, best: None }
         }
+        Node::Anchor(Anchor::Word) => Known { exact: Some(vec![vec![BOUNDARY]]), best: None },
         Node::Anchor(_) | Node::Around { .. } => {
             Known { exact: Some(vec![Vec::new()]), best: None }
         }
@@ -407,7 +425,8 @@ mod tests {
     fn strings_of_patterns() {
         let some = |words: &[&str]| Some(words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
         assert_eq!(strings("(?i)Viagra"), some(&["viagra"]));
-        assert_eq!(strings("\\bfoo.{0,20}wizard\\b"), some(&["wizard"]));
+        assert_eq!(strings("\\bfoo.{0,20}wizard\\b"), some(&["wizardB"]));
+        assert_eq!(strings("\\b(?:wizard|x*)\\bquaint"), some(&["Bquaint"]));
         assert_eq!(strings("(?:quick|brown) fox"), some(&["brown fox", "quick fox"]));
         assert_eq!(strings("colou?rful"), some(&["colorful", "colourful"]));
         assert_eq!(strings("(?!abc)\\w+"), None);
@@ -439,7 +458,7 @@ mod tests {
             Some((text(first), text(second)))
         };
         let two = words("(?i)\\b(?:enter|confirm)\\b[^.]{0,80}\\b(?:zqzq|password)\\b").unwrap();
-        assert_eq!(two, ("zqzq password".into(), "enter confirm".into()));
+        assert_eq!(two, ("BzqzqB BpasswordB".into(), "BenterB BconfirmB".into()));
         let two = words("a wallet.{0,9}of bitcoins").unwrap();
         assert_eq!(two, ("of bitcoins".into(), "a wallet".into()));
         // Not certain, or said by the first already.

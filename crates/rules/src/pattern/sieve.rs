@@ -13,19 +13,21 @@ use regex_automata::nfa::thompson;
 use super::automaton;
 use super::syntax::{Anchor, Node};
 
-/// Largest NFA, in bytes.
-const NFA_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Room for the states of one pattern for each thread, in bytes.
+/// Largest NFA, in bytes: one step of it, which a byte costs whose state is not made yet, takes some
+/// microseconds at most.
+const NFA_BYTES_MAX: usize = 64 * 1024;
+/// Longest text that is asked about, in bytes: with the bound above, a text that leads to a new state with each
+/// byte costs no more than the backtracking engine's budget.
+const TEXT_BYTES_MAX: usize = 4096;
+/// States kept of one pattern for each thread, in bytes; when they are full they are made anew.
 const CACHE_BYTES: usize = 256 * 1024;
-/// Fewest bytes of text for each state that is made; below that, making them does not pay.
-const BYTES_PER_STATE_MIN: usize = 16;
 /// Repetitions of different lengths, one after the other, that a backtracking engine tries in every
 /// combination.
 const REPEATS_MIN: usize = 3;
 /// A repetition counts if it may be so much longer than it must.
 const SPREAD_MIN: u32 = 8;
 
-/// Room for the states of the patterns of one set of rules, of one thread.
+/// States made of the patterns of one set of rules, of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct SieveCaches {
     /// By the pattern's number.
@@ -35,7 +37,7 @@ pub(crate) struct SieveCaches {
 }
 
 impl SieveCaches {
-    /// Begins a message: room for those of another set of rules is given back.
+    /// Begins a message: states of another set of rules are forgotten, they mean nothing here.
     pub(crate) fn begin(&mut self, ruleset: &Arc<str>) {
         if !self.ruleset.as_ref().is_some_and(|known| Arc::ptr_eq(known, ruleset)) {
             self.kept.clear();
@@ -56,22 +58,24 @@ pub(super) fn of(node: &Node) -> Option<Box<DFA>> {
     let config = DFA::config()
         .cache_capacity(CACHE_BYTES)
         .skip_cache_capacity_check(true)
-        .minimum_cache_clear_count(Some(0))
-        .minimum_bytes_per_state(Some(BYTES_PER_STATE_MIN));
+        .minimum_cache_clear_count(None);
     DFA::builder().configure(config).build_from_nfa(nfa).ok().map(Box::new)
 }
 
-/// Whether the pattern can match in this text; `number` tells it from others of the same thread. States are
-/// made anew for each text: what one that does not pay gives up on must not depend on texts before it,
-/// since the backtracking engine may run out of its budget there, which is a defect of the message.
+/// Whether the pattern can match in this text; `number` tells it from others of the same thread.
+///
+/// The answer depends on the text alone, whatever states texts before it have led to: where it is "perhaps", the
+/// backtracking engine may run out of its budget, which is a defect of the message.
 pub(super) fn may_match(dfa: &DFA, text: &[u8], number: u32, caches: &mut SieveCaches) -> bool {
+    if text.len() > TEXT_BYTES_MAX {
+        return true;
+    }
     let at = number as usize;
     if caches.kept.len() <= at {
         caches.kept.resize_with(at + 1, || None);
     }
     let Some(slot) = caches.kept.get_mut(at) else { return true };
     let states = slot.get_or_insert_with(|| Box::new(dfa.create_cache()));
-    states.reset(dfa);
     let found = dfa.try_search_fwd(states, &Input::new(text).earliest(true));
     found.map_or(true, |end| end.is_some())
 }
@@ -125,6 +129,30 @@ mod tests {
             }
         }
         assert_eq!(ruled_out, 5 + 6 + 6);
+    }
+
+    #[test]
+    fn full_room_for_states_changes_no_answer() {
+        let pattern = format!("^{}!", "(?:a[ab]{1,9}|b?a{1,9}b)".repeat(20));
+        let pattern = Pattern::new(&pattern).expect("valid");
+        let dfa = pattern.node().and_then(of).expect("it has an automaton");
+        let (mut seed, mut caches) = (7u32, SieveCaches::default());
+        let mut matching = 0;
+        for length in (0..TEXT_BYTES_MAX).step_by(61) {
+            let mut text: Vec<u8> = (0..length % 190)
+                .map(|_| {
+                    seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    if seed >> 30 == 0 { b'b' } else { b'a' }
+                })
+                .collect();
+            text.push(b'!');
+            let may = may_match(&dfa, &text, 0, &mut caches);
+            assert_eq!(may, may_match(&dfa, &text, 0, &mut SieveCaches::default()));
+            matching += usize::from(may);
+        }
+        assert!((1..67).contains(&matching), "{matching} match");
+        let states = caches.kept[0].as_ref().expect("it was asked");
+        assert!(states.clear_count() > 0, "the room was never full");
     }
 
     #[test]
