@@ -1,16 +1,95 @@
-//! How the C library's allocator treats large blocks while a node runs.
+//! Where memory comes from.
 //!
-//! glibc raises its threshold for blocks of their own each time such a block is freed, up to 32 MB.
-//! Bodies of all sizes then live in the heaps, which they tear apart: a node that took 4,800 messages
-//! of 30 KB over 950 sessions at once kept 300 MB. With fixed thresholds it peaks at 210 MB and gives
-//! memory back, for about 1 % more CPU (bench-runs/2026-11-21-serve.md).
+//! Scanning takes and gives back about a thousand small blocks a message; mimalloc does that in a tenth less of
+//! the whole scan's CPU time than glibc's allocator (docs/decisions/126-allocator.md).
 
-/// Blocks from this size on are mapped, and given back when they are freed. 256 KB.
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use mimalloc::MiMalloc;
+
+/// Environment variable that chooses: `system` is the C library's, or one that is loaded before it.
+const VARIABLE: &CStr = c"GAUNTLET_ALLOCATOR";
+const NOT_CHOSEN: u8 = 0;
+const OURS: u8 = 1;
+const SYSTEM: u8 = 2;
+
+/// What was chosen, for good: a block goes back to where it came from.
+static CHOSEN: AtomicU8 = AtomicU8::new(NOT_CHOSEN);
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
+struct Allocator;
+
+fn is_system() -> bool {
+    match CHOSEN.load(Ordering::Relaxed) {
+        NOT_CHOSEN => choose(),
+        chosen => chosen == SYSTEM,
+    }
+}
+
+#[cold]
+fn choose() -> bool {
+    // SAFETY: the name ends with a zero byte. The first block is asked for before `main`, so that nothing changes
+    // the environment meanwhile; what is found is compared at once, up to its zero byte.
+    let is_system = unsafe {
+        let value = libc::getenv(VARIABLE.as_ptr());
+        !value.is_null() && CStr::from_ptr(value) == c"system"
+    };
+    CHOSEN.store(if is_system { SYSTEM } else { OURS }, Ordering::Relaxed);
+    is_system
+}
+
+// SAFETY: every call goes to one of two allocators that keep the contract, always the same one.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract, which is the same there.
+        unsafe { if is_system() { System.alloc(layout) } else { MiMalloc.alloc(layout) } }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe {
+            if is_system() { System.alloc_zeroed(layout) } else { MiMalloc.alloc_zeroed(layout) }
+        }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above; the block is from the same allocator.
+        unsafe {
+            if is_system() {
+                System.dealloc(block, layout);
+            } else {
+                MiMalloc.dealloc(block, layout);
+            }
+        }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        // SAFETY: as above; the block is from the same allocator.
+        unsafe {
+            if is_system() {
+                System.realloc(block, layout, bytes)
+            } else {
+                MiMalloc.realloc(block, layout, bytes)
+            }
+        }
+    }
+}
+
+/// Blocks of the C library from this size on are mapped, and given back when they are freed. 256 KB.
 const MMAP_BYTES_MIN: i32 = 256 << 10;
-/// Free memory at the end of the heap above which it is given back. 512 KB.
+/// Free memory at the end of its heap above which it is given back. 512 KB.
 const TRIM_BYTES_MIN: i32 = 512 << 10;
 
-/// Fixes both thresholds. Other C libraries have nothing to fix.
+/// Fixes both thresholds while a node runs. Other C libraries have nothing to fix.
+///
+/// glibc raises its threshold for blocks of their own each time such a block is freed, up to 32 MB. Large blocks
+/// of all sizes then live in the heaps, which they tear apart: a node that took 4,800 messages of 30 KB over 950
+/// sessions at once with glibc's allocator kept 300 MB, with fixed thresholds 210
+/// (bench-runs/2026-11-21-serve.md).
 pub(crate) fn keep_memory_small() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: mallopt takes two numbers and changes settings of the allocator only; it is called

@@ -26,7 +26,7 @@ use crate::load::{Addresses, Corpus, Plan, Protocol};
 use crate::machine::Manifest;
 use crate::null::Null;
 use crate::topology::Topology;
-pub use setup::{Candidate, Setup};
+pub use setup::{Allocator, Candidate, Setup};
 
 /// Share by which tuning may still gain on the state out of the box.
 pub const WITHIN: f64 = 0.05;

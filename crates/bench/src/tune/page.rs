@@ -204,7 +204,7 @@ mod tests {
         let estimate = |mean| Estimate { mean, low: Some(mean - 0.1), high: Some(mean + 0.1) };
         let tuned = Setup {
             batch_messages_max: Some(16),
-            allocator: Some("/usr/lib/libx.so".into()),
+            allocator: Some(crate::tune::Allocator::Preloaded("/usr/lib/libx.so".into())),
             ..Setup::default()
         };
         let rung = |name: &str, mean, gain| Rung {

@@ -16,8 +16,8 @@ pub struct Setup {
     pub io_threads: Option<usize>,
     /// CPUs that the node may use.
     pub place: Option<Place>,
-    /// A library with another allocator (`LD_PRELOAD`).
-    pub allocator: Option<PathBuf>,
+    /// Another allocator than the program's own.
+    pub allocator: Option<Allocator>,
     /// Expressions are interpreted, not compiled to machine code.
     pub interpreted: bool,
     /// `spool.batch_messages_max`.
@@ -51,8 +51,8 @@ impl Setup {
         if let Some(threads) = self.io_threads {
             lines.push(format!("Environment=TOKIO_WORKER_THREADS={threads}"));
         }
-        if let Some(library) = &self.allocator {
-            lines.push(format!("Environment=LD_PRELOAD={}", library.display()));
+        for (name, value) in self.allocator.iter().flat_map(Allocator::environment) {
+            lines.push(format!("Environment={name}={value}"));
         }
         if let Some(place) = &self.place {
             let cpus: Vec<String> = place.cpus.iter().map(ToString::to_string).collect();
@@ -70,14 +70,33 @@ impl Setup {
         if let Some(threads) = self.io_threads {
             environment.push(("TOKIO_WORKER_THREADS", threads.to_string()));
         }
-        if let Some(library) = &self.allocator {
-            environment.push(("LD_PRELOAD", library.display().to_string()));
-        }
+        environment.extend(self.allocator.iter().flat_map(Allocator::environment));
         Around {
             environment,
             cpus: self.place.as_ref().map(|p| p.cpus.clone()).unwrap_or_default(),
             no_machine_code: self.interpreted,
         }
+    }
+}
+
+/// Where a node gets its memory, if not from its own allocator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Allocator {
+    /// The C library.
+    System,
+    /// A library that is loaded before it (`LD_PRELOAD`).
+    Preloaded(PathBuf),
+}
+
+impl Allocator {
+    /// Variables that choose it.
+    fn environment(&self) -> Vec<(&'static str, String)> {
+        let mut variables = vec![("GAUNTLET_ALLOCATOR", "system".to_owned())];
+        if let Allocator::Preloaded(library) = self {
+            variables.push(("LD_PRELOAD", library.display().to_string()));
+        }
+        variables
     }
 }
 
@@ -96,7 +115,7 @@ enum Change {
     ScanThreads(usize),
     IoThreads(usize),
     Place(Place),
-    Allocator(PathBuf),
+    Allocator(Allocator),
     Interpreted,
     Batch(usize),
     BatchWait(u64),
@@ -110,7 +129,7 @@ impl Candidate {
             Change::ScanThreads(n) => setup.scan_threads = Some(*n),
             Change::IoThreads(n) => setup.io_threads = Some(*n),
             Change::Place(place) => setup.place = Some(place.clone()),
-            Change::Allocator(library) => setup.allocator = Some(library.clone()),
+            Change::Allocator(allocator) => setup.allocator = Some(allocator.clone()),
             Change::Interpreted => setup.interpreted = true,
             Change::Batch(n) => setup.batch_messages_max = Some(*n),
             Change::BatchWait(ms) => setup.batch_wait_ms = Some(*ms),
@@ -137,8 +156,8 @@ impl Dimension {
 }
 
 /// Allocators that are known to be preloaded in place of the system's.
-const ALLOCATORS: [&str; 4] =
-    ["libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4", "libtbbmalloc_proxy.so.2"];
+const ALLOCATORS: [&str; 3] =
+    ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libtbbmalloc_proxy.so.2"];
 
 /// All settings, in the order in which the study turned to them.
 pub(super) fn dimensions(topology: &Topology, libraries: &[PathBuf]) -> Vec<Dimension> {
@@ -152,8 +171,11 @@ pub(super) fn dimensions(topology: &Topology, libraries: &[PathBuf]) -> Vec<Dime
             threads.add(name, Change::ScanThreads(count));
         }
     }
-    for count in [1, cpus * 2] {
-        threads.add(format!("{count} that speak"), Change::IoThreads(count));
+    // Half as many as CPUs are out of the box.
+    for count in [1, cpus, cpus * 2] {
+        if count != (cpus / 2).max(1) {
+            threads.add(format!("{count} that speak"), Change::IoThreads(count));
+        }
     }
     let mut wait = Dimension::new("sync-interval");
     for ms in [0, 5, 20] {
@@ -201,9 +223,13 @@ fn placement(topology: &Topology) -> Dimension {
 
 fn allocator(libraries: &[PathBuf]) -> Dimension {
     let mut dimension = Dimension::new("allocator");
+    dimension.add("the C library's".to_owned(), Change::Allocator(Allocator::System));
     for name in ALLOCATORS {
         match libraries.iter().map(|folder| folder.join(name)).find(|path| path.is_file()) {
-            Some(path) => dimension.add(name.to_owned(), Change::Allocator(path)),
+            Some(path) => {
+                let allocator = Allocator::Preloaded(path);
+                dimension.add(name.to_owned(), Change::Allocator(allocator));
+            }
             None => dimension.missing.push(format!("allocator: {name} is not installed")),
         }
     }
@@ -232,10 +258,10 @@ mod tests {
         );
         let missing: Vec<_> = all.iter().flat_map(|d| &d.missing).cloned().collect();
         let text = missing.join("\n");
-        for words in ["no core here has 2 threads", "not 2 sockets", "all 2 CPUs", "libmimalloc"] {
+        for words in ["no core here has 2 threads", "not 2 sockets", "all 2 CPUs", "libtcmalloc"] {
             assert!(text.contains(words), "{words} in {text}");
         }
-        assert_eq!(all[2].candidates.len(), 1);
+        assert_eq!(all[2].candidates.len(), 2);
         assert!(all[0].candidates.iter().all(|c| c.name != "2 that scan"), "that is the default");
     }
 
@@ -247,7 +273,7 @@ mod tests {
             scan_threads: Some(4),
             io_threads: Some(1),
             place: Some(Place { name: "x".into(), cpus: vec![0, 2] }),
-            allocator: Some(library),
+            allocator: Some(Allocator::Preloaded(library)),
             interpreted: true,
             batch_messages_max: Some(16),
             batch_wait_ms: Some(5),
@@ -257,11 +283,16 @@ mod tests {
             "[scan]\nthreads = 4\n[spool]\nbatch_messages_max = 16\nbatch_wait_ms = 5\n"
         );
         let unit = setup.unit().join("\n");
-        for line in ["TOKIO_WORKER_THREADS=1", "LD_PRELOAD=/usr/lib/libx.so", "CPUAffinity=0 2"] {
+        for line in [
+            "TOKIO_WORKER_THREADS=1",
+            "GAUNTLET_ALLOCATOR=system",
+            "LD_PRELOAD=/usr/lib/libx.so",
+            "CPUAffinity=0 2",
+        ] {
             assert!(unit.contains(line), "{unit}");
         }
         let around = setup.around();
-        assert_eq!((around.environment.len(), around.cpus.as_slice()), (2, &[0, 2][..]));
+        assert_eq!((around.environment.len(), around.cpus.as_slice()), (3, &[0, 2][..]));
         assert!(around.no_machine_code);
     }
 }
