@@ -51,20 +51,28 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     crate::allocator::keep_memory_small();
     let descriptors = raise_descriptor_limit();
     tracing::info!(descriptors, "open files allowed");
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .thread_name("mail")
-        .build()
-        .context("cannot start the runtime")?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    // The runtime reads this variable itself if it is not told a number.
+    if std::env::var_os("TOKIO_WORKER_THREADS").is_none() {
+        runtime.worker_threads(socket_threads());
+    }
+    let runtime =
+        runtime.enable_all().thread_name("mail").build().context("cannot start the runtime")?;
     runtime.block_on(serve(args, config, settings))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Threads that wait for sockets and move bytes: half as many as CPUs. Scanning, storing and the database have
+/// threads of their own; more threads for sockets take CPU time by waking each other (decision 127).
+fn socket_threads() -> usize {
+    (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1)
 }
 
 /// About how many threads a node has: of the runtime, of the scan pool, and those beside.
 fn threads_wanted(config: &Config) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let scanning = if config.scan.threads == 0 { cpus } else { config.scan.threads };
-    cpus + scanning + THREADS_BESIDE
+    socket_threads() + scanning + THREADS_BESIDE
 }
 
 async fn serve(args: &Args, config: Config, settings: Effective) -> anyhow::Result<()> {
