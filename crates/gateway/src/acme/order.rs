@@ -23,6 +23,9 @@ use crate::web;
 
 /// Time for a whole order.
 const ORDER_WAIT: Duration = Duration::from_secs(300);
+/// Orders in a row where the authority does not know its own nonce again (RFC 8555 section 6.5: try again).
+/// Each of an order's dozen requests is repeated twice before.
+const ORDERS_MAX: u32 = 4;
 /// Time for the authority to look at the proofs, and to sign.
 const POLL_WAIT: Duration = Duration::from_secs(120);
 
@@ -52,7 +55,17 @@ impl HttpClient for Authority {
 /// # Errors
 /// A sentence that names the culprit, the cause and what to do.
 pub async fn obtain(config: &Config, proofs: &Arc<Proofs>) -> anyhow::Result<(String, String)> {
-    let ordered = tokio::time::timeout(ORDER_WAIT, order(config, proofs)).await;
+    let attempts = async {
+        let mut left = ORDERS_MAX;
+        loop {
+            left -= 1;
+            match order(config, proofs).await {
+                Err(error) if left > 0 && error.is::<StaleNonce>() => {}
+                ended => return ended,
+            }
+        }
+    };
+    let ordered = tokio::time::timeout(ORDER_WAIT, attempts).await;
     let directory = &config.acme.directory;
     ordered
         .unwrap_or_else(|_| Err(anyhow!("no certificate within {} s", ORDER_WAIT.as_secs())))
@@ -76,7 +89,8 @@ async fn order(config: &Config, proofs: &Arc<Proofs>) -> anyhow::Result<(String,
         Ok(_) => bail!(refusal(&mut order).await.unwrap_or("it does not say why".to_owned())),
         Err(Error::Api(problem)) => {
             // The authorization says more than the order.
-            bail!(refusal(&mut order).await.unwrap_or_else(|| said(&problem)));
+            let why = refusal(&mut order).await;
+            return Err(why.map_or_else(|| plain(Error::Api(problem)), |why| anyhow!(why)));
         }
         Err(error) => return Err(explained(error, data)),
     }
@@ -148,8 +162,14 @@ async fn refusal(order: &mut Order) -> Option<String> {
     None
 }
 
+/// The authority refused a nonce of its own: the same order may go well at once.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct StaleNonce(String);
+
 fn plain(error: Error) -> anyhow::Error {
     match error {
+        Error::Api(problem) if kind(&problem) == "badNonce" => StaleNonce(said(&problem)).into(),
         Error::Api(problem) => anyhow!(said(&problem)),
         other => anyhow!(other),
     }
