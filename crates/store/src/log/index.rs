@@ -170,6 +170,8 @@ pub(crate) struct Index {
     parts: Vec<Part>,
     next: i64,
     merging: Option<Merge>,
+    /// Parts cannot be put together: something in the file cannot be read.
+    is_damaged: bool,
 }
 
 impl Index {
@@ -200,6 +202,21 @@ impl Index {
             write_part(connection, part, &keys, &leaves.firsts)?;
             self.parts.push(part);
         }
+        if self.is_damaged {
+            return Ok(());
+        }
+        connection.execute_batch("SAVEPOINT merging")?;
+        if let Err(error) = self.merge(connection, leaves_written) {
+            // Writing goes on; searches look into more parts.
+            tracing::warn!(%error, "parts of the log's index cannot be put together");
+            (self.merging, self.is_damaged) = (None, true);
+            connection.execute_batch("ROLLBACK TO merging")?;
+        }
+        connection.execute_batch("RELEASE merging")
+    }
+
+    /// Goes on putting parts together, the more the more was written.
+    fn merge(&mut self, connection: &Connection, leaves_written: usize) -> rusqlite::Result<()> {
         if self.merging.is_none() {
             let mut counts = [0_usize; 16];
             for part in &self.parts {

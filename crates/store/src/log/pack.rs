@@ -40,6 +40,8 @@ const PACK: u8 = 5;
 const PACK_ALONE: u8 = 6;
 /// Bytes of records that make a pack full.
 const PACK_BYTES: usize = 96 << 10;
+/// Most bytes that a pack may say its records have: more is damage.
+const UNPACKED_BYTES_MAX: usize = 256 << 20;
 /// Most records of a pack.
 const PACK_RECORDS_MAX: usize = 64;
 /// Records of so many bytes have enough in common to be packed without a dictionary, which is quicker.
@@ -212,8 +214,10 @@ pub(crate) fn unpack_from(
         None if packed.first() == Some(&PACK_ALONE) => None,
         None => Some(DICTIONARY_2),
     };
-    let records = unpack_frame(frame, words, PACK_BYTES + RECORD_BYTES_MAX)?;
-    let start = lengths.iter().take(place).sum::<usize>();
+    // What the pack says itself, so that a record of any size costs its neighbours nothing.
+    let most = lengths.iter().fold(0, |sum: usize, n| sum.saturating_add(*n));
+    let records = unpack_frame(frame, words, most.min(UNPACKED_BYTES_MAX))?;
+    let start = lengths.iter().take(place).fold(0, |sum: usize, n| sum.saturating_add(*n));
     let length = lengths.get(place).copied().ok_or_else(|| damaged("it ends before the record"))?;
     let record = start.checked_add(length).and_then(|end| records.get(start..end));
     let record = record.ok_or_else(|| damaged("it is cut short"))?;
@@ -364,6 +368,22 @@ mod tests {
                 let _read_or_told = unpack_from(&wrong, &rests[2], None);
                 let _none_or_some = dictionary_of(&wrong);
             }
+        }
+    }
+
+    #[test]
+    fn a_huge_record_costs_its_neighbours_nothing() {
+        let mut packer = Packer::new(None);
+        let mut places = Vec::new();
+        for bytes in [10, RECORD_BYTES_MAX + PACK_BYTES, 20] {
+            places.push(packer.next_place(1));
+            let mut record = LogRecord::default();
+            record.envelope.helo = "h".repeat(bytes);
+            packer.push(&record).unwrap();
+        }
+        let packed = packer.pack().unwrap().unwrap().to_vec();
+        for (place, bytes) in places.iter().zip([10, RECORD_BYTES_MAX + PACK_BYTES, 20]) {
+            assert_eq!(unpack_from(&packed, place, None).unwrap().envelope.helo.len(), bytes);
         }
     }
 

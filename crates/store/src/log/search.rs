@@ -27,7 +27,7 @@ const SEARCH_THREADS: usize = 4;
 /// Most days that are searched before it is looked whether they are enough.
 const DAYS_AT_ONCE_MAX: usize = 16;
 /// Terms of one query.
-const TERMS_MAX: usize = 32;
+const TERMS_MAX: usize = 40;
 
 /// Which messages to find. Every field that is set must match; text ignores letter case.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -479,7 +479,10 @@ fn get_from_day(connection: &Connection, id: &str) -> rusqlite::Result<Option<Fo
         Some(number) => Some(
             connection
                 .prepare_cached("SELECT records FROM pack WHERE number = ?1")?
-                .query_row([number], |row| row.get::<_, Vec<u8>>(0))?,
+                .query_row([number], |row| row.get::<_, Vec<u8>>(0))
+                .optional()?
+                // Read as a pack without records: damage, which names the message.
+                .unwrap_or_default(),
         ),
         None => None,
     };

@@ -57,7 +57,11 @@ impl Part {
             }
             let number = i64::try_from(number).unwrap_or(i64::MAX);
             leaf.begin(read_leaf(connection, self.number, number)?);
-            while leaf.step().is_some() {
+            loop {
+                if leaf.step().is_none() {
+                    leaf.ended_well()?;
+                    break;
+                }
                 if fits(&leaf.term) {
                     if terms == 0 || last != leaf.term {
                         terms += 1;

@@ -161,6 +161,15 @@ impl LeafReader {
         Some(())
     }
 
+    /// Says whether the entries went to the leaf's end: damage ends them before.
+    pub(super) fn ended_well(&self) -> rusqlite::Result<()> {
+        if self.at == self.leaf.len() {
+            return Ok(());
+        }
+        let damaged = "a leaf of the index of terms is damaged".into();
+        Err(rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, damaged))
+    }
+
     /// The list of the entry.
     pub(super) fn list(&self) -> &[u8] {
         self.leaf.get(self.list.clone()).unwrap_or_default()

@@ -22,6 +22,7 @@ struct Source {
 impl Source {
     fn step(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         while self.leaf.step().is_none() {
+            self.leaf.ended_well()?;
             if self.read >= self.leaves {
                 self.is_over = true;
                 return Ok(());
@@ -110,7 +111,7 @@ impl Merge {
         leaves: usize,
     ) -> rusqlite::Result<bool> {
         let upto = self.written + i64::try_from(leaves).unwrap_or(i64::MAX);
-        let (mut messages, mut term) = (Vec::new(), Vec::new());
+        let (mut messages, mut read, mut term) = (Vec::new(), Vec::new(), Vec::new());
         while self.written < upto {
             let mut first: Option<&Source> = None;
             for source in self.sources.iter().filter(|s| !s.is_over) {
@@ -125,11 +126,10 @@ impl Merge {
             messages.clear();
             for source in &mut self.sources {
                 while source.is_at(prefix, &term) {
-                    let from = messages.len();
-                    read_list(source.leaf.list(), &mut messages);
-                    for message in messages.get_mut(from..).unwrap_or_default() {
-                        *message = source.ordinals.get(*message as usize).copied().unwrap_or(0);
-                    }
+                    read.clear();
+                    read_list(source.leaf.list(), &mut read);
+                    let ordinals = &source.ordinals;
+                    messages.extend(read.iter().filter_map(|&m: &u32| ordinals.get(m as usize)));
                     source.step(connection)?;
                 }
             }

@@ -130,3 +130,30 @@ fn damage_is_an_end_and_no_panic() {
         }
     }
 }
+
+#[test]
+fn damage_is_told_by_searches_and_does_not_stop_the_writing() {
+    let connection = empty();
+    let mut index = Index::default();
+    index.load(&connection).unwrap();
+    let mut write = |from: i64| {
+        for key in from..from + 5 {
+            index.batch.push(key, &terms_of(key));
+        }
+        index.write(&connection).unwrap();
+        (index.is_damaged, index.parts.len())
+    };
+    write(0);
+    // Cut short within its last entry.
+    let cut = "UPDATE term_leaf SET entries = substr(entries, 1, length(entries) - 1)";
+    assert!(connection.execute(cut, []).unwrap() > 0);
+    let found = find(&connection, &all_of(&["zzz"]), (0, i64::MAX));
+    assert!(found.err().unwrap().to_string().contains("damaged"));
+    for batch in 1..40 {
+        write(batch * 5);
+    }
+    assert_eq!(write(200), (true, 41), "nothing was put together, everything was written");
+    assert_eq!(look(&connection, &["one203"]), [203]);
+    let unfinished = "SELECT count(*) FROM term_part WHERE level < 0";
+    assert_eq!(connection.query_row(unfinished, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+}
