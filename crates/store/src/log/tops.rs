@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 /// Rows that gather before they are added to the table.
 const PARTS_MAX: i64 = 64;
@@ -58,30 +58,30 @@ pub(super) fn read(
 ) -> rusqlite::Result<Vec<(String, u64)>> {
     let snapshot = connection.unchecked_transaction()?;
     let parts = parts(&snapshot)?;
-    // Any name may come to the front by what is not added up yet.
-    let limit = if parts.is_empty() { i64::try_from(most).unwrap_or(i64::MAX) } else { -1 };
-    let mut statement = snapshot.prepare_cached(
-        "SELECT name, messages FROM tally_top WHERE kind = ?1 \
-         ORDER BY messages DESC, name LIMIT ?2",
-    )?;
-    let count = |row: &rusqlite::Row<'_>| {
-        Ok((row.get(0)?, u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0)))
-    };
-    let rows = statement.query_map(params![kind, limit], count)?;
-    if parts.is_empty() {
-        return rows.collect();
-    }
-    let mut sums = rows.collect::<rusqlite::Result<HashMap<String, u64>>>()?;
+    let mut waiting: HashMap<&str, u64> = HashMap::new();
     for part in &parts {
         for (name, messages) in read_part(part).remove(kind).unwrap_or_default() {
-            let messages = u64::try_from(messages).unwrap_or(0);
-            match sums.get_mut(name) {
-                Some(sum) => *sum += messages,
-                None => drop(sums.insert(name.to_owned(), messages)),
-            }
+            *waiting.entry(name).or_default() += u64::try_from(messages).unwrap_or(0);
         }
     }
-    let mut sums: Vec<(String, u64)> = sums.into_iter().collect();
+    let count = |row: &rusqlite::Row<'_>| row.get(0).map(|n: i64| u64::try_from(n).unwrap_or(0));
+    let mut statement = snapshot.prepare_cached(
+        "SELECT messages, name FROM tally_top WHERE kind = ?1 \
+         ORDER BY messages DESC, name LIMIT ?2",
+    )?;
+    let limit = i64::try_from(most).unwrap_or(i64::MAX);
+    let rows = statement.query_map(params![kind, limit], |row| Ok((row.get(1)?, count(row)?)))?;
+    let mut sums = rows.collect::<rusqlite::Result<Vec<(String, u64)>>>()?;
+    for (name, messages) in &mut sums {
+        *messages += waiting.remove(name.as_str()).unwrap_or(0);
+    }
+    // A name that is not among the first comes there by what waits only.
+    let mut one =
+        snapshot.prepare_cached("SELECT messages FROM tally_top WHERE kind = ?1 AND name = ?2")?;
+    for (name, messages) in waiting {
+        let known = one.query_row(params![kind, name], count).optional()?;
+        sums.push((name.to_owned(), messages + known.unwrap_or(0)));
+    }
     sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     sums.truncate(most);
     Ok(sums)
@@ -95,4 +95,31 @@ fn parts(connection: &Connection) -> rusqlite::Result<Vec<Vec<u8>>> {
 /// Nothing if it is damaged: these are counts for people to look at.
 fn read_part(packed: &[u8]) -> Tops<'_> {
     rmp_serde::from_slice(packed).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_counts_with_what_is_added_up() {
+        let connection = Connection::open_in_memory().unwrap();
+        for step in super::super::schema::MIGRATIONS {
+            connection.execute_batch(step).unwrap();
+        }
+        let counts = |names: &[(&'static str, i64)]| {
+            Tops::from([("rule", names.iter().copied().collect::<BTreeMap<_, _>>())])
+        };
+        let top = |most| read(&connection, "rule", most).unwrap();
+        let named = |n: &str, messages| (n.to_owned(), messages);
+        write(&connection, &counts(&[("A", 9), ("B", 8), ("C", 2), ("D", 1)])).unwrap();
+        gather(&connection).unwrap();
+        assert_eq!(top(2), [named("A", 9), named("B", 8)]);
+        // One from behind comes first, one is new.
+        write(&connection, &counts(&[("C", 8), ("E", 9)])).unwrap();
+        assert_eq!(top(3), [named("C", 10), named("A", 9), named("E", 9)]);
+        gather(&connection).unwrap();
+        assert_eq!(top(3), [named("C", 10), named("A", 9), named("E", 9)]);
+        assert_eq!(top(9).len(), 5);
+    }
 }
