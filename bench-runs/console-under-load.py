@@ -7,7 +7,9 @@ and what the pages cost the mail.
 Starts a node (no network facts) in a temporary folder, loads it over loopback with the messages of
 FOLDER, and takes turns: a window with nobody at the console, one with somebody who opens a page of it so
 many times a second. Printed: messages a second and CPU a message of both kinds of window (medians, and
-their ratio by pairs), and the time of pages (median, 95 of 100, most).
+their ratio by pairs), the share of the node's CPU time that its threads for the console took (those that
+search and have ended counted as theirs; the machine's speed does not matter to it), and the time of pages
+(median, 95 of 100, most).
 """
 import argparse
 import http.client
@@ -30,6 +32,21 @@ PASSWORD = "correct horse battery"
 def cpu(pid):
     stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_of_console(pid):
+    """CPU seconds of threads that mail has no use for: the console's, and those that have ended."""
+    whole, others = cpu(pid), 0.0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        try:
+            head, stat = (task / "stat").read_text().rsplit(")", 1)
+        except OSError:
+            continue
+        # Threads that ask the database for pages have the runtime's own name.
+        if not head.split("(", 1)[1].startswith(("console", "log-search", "tokio-")):
+            stat = stat.split()
+            others += (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+    return max(0.0, whole - others)
 
 
 class Console:
@@ -132,9 +149,11 @@ network_connections_per_minute = 0\nclient_messages_per_hour = 0\nnetwork_messag
         threading.Thread(target=session, args=(where, mail, counts, index, stop), daemon=True).start()
     time.sleep(2)
     times, windows = [], {"alone": [], "watched": []}
+    shares = {"alone": [0.0, 0.0], "watched": [0.0, 0.0]}
     for _ in range(args.rounds):
         for kind in windows:
             before, used, start = sum(counts), cpu(node.pid), time.monotonic()
+            used_by_console = cpu_of_console(node.pid)
             page = 0
             while time.monotonic() - start < args.seconds:
                 if kind == "watched":
@@ -147,6 +166,8 @@ network_connections_per_minute = 0\nclient_messages_per_hour = 0\nnetwork_messag
                 else:
                     time.sleep(0.1)
             took, done = time.monotonic() - start, sum(counts) - before
+            shares[kind][0] += cpu_of_console(node.pid) - used_by_console
+            shares[kind][1] += cpu(node.pid) - used
             windows[kind].append((done / took, (cpu(node.pid) - used) / max(done, 1) * 1e3))
     stop.set()
     times.sort()
@@ -157,6 +178,9 @@ network_connections_per_minute = 0\nclient_messages_per_hour = 0\nnetwork_messag
     print(f"watched / alone, median of {len(pairs)} pairs: messages/s "
           f"{statistics.median(b[0] / a[0] for a, b in pairs):.3f}, CPU a message "
           f"{statistics.median(b[1] / a[1] for a, b in pairs):.3f}")
+    percent = {kind: 100 * part / max(whole, 1e-9) for kind, (part, whole) in shares.items()}
+    print(f"threads for the console and ended ones: {percent['alone']:.2f} % of the node's CPU time alone, "
+          f"{percent['watched']:.2f} % watched")
     at = lambda share: times[min(len(times) - 1, int(share * len(times)))] * 1e3
     print(f"{len(times)} pages: median {at(.5):.1f} ms, p95 {at(.95):.1f} ms, most {times[-1] * 1e3:.1f} ms; "
           f"{sum(counts)} messages in the log")

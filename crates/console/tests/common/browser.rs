@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 /// The name under which the protocol keeps a reference to an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
+/// How often a driver is started until it has a port.
+const ATTEMPTS: u32 = 5;
+
 /// A browser with a profile of its own. It can reach nothing but 127.0.0.1.
 pub(crate) struct Browser {
     driver: Child,
@@ -25,6 +28,20 @@ impl Browser {
     /// # Panics
     /// If `CI` is set and they are not installed: there, nothing is skipped.
     pub(crate) fn start() -> Option<Browser> {
+        // The port that it chooses for IPv4 may be another's for IPv6; then it ends without a word of a port.
+        let Some((driver, port)) = (0..ATTEMPTS).find_map(|_| Self::start_driver()) else {
+            assert!(std::env::var_os("CI").is_none(), "chromedriver gets no port");
+            return None;
+        };
+        let profile = tempfile::tempdir().unwrap();
+        let mut browser = Browser { driver, port, session: String::new(), _profile: profile };
+        let started = browser.command("POST", "/session", &browser.capabilities());
+        browser.session = started["sessionId"].as_str().unwrap().to_owned();
+        Some(browser)
+    }
+
+    /// A driver and its port; none if it ended before it had one, or is not there.
+    fn start_driver() -> Option<(Child, u16)> {
         let spawned = Command::new("chromedriver")
             .arg("--port=0")
             .stdout(Stdio::piped())
@@ -40,21 +57,16 @@ impl Browser {
                 return None;
             }
         };
-        let output = driver.stdout.take().unwrap();
-        let mut lines = BufReader::new(output).lines();
-        let port = lines
-            .by_ref()
-            .map_while(Result::ok)
-            .find_map(|l| {
-                l.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()
-            })
-            .expect("the driver says its port");
+        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let port = lines.by_ref().map_while(Result::ok).find_map(|l| {
+            l.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()
+        });
+        let Some(port) = port else {
+            let _ended = driver.wait();
+            return None;
+        };
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
-        let profile = tempfile::tempdir().unwrap();
-        let mut browser = Browser { driver, port, session: String::new(), _profile: profile };
-        let started = browser.command("POST", "/session", &browser.capabilities());
-        browser.session = started["sessionId"].as_str().unwrap().to_owned();
-        Some(browser)
+        Some((driver, port))
     }
 
     fn capabilities(&self) -> Value {
