@@ -315,6 +315,7 @@ impl Console {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(8)
+            .thread_name("console")
             .build()
             .context("cannot start the console's runtime")?;
         let thread = std::thread::Builder::new().name("console".to_owned()).spawn(move || {

@@ -79,7 +79,32 @@ CREATE TABLE audit (
     detail TEXT NOT NULL
 );
 CREATE INDEX audit_item ON audit (item);
-"];
+",
+    // What each folder holds, kept up as items change: counting a million rows for each page of the console would
+    // cost the mail path more than all else of the page. No upsert: its conflict clause would be that of the
+    // statement which caused it.
+    "
+CREATE TABLE folder_total (
+    folder TEXT PRIMARY KEY,
+    items  INTEGER NOT NULL,
+    bytes  INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT INTO folder_total SELECT folder, count(*), sum(size) FROM item WHERE state = 'held' GROUP BY folder;
+CREATE TRIGGER item_put AFTER INSERT ON item WHEN new.state = 'held' BEGIN
+    INSERT OR IGNORE INTO folder_total VALUES (new.folder, 0, 0);
+    UPDATE folder_total SET items = items + 1, bytes = bytes + new.size WHERE folder = new.folder;
+END;
+CREATE TRIGGER item_held_no_more AFTER UPDATE OF state ON item WHEN old.state = 'held' AND new.state <> 'held' BEGIN
+    UPDATE folder_total SET items = items - 1, bytes = bytes - old.size WHERE folder = old.folder;
+END;
+CREATE TRIGGER item_held_again AFTER UPDATE OF state ON item WHEN old.state <> 'held' AND new.state = 'held' BEGIN
+    UPDATE folder_total SET items = items + 1, bytes = bytes + new.size WHERE folder = new.folder;
+END;
+CREATE TRIGGER item_forgotten AFTER DELETE ON item WHEN old.state = 'held' BEGIN
+    UPDATE folder_total SET items = items - 1, bytes = bytes - old.size WHERE folder = old.folder;
+END;
+",
+];
 
 /// A message to be held, for some or all of its recipients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -72,17 +72,26 @@ fn people_of_every_version_are_known() {
 
 #[test]
 fn held_mail_of_every_version_is_known() {
-    assert_eq!(versions("quarantine"), [1]);
-    let folder = tempfile::tempdir().unwrap();
-    make("quarantine-1", &folder.path().join("quarantine.db"));
-    let quarantine = Quarantine::open(folder.path()).unwrap();
-    let held = quarantine.search(&HeldQuery::default()).unwrap().items;
-    let told: Vec<(&str, State)> = held.iter().map(|h| (h.item.id.as_str(), h.state)).collect();
-    let expected = [("q3", State::Deleted), ("q2", State::Released), ("q1", State::Held)];
-    assert_eq!(told, expected);
-    assert_eq!(held[2].item.envelope.mail_from, "eve@example.net");
-    assert_eq!(quarantine.audit_log("q2", 9).unwrap()[0].who, "ada");
-    assert_eq!(quarantine.retain(1_500, None, 9).unwrap(), 1);
+    assert_eq!(versions("quarantine"), [1, 2]);
+    for n in 1..=2 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("quarantine.db");
+        make(&format!("quarantine-{n}"), &path);
+        let quarantine = Quarantine::open(folder.path()).unwrap();
+        assert_eq!(version(&path), 2);
+        let held = quarantine.search(&HeldQuery::default()).unwrap().items;
+        let told: Vec<_> = held.iter().map(|h| (h.item.id.as_str(), h.state)).collect();
+        let expected = [("q3", State::Deleted), ("q2", State::Released), ("q1", State::Held)];
+        assert_eq!(told, expected);
+        assert_eq!(held[2].item.envelope.mail_from, "eve@example.net");
+        let folders = quarantine.folders().unwrap();
+        assert_eq!(folders.len(), 1, "{n}");
+        assert_eq!((folders[0].name.as_str(), folders[0].items), ("suspect", 1));
+        assert_eq!((folders[0].bytes, folders[0].oldest_ms), (6, 1_000));
+        assert_eq!(quarantine.audit_log("q2", 9).unwrap()[0].who, "ada");
+        assert_eq!(quarantine.retain(1_500, None, 9).unwrap(), 1);
+        assert!(quarantine.folders().unwrap().is_empty(), "{n}");
+    }
 }
 
 #[test]

@@ -30,7 +30,9 @@ impl Browser {
     pub(crate) fn start() -> Option<Browser> {
         // The port that it chooses for IPv4 may be another's for IPv6; then it ends without a word of a port.
         let Some((driver, port)) = (0..ATTEMPTS).find_map(|_| Self::start_driver()) else {
-            assert!(std::env::var_os("CI").is_none(), "chromedriver gets no port");
+            let missing = "chromedriver is not there or gets no port (Debian: chromium-driver)";
+            assert!(std::env::var_os("CI").is_none(), "{missing}");
+            eprintln!("SKIPPED: {missing}");
             return None;
         };
         let profile = tempfile::tempdir().unwrap();
@@ -42,21 +44,12 @@ impl Browser {
 
     /// A driver and its port; none if it ended before it had one, or is not there.
     fn start_driver() -> Option<(Child, u16)> {
-        let spawned = Command::new("chromedriver")
+        let mut driver = Command::new("chromedriver")
             .arg("--port=0")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .spawn();
-        let mut driver = match spawned {
-            Ok(driver) => driver,
-            Err(error) => {
-                let missing =
-                    format!("chromedriver does not start: {error} (Debian: chromium-driver)");
-                assert!(std::env::var_os("CI").is_none(), "{missing}");
-                eprintln!("SKIPPED: {missing}");
-                return None;
-            }
-        };
+            .spawn()
+            .ok()?;
         let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
         let port = lines.by_ref().map_while(Result::ok).find_map(|l| {
             l.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()

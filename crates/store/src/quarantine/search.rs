@@ -117,8 +117,9 @@ impl Quarantine {
     pub fn folders(&self) -> Result<Vec<FolderSummary>, StoreError> {
         self.read(|c| {
             let mut find = c.prepare_cached(
-                "SELECT folder, count(*), sum(size), min(received_ms) FROM item \
-                 WHERE state = 'held' GROUP BY folder ORDER BY folder",
+                "SELECT folder, items, bytes, \
+                     (SELECT min(received_ms) FROM item WHERE item.folder = total.folder AND state = 'held') \
+                 FROM folder_total AS total WHERE items > 0 ORDER BY folder",
             )?;
             let rows = find.query_map([], |row| {
                 Ok(FolderSummary {

@@ -198,3 +198,44 @@ fn held_mail_is_sealed_and_sealed_anew() {
     let error = lost.body("q2").unwrap_err().to_string();
     assert!(error.contains("sealed") && error.contains("quarantine.key_file"), "{error}");
 }
+
+#[test]
+fn folders_totals_follow_every_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let q = Quarantine::open(folder.path()).unwrap();
+    let counted = || {
+        let found = q.search(&HeldQuery { limit: 99, ..HeldQuery::default() }).unwrap().items;
+        let held: Vec<Held> = found.into_iter().filter(|h| h.state == State::Held).collect();
+        let of = |name: &'static str| held.iter().filter(move |h| h.item.folder == name);
+        let summary = |name: &'static str| FolderSummary {
+            name: name.to_owned(),
+            items: of(name).count() as u64,
+            bytes: of(name).map(|h| h.size).sum(),
+            oldest_ms: of(name).map(|h| h.item.received_ms).min().unwrap_or(0),
+        };
+        let both = ["explicit", "suspect"].map(summary);
+        assert_eq!(
+            q.folders().unwrap(),
+            both.into_iter().filter(|f| f.items > 0).collect::<Vec<_>>()
+        );
+        held.len()
+    };
+    for n in 0..10 {
+        q.put(&item(n), format!("body {n}").as_bytes()).unwrap();
+    }
+    assert!(!q.put(&item(3), b"known already, and longer").unwrap());
+    assert_eq!(counted(), 10);
+    q.delete("q1", "ada", 9).unwrap();
+    let (kept, given) = (begin(&q, "q2", 9), begin(&q, "q4", 9));
+    assert_eq!(counted(), 7);
+    q.abandon_release(&kept.token, "no room", 10).unwrap();
+    q.finish_release(&given.token, 10).unwrap();
+    assert_eq!(counted(), 8);
+    // q0, which is held, and q1, which is not.
+    assert_eq!(q.retain(2_000, None, 11).unwrap(), 2);
+    assert_eq!(counted(), 7);
+    let limit = FolderLimit { folder: "suspect".into(), retention_days: 9, bytes_max: Some(6) };
+    assert_eq!(q.retain_folders(&[limit], 12).unwrap(), 2);
+    assert_eq!(q.folders().unwrap()[1].bytes, 6);
+    assert_eq!(counted(), 5);
+}

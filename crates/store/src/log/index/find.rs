@@ -153,24 +153,13 @@ fn find_in_one(
     clauses: &[Clause],
     part: &mut Part,
 ) -> rusqlite::Result<Vec<i64>> {
-    let mut all: Option<Vec<u32>> = None;
-    for clause in clauses {
-        let meeting = part.meeting(connection, clause)?;
-        let found = match all.take() {
-            Some(mut found) => {
-                intersect(&mut found, &meeting);
-                found
-            }
-            None => meeting,
-        };
-        if found.is_empty() {
-            return Ok(Vec::new());
-        }
-        all = Some(found);
+    let found = in_all(clauses, |clause| part.meeting(connection, clause))?;
+    if found.is_empty() {
+        return Ok(Vec::new());
     }
     let keys = part.keys(connection)?;
     let key = |ordinal: u32| keys.get(ordinal as usize).copied();
-    Ok(all.unwrap_or_default().into_iter().filter_map(key).collect())
+    Ok(found.into_iter().filter_map(key).collect())
 }
 
 /// A message's terms may lie in several parts: what happened to it later is in a later one.
@@ -179,8 +168,7 @@ fn find_in_many(
     clauses: &[Clause],
     parts: &mut [Part],
 ) -> rusqlite::Result<Vec<i64>> {
-    let mut all: Option<Vec<i64>> = None;
-    for clause in clauses {
+    in_all(clauses, |clause| {
         let mut meeting: Vec<i64> = Vec::new();
         for part in parts.iter_mut() {
             let ordinals = part.meeting(connection, clause)?;
@@ -194,17 +182,22 @@ fn find_in_many(
             meeting.sort_unstable();
             meeting.dedup();
         }
-        let found = match all.take() {
-            Some(mut found) => {
-                intersect(&mut found, &meeting);
-                found
-            }
-            None => meeting,
-        };
+        Ok(meeting)
+    })
+}
+
+/// What all clauses have in common of what `meeting` finds for each, ascending. Stops where nothing is left.
+fn in_all<T: Ord + Copy>(
+    clauses: &[Clause],
+    mut meeting: impl FnMut(&Clause) -> rusqlite::Result<Vec<T>>,
+) -> rusqlite::Result<Vec<T>> {
+    let Some((first, others)) = clauses.split_first() else { return Ok(Vec::new()) };
+    let mut found = meeting(first)?;
+    for clause in others {
         if found.is_empty() {
-            return Ok(Vec::new());
+            break;
         }
-        all = Some(found);
+        intersect(&mut found, &meeting(clause)?);
     }
-    Ok(all.unwrap_or_default())
+    Ok(found)
 }
