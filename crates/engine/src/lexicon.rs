@@ -41,6 +41,8 @@ pub struct Lexicon {
     table: HashMap<u64, Entry, BuildHasherDefault<Hashed>>,
     /// A bit for each key of the table: most words of a text have none, and need not be looked up.
     possible: Vec<u64>,
+    /// Bytes of the longest single word.
+    longest: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -76,10 +78,15 @@ impl Lexicon {
 
     fn insert(&mut self, text: &str, probability: f64) -> Result<(), &'static str> {
         let mut hashes = Vec::new();
-        each_word(text, |hash, _| hashes.push(hash));
+        let mut longest = self.longest;
+        each_word(text, usize::MAX, |hash, range| {
+            hashes.push(hash);
+            longest = longest.max(range.len());
+        });
         if hashes.is_empty() || hashes.len() > PHRASE_WORDS_MAX {
             return Err("the phrase has no words or too many");
         }
+        self.longest = longest;
         let bounded = probability.clamp(PROBABILITY_MARGIN, 1.0 - PROBABILITY_MARGIN);
         let weight = (bounded / (1.0 - bounded)).ln();
         self.words.push(Word { text: text.to_owned(), probability, weight });
@@ -116,7 +123,7 @@ impl Lexicon {
     pub fn find(&self, text: &str, mut found: impl FnMut(usize, Range<usize>)) -> usize {
         let mut open = [(0u64, 0usize); PHRASE_WORDS_MAX];
         let (mut open_count, mut count) = (0, 0);
-        each_word(text, |hash, range| {
+        each_word(text, self.longest, |hash, range| {
             count += 1;
             // The phrases that go on, and one that begins with this word.
             open[open_count] = (0, range.start);
@@ -157,12 +164,21 @@ fn join(prefix: u64, word: u64) -> u64 {
     (prefix.rotate_left(23) ^ word).wrapping_mul(SEED)
 }
 
-/// Calls `word` with hash and range of every run of letters and digits.
-fn each_word(text: &str, mut word: impl FnMut(u64, Range<usize>)) {
+/// Calls `word` with hash and range of every run of letters and digits. The hash means nothing if a run begins with
+/// more than `longest` letters and digits of ASCII, which is not to be found in the list then.
+fn each_word(text: &str, longest: usize, mut word: impl FnMut(u64, Range<usize>)) {
     let bytes = text.as_bytes();
     let (mut at, mut start, mut hash) = (0, 0, 0u64);
     let mut in_word = false;
+    // Where the word is too long, while it is of ASCII alone.
+    let mut limit = usize::MAX;
     while let Some(&byte) = bytes.get(at) {
+        if at == limit && LETTERS[usize::from(byte)] != 0 {
+            let is_letter = |byte: &&u8| LETTERS[usize::from(**byte)] != 0;
+            at += bytes.get(at..).unwrap_or_default().iter().take_while(is_letter).count();
+            (hash, limit) = (0, usize::MAX);
+            continue;
+        }
         let begin = at;
         let mut letter = LETTERS[usize::from(byte)];
         let mut step = hash;
@@ -172,6 +188,7 @@ fn each_word(text: &str, mut word: impl FnMut(u64, Range<usize>)) {
         } else {
             let Some(c) = text[at..].chars().next() else { break };
             at += c.len_utf8();
+            limit = usize::MAX;
             letter = u8::from(is_letter_or_digit(c));
             for lower in c.to_lowercase() {
                 step = add(add(step, (lower as u32 >> 8) as u8), lower as u8);
@@ -180,11 +197,12 @@ fn each_word(text: &str, mut word: impl FnMut(u64, Range<usize>)) {
         if letter != 0 {
             if !in_word {
                 (in_word, start) = (true, begin);
+                limit = if byte < 0x80 { begin.saturating_add(longest) } else { usize::MAX };
             }
             hash = step;
         } else if in_word {
             word(hash, start..begin);
-            (in_word, hash) = (false, 0);
+            (in_word, hash, limit) = (false, 0, usize::MAX);
         }
         if letter == 0 {
             hash = 0;
@@ -268,6 +286,22 @@ mod tests {
             ("prêt", "PRÊT"),
         ];
         assert_eq!(found(list, text), expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+    }
+
+    #[test]
+    fn long_words_are_words_that_no_list_has() {
+        let list = "prize\t0.9\nprize money\t0.8\nwon\t0.7\n";
+        let long = "x".repeat(500);
+        for strange in ["prizes", "prizeprize", "prizeé", "prizexé", &long, &format!("{long}é won")]
+        {
+            let text = format!("won prize {strange} prize MONEY");
+            let words: Vec<String> = found(list, &text).into_iter().map(|(word, _)| word).collect();
+            let of_it = usize::from(strange.ends_with(" won"));
+            let expected = [vec!["won", "prize"], vec!["won"; of_it], vec!["prize", "prize money"]];
+            assert_eq!(words, expected.concat(), "{text}");
+            let count = Lexicon::parse(list).unwrap().find(&text, |_, _| ());
+            assert_eq!(count, 5 + of_it, "{text}");
+        }
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Strings {
             told.resize(self.entries.len(), 0);
         }
         // Whether each string with these bytes was told often enough: then they say nothing more. And whether they
-        // say nothing more in a run of one sign, where words do not begin.
+        // say nothing more behind a byte like their first, where no word begins.
         let mut compare = |index: &Index, bytes: u32, at: usize| {
             let (mut is_done, mut is_run_done) = (true, true);
             for number in index.find(bytes) {
@@ -221,17 +221,22 @@ impl Strings {
             }
             (is_done, is_run_done)
         };
-        // The last bytes of each kind that say nothing more: lines of one sign are full of them.
+        // The last bytes of each kind that say nothing more, anywhere or in a run: lines of one sign are full of them.
         let (mut done_gram, mut done_pair) = (None, None);
+        let (mut quiet_gram, mut quiet_pair) = (None, None);
         for mark in marks {
             let first = (*mark >> MARK_SHIFT) as usize;
             let Some(bytes) = lower.get(first..).and_then(<[u8]>::first_chunk) else { continue };
             let bytes = u32::from_le_bytes(*bytes);
-            let (index, bytes, done) = match *mark & MARK_PAIR {
-                0 => (&self.grams, bytes, &mut done_gram),
-                _ => (&self.pairs, bytes & 0xffff, &mut done_pair),
+            let (index, bytes, done, quiet) = match *mark & MARK_PAIR {
+                0 => (&self.grams, bytes, &mut done_gram, &mut quiet_gram),
+                _ => (&self.pairs, bytes & 0xffff, &mut done_pair, &mut quiet_pair),
             };
             if *done == Some(bytes) {
+                continue;
+            }
+            let before = first.checked_sub(1).and_then(|at| lower.get(at));
+            if *quiet == Some(bytes) && before == Some(&(bytes as u8)) {
                 continue;
             }
             let places = if *mark & MARK_RUN == 0 { 1 } else { PLACES };
@@ -241,6 +246,7 @@ impl Strings {
                     *done = Some(bytes);
                 }
                 if is_run_done {
+                    *quiet = Some(bytes);
                     break;
                 }
             }
@@ -315,13 +321,28 @@ impl Strings {
             0, 1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3, 4, 5, 6, 4, 5, 6, 7, 5, 6, 7, 8, 6, 7, 8, 9, 7,
             8, 9, 10,
         );
+        // What was found last: in a run of one sign it is found again.
+        let (mut last, mut yes_grams, mut yes_pairs, mut is_run) = (None, 0, 0, false);
         for at in (0..length).step_by(PLACES) {
-            let Some(sixteen) = padded.get(at..at + 16) else { return };
-            // SAFETY: sixteen bytes are there to be read; the load needs no alignment.
-            let bytes = unsafe { _mm_loadu_si128(sixteen.as_ptr().cast()) };
-            let keys = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), windows);
+            let Some(sixteen) = padded.get(at..).and_then(<[u8]>::first_chunk::<16>) else {
+                return;
+            };
+            let now = u128::from_ne_bytes(*sixteen);
+            if last != Some(now) {
+                // SAFETY: sixteen bytes are there to be read; the load needs no alignment.
+                let bytes = unsafe { _mm_loadu_si128(sixteen.as_ptr().cast()) };
+                let keys = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), windows);
+                last = Some(now);
+                if let Some(bitmap) = grams {
+                    yes_grams = yes(bitmap, keys);
+                }
+                if let Some(bitmap) = pairs {
+                    yes_pairs = yes(bitmap, _mm256_and_si256(keys, _mm256_set1_epi32(0xffff)));
+                }
+                is_run = (yes_grams | yes_pairs) == ALL_PLACES && are_equal(keys);
+            }
             let mut add = |mut yes: u32, kind: u32| {
-                if yes == ALL_PLACES && are_equal(keys) {
+                if is_run && yes == ALL_PLACES {
                     return marks.push((at as u32) << MARK_SHIFT | MARK_RUN | kind);
                 }
                 while yes != 0 {
@@ -329,13 +350,8 @@ impl Strings {
                     yes &= yes - 1;
                 }
             };
-            if let Some(bitmap) = grams {
-                add(yes(bitmap, keys), 0);
-            }
-            if let Some(bitmap) = pairs {
-                let pairs = _mm256_and_si256(keys, _mm256_set1_epi32(0xffff));
-                add(yes(bitmap, pairs), MARK_PAIR);
-            }
+            add(yes_grams, 0);
+            add(yes_pairs, MARK_PAIR);
         }
     }
 }
