@@ -64,19 +64,24 @@ pub(crate) fn of_message(message: &Message<'_>, defects: &mut Vec<Defect>) {
 
 /// The first CR without LF, or in a message that also uses CRLF the first LF without CR.
 fn odd_line_end(raw: &[u8]) -> Option<usize> {
-    let bare_cr = memchr_iter(b'\r', raw).find(|&i| raw.get(i + 1) != Some(&b'\n'));
-    let (mut bare_lf, mut crlf) = (None, false);
+    let returns = memchr_iter(b'\r', raw).count();
+    // Most mail on disk has none.
+    if returns == 0 {
+        return None;
+    }
+    let (mut bare_lf, mut crlf) = (None, 0);
     for i in memchr_iter(b'\n', raw) {
         if i > 0 && raw[i - 1] == b'\r' {
-            crlf = true;
+            crlf += 1;
         } else {
             bare_lf = bare_lf.or(Some(i));
         }
-        if crlf && bare_lf.is_some() {
-            break;
-        }
     }
-    bare_cr.into_iter().chain(bare_lf.filter(|_| crlf)).min()
+    let mut bare_cr = None;
+    if crlf < returns {
+        bare_cr = memchr_iter(b'\r', raw).find(|&i| raw.get(i + 1) != Some(&b'\n'));
+    }
+    bare_cr.into_iter().chain(bare_lf.filter(|_| crlf > 0)).min()
 }
 
 /// Oddities of one part's header block.
@@ -106,7 +111,8 @@ pub(crate) fn of_part(part: &Part<'_>, index: u16, defects: &mut Vec<Defect>) {
         found(DefectKind::NulInHeader, header);
     }
     let bad_word = |h: &&Header<'_>| {
-        memchr::memmem::find(h.raw_value, b"=?").is_some() && !decode_words(&h.unfolded()).1
+        let mut marks = memchr_iter(b'?', h.raw_value);
+        marks.any(|at| at > 0 && h.raw_value[at - 1] == b'=') && !decode_words(&h.unfolded()).1
     };
     if let Some(header) = part.headers.iter().find(bad_word) {
         found(DefectKind::BadEncodedWord, header);

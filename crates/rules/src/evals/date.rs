@@ -64,17 +64,12 @@ const ZONES: [(&str, i64); 49] = [
     ("IDT", 300),
 ];
 
-static DAY_MONTH_YEAR: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i) (\d+) (jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) (\d{4}) ")
-});
 static CTIME: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i) (jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) +(\d+) \d+:\d+:\d+ (\d{4}) ")
 });
 static SHORT_YEAR: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i) (\d+) (jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) (\d{2,3}) ")
 });
-static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r" (\d?\d):(\d\d)(?::(\d\d))? "));
-static OFFSET: LazyLock<Regex> = LazyLock::new(|| pattern(r" ([-+])(\d{4}) "));
 static ZONE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b([A-Z]{2,4}(?:-DST)?)\b"));
 
 fn pattern(text: &str) -> Regex {
@@ -128,10 +123,40 @@ fn take<const N: usize>(rest: &mut Vec<u8>, pattern: &Regex) -> Option<[Vec<u8>;
     Some(groups)
 }
 
+/// Words that follow each other, in a text that begins with a space: each place where a space begins some, with what
+/// stands behind it.
+fn after_spaces(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    memchr::memchr_iter(b' ', text).filter_map(|at| Some((at, text.get(at + 1..)?)))
+}
+
+/// So many digits at the start, and what follows them.
+fn digits(text: &[u8], least: usize, most: usize) -> Option<(&[u8], &[u8])> {
+    let count = text.iter().take(most).take_while(|b| b.is_ascii_digit()).count();
+    (count >= least).then(|| text.split_at(count))
+}
+
+/// Takes ` day month year ` out of the text, as `(?i) (\d+) (jan|...|dec) (\d{4}) ` finds it: most dates are written so.
+fn take_day_month_year(rest: &mut Vec<u8>) -> Option<(i64, i64, i64)> {
+    let read = |text| -> Option<(i64, i64, i64, usize)> {
+        let (day, after) = digits(text, 1, usize::MAX)?;
+        let (month, after) = after.strip_prefix(b" ")?.split_at_checked(3)?;
+        if !MONTHS.iter().any(|m| month.eq_ignore_ascii_case(m.as_bytes())) {
+            return None;
+        }
+        let (year, after) = digits(after.strip_prefix(b" ")?, 4, 4)?;
+        let after = after.strip_prefix(b" ")?;
+        Some((number(day), month_number(month), number(year), after.len()))
+    };
+    let found = after_spaces(rest).find_map(|(at, text)| Some((at, read(text)?)));
+    let (at, (day, month, year, left)) = found?;
+    rest.splice(at..rest.len() - left, *b" ");
+    Some((day, month, year))
+}
+
 /// Day, month from 1, year of four digits.
 fn take_date(rest: &mut Vec<u8>) -> Option<(i64, i64, i64)> {
-    if let Some([day, month, year]) = take(rest, &DAY_MONTH_YEAR) {
-        return Some((number(&day), month_number(&month), number(&year)));
+    if let Some(found) = take_day_month_year(rest) {
+        return Some(found);
     }
     if let Some([month, day, year]) = take(rest, &CTIME) {
         return Some((number(&day), month_number(&month), number(&year)));
@@ -141,18 +166,40 @@ fn take_date(rest: &mut Vec<u8>) -> Option<(i64, i64, i64)> {
     Some((number(&day), month_number(&month), century + number(&year)))
 }
 
-/// Seconds since midnight; zero if there is no time.
+/// Seconds since midnight, taken out of the text as ` (\d?\d):(\d\d)(?::(\d\d))? ` finds them; zero if there is no time.
 fn take_time(rest: &mut Vec<u8>) -> i64 {
-    let Some([hour, minute, second]) = take(rest, &TIME) else { return 0 };
-    number(&hour).min(23) * 3600 + number(&minute).min(59) * 60 + number(&second).min(59)
+    let read = |text| -> Option<(i64, usize)> {
+        let (hour, after) = digits(text, 1, 2)?;
+        let (minute, mut after) = digits(after.strip_prefix(b":")?, 2, 2)?;
+        let mut second: &[u8] = b"";
+        if let Some(more) = after.strip_prefix(b":") {
+            (second, after) = digits(more, 2, 2)?;
+        }
+        let after = after.strip_prefix(b" ")?;
+        let [hour, minute, second] = [hour, minute, second].map(number);
+        Some((hour.min(23) * 3600 + minute.min(59) * 60 + second.min(59), after.len()))
+    };
+    let found = after_spaces(rest).find_map(|(at, text)| Some((at, read(text)?)));
+    let Some((at, (seconds, left))) = found else { return 0 };
+    rest.splice(at..rest.len() - left, *b" ");
+    seconds
+}
+
+/// The first ` +hhmm ` or ` -hhmm `, signed.
+fn hours_and_minutes(text: &[u8]) -> Option<i64> {
+    after_spaces(text).find_map(|(_, text)| {
+        let (sign, text) = text.split_first().filter(|(sign, _)| matches!(**sign, b'-' | b'+'))?;
+        let (hhmm, after) = digits(text, 4, 4)?;
+        let hhmm = number(hhmm);
+        after.starts_with(b" ").then_some(if *sign == b'-' { -hhmm } else { hhmm })
+    })
 }
 
 /// Seconds east of Greenwich; zero if no zone or an unknown one is named.
 fn offset(rest: &[u8]) -> i64 {
     let seconds = |hhmm: i64| (hhmm / 100 * 60 + hhmm % 100) * 60;
-    if let Some(found) = OFFSET.captures(rest) {
-        let hhmm = number(&found[2]);
-        return seconds(if &found[1] == b"-" { -hhmm } else { hhmm });
+    if let Some(hhmm) = hours_and_minutes(rest) {
+        return seconds(hhmm);
     }
     let Some(found) = ZONE.find(rest) else { return 0 };
     let zone = ZONES.iter().find(|(name, _)| name.as_bytes() == found.as_bytes());

@@ -1,7 +1,7 @@
 //! Senders, recipients, hosts and subjects on the lists of the rule files.
 
 use super::tables::AddressList;
-use super::text::trim;
+use super::text::{is_space, trim};
 use super::{Args, EvalContext, net};
 use crate::boundaries::is_host_name;
 use crate::views::Relay;
@@ -105,10 +105,13 @@ fn all_to<'a>(cx: &'a EvalContext<'_>) -> &'a [Vec<u8>] {
 
 /// The recipients that the three newest Received fields name.
 fn received_for(cx: &EvalContext<'_>) -> Vec<Vec<u8>> {
-    let named = super::text::re!(r" for <?(\S+@(\S+?))>?;");
+    let named = super::text::re!(r"\A<?(\S+@(\S+?))>?;");
     let received = cx.values("Received");
     let found = received.iter().take(3).filter_map(|line| {
-        let found = named.captures(line)?;
+        // The first ` for ` that an address follows: all of it stands before the next space.
+        let word = |at| line.get(at..)?.strip_prefix(b" for ")?.split(|b| is_space(*b)).next();
+        let words = memchr::memchr_iter(b' ', line).filter_map(word);
+        let found = words.filter(|word| word.contains(&b'@')).find_map(|w| named.captures(w))?;
         is_host_name(&found[2]).then(|| found[1].to_vec())
     });
     found.collect()

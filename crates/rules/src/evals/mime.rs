@@ -1,6 +1,8 @@
 //! MIME structure: which kinds of parts there are, how they are encoded, and what breaks the rules.
 
-use super::text::{is_space, re};
+use std::borrow::Cow;
+
+use super::text::{is_space, re, trim, trim_end};
 use super::{Args, EvalContext, locale};
 use crate::views::{MimeTree, Node};
 
@@ -141,15 +143,18 @@ fn uppercase_percent(cx: &EvalContext<'_>) -> f64 {
     if declared_charset(&kind).into_iter().chain(charsets).any(locale::charset_looks_like_caps) {
         return 0.0;
     }
-    let words = re!(r"\S\s+\S");
+    let has_words = |text: &[u8]| trim(text).iter().any(|b| is_space(*b));
     let base64 = re!(r"\A(?:[A-Za-z0-9+/=]{60,76} ){2}");
     let japanese = re!(r"(?s)\x1b\$B.*\x1b\(B");
     let (mut bytes, mut lower, mut upper) = (0, 0, 0);
     for text in cx.views.body() {
-        if !words.is_match(text) || base64.is_match(text) {
+        if !has_words(text) || base64.is_match(text) {
             continue;
         }
-        let text = japanese.replace_all(text, b"".as_slice());
+        let text = match memchr::memchr(0x1b, text) {
+            Some(_) => japanese.replace_all(text, b"".as_slice()),
+            None => Cow::Borrowed(text.as_slice()),
+        };
         bytes += text.len();
         lower += text.iter().filter(|b| b.is_ascii_lowercase() || b.is_ascii_digit()).count();
         upper += text.iter().filter(|b| b.is_ascii_uppercase()).count();
@@ -260,8 +265,8 @@ impl Gather {
             node.lines().for_each(|line| qp.line(line));
         }
         if is_plain && charset.as_deref().is_none_or(|c| c == b"us-ascii") {
-            let is_illegal = |b: &u8| matches!(b, 0 | b'\r' | 0x80..);
-            let lines = node.lines().filter(|l| l.iter().any(is_illegal));
+            let is_legal = |l: &[u8]| l.is_ascii() && memchr::memchr2(0, b'\r', l).is_none();
+            let lines = node.lines().filter(|l| !is_legal(l));
             self.facts.ascii_illegal += lines.count();
         }
         if is_plain && matches!(encoding.as_slice(), b"" | b"7bit" | b"8bit") {
@@ -319,15 +324,27 @@ impl Quoted {
         }
         self.has_long_line |= line.len() > QP_LINE_BYTES_MAX;
         self.bytes += line.len();
-        if memchr::memchr(b'=', line).is_none() {
-            return;
-        }
-        let needless = re!("=(?:09|3[0-9ABCEF]|[2456][0-9A-F]|7[0-9A-E])");
-        let count = needless.find_iter(line).count();
+        let after = memchr::memchr_iter(b'=', line).filter_map(|at| line.get(at + 1..at + 3));
+        let count = after.filter(|digits| Self::is_needless(digits)).count();
         if count > 0 {
-            let trailing = re!(r"((?:=09|=20)+)\s*\z").captures(line);
-            let bytes = trailing.and_then(|c| c.get(1)).map_or(0, |m| m.len());
-            self.needless += count as isize - (bytes / 3) as isize;
+            let mut rest = trim_end(line);
+            while let Some(before) = rest.strip_suffix(b"=09").or(rest.strip_suffix(b"=20")) {
+                self.needless -= 1;
+                rest = before;
+            }
+            self.needless += count as isize;
+        }
+    }
+
+    /// Whether these digits stand for a byte that need not be encoded: a tab, or a printable one but `=`.
+    fn is_needless(digits: &[u8]) -> bool {
+        let is_hex = |b: u8| b.is_ascii_digit() || matches!(b, b'A'..=b'F');
+        match digits {
+            b"09" => true,
+            [b'2' | b'4' | b'5' | b'6', low] => is_hex(*low),
+            [b'3', low] => is_hex(*low) && *low != b'D',
+            [b'7', low] => is_hex(*low) && *low != b'F',
+            _ => false,
         }
     }
 }

@@ -60,6 +60,11 @@ pub(crate) fn trim(text: &[u8]) -> &[u8] {
     &text[start..end]
 }
 
+/// The text without its trailing white space.
+pub(crate) fn trim_end(text: &[u8]) -> &[u8] {
+    &text[..text.iter().rposition(|&b| !is_space(b)).map_or(0, |last| last + 1)]
+}
+
 /// The lines of a text, each with its line feed.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|&b| b == b'\n')

@@ -41,6 +41,17 @@ impl Chunk {
         }
     }
 
+    /// Calls `found` with each pattern whose last place was reached.
+    fn tell(&self, reached: &Words, found: &mut impl FnMut(u32)) {
+        for ((reached, last), owners) in reached.iter().zip(&self.last).zip(&self.owners) {
+            let mut ends = reached & last;
+            while ends != 0 {
+                found(owners[ends.trailing_zeros() as usize]);
+                ends &= ends - 1;
+            }
+        }
+    }
+
     /// Puts a row into a word, from this bit on.
     fn put(&mut self, row: &Row, owner: u32, lane: usize, bit: usize) {
         for (at, place) in row.places.iter().enumerate() {
@@ -139,16 +150,112 @@ impl Rows {
 
     /// Calls `found` with each pattern whose row is in the text.
     pub(crate) fn search(&self, text: &[u8], mut found: impl FnMut(u32)) {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            let (pairs, rest) = self.chunks.as_chunks::<2>();
+            for pair in pairs {
+                // SAFETY: the CPU has AVX-512F, which is all that the function needs of its caller.
+                let reached = unsafe { wide::reached(pair, text) };
+                pair.iter().zip(&reached).for_each(|(chunk, words)| chunk.tell(words, &mut found));
+            }
+            for chunk in rest {
+                // SAFETY: as above.
+                let reached = unsafe { wide::reached(std::array::from_ref(chunk), text) };
+                chunk.tell(&reached[0], &mut found);
+            }
+            return;
+        }
         for chunk in &self.chunks {
-            let reached = chunk.reached(text);
-            for ((reached, last), owners) in reached.iter().zip(&chunk.last).zip(&chunk.owners) {
-                let mut ends = reached & last;
-                while ends != 0 {
-                    found(owners[ends.trailing_zeros() as usize]);
-                    ends &= ends - 1;
-                }
+            chunk.tell(&chunk.reached(text), &mut found);
+        }
+    }
+}
+
+/// The same steps with a vector for all words of a chunk.
+#[cfg(target_arch = "x86_64")]
+mod wide {
+    use std::arch::x86_64::{
+        __m512i, _mm512_cmpeq_epi64_mask, _mm512_loadu_si512, _mm512_or_si512,
+        _mm512_setzero_si512, _mm512_slli_epi64, _mm512_storeu_si512, _mm512_ternarylogic_epi64,
+    };
+
+    use super::{BLOCK_BYTES, Chunk, LANES, Words};
+
+    /// `(a | b) & c`, as a table of three inputs.
+    const OR_AND: i32 = 0xa8;
+    /// `(a & b) | c`.
+    const AND_OR: i32 = 0xea;
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn load(words: &Words) -> __m512i {
+        // SAFETY: a vector is as long as the words; the load needs no alignment.
+        unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+    }
+
+    /// Some chunks that are stepped side by side: no step waits for one of another chunk.
+    struct Steps<'c, const N: usize> {
+        chunks: &'c [Chunk; N],
+        first: [__m512i; N],
+        state: [__m512i; N],
+        reached: [__m512i; N],
+    }
+
+    impl<const N: usize> Steps<'_, N> {
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        fn step(&mut self, byte: u8) {
+            for i in 0..N {
+                let (enter, stay) = &self.chunks[i].steps[usize::from(byte)];
+                let (enter, stay) = (load(enter), load(stay));
+                let moved = _mm512_slli_epi64::<1>(self.state[i]);
+                let entered = _mm512_ternarylogic_epi64::<OR_AND>(moved, self.first[i], enter);
+                self.state[i] = _mm512_ternarylogic_epi64::<AND_OR>(self.state[i], stay, entered);
+                self.reached[i] = _mm512_or_si512(self.reached[i], self.state[i]);
             }
         }
+    }
+
+    /// All places of some chunks that were reached anywhere in the text.
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn reached<const N: usize>(chunks: &[Chunk; N], text: &[u8]) -> [Words; N] {
+        let nothing = [_mm512_setzero_si512(); N];
+        let mut first = nothing;
+        for i in 0..N {
+            first[i] = load(&chunks[i].first);
+        }
+        let mut steps = Steps { chunks, first, state: nothing, reached: nothing };
+        steps.step(b'\n');
+        let (blocks, rest) = text.as_chunks::<BLOCK_BYTES>();
+        for block in blocks {
+            let first = block[0];
+            if *block == [first; BLOCK_BYTES] {
+                // Lines of one sign: once a step changes nothing, neither do those that follow.
+                for _ in 0..BLOCK_BYTES {
+                    let before = steps.state;
+                    steps.step(first);
+                    let same =
+                        |i: usize| _mm512_cmpeq_epi64_mask(before[i], steps.state[i]) == 0xff;
+                    if (0..N).all(same) {
+                        break;
+                    }
+                }
+                continue;
+            }
+            for byte in block {
+                steps.step(*byte);
+            }
+        }
+        for byte in rest {
+            steps.step(*byte);
+        }
+        steps.step(b'\n');
+        let mut out = [[0; LANES]; N];
+        for (words, reached) in out.iter_mut().zip(steps.reached) {
+            // SAFETY: the words are as long as a vector; the store needs no alignment.
+            unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), reached) };
+        }
+        out
     }
 }
 

@@ -8,6 +8,7 @@
 
 pub(crate) mod automaton;
 mod backtrack;
+mod letters;
 pub(crate) mod literal;
 pub(crate) mod parse;
 mod property;
@@ -19,6 +20,7 @@ pub(crate) mod syntax;
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use letters::Letters;
 use parse::Refusal;
 use sieve::SieveCaches;
 use syntax::{Greed, Node};
@@ -46,6 +48,8 @@ pub struct Pattern {
     min_len: usize,
     /// Nothing but a choice of strings, which the `regex` engines find quickest of all.
     is_words: bool,
+    /// How it is matched if it takes but a few letters.
+    letters: Option<Letters>,
     automaton: OnceLock<Option<Box<regex_automata::meta::Regex>>>,
     backtracker: OnceLock<Result<Box<pcre2::bytes::Regex>, String>>,
     /// The same for matches that are not empty at the place where the search begins.
@@ -82,6 +86,7 @@ impl Pattern {
         let pattern = Pattern {
             min_len: node.as_ref().map_or(0, Node::min_len),
             is_words: node.as_ref().is_some_and(is_words),
+            letters: node.as_ref().and_then(Letters::of),
             node,
             text,
             names,
@@ -231,6 +236,9 @@ impl Pattern {
     /// The leftmost match at or after `from`. Fails if the budget is spent.
     pub fn find(&self, text: &[u8], from: usize) -> Result<Option<Range<usize>>, PatternError> {
         let from = from.min(text.len());
+        if let Some(letters) = &self.letters {
+            return Ok(letters.find(text, from));
+        }
         if self.is_words
             && let Some(regex) = self.automaton()
         {
@@ -276,6 +284,9 @@ impl Pattern {
 
     /// Whether it matches anywhere. Fails if the budget is spent.
     pub fn matches(&self, text: &[u8]) -> Result<bool, PatternError> {
+        if let Some(letters) = &self.letters {
+            return Ok(letters.find(text, 0).is_some());
+        }
         if let Some(Ok(found)) = self.backtrack(text, 0) {
             return Ok(found.is_some());
         }
@@ -425,6 +436,20 @@ mod tests {
         assert!(is("(?<N>a)\\k<N>", b"aa"));
         assert!(is(".", b"\xff"));
         assert!(!is("^.$", b"\n"));
+    }
+
+    #[test]
+    fn latin_letters_where_a_pattern_asks_for_them() {
+        assert!(is("(?u)^caf\\w$", b"caf\xe9") && !is("^caf\\w$", b"caf\xe9"));
+        assert!(is("(?u:\\s)", b"\xa0") && is("(?u)[\\s]", b"\x85") && !is("(?u)\\S", b"\xa0"));
+        assert!(!is("(?u)\\w", b"\xd7") && is("(?u)\\W", b"\xf7") && !is("(?u)[^\\w]", b"\xaa"));
+        assert!(is("(?u)\\bx", b"-x") && !is("(?u)\\bx", b"\xe9x") && is("(?u)\\Bx", b"\xe9x"));
+        assert!(is("(?u)x\\b", b"x") && is("(?u)\\B", b"-") && !is("(?u)^\\B\\w", b"\xe9"));
+        assert!(is("(?u)[[:upper:]]", b"\xc9") && !is("(?u)[[:upper:]]", b"\xe9"));
+        assert!(is("(?ui)[[:upper:]]", b"\xff") && !is("(?u)[[:^print:]]", b"\xa0"));
+        for off in ["(?u)(?a:\\w)", "(?u)(?^:\\w)", "(?u)(?d:\\w)", "(?u:x)?\\w"] {
+            assert!(!is(off, b"\xe9"), "{off}");
+        }
     }
 
     #[test]

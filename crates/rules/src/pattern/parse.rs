@@ -56,8 +56,20 @@ pub(crate) struct Parsed {
     pub(crate) names: Vec<(String, u32)>,
 }
 
+/// A place where a word of these bytes begins or ends, or with `is_edge` false one where none does.
+fn word_edge(word: ByteSet, is_edge: bool) -> Node {
+    let look = |ahead, negated| {
+        let node = Box::new(Node::Set(word));
+        Node::Around { ahead, negated, node }
+    };
+    let side = |after: bool| Node::Concat(vec![look(false, !after), look(true, after == is_edge)]);
+    Node::Alternate(vec![side(true), side(false)])
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Flags {
+    /// `(?u)`: bytes above 127 are the characters of Latin-1 in classes and at word boundaries.
+    pub(super) latin: bool,
     pub(super) caseless: bool,
     lines: bool,
     dot_all: bool,
@@ -417,8 +429,10 @@ impl Parser<'_> {
                     inner.spaced = on;
                 }
                 b'n' => inner.no_captures = on,
-                // Character sets: every pattern is read as /aa, which these leave as it is for bytes.
-                b'a' | b'u' | b'd' | b'l' | b'p' => {}
+                // Every pattern is read as /aa, which all others leave as it is for bytes.
+                b'u' => inner.latin = true,
+                b'a' | b'd' => inner.latin = false,
+                b'l' | b'p' => {}
                 b')' => {
                     *flags = inner;
                     return Ok(None);
@@ -439,7 +453,7 @@ impl Parser<'_> {
     /// What follows a backslash, outside of a set.
     fn escape(&mut self, flags: &Flags) -> Result<Node, Refusal> {
         let Some(byte) = self.peek() else { return wrong("it ends in a backslash") };
-        if let Some(set) = class_escape(byte) {
+        if let Some(set) = class_escape(byte, flags.latin) {
             self.at += 1;
             return Ok(Node::Set(set));
         }
@@ -455,6 +469,13 @@ impl Parser<'_> {
             self.at += 1;
             if matches!(byte, b'b' | b'B') && self.peek() == Some(b'{') {
                 return Err(Refusal::Foreign);
+            }
+            if let (true, Some(word)) = (flags.latin, class_escape(b'w', true)) {
+                match anchor {
+                    Anchor::Word => return Ok(word_edge(word, true)),
+                    Anchor::NotWord => return Ok(word_edge(word, false)),
+                    _ => {}
+                }
             }
             return Ok(Node::Anchor(anchor));
         }

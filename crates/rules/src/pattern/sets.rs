@@ -20,7 +20,7 @@ impl Parser<'_> {
                 self.at += 1;
                 continue;
             }
-            match self.set_item()? {
+            match self.set_item(flags)? {
                 Item::Class(class) => {
                     set = set.union(&class);
                     if self.is_range() {
@@ -29,7 +29,7 @@ impl Parser<'_> {
                 }
                 Item::Byte(low) if self.is_range() => {
                     self.at += 1;
-                    let Item::Byte(high) = self.set_item()? else {
+                    let Item::Byte(high) = self.set_item(flags)? else {
                         return wrong("a range in [] ends with a class");
                     };
                     if low > high {
@@ -57,10 +57,10 @@ impl Parser<'_> {
         self.peek() == Some(b'-') && !matches!(self.text.get(self.at + 1), None | Some(b']'))
     }
 
-    fn set_item(&mut self) -> Result<Item, Refusal> {
+    fn set_item(&mut self, flags: &Flags) -> Result<Item, Refusal> {
         let Some(byte) = self.peek() else { return wrong("a [ without its ]") };
         if byte == b'['
-            && let Some(class) = self.posix_class()?
+            && let Some(class) = self.posix_class(flags)?
         {
             return Ok(Item::Class(class));
         }
@@ -69,7 +69,7 @@ impl Parser<'_> {
             return Ok(Item::Byte(u32::from(byte)));
         }
         let Some(next) = self.peek() else { return wrong("it ends in a backslash") };
-        if let Some(class) = class_escape(next) {
+        if let Some(class) = class_escape(next, flags.latin) {
             self.at += 1;
             return Ok(Item::Class(class));
         }
@@ -89,7 +89,7 @@ impl Parser<'_> {
     }
 
     /// `[:alpha:]` at this place.
-    fn posix_class(&mut self) -> Result<Option<ByteSet>, Refusal> {
+    fn posix_class(&mut self, flags: &Flags) -> Result<Option<ByteSet>, Refusal> {
         let rest = &self.text[self.at..];
         for mark in [b".", b"="] {
             if rest.get(1..2) == Some(mark.as_slice())
@@ -126,7 +126,12 @@ impl Parser<'_> {
             _ => return wrong(format!("no class [:{}:]", String::from_utf8_lossy(name))),
         };
         self.at += 2 + end + 2;
-        let set = ByteSet::from_bytes((0..=255).filter(|b| is(*b)));
+        let mut set = ByteSet::from_bytes((0..=255).filter(|b| is(*b)));
+        if flags.latin {
+            // In any case, capitals are all letters that have a case.
+            let is_cased = flags.caseless && matches!(name, b"upper" | b"lower");
+            set = set.union(&latin_class(if is_cased { b"alpha" } else { name }));
+        }
         Ok(Some(if negated { set.negate() } else { set }))
     }
 }
@@ -145,12 +150,32 @@ fn is_word(byte: u8) -> bool {
     byte == b'_' || byte.is_ascii_alphanumeric()
 }
 
-/// Classes that are one letter after a backslash, the same inside and outside of sets.
-pub(super) fn class_escape(byte: u8) -> Option<ByteSet> {
+/// What a class takes of the bytes above 127 under `(?u)`, where these are the characters of Latin-1 (as Perl 5.36
+/// says of each).
+fn latin_class(name: &[u8]) -> ByteSet {
+    let is_sign = |b: &u8| matches!(b, 0xd7 | 0xf7);
+    let letters = || [0xaa, 0xb5, 0xba].into_iter().chain((0xc0..=0xff).filter(|b| !is_sign(b)));
+    match name {
+        b"alpha" | b"alnum" | b"word" => ByteSet::from_bytes(letters()),
+        b"upper" => ByteSet::from_bytes(letters().filter(|b| (0xc0..0xdf).contains(b))),
+        b"lower" => ByteSet::from_bytes(letters().filter(|b| !(0xc0..0xdf).contains(b))),
+        b"space" => ByteSet::from_bytes([0x85, 0xa0]),
+        b"blank" => ByteSet::of(0xa0),
+        b"punct" => ByteSet::from_bytes([0xa1, 0xa7, 0xab, 0xb6, 0xb7, 0xbb, 0xbf]),
+        b"graph" => ByteSet::from_bytes(0xa1..=0xff),
+        b"print" => ByteSet::from_bytes(0xa0..=0xff),
+        b"cntrl" => ByteSet::from_bytes(0x80..=0x9f),
+        _ => ByteSet::default(),
+    }
+}
+
+/// Classes that are one letter after a backslash, the same inside and outside of sets; `latin` is [`Flags::latin`].
+pub(super) fn class_escape(byte: u8, latin: bool) -> Option<ByteSet> {
+    let high = |name| if latin { latin_class(name) } else { ByteSet::default() };
     let set = match byte.to_ascii_lowercase() {
         b'd' => ByteSet::from_bytes(b'0'..=b'9'),
-        b'w' => ByteSet::from_bytes((0..=255).filter(|b| is_word(*b))),
-        b's' => ByteSet::from_bytes((0..=255).filter(|b| is_space(*b))),
+        b'w' => ByteSet::from_bytes((0..=255).filter(|b| is_word(*b))).union(&high(b"word")),
+        b's' => ByteSet::from_bytes((0..=255).filter(|b| is_space(*b))).union(&high(b"space")),
         b'h' => ByteSet::from_bytes([b' ', b'\t', 0xa0]),
         b'v' => ByteSet::from_bytes([b'\n', 0x0b, 0x0c, b'\r', 0x85]),
         _ => return None,

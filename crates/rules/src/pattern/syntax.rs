@@ -48,9 +48,8 @@ impl ByteSet {
         self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
     }
 
-    #[cfg(test)]
     pub(crate) fn contains(&self, byte: u8) -> bool {
-        self.meets(&Self::of(byte))
+        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
     }
 
     pub(crate) fn union(&self, other: &Self) -> Self {

@@ -38,6 +38,7 @@ pub use self::mime::{MimeTree, Node};
 pub use self::perl::Text;
 pub use self::relays::{Networks, Relay, Relays, TrustSettings};
 pub(crate) use self::relays::{addresses_in, is_private, reversed_ip};
+use self::uri::Redirector;
 pub use self::uri::{UriDetail, Uris};
 
 /// The settings that views depend on.
@@ -45,7 +46,7 @@ pub use self::uri::{UriDetail, Uris};
 pub struct ViewSettings {
     boundaries: Boundaries,
     trust: TrustSettings,
-    redirectors: Vec<Pattern>,
+    redirectors: Vec<Redirector>,
     /// Characters of a part that `body` shows; 0 is no bound.
     body_part_chars_max: usize,
     /// Bytes of a part that `rawbody` shows; 0 is no bound.
@@ -80,7 +81,7 @@ impl ViewSettings {
 }
 
 /// The `redirector_pattern` lines; what does not compile is left out.
-fn redirectors(settings: &Settings) -> Vec<Pattern> {
+fn redirectors(settings: &Settings) -> Vec<Redirector> {
     let patterns = settings.all("redirector_pattern").iter().filter_map(|line| {
         let text = line.value.trim();
         let (open, rest) =
@@ -99,7 +100,7 @@ fn redirectors(settings: &Settings) -> Vec<Pattern> {
         let flags: String = flags.chars().filter(|c| "imsx".contains(*c)).collect();
         let text =
             if flags.is_empty() { pattern.to_owned() } else { format!("(?{flags}){pattern}") };
-        Pattern::new(&text).ok()
+        Pattern::new(&text).ok().map(Redirector::new)
     });
     patterns.collect()
 }

@@ -95,6 +95,7 @@ impl<'m> Field<'m> {
     }
 
     /// Whether this is its name.
+    #[inline]
     pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }

@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 use regex::bytes::Regex;
 
 use crate::boundaries::{Boundaries, is_host_name};
-use crate::pattern::Pattern;
 use crate::views::perl::{is_space, starts_no_case, trim};
 use crate::views::relays::ip;
+use crate::views::uri::Redirector;
 
 /// Redirections followed inside one URI.
 const REDIRECTS_MAX: usize = 32;
@@ -60,7 +60,11 @@ macro_rules! pattern {
 }
 
 /// All forms of a URI, each once, in the order in which they were made.
-pub(super) fn forms(uri: &[u8], boundaries: &Boundaries, redirectors: &[Pattern]) -> Vec<Vec<u8>> {
+pub(super) fn forms(
+    uri: &[u8],
+    boundaries: &Boundaries,
+    redirectors: &[Redirector],
+) -> Vec<Vec<u8>> {
     let mut given: Vec<Vec<u8>> = vec![uri.to_vec()];
     let mut made: Vec<Vec<u8>> = Vec::new();
     let mut next = 0;
@@ -196,7 +200,7 @@ fn without_entities(uri: &[u8]) -> Vec<u8> {
 fn hosts(
     uri: &[u8],
     boundaries: &Boundaries,
-    redirectors: &[Pattern],
+    redirectors: &[Redirector],
     given: &mut Vec<Vec<u8>>,
     made: &mut Vec<Vec<u8>>,
 ) {
@@ -250,17 +254,12 @@ fn hosts(
 }
 
 /// Where a redirector leads: by the configured patterns, else any URI inside this one.
-fn target(whole: &[u8], rest: &[u8], redirectors: &[Pattern]) -> Option<Vec<u8>> {
+fn target(whole: &[u8], rest: &[u8], redirectors: &[Redirector]) -> Option<Vec<u8>> {
     let has_dot = |uri: &&[u8]| uri.contains(&b'.');
-    for redirector in redirectors {
-        // Most URIs are no redirector's; only a match needs room for its groups.
-        if redirector.is_match(whole)
-            && let Ok(Some(groups)) = redirector.captures(whole, 0)
-            && let Some(Some(range)) = groups.get(1)
-            && let Some(found) = whole.get(range.clone()).filter(has_dot)
-        {
-            return Some(found.to_vec());
-        }
+    let lower = whole.to_ascii_lowercase();
+    let found = redirectors.iter().find_map(|r| r.target(whole, &lower).filter(has_dot));
+    if let Some(found) = found {
+        return Some(found.to_vec());
     }
     memchr::memchr(b':', rest)?;
     let inner = pattern!(r"(?i)https?:/{0,2}[^&#]+").find(rest)?;
@@ -321,8 +320,8 @@ fn octet(text: &[u8]) -> Vec<u8> {
     rest.to_vec()
 }
 
-/// The host of a URI, and its registered domain; none if it has no real host.
-pub(super) fn host_of(uri: &[u8], boundaries: &Boundaries) -> Option<(Vec<u8>, Vec<u8>)> {
+/// The host of a URI; none if it has no real host.
+pub(super) fn host_of(uri: &[u8], boundaries: &Boundaries) -> Option<Vec<u8>> {
     let uri = uri.to_ascii_lowercase();
     if [&b"javascript:"[..], b"cid:", b"file:"].iter().any(|s| uri.starts_with(s)) {
         return None;
@@ -355,12 +354,12 @@ pub(super) fn host_of(uri: &[u8], boundaries: &Boundaries) -> Option<(Vec<u8>, V
         return None;
     }
     if ip::address_at(host, 0) == Some(host.len()) {
-        return Some((host.to_vec(), host.to_vec()));
+        return Some(host.to_vec());
     }
     if !is_host_name(host) || !boundaries.is_valid(host) || host.iter().any(|&b| is_space(b)) {
         return None;
     }
-    Some((host.to_vec(), boundaries.trim(host)))
+    Some(host.to_vec())
 }
 
 #[cfg(test)]
@@ -424,16 +423,12 @@ mod tests {
     fn hosts_of_uris() {
         let boundaries = Boundaries::default();
         let host = |uri: &str| {
-            host_of(uri.as_bytes(), &boundaries).map(|(h, d)| {
-                format!("{} {}", String::from_utf8_lossy(&h), String::from_utf8_lossy(&d))
-            })
+            let host = host_of(uri.as_bytes(), &boundaries);
+            host.map(|h| String::from_utf8_lossy(&h).into_owned())
         };
-        assert_eq!(
-            host("http://u@www.example.com:81/x"),
-            Some("www.example.com example.com".into())
-        );
-        assert_eq!(host("http://192.0.2.1/"), Some("192.0.2.1 192.0.2.1".into()));
-        assert_eq!(host("mailto:a@example.com?x"), Some("example.com example.com".into()));
+        assert_eq!(host("http://u@www.example.com:81/x"), Some("www.example.com".into()));
+        assert_eq!(host("http://192.0.2.1/"), Some("192.0.2.1".into()));
+        assert_eq!(host("mailto:a@example.com?x"), Some("example.com".into()));
         assert_eq!(host("cid:x@y.com"), None);
         assert_eq!(host("http://foobar/"), None);
     }

@@ -4,6 +4,7 @@
 //! against them.
 
 mod canonical;
+mod redirector;
 mod text;
 
 use std::borrow::Cow;
@@ -11,7 +12,8 @@ use std::collections::BTreeMap;
 
 use super::{Rendered, perl};
 use crate::boundaries::Boundaries;
-use crate::pattern::Pattern;
+
+pub(super) use redirector::Redirector;
 
 /// Longest form of a URI; longer ones are cut.
 const URI_BYTES_MAX: usize = 8192;
@@ -50,7 +52,7 @@ impl Uris {
         rendered: impl Iterator<Item = &'r Rendered>,
         signatures: &[Cow<'_, [u8]>],
         boundaries: &Boundaries,
-        redirectors: &[Pattern],
+        redirectors: &[Redirector],
     ) -> Self {
         let mut uris = Uris::default();
         let mut found = Vec::new();
@@ -108,7 +110,7 @@ impl Uris {
             }
             from = value.len() - rest.len() + end;
             let uri = [b"domainkeys:".as_slice(), &domain].concat();
-            let Some((host, _)) = canonical::host_of(&uri, boundaries) else { continue };
+            let Some(host) = canonical::host_of(&uri, boundaries) else { continue };
             if self.details.len() >= URIS_MAX {
                 return;
             }
@@ -125,7 +127,7 @@ impl Uris {
         uri: &[u8],
         needs_host: bool,
         boundaries: &Boundaries,
-        redirectors: &[Pattern],
+        redirectors: &[Redirector],
     ) -> Option<&mut UriDetail> {
         if self.details.len() >= URIS_MAX && !self.details.contains_key(uri) {
             return None;
@@ -136,7 +138,7 @@ impl Uris {
             form.truncate(URI_BYTES_MAX);
         }
         let hosts: Vec<Vec<u8>> =
-            forms.iter().filter_map(|f| canonical::host_of(f, boundaries)).map(|h| h.0).collect();
+            forms.iter().filter_map(|f| canonical::host_of(f, boundaries)).collect();
         if needs_host && hosts.is_empty() {
             return None;
         }

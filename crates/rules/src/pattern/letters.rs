@@ -1,0 +1,143 @@
+//! Patterns that take one of a few letters: `e`, `[\x80-\xff]`, `(?:e|\xc3[\xa8-\xab])`. They match all over a
+//! text, often hundreds of times, where looking at the bytes is quicker than calling an engine.
+
+use std::ops::Range;
+
+use super::syntax::{ByteSet, Node};
+
+/// Most ways to match.
+const CHOICES_MAX: usize = 32;
+/// Most bytes of one.
+const BYTES_MAX: usize = 4;
+
+/// A choice of short strings, of which at least one is a single byte.
+#[derive(Debug)]
+pub(super) struct Letters {
+    /// Whether a match may begin with a byte.
+    first: Box<[bool; 256]>,
+    /// The only byte, if there is but one.
+    single: Option<u8>,
+    /// No match begins with an ASCII byte.
+    is_high: bool,
+    /// Sets of bytes side by side, in the order in which they are tried.
+    choices: Vec<Vec<ByteSet>>,
+}
+
+/// Every way to match a pattern without anchors and repetitions, in order; none if there are too many.
+fn choices(node: &Node) -> Option<Vec<Vec<ByteSet>>> {
+    match node {
+        Node::Set(set) => Some(vec![vec![*set]]),
+        Node::Group { node, .. } => choices(node),
+        Node::Alternate(nodes) => {
+            let mut all = Vec::new();
+            for node in nodes {
+                all.extend(choices(node)?);
+                if all.len() > CHOICES_MAX {
+                    return None;
+                }
+            }
+            Some(all)
+        }
+        Node::Concat(nodes) => {
+            let mut all = vec![Vec::new()];
+            for node in nodes {
+                let next = choices(node)?;
+                let is_small = all.len() * next.len() <= CHOICES_MAX
+                    && all.iter().all(|way: &Vec<ByteSet>| way.len() < BYTES_MAX);
+                if !is_small {
+                    return None;
+                }
+                let with = |way: &Vec<ByteSet>| -> Vec<Vec<ByteSet>> {
+                    next.iter().map(|end| [way.as_slice(), end].concat()).collect()
+                };
+                all = all.iter().flat_map(with).collect();
+            }
+            Some(all)
+        }
+        _ => None,
+    }
+}
+
+impl Letters {
+    /// Of a pattern; none if it is no choice of letters.
+    pub(super) fn of(node: &Node) -> Option<Self> {
+        let choices = choices(node)?;
+        // Where it may match nothing, the engines know best.
+        if !choices.iter().any(|way| way.len() == 1) || choices.iter().any(Vec::is_empty) {
+            return None;
+        }
+        let begins = choices.iter().filter_map(|way| way.first());
+        let begins = begins.fold(ByteSet::default(), |all, set| all.union(set));
+        let mut first = Box::new([false; 256]);
+        begins.iter().for_each(|byte| first[usize::from(byte)] = true);
+        let single = begins.single().filter(|_| choices.len() == 1);
+        Some(Letters { first, single, is_high: begins.iter().all(|b| !b.is_ascii()), choices })
+    }
+
+    /// The leftmost match at or after `from`.
+    pub(super) fn find(&self, text: &[u8], from: usize) -> Option<Range<usize>> {
+        let rest = text.get(from..)?;
+        if let Some(byte) = self.single {
+            return memchr::memchr(byte, rest).map(|at| from + at..from + at + 1);
+        }
+        if self.is_high && rest.is_ascii() {
+            return None;
+        }
+        let mut at = 0;
+        loop {
+            at += rest.get(at..)?.iter().position(|byte| self.first[usize::from(*byte)])?;
+            let here = rest.get(at..)?;
+            let fits = |way: &&Vec<ByteSet>| {
+                way.len() <= here.len() && way.iter().zip(here).all(|(set, b)| set.contains(*b))
+            };
+            if let Some(way) = self.choices.iter().find(fits) {
+                return Some(from + at..from + at + way.len());
+            }
+            at += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::parse::parse;
+    use crate::pattern::{Pattern, automaton};
+
+    #[test]
+    fn letters_are_found_as_an_automaton_finds_them() {
+        let patterns =
+            ["e", "(?i)e", "[\\x80-\\xff]", "(?:e|\\xc3[\\xa8-\\xab]|ef)", "a|(b|cd)x|d"];
+        let texts: [&[u8]; 8] = [
+            b"",
+            b"eE",
+            b"no",
+            b"\xc3\xa8 \xc3 \xc3\xac \xff",
+            b"efe",
+            b"cdx bx dx a",
+            b"xb\xe9",
+            b"plain ascii text that is longer than one vector of the CPU",
+        ];
+        for pattern in patterns {
+            let node = parse(pattern).unwrap().node;
+            let letters = Letters::of(&node).expect(pattern);
+            let hir = automaton::hir(&node, false).unwrap();
+            let regex = regex_automata::meta::Builder::new().build_from_hir(&hir).unwrap();
+            for text in texts {
+                for from in 0..=text.len() {
+                    let input = regex_automata::Input::new(text).range(from..);
+                    let found = regex.search(&input).map(|m| m.range());
+                    assert_eq!(letters.find(text, from), found, "{pattern} {text:?} {from}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn words_are_left_to_the_engines() {
+        for pattern in ["viagra", "ab|cd", "e+", "^e", "[a-z][a-z]", "", "e|", "(?:|e)"] {
+            assert!(Letters::of(&parse(pattern).unwrap().node).is_none(), "{pattern}");
+        }
+        assert!(Pattern::new("e").unwrap().is_match(b"yes"));
+    }
+}
