@@ -11,6 +11,9 @@ use mimalloc::MiMalloc;
 
 /// Environment variable that chooses: `system` is the C library's, or one that is loaded before it.
 const VARIABLE: &CStr = c"GAUNTLET_ALLOCATOR";
+/// Blocks from this size on are the C library's in any case. 32 KB: messages and what is made of them, which one thread
+/// takes and another gives back; mimalloc keeps a lot of such memory for the next one.
+const LARGE_BYTES_MIN: usize = 32 << 10;
 const NOT_CHOSEN: u8 = 0;
 const OURS: u8 = 1;
 const SYSTEM: u8 = 2;
@@ -42,24 +45,40 @@ fn choose() -> bool {
     is_system
 }
 
-// SAFETY: every call goes to one of two allocators that keep the contract, always the same one.
+/// Whether a block of so many bytes is the C library's.
+fn is_from_system(bytes: usize) -> bool {
+    bytes >= LARGE_BYTES_MIN || is_system()
+}
+
+// SAFETY: every block comes from one of two allocators that keep the contract, and goes back there: its size, which
+// the caller has to give again, says which one it is.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract, which is the same there.
-        unsafe { if is_system() { System.alloc(layout) } else { MiMalloc.alloc(layout) } }
+        unsafe {
+            if is_from_system(layout.size()) {
+                System.alloc(layout)
+            } else {
+                MiMalloc.alloc(layout)
+            }
+        }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
         unsafe {
-            if is_system() { System.alloc_zeroed(layout) } else { MiMalloc.alloc_zeroed(layout) }
+            if is_from_system(layout.size()) {
+                System.alloc_zeroed(layout)
+            } else {
+                MiMalloc.alloc_zeroed(layout)
+            }
         }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: as above; the block is from the same allocator.
         unsafe {
-            if is_system() {
+            if is_from_system(layout.size()) {
                 System.dealloc(block, layout);
             } else {
                 MiMalloc.dealloc(block, layout);
@@ -70,11 +89,30 @@ unsafe impl GlobalAlloc for Allocator {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         // SAFETY: as above; the block is from the same allocator.
         unsafe {
-            if is_system() {
-                System.realloc(block, layout, bytes)
-            } else {
-                MiMalloc.realloc(block, layout, bytes)
+            match (is_from_system(layout.size()), is_from_system(bytes)) {
+                (true, true) => System.realloc(block, layout, bytes),
+                (false, false) => MiMalloc.realloc(block, layout, bytes),
+                _ => self.moved(block, layout, bytes),
             }
+        }
+    }
+}
+
+impl Allocator {
+    /// Moves a block to the other allocator.
+    ///
+    /// # Safety
+    /// As of [`GlobalAlloc::realloc`].
+    unsafe fn moved(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        // SAFETY: the caller says that the new size is a valid one with this alignment; the new block is another one, and
+        // what is copied is in both; the old block is from where its layout says.
+        unsafe {
+            let new = self.alloc(Layout::from_size_align_unchecked(bytes, layout.align()));
+            if !new.is_null() {
+                std::ptr::copy_nonoverlapping(block, new, layout.size().min(bytes));
+                self.dealloc(block, layout);
+            }
+            new
         }
     }
 }
@@ -97,5 +135,24 @@ pub(crate) fn keep_memory_small() {
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_BYTES_MIN);
         libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_BYTES_MIN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LARGE_BYTES_MIN;
+
+    #[test]
+    fn blocks_keep_their_bytes_over_both_allocators() {
+        let mut block: Vec<u8> = Vec::new();
+        for length in [1, LARGE_BYTES_MIN - 1, LARGE_BYTES_MIN, 9 * LARGE_BYTES_MIN, 100, 0] {
+            let kept = block.len().min(length);
+            block.truncate(length);
+            block.shrink_to_fit();
+            block.reserve_exact(length - kept);
+            block.extend((kept..length).map(|at| at as u8));
+            assert!(block.iter().enumerate().all(|(at, byte)| *byte == at as u8), "{length}");
+        }
+        assert!(vec![0_u8; LARGE_BYTES_MIN].iter().all(|byte| *byte == 0));
     }
 }
