@@ -11,6 +11,7 @@
 //! answered by then is *unknown*: never a pass, never a listing, never a failure.
 
 pub mod auth_results;
+pub mod country;
 pub mod dkim;
 pub mod dmarc;
 pub mod inquiry;
@@ -35,6 +36,7 @@ use gauntlet_mail::address::{ascii_domain, mailboxes};
 use gauntlet_mail::facts::{AuthResult, Facts};
 use gauntlet_mail::{Direction, Envelope, Message};
 
+use self::country::Countries;
 use self::dkim::Verifier;
 use self::inquiry::Inquiry;
 use self::lists::{DnsLists, Subjects};
@@ -55,6 +57,7 @@ pub struct Gatherer {
     local_lists: LocalLists,
     history: Option<Arc<History>>,
     rules: Option<rules::Asker>,
+    countries: Option<Countries>,
     settings: FactSettings,
     /// Clients that are ours: nothing is asked about them.
     ours: Vec<Network>,
@@ -66,7 +69,7 @@ impl Gatherer {
     /// A gatherer of these settings.
     ///
     /// # Errors
-    /// If a network or a list is malformed; the message names the setting.
+    /// If a network, a list or the database of countries is malformed; the message names the setting.
     pub fn new(
         resolver: Arc<Resolver>,
         settings: &FactSettings,
@@ -84,6 +87,7 @@ impl Gatherer {
             local_lists: LocalLists::default(),
             history: None,
             rules: None,
+            countries: settings.countries.as_deref().map(Countries::open).transpose()?,
             settings: settings.clone(),
             ours,
             host: host.to_owned(),
@@ -183,6 +187,7 @@ impl Gatherer {
         if let (Some(history), Some(client)) = (&self.history, client) {
             memory::recall(history, client, envelope, &mut facts);
         }
+        facts.country = client.zip(self.countries.as_ref()).and_then(|(ip, all)| all.of(ip));
         facts.reverse_name = reverse.name;
         facts.reverse_confirmed = reverse.confirmed;
         if inquiry.is_late() {

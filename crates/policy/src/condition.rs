@@ -69,7 +69,8 @@ pub struct Condition {
     pub listed: Option<OneOrMany<Pattern>>,
     /// Messages of this sender, client or recipient in a span of time.
     pub rate: Option<RateCondition>,
-    /// Language of the message as its Content-Language field states it.
+    /// Language of the message (ISO 639-1, e.g. `de`): that of its text where it can be told, else what its
+    /// Content-Language field states (RFC 3282).
     pub language: Option<OneOrMany<Pattern>>,
     /// Every one of these.
     pub all: Option<Vec<Condition>>,

@@ -1,5 +1,6 @@
 //! Trying the rules: one disposition for every recipient, and why.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use gauntlet_engine::{Thresholds, Verdict};
@@ -12,6 +13,7 @@ use crate::condition::{
 };
 use crate::disposition::{Change, Disposition, Final, Trace};
 use crate::file::{ChangeTemplate, Policy, Rule};
+use crate::language;
 use crate::pattern::OneOrMany;
 use crate::people::OwnClass;
 
@@ -110,6 +112,8 @@ pub(crate) struct Evaluation<'e> {
     pub(crate) size: u64,
     /// The class as the recipient wants it seen.
     own: OwnClass,
+    /// Languages of the message, once a rule asks for them.
+    languages: OnceCell<Vec<String>>,
 }
 
 /// A condition's answer with the value that decided it.
@@ -131,7 +135,7 @@ impl<'e> Evaluation<'e> {
             let explicit = input.thresholds.is_explicit(verdict);
             own = policy.people.class(recipient, senders, input.facts, verdict, explicit);
         }
-        Evaluation { input, recipient, policy, size, own }
+        Evaluation { input, recipient, policy, size, own, languages: OnceCell::new() }
     }
 }
 
@@ -282,9 +286,12 @@ impl Evaluation<'_> {
             all.and(found.is_some(), || format!("URL host {}", found.unwrap_or("not found")));
         }
         if let Some(patterns) = &when.language {
-            let language = message.header("content-language").map(|h| h.decoded().into_owned());
-            let fits = language.as_deref().is_some_and(|l| patterns.matching(l).is_some());
-            all.and(fits, || format!("language {language:?}"));
+            let languages = self.languages.get_or_init(|| language::of(message));
+            let fits = languages.iter().any(|l| patterns.matching(l).is_some());
+            all.and(fits, || match languages.is_empty() {
+                true => "language unknown".into(),
+                false => format!("language {}", languages.join(", ")),
+            });
         }
         all.answer()
     }

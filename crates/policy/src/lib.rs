@@ -14,6 +14,7 @@ pub mod disposition;
 pub mod edit;
 pub mod file;
 pub mod groups;
+mod language;
 pub mod pattern;
 pub mod people;
 pub mod replay;

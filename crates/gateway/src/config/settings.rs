@@ -358,6 +358,9 @@ pub struct FactSettings {
     pub bimi: bool,
     /// Networks in CIDR form whose clients are ours: no SPF, reverse names and lists for them.
     pub our_networks: Vec<String>,
+    /// File that tells the country of a client (MaxMind's format, .mmdb), read at start and reload; none knows no
+    /// countries.
+    pub countries: Option<PathBuf>,
 }
 
 impl Default for FactSettings {
@@ -372,6 +375,7 @@ impl Default for FactSettings {
             history: true,
             bimi: false,
             our_networks: ours.map(str::to_owned).to_vec(),
+            countries: None,
         }
     }
 }
