@@ -19,6 +19,8 @@ const BITMAP_WORDS: usize = (1 << HASH_BITS) / 32;
 const PADDING: usize = 32;
 /// Places that are looked at together.
 const PLACES: usize = 8;
+/// A yes to each of them, as bits.
+const ALL_PLACES: u32 = (1 << PLACES) - 1;
 /// A mark is a place and two flags: it is that of pairs; and as many places with the same bytes follow as are
 /// looked at together.
 const MARK_PAIR: u32 = 1;
@@ -81,6 +83,15 @@ impl Entry {
             && (!self.bounds[0] || is_boundary(padded, start))
             && (!self.bounds[1] || is_boundary(padded, start + self.string.len()))
     }
+}
+
+/// The place of a mark, the bytes there by which strings are found, and whether it is that of pairs (1) or not (0).
+#[inline]
+fn marked(mark: u32, padded: &[u8]) -> Option<(usize, u32, usize)> {
+    let first = (mark >> MARK_SHIFT) as usize;
+    let bytes = u32::from_le_bytes(*padded.get(first..)?.first_chunk()?);
+    let kind = (mark & MARK_PAIR) as usize;
+    Some((first, if kind == 0 { bytes } else { bytes & 0xffff }, kind))
 }
 
 /// Whether a word begins or ends before this place of a padded text (the padding is no word).
@@ -222,31 +233,23 @@ impl Strings {
             (is_done, is_run_done)
         };
         // The last bytes of each kind that say nothing more, anywhere or in a run: lines of one sign are full of them.
-        let (mut done_gram, mut done_pair) = (None, None);
-        let (mut quiet_gram, mut quiet_pair) = (None, None);
+        let (mut done, mut quiet) = ([None; 2], [None; 2]);
         for mark in marks {
-            let first = (*mark >> MARK_SHIFT) as usize;
-            let Some(bytes) = lower.get(first..).and_then(<[u8]>::first_chunk) else { continue };
-            let bytes = u32::from_le_bytes(*bytes);
-            let (index, bytes, done, quiet) = match *mark & MARK_PAIR {
-                0 => (&self.grams, bytes, &mut done_gram, &mut quiet_gram),
-                _ => (&self.pairs, bytes & 0xffff, &mut done_pair, &mut quiet_pair),
-            };
-            if *done == Some(bytes) {
-                continue;
-            }
+            let Some((first, bytes, kind)) = marked(*mark, lower) else { continue };
+            let index = if kind == 0 { &self.grams } else { &self.pairs };
             let before = first.checked_sub(1).and_then(|at| lower.get(at));
-            if *quiet == Some(bytes) && before == Some(&(bytes as u8)) {
+            let is_in_run = before == Some(&(bytes as u8));
+            if done[kind] == Some(bytes) || is_in_run && quiet[kind] == Some(bytes) {
                 continue;
             }
             let places = if *mark & MARK_RUN == 0 { 1 } else { PLACES };
             for at in first..first + places {
                 let (is_done, is_run_done) = compare(index, bytes, at);
                 if is_done {
-                    *done = Some(bytes);
+                    done[kind] = Some(bytes);
                 }
                 if is_run_done {
-                    *quiet = Some(bytes);
+                    quiet[kind] = Some(bytes);
                     break;
                 }
             }
@@ -291,8 +294,6 @@ impl Strings {
             _mm256_setr_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi32,
             _mm256_srli_epi32, _mm256_srlv_epi32,
         };
-        /// A yes to each place.
-        const ALL_PLACES: u32 = (1 << PLACES) - 1;
         /// Whether the same bytes are at each place.
         #[inline]
         #[target_feature(enable = "avx2")]

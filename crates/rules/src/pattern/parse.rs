@@ -56,6 +56,18 @@ pub(crate) struct Parsed {
     pub(crate) names: Vec<(String, u32)>,
 }
 
+/// The place that this letter stands for behind a backslash.
+fn anchor_escape(byte: u8) -> Option<Anchor> {
+    match byte {
+        b'A' => Some(Anchor::Start),
+        b'Z' => Some(Anchor::End),
+        b'z' => Some(Anchor::AbsoluteEnd),
+        b'b' => Some(Anchor::Word),
+        b'B' => Some(Anchor::NotWord),
+        _ => None,
+    }
+}
+
 /// A place where a word of these bytes begins or ends, or with `is_edge` false one where none does.
 fn word_edge(word: ByteSet, is_edge: bool) -> Node {
     let look = |ahead, negated| {
@@ -457,27 +469,9 @@ impl Parser<'_> {
             self.at += 1;
             return Ok(Node::Set(set));
         }
-        let anchor = match byte {
-            b'A' => Some(Anchor::Start),
-            b'Z' => Some(Anchor::End),
-            b'z' => Some(Anchor::AbsoluteEnd),
-            b'b' => Some(Anchor::Word),
-            b'B' => Some(Anchor::NotWord),
-            _ => None,
-        };
-        if let Some(anchor) = anchor {
+        if let Some(anchor) = anchor_escape(byte) {
             self.at += 1;
-            if matches!(byte, b'b' | b'B') && self.peek() == Some(b'{') {
-                return Err(Refusal::Foreign);
-            }
-            if let (true, Some(word)) = (flags.latin, class_escape(b'w', true)) {
-                match anchor {
-                    Anchor::Word => return Ok(word_edge(word, true)),
-                    Anchor::NotWord => return Ok(word_edge(word, false)),
-                    _ => {}
-                }
-            }
-            return Ok(Node::Anchor(anchor));
+            return self.anchor(anchor, flags);
         }
         match byte {
             b'1'..=b'9' => self.backreference_or_octal(flags),
@@ -522,6 +516,18 @@ impl Parser<'_> {
                 let byte = self.byte_escape()?;
                 Ok(byte.map_or(Node::Set(ByteSet::default()), |b| literal(b, flags)))
             }
+        }
+    }
+
+    /// What stands for a place; braces behind it are Perl's finer kinds of boundaries.
+    fn anchor(&self, anchor: Anchor, flags: &Flags) -> Result<Node, Refusal> {
+        let is_word = matches!(anchor, Anchor::Word | Anchor::NotWord);
+        if is_word && self.peek() == Some(b'{') {
+            return Err(Refusal::Foreign);
+        }
+        match class_escape(b'w', true) {
+            Some(word) if is_word && flags.latin => Ok(word_edge(word, anchor == Anchor::Word)),
+            _ => Ok(Node::Anchor(anchor)),
         }
     }
 
