@@ -42,8 +42,7 @@ def cpu_of_console(pid):
             head, stat = (task / "stat").read_text().rsplit(")", 1)
         except OSError:
             continue
-        # Threads that ask the database for pages have the runtime's own name.
-        if not head.split("(", 1)[1].startswith(("console", "log-search", "tokio-")):
+        if not head.split("(", 1)[1].startswith(("console", "log-search")):
             stat = stat.split()
             others += (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
     return max(0.0, whole - others)

@@ -57,14 +57,16 @@ impl Policy {
     /// a message is delivered.
     pub fn decide(&self, input: &PolicyInput<'_>) -> Vec<Disposition> {
         let recipients = input.envelope.rcpt_to.iter();
-        recipients.map(|r| self.decide_for(input, r, None)).collect()
+        let languages = OnceCell::new();
+        recipients.map(|r| self.decide_for(input, r, &languages, None)).collect()
     }
 
     /// The same with every rule that was tried and what decided it.
     pub fn explain(&self, input: &PolicyInput<'_>) -> Vec<Explanation> {
+        let languages = OnceCell::new();
         let explain = |recipient: &String| {
             let mut trace = Vec::new();
-            let disposition = self.decide_for(input, recipient, Some(&mut trace));
+            let disposition = self.decide_for(input, recipient, &languages, Some(&mut trace));
             Explanation { disposition, trace }
         };
         input.envelope.rcpt_to.iter().map(explain).collect()
@@ -74,11 +76,13 @@ impl Policy {
         &self,
         input: &PolicyInput<'_>,
         recipient: &str,
+        languages: &OnceCell<Vec<String>>,
         mut trace: Option<&mut Vec<Trace>>,
     ) -> Disposition {
         let mut end: Option<Final> = None;
         let (mut changes, mut rules) = (Vec::new(), Vec::new());
-        let eval = Evaluation::new(self, input, recipient, input.message.raw().len() as u64);
+        let size = input.message.raw().len() as u64;
+        let eval = Evaluation::new(self, input, recipient, size, languages);
         for rule in &self.rules {
             if !rule.directions.contains(&input.envelope.direction) {
                 continue;
@@ -112,8 +116,8 @@ pub(crate) struct Evaluation<'e> {
     pub(crate) size: u64,
     /// The class as the recipient wants it seen.
     own: OwnClass,
-    /// Languages of the message, once a rule asks for them.
-    languages: OnceCell<Vec<String>>,
+    /// Languages of the message, once a rule asks for them: the same for all its recipients.
+    languages: &'e OnceCell<Vec<String>>,
 }
 
 /// A condition's answer with the value that decided it.
@@ -125,6 +129,7 @@ impl<'e> Evaluation<'e> {
         input: &'e PolicyInput<'e>,
         recipient: &'e str,
         size: u64,
+        languages: &'e OnceCell<Vec<String>>,
     ) -> Self {
         let verdict = input.verdict;
         let mut own = OwnClass { class: verdict.class, because: "" };
@@ -135,7 +140,7 @@ impl<'e> Evaluation<'e> {
             let explicit = input.thresholds.is_explicit(verdict);
             own = policy.people.class(recipient, senders, input.facts, verdict, explicit);
         }
-        Evaluation { input, recipient, policy, size, own, languages: OnceCell::new() }
+        Evaluation { input, recipient, policy, size, own, languages }
     }
 }
 

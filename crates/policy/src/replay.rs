@@ -5,6 +5,7 @@
 //! has its answer of that day where it stands unchanged in the policy that decided then; else the
 //! outcome is not known, and is never guessed.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use crate::condition::Condition;
@@ -62,7 +63,8 @@ impl<'p> Replay<'p> {
     /// What the policy would have done for the recipient of the disposition.
     pub fn decide(&self, past: &Past<'_>) -> Replayed {
         let recipient = &past.disposition.recipient;
-        let eval = Evaluation::new(self.policy, &past.input, recipient, past.size);
+        let languages = OnceCell::new();
+        let eval = Evaluation::new(self.policy, &past.input, recipient, past.size, &languages);
         let (mut end, mut changes, mut rules) = (None, Vec::new(), Vec::new());
         for rule in &self.policy.rules {
             if !rule.directions.contains(&past.input.envelope.direction) {
