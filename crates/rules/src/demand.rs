@@ -7,12 +7,15 @@
 //! evidence is complete.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 
 use crate::bounds::Bounds;
 use crate::evals::EvalContext;
 use crate::matcher::pending::{Candidate, Work};
 use crate::matcher::{Place, Tally};
 use crate::program::Program;
+use crate::stages::Bounds as Limits;
 use crate::views::Views;
 
 /// Cost of an eval, in the units of [`Demand::cost`].
@@ -23,6 +26,8 @@ const TEMPLATE_COST: usize = 20_000;
 const URI_DETAIL_COST: usize = 1_000;
 /// Cost of a meta.
 const META_COST: usize = 1_000;
+/// What costs less is answered at once, also where the scan may end early.
+const OPEN_COST_MIN: usize = 3_000;
 /// Bytes of text that a simple pattern is searched through at the cost of one unit.
 const BYTES_PER_UNIT: usize = 4;
 
@@ -37,7 +42,47 @@ pub(crate) struct Demand<'a, 'm, 'e> {
     /// Header values that were asked for, by group.
     headers: Vec<(u32, Option<Cow<'a, [u8]>>)>,
     due: Vec<bool>,
+    /// Metas with points that were put off because the scan may end before they are needed.
+    open: Vec<Open>,
+    /// By place of a meta that was put off, the cost of the dearest rule that it waits for; empty unless
+    /// the scan may end early.
+    meta_costs: Vec<u32>,
 }
+
+/// A meta with points that is kept open; the greatest gives most points for its cost.
+struct Open {
+    rule: u32,
+    place: u32,
+    points: f64,
+    /// Of the cheapest rule that it waits for.
+    cost: usize,
+}
+
+impl Open {
+    fn worth(&self) -> f64 {
+        self.points.abs() / self.cost as f64
+    }
+}
+
+impl Ord for Open {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.worth().total_cmp(&other.worth()).then(self.rule.cmp(&other.rule))
+    }
+}
+
+impl PartialOrd for Open {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Open {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Open {}
 
 impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
     /// Everything that is not put off has been tried.
@@ -48,15 +93,29 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         tally: &'a mut Tally,
     ) -> Self {
         let (due, known) = (std::mem::take(&mut tally.due), std::mem::take(&mut tally.known));
-        Demand { program, views, evals, tally, known, headers: Vec::new(), due }
+        Demand {
+            program,
+            views,
+            evals,
+            tally,
+            known,
+            headers: Vec::new(),
+            due,
+            open: Vec::new(),
+            meta_costs: Vec::new(),
+        }
     }
 
-    /// Answers the metas that what was found or put off can have changed.
-    pub(crate) fn run(mut self) {
+    /// Answers the metas that what was found or put off can have changed. With `limits` it ends as soon
+    /// as those that are left cannot change the class; the answer says whether it did.
+    pub(crate) fn run(mut self, limits: Option<&Limits>) -> bool {
         let metas = &self.program.metas;
         self.due.clear();
         self.due.resize(metas.programs.len(), false);
         self.begin_known();
+        if limits.is_some() {
+            self.meta_costs.resize(metas.programs.len(), 0);
+        }
         for rule in self.tally.fired.iter().chain(&self.tally.pending.rules) {
             metas.mark_due(*rule, &mut self.due);
         }
@@ -70,15 +129,75 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
             if is_blocked {
                 blocked.push(meta.rule);
             } else if self.due[place] {
-                self.meta(place, &mut blocked);
+                self.meta(place, limits, &mut blocked);
             }
         }
+        let is_decided = limits.is_some_and(|limits| self.pursue(limits));
         for rule in self.tally.fired.iter().chain(&self.tally.pending.rules) {
             if let Some(known) = self.known.get_mut(*rule as usize) {
                 *known = Bounds::NEVER;
             }
         }
         (self.tally.due, self.tally.known) = (self.due, self.known);
+        is_decided
+    }
+
+    /// Answers the metas that are open, those with most points for their cost first, until what is left
+    /// cannot change the class; the answer says whether it cannot.
+    fn pursue(&mut self, limits: &Limits) -> bool {
+        let mut open = BinaryHeap::from(std::mem::take(&mut self.open));
+        // Those that another meta needed are answered, and are in the score.
+        open.retain(|meta| self.is_waiting(meta.rule));
+        let score = limits.score(self.tally);
+        let (mut least, mut most) = (score, score);
+        for meta in &open {
+            least += meta.points.min(0.0);
+            most += meta.points.max(0.0);
+        }
+        while !open.is_empty() && !limits.decides(least, most) {
+            let Some(mut meta) = open.pop() else { break };
+            if self.is_waiting(meta.rule) {
+                if let (Some(cost), _) = self.narrow(meta.place as usize, meta.cost) {
+                    meta.cost = cost;
+                    open.push(meta);
+                    continue;
+                }
+                self.answer(meta.rule);
+            }
+            if self.tally.count(meta.rule) > 0.0 {
+                least += meta.points.max(0.0);
+                most += meta.points.min(0.0);
+            } else {
+                least -= meta.points.min(0.0);
+                most -= meta.points.max(0.0);
+            }
+        }
+        !open.is_empty()
+    }
+
+    fn is_waiting(&self, rule: u32) -> bool {
+        self.tally.pending.work(rule) != Work::Done
+    }
+
+    /// Answers what a meta waits for as long as that costs no more than this, and it is not known
+    /// whether it is true. Then the cost of the next rule, none if there is nothing left to know, and
+    /// what is certain.
+    fn narrow(&mut self, place: usize, cost_max: usize) -> (Option<usize>, Bounds) {
+        loop {
+            let bounds = self.bounds_of(place);
+            let next = if bounds.truth.is_none() { self.next(place) } else { None };
+            match next {
+                Some((rule, cost)) if cost <= cost_max => self.answer(rule),
+                next => return (next.map(|next| next.1), bounds),
+            }
+        }
+    }
+
+    /// The cheapest rule that a meta waits for, and what it costs.
+    fn next(&self, place: usize) -> Option<(u32, usize)> {
+        let operands = self.program.metas.programs[place].operands.iter();
+        let waiting = operands.filter(|rule| self.is_waiting(**rule));
+        waiting.map(|rule| (*rule, self.cost(*rule))).min_by_key(|next| next.1)
     }
 
     /// Notes what is certain before the first meta: counts of what was tried, bounds of what was put
@@ -104,20 +223,25 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         }
     }
 
-    /// Answers one meta, or puts it off.
-    fn meta(&mut self, place: usize, blocked: &mut Vec<u32>) {
+    /// Answers one meta, or puts it off; with limits one that scores too, unless its answer is cheap.
+    fn meta(&mut self, place: usize, limits: Option<&Limits>, blocked: &mut Vec<u32>) {
         let metas = &self.program.metas;
         let meta = &metas.programs[place];
         let can_wait = self.tally.pending.is_on && meta.can_wait;
-        if can_wait {
+        if let Some(limits) = limits.filter(|_| !meta.at_once && !meta.can_wait) {
+            let (next, bounds) = self.narrow(place, OPEN_COST_MIN);
+            if let Some(cost) = next {
+                let points = limits.points(meta.rule);
+                self.open.push(Open { rule: meta.rule, place: place as u32, points, cost });
+                return self.put_off(place, bounds);
+            }
+            if bounds.truth == Some(false) {
+                return;
+            }
+        } else if can_wait {
             let bounds = self.bounds_of(place);
             if bounds.exact().is_none() {
-                // A negative value counts as one hit.
-                let high = if bounds.low < 0.0 { bounds.high.max(1.0) } else { bounds.high };
-                let low = bounds.low.max(0.0);
-                self.know(meta.rule, Bounds { low, high, truth: bounds.truth });
-                self.tally.pending.put_off(meta.rule, Work::Meta(place as u32));
-                return metas.mark_due(meta.rule, &mut self.due);
+                return self.put_off(place, bounds);
             }
         }
         let value =
@@ -129,6 +253,22 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
             self.know(meta.rule, Bounds::exactly(self.tally.count(meta.rule)));
             metas.mark_due(meta.rule, &mut self.due);
         }
+    }
+
+    /// Puts a meta off of which this is certain.
+    fn put_off(&mut self, place: usize, bounds: Bounds) {
+        let meta = &self.program.metas.programs[place];
+        let rule = meta.rule;
+        if !self.meta_costs.is_empty() {
+            let dearest = meta.operands.iter().map(|rule| self.cost(*rule)).max();
+            self.meta_costs[place] = u32::try_from(dearest.unwrap_or_default()).unwrap_or(u32::MAX);
+        }
+        // A negative value counts as one hit.
+        let high = if bounds.low < 0.0 { bounds.high.max(1.0) } else { bounds.high };
+        let low = bounds.low.max(0.0);
+        self.know(rule, Bounds { low, high, truth: bounds.truth });
+        self.tally.pending.put_off(rule, Work::Meta(place as u32));
+        self.program.metas.mark_due(rule, &mut self.due);
     }
 
     /// The value after all that the meta names is answered.
@@ -144,7 +284,6 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
     /// not `exact`, it is enough to know that the value is 0; all operands of a meta that is true are
     /// answered.
     fn value(&mut self, place: usize, exact: bool) -> f64 {
-        let meta = &self.program.metas.programs[place];
         loop {
             let bounds = self.bounds_of(place);
             if let Some(value) = bounds.exact()
@@ -153,11 +292,8 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
                 return value;
             }
             let is_true = !exact && bounds.truth == Some(true);
-            let waiting =
-                meta.operands.iter().filter(|r| self.tally.pending.work(**r) != Work::Done);
-            let next = waiting.copied().min_by_key(|rule| self.cost(*rule));
-            match next {
-                Some(rule) if !is_true => self.answer(rule),
+            match self.next(place) {
+                Some((rule, _)) if !is_true => self.answer(rule),
                 _ => return self.value_at_once(place),
             }
         }
@@ -181,7 +317,9 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
             Work::Eval(_) => EVAL_COST,
             Work::Template(_) => TEMPLATE_COST,
             Work::UriDetail(_) => URI_DETAIL_COST,
-            Work::Meta(_) => META_COST,
+            Work::Meta(place) => {
+                META_COST + self.meta_costs.get(place as usize).map_or(0, |c| *c as usize)
+            }
         }
     }
 
@@ -198,7 +336,9 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
             Work::Template(at) => self.program.run_template(at, self.evals, self.tally),
             Work::UriDetail(at) => self.program.run_uri_detail(at, self.views, self.tally),
             Work::Meta(place) => {
-                let value = self.value(place as usize, true);
+                // Of a meta that scores and is true, all operands are shown.
+                let exact = self.program.metas.programs[place as usize].can_wait;
+                let value = self.value(place as usize, exact);
                 if value != 0.0 {
                     self.tally.set(rule, value);
                 }

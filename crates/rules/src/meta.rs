@@ -294,7 +294,7 @@ fn in_order(
     // Those that never fire because what they need is never known.
     let mut dead = vec![false; rules.len()];
     let mut guarded = vec![false; rules.len()];
-    // How many metas that wait stand one on another.
+    // How many metas that may wait stand one on another.
     let mut depth = vec![0u32; rules.len()];
     let mut slots: Vec<Option<Meta>> = waiting.into_iter().map(Some).collect();
     let mut programs = Vec::with_capacity(order.len());
@@ -318,7 +318,7 @@ fn in_order(
         let below = deepest.copied().unwrap_or(0);
         program.at_once |= guarded[rule] || below >= WAIT_DEPTH_MAX;
         program.can_wait = !program.at_once && rules.get(rule).is_some_and(Rule::is_sub);
-        if program.can_wait {
+        if !program.at_once {
             depth[rule] = below + 1;
         }
         programs.push(program);

@@ -6,7 +6,7 @@ use crate::demand::Demand;
 use crate::evals::{Eval, EvalContext, unknown_tags};
 use crate::language::{Problem, Severity};
 use crate::matcher::headers::{HeaderRules, HeaderRulesBuilder};
-use crate::matcher::mime::{self, MimeRule};
+use crate::matcher::mime::{MimeRule, MimeRules};
 use crate::matcher::pending::{Candidate, Work};
 use crate::matcher::tags::{TemplateOn, TemplateRule};
 use crate::matcher::texts::TextRules;
@@ -45,7 +45,7 @@ pub(crate) struct Program {
     rawbody: TextRules,
     uri: TextRules,
     full: TextRules,
-    mime: Vec<MimeRule>,
+    mime: MimeRules,
     templates: Vec<TemplateRule>,
     uri_details: Vec<UriDetailRule>,
     /// Those that edit the body stand first.
@@ -113,7 +113,6 @@ impl Program {
                 Err(problem) => builder.problems.push(problem),
             }
         }
-        builder.mime.sort_by(|a, b| a.selector().cmp(b.selector()));
         let local = profile == Profile::Local;
         let (metas, unsolved) = Metas::compile(rules, &|r| runs(r, profile), ran, local);
         for found in unsolved {
@@ -133,7 +132,7 @@ impl Program {
             rawbody: TextRules::new(builder.rawbody),
             uri: TextRules::new(builder.uri),
             full: TextRules::on_one_text(builder.full),
-            mime: builder.mime,
+            mime: MimeRules::new(builder.mime),
             templates: builder.templates,
             uri_details: builder.uri_details,
             evals: builder.evals,
@@ -166,9 +165,12 @@ impl Program {
                 let editors = self.evals.iter().take(self.editors);
                 editors.for_each(|rule| rule.run(evals, tally));
             }
+            if *stage == Stage::Metas {
+                return Demand::new(self, views, evals, tally).run(bounds);
+            }
             self.run_stage(*stage, views, evals, tally);
             done.add(*stage);
-            if *stage != Stage::Metas && bounds.is_some_and(|b| b.decided(done, tally)) {
+            if bounds.is_some_and(|b| b.decided(done, tally)) {
                 return true;
             }
         }
@@ -195,11 +197,11 @@ impl Program {
             }
             Stage::Full if self.full.is_empty() => {}
             Stage::Full => self.full.scan_one(views.full(), Place::Full, tally),
-            Stage::Mime => mime::scan(&self.mime, views, tally),
+            Stage::Mime => self.mime.scan(views, tally),
             Stage::UriDetails => self.run_uri_details(views, tally),
             Stage::Evals => self.run_evals(evals, tally),
             Stage::Templates => self.run_templates(evals, tally),
-            Stage::Metas => Demand::new(self, views, evals, tally).run(),
+            Stage::Metas => {}
         }
     }
 

@@ -340,8 +340,7 @@ impl Ruleset {
         }
         let evals = EvalContext::new(&views, &self.eval_tables, now, self.profile);
         let tally = &mut scratch.tally;
-        // To end early one must know what has not fired: then nothing is put off.
-        tally.begin(&self.version, self.rules.len(), !self.subtests && self.bounds.is_none());
+        tally.begin(&self.version, self.rules.len(), !self.subtests);
         let stopped_early = self.program.run(&views, &evals, self.bounds.as_ref(), tally);
         Outcome { stopped_early, ..self.outcome(&views, tally) }
     }

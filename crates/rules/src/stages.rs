@@ -5,6 +5,7 @@
 //! threshold: the class is then what it would have been.
 
 use crate::matcher::Tally;
+use crate::matcher::pending::Work;
 use crate::meta::Metas;
 use crate::rule::{Rule, Test};
 use crate::ruleset::Profile;
@@ -152,7 +153,7 @@ pub(crate) struct Bounds {
     rules: Vec<(Stage, f64, bool)>,
     /// Least and most that the rules of a stage add, metas apart.
     stages: Vec<(Stage, f64, f64)>,
-    /// Metas with points, and rules of which one must have fired.
+    /// Metas with points, those with most first, and rules of which one must have fired.
     metas: Vec<(f64, Option<Vec<u32>>)>,
 }
 
@@ -183,36 +184,61 @@ impl Bounds {
             let by_hit = !matches!(rule.test, Test::Meta { .. } | Test::Eval { .. });
             (Stage::of(rule), points(rule, profile), by_hit)
         };
+        let mut with_points: Vec<_> = metas.leaves().into_iter().filter_map(of_meta).collect();
+        with_points.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()));
         Bounds {
             thresholds: thresholds.to_vec(),
             rules: rules.iter().map(by_rule).collect(),
             stages,
-            metas: metas.leaves().into_iter().filter_map(of_meta).collect(),
+            metas: with_points,
         }
     }
 
-    /// Whether no rule that is left can change the class.
+    /// Whether no rule that is left can change the class. What was put off is left.
     pub(crate) fn decided(&self, done: Done, tally: &Tally) -> bool {
-        let score = tally.fired.iter().filter_map(|rule| {
-            let (_, points, by_hit) = self.rules.get(*rule as usize)?;
-            Some(points * if *by_hit { tally.count(*rule) } else { 1.0 })
-        });
-        let score: f64 = score.sum();
-        let (mut least, mut most) = (score - ROUNDING, score + ROUNDING);
+        let score = self.score(tally);
+        let (mut least, mut most) = (score, score);
         for (_, low, high) in self.stages.iter().filter(|s| !done.has(s.0)) {
             least += low;
             most += high;
         }
+        // Metas only widen that: most often there is no need to look at them.
+        if !self.decides(least, most) {
+            return false;
+        }
         let is_possible = |leaf: &u32| {
             let stage = self.rules.get(*leaf as usize).map_or(Stage::Metas, |rule| rule.0);
-            !done.has(stage) || tally.count(*leaf) > 0.0
+            !done.has(stage) || tally.count(*leaf) > 0.0 || tally.pending.work(*leaf) != Work::Done
         };
         for (points, leaves) in &self.metas {
             if leaves.as_ref().is_none_or(|leaves| leaves.iter().any(is_possible)) {
                 least += points.min(0.0);
                 most += points.max(0.0);
+                if !self.decides(least, most) {
+                    return false;
+                }
             }
         }
+        true
+    }
+
+    /// The points of all rules that fired so far.
+    pub(crate) fn score(&self, tally: &Tally) -> f64 {
+        let points = tally.fired.iter().filter_map(|rule| {
+            let (_, points, by_hit) = self.rules.get(*rule as usize)?;
+            Some(points * if *by_hit { tally.count(*rule) } else { 1.0 })
+        });
+        points.sum()
+    }
+
+    /// The points of a rule's first hit.
+    pub(crate) fn points(&self, rule: u32) -> f64 {
+        self.rules.get(rule as usize).map_or(0.0, |rule| rule.1)
+    }
+
+    /// Whether all scores from `least` to `most` are on the same side of every threshold.
+    pub(crate) fn decides(&self, least: f64, most: f64) -> bool {
+        let (least, most) = (least - ROUNDING, most + ROUNDING);
         self.thresholds.iter().all(|at| (least >= *at) == (most >= *at))
     }
 }

@@ -2,6 +2,8 @@
 //! hits and evidence are the same. The stock rules are read from the installed package, the messages
 //! from the folder that `GAUNTLET_CORPUS` names; without either, what there is.
 
+mod mail;
+
 use std::path::{Path, PathBuf};
 
 use gauntlet_mail::{Envelope, Facts, Message};
@@ -33,17 +35,6 @@ fn compare(load: impl Fn(&LoadOptions) -> Ruleset, messages: &[Vec<u8>]) {
     }
 }
 
-fn files(folder: &Path, out: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            files(&path, out);
-        } else {
-            out.push(path);
-        }
-    }
-}
-
 #[test]
 fn stock_rules_find_the_same() {
     if !Path::new(STOCK_RULES).is_dir() {
@@ -51,16 +42,7 @@ fn stock_rules_find_the_same() {
         return eprintln!("skipped: {STOCK_RULES} is not there (Debian: apt install spamassassin)");
     }
     let mut messages = vec![MESSAGE.to_vec()];
-    match std::env::var_os("GAUNTLET_CORPUS") {
-        None => eprintln!("without mail: GAUNTLET_CORPUS is not set"),
-        Some(corpus) => {
-            let mut paths = Vec::new();
-            files(&Path::new(&corpus).join("dev"), &mut paths);
-            paths.sort();
-            let step = paths.len().div_ceil(MESSAGES_MAX).max(1);
-            messages.extend(paths.iter().step_by(step).filter_map(|p| std::fs::read(p).ok()));
-        }
-    }
+    messages.extend(mail::of_the_corpus(MESSAGES_MAX));
     let sources = [PathBuf::from(STOCK_RULES)];
     compare(|options| Ruleset::load(&sources, options).expect("readable").0, &messages);
 }

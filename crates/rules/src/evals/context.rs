@@ -15,7 +15,7 @@ use super::mime::MimeFacts;
 use crate::boundaries::Boundaries;
 use crate::rule::HeaderSelector;
 use crate::ruleset::Profile;
-use crate::views::{HtmlState, MimeTree, Rendered, Views};
+use crate::views::{HtmlState, MimeTree, Rendered, Views, header};
 
 /// Modifiers that take something out of a field: in scalar context only the first counts.
 const EXTRACTS: [&str; 6] = ["addr", "name", "host", "domain", "ip", "revip"];
@@ -116,7 +116,17 @@ impl<'a> EvalContext<'a> {
         }
     }
 
+    /// Whether the message has none of the fields that a selector names.
+    fn lacks(&self, selector: &str) -> bool {
+        let name = selector.split(':').next().unwrap_or_default();
+        header::is_field_name(name)
+            && !self.views.may_have_field(header::name_hash(name.as_bytes()))
+    }
+
     fn make_text(&self, name: &str) -> Vec<u8> {
+        if self.lacks(name) {
+            return Vec::new();
+        }
         let selector = HeaderSelector::parse(name);
         let is_single = selector.name == "EnvelopeFrom"
             || selector.modifiers.iter().any(|m| EXTRACTS.contains(&m.as_str()));
@@ -135,6 +145,9 @@ impl<'a> EvalContext<'a> {
     /// A header value in list context: each field or extract by itself, without line ends.
     pub(crate) fn values(&self, name: &str) -> Vec<Cow<'_, [u8]>> {
         let make = || {
+            if self.lacks(name) {
+                return Vec::new();
+            }
             let values = self.views.header_values(&HeaderSelector::parse(name));
             let without_end = |value: Cow<'_, [u8]>| match value.strip_suffix(b"\n") {
                 Some(line) => line.to_vec(),

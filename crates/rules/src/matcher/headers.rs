@@ -10,7 +10,7 @@ use crate::rule::HeaderSelector;
 use crate::views::{Views, header};
 
 /// Fewest patterns on one value that are worth a prefilter.
-const PREFILTER_MIN: usize = 4;
+pub(super) const PREFILTER_MIN: usize = 4;
 
 /// All `header` rules.
 #[derive(Debug, Default)]
@@ -85,8 +85,8 @@ impl HeaderRulesBuilder {
                 })
                 .map(|(i, _)| i)
                 .collect();
-            let name_hash =
-                header::is_field_name(&selector.name).then(|| name_hash(selector.name.as_bytes()));
+            let name_hash = header::is_field_name(&selector.name)
+                .then(|| header::name_hash(selector.name.as_bytes()));
             Group { selector, members, exists, prefilter, on_missing, name_hash }
         });
         HeaderRules { groups: groups.collect() }
@@ -102,14 +102,6 @@ fn texts(selector: &HeaderSelector) -> Texts {
     }
 }
 
-/// A hash of a field's name that does not depend on case.
-fn name_hash(name: &[u8]) -> u8 {
-    let mix =
-        |hash: u32, b: &u8| (hash ^ u32::from(b.to_ascii_lowercase())).wrapping_mul(0x0100_0193);
-    let hash = name.iter().fold(0x811c_9dc5, mix);
-    (hash >> 24) as u8
-}
-
 /// Names that are no fields of the message; they are written in this case.
 fn is_pseudo(name: &str) -> bool {
     matches!(name, "ALL" | "ToCc" | "EnvelopeFrom" | "MESSAGEID")
@@ -120,13 +112,9 @@ fn is_pseudo(name: &str) -> bool {
 impl HeaderRules {
     /// Tries all rules.
     pub(crate) fn scan(&self, views: &Views<'_>, tally: &mut Tally) {
-        let mut there = [false; 256];
-        for field in &views.mime().root().fields {
-            there[usize::from(name_hash(&field.name))] = true;
-        }
         for (number, group) in (0u32..).zip(&self.groups) {
             // Most fields that rules ask for are in no message.
-            if group.name_hash.is_some_and(|hash| !there[usize::from(hash)]) {
+            if group.name_hash.is_some_and(|hash| !views.may_have_field(hash)) {
                 group.scan_missing(Place::Header(number), tally);
                 continue;
             }

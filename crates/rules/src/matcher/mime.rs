@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::headers::PREFILTER_MIN;
+use super::prefilter::Prefilter;
 use super::{Member, Place, Tally};
 use crate::rule::{HeaderSelector, Rule};
 use crate::views::Views;
@@ -19,6 +21,74 @@ pub(crate) struct MimeRule {
     range: (usize, usize),
     /// All parts' values are matched as one string.
     concat: bool,
+    /// It matches what stands for a missing value.
+    on_missing: bool,
+}
+
+/// All rules; those that ask for the same field stand together, so that its values are made once and one
+/// look at each says which rules may match.
+#[derive(Debug, Default)]
+pub(crate) struct MimeRules {
+    rules: Vec<MimeRule>,
+    groups: Vec<Group>,
+}
+
+/// Rules that ask for the same field.
+#[derive(Debug)]
+struct Group {
+    /// Their places among the rules.
+    rules: std::ops::Range<usize>,
+    prefilter: Option<Prefilter>,
+}
+
+impl MimeRules {
+    pub(crate) fn new(mut rules: Vec<MimeRule>) -> Self {
+        rules.sort_by(|a, b| a.selector.cmp(&b.selector));
+        let mut groups = Vec::new();
+        let mut start = 0;
+        for same in rules.chunk_by(|a, b| a.selector == b.selector) {
+            let prefilter = (same.len() >= PREFILTER_MIN)
+                .then(|| Prefilter::new(same.iter().map(|rule| &rule.member.pattern)));
+            groups.push(Group { rules: start..start + same.len(), prefilter });
+            start += same.len();
+        }
+        MimeRules { rules, groups }
+    }
+
+    /// Every rule.
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, MimeRule> {
+        self.rules.iter()
+    }
+
+    /// Tries all rules.
+    pub(crate) fn scan(&self, views: &Views<'_>, tally: &mut Tally) {
+        for group in &self.groups {
+            let rules = self.rules.get(group.rules.clone()).unwrap_or_default();
+            let Some(first) = rules.first() else { continue };
+            let values = views.mime_headers(&first.selector);
+            let Some(prefilter) = &group.prefilter else {
+                rules.iter().for_each(|rule| rule.scan(&values, &|_| true, tally));
+                continue;
+            };
+            let mut candidates = std::mem::take(&mut tally.candidates);
+            // By value, which rules may match.
+            let mut may_match = vec![false; rules.len() * values.len()];
+            for (value, row) in values.iter().zip(may_match.chunks_mut(rules.len())) {
+                let Some(value) = value else { continue };
+                prefilter.search(value, &mut tally.buffers, &mut candidates);
+                for number in &candidates {
+                    if let Some(slot) = row.get_mut(*number as usize) {
+                        *slot = true;
+                    }
+                }
+            }
+            tally.candidates = candidates;
+            for (number, rule) in rules.iter().enumerate() {
+                let may = |part: usize| may_match.get(part * rules.len() + number) == Some(&true);
+                rule.scan(&values, &may, tally);
+            }
+        }
+    }
 }
 
 impl MimeRule {
@@ -30,7 +100,10 @@ impl MimeRule {
         if_unset: &str,
     ) -> Self {
         member.hits_max = member.hits_max.min(HITS_DEFAULT_MAX);
+        let on_missing = member.pattern.min_len() <= if_unset.len()
+            && member.pattern.is_match(if_unset.as_bytes());
         MimeRule {
+            on_missing,
             member,
             selector: selector.clone(),
             if_unset: if_unset.as_bytes().to_vec(),
@@ -49,20 +122,29 @@ impl MimeRule {
         &self.selector
     }
 
-    /// Tries the rule on all parts' values.
-    fn scan(&self, values: &[Option<Cow<'_, [u8]>>], tally: &mut Tally) {
+    /// Tries the rule on all parts' values; `may_match` says whether it can match that of a part.
+    fn scan(
+        &self,
+        values: &[Option<Cow<'_, [u8]>>],
+        may_match: &dyn Fn(usize) -> bool,
+        tally: &mut Tally,
+    ) {
         let mut joined = Vec::new();
         let mut found = false;
         for (number, value) in (1usize..).zip(values) {
             if number < self.range.0 || number > self.range.1 {
                 continue;
             }
+            let is_possible = if value.is_some() { may_match(number - 1) } else { self.on_missing };
             let value = value.as_deref().unwrap_or(&self.if_unset);
             if self.concat {
                 joined.extend_from_slice(value);
                 if !joined.ends_with(b"\n") {
                     joined.push(b'\n');
                 }
+                continue;
+            }
+            if !is_possible {
                 continue;
             }
             let part = u16::try_from(number - 1).unwrap_or(u16::MAX);
@@ -89,15 +171,6 @@ impl MimeRule {
         let before = tally.count(self.member.rule);
         self.member.apply(value, place, tally);
         tally.count(self.member.rule) > before
-    }
-}
-
-/// Tries all rules; those that ask for the same field stand together, so that its values are made once.
-pub(crate) fn scan(rules: &[MimeRule], views: &Views<'_>, tally: &mut Tally) {
-    for group in rules.chunk_by(|a, b| a.selector == b.selector) {
-        let Some(first) = group.first() else { continue };
-        let values = views.mime_headers(&first.selector);
-        group.iter().for_each(|rule| rule.scan(&values, tally));
     }
 }
 

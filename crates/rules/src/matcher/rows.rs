@@ -31,6 +31,23 @@ struct Chunk {
     owners: Vec<[u32; PLACES_MAX]>,
 }
 
+/// How often a text begins with a byte.
+#[inline]
+fn run_length(text: &[u8], byte: u8) -> usize {
+    let (blocks, _) = text.as_chunks::<BLOCK_BYTES>();
+    let mut length = 0;
+    for block in blocks {
+        if *block != [byte; BLOCK_BYTES] {
+            break;
+        }
+        length += BLOCK_BYTES;
+    }
+    while text.get(length) == Some(&byte) {
+        length += 1;
+    }
+    length
+}
+
 impl Chunk {
     fn new() -> Self {
         Chunk {
@@ -86,23 +103,31 @@ impl Chunk {
     fn reached_step_by_step(&self, text: &[u8]) -> Words {
         let (mut state, mut reached) = ([0; LANES], [0; LANES]);
         self.step(b'\n', &mut state, &mut reached);
-        let (blocks, rest) = text.as_chunks::<BLOCK_BYTES>();
+        let mut rest = text;
         // Loops, because closures would not be compiled for the wider vectors.
-        for block in blocks {
+        while let Some((block, after)) = rest.split_first_chunk::<BLOCK_BYTES>() {
             let first = block[0];
-            // Lines of one sign: once a step changes nothing, neither do those that follow.
-            if *block == [first; BLOCK_BYTES] {
-                for _ in 0..BLOCK_BYTES {
-                    let before = state;
-                    self.step(first, &mut state, &mut reached);
-                    if state == before {
-                        break;
-                    }
+            if *block != [first; BLOCK_BYTES] {
+                for byte in block {
+                    self.step(*byte, &mut state, &mut reached);
                 }
+                rest = after;
                 continue;
             }
-            for byte in block {
-                self.step(*byte, &mut state, &mut reached);
+            // Lines of one sign: once a step changes nothing, neither do those that follow. What ends the
+            // run is stepped alone, for another run may follow it.
+            let run = run_length(rest, first);
+            for _ in 0..run {
+                let before = state;
+                self.step(first, &mut state, &mut reached);
+                if state == before {
+                    break;
+                }
+            }
+            rest = rest.get(run..).unwrap_or_default();
+            if let Some((end, after)) = rest.split_first() {
+                self.step(*end, &mut state, &mut reached);
+                rest = after;
             }
         }
         for byte in rest {
@@ -179,7 +204,7 @@ mod wide {
         _mm512_setzero_si512, _mm512_slli_epi64, _mm512_storeu_si512, _mm512_ternarylogic_epi64,
     };
 
-    use super::{BLOCK_BYTES, Chunk, LANES, Words};
+    use super::{BLOCK_BYTES, Chunk, LANES, Words, run_length};
 
     /// `(a | b) & c`, as a table of three inputs.
     const OR_AND: i32 = 0xa8;
@@ -226,24 +251,30 @@ mod wide {
         }
         let mut steps = Steps { chunks, first, state: nothing, reached: nothing };
         steps.step(b'\n');
-        let (blocks, rest) = text.as_chunks::<BLOCK_BYTES>();
-        for block in blocks {
+        let mut rest = text;
+        while let Some((block, after)) = rest.split_first_chunk::<BLOCK_BYTES>() {
             let first = block[0];
-            if *block == [first; BLOCK_BYTES] {
-                // Lines of one sign: once a step changes nothing, neither do those that follow.
-                for _ in 0..BLOCK_BYTES {
-                    let before = steps.state;
-                    steps.step(first);
-                    let same =
-                        |i: usize| _mm512_cmpeq_epi64_mask(before[i], steps.state[i]) == 0xff;
-                    if (0..N).all(same) {
-                        break;
-                    }
+            if *block != [first; BLOCK_BYTES] {
+                for byte in block {
+                    steps.step(*byte);
                 }
+                rest = after;
                 continue;
             }
-            for byte in block {
-                steps.step(*byte);
+            // As step by step.
+            let run = run_length(rest, first);
+            for _ in 0..run {
+                let before = steps.state;
+                steps.step(first);
+                let same = |i: usize| _mm512_cmpeq_epi64_mask(before[i], steps.state[i]) == 0xff;
+                if (0..N).all(same) {
+                    break;
+                }
+            }
+            rest = rest.get(run..).unwrap_or_default();
+            if let Some((end, after)) = rest.split_first() {
+                steps.step(*end);
+                rest = after;
             }
         }
         for byte in rest {

@@ -375,8 +375,13 @@ impl Parser<'_> {
         self.flag_group(flags, depth)
     }
 
-    /// `(*NAME...`: what Perl knows is left to PCRE2.
-    fn verb<T>(&mut self) -> Result<T, Refusal> {
+    /// `(*NAME...`: what Perl knows is left to PCRE2, but for `(*FAIL)`, which is another way to write
+    /// `(?!)`.
+    fn verb(&mut self) -> Result<Option<Node>, Refusal> {
+        if self.take(b"*FAIL)") || self.take(b"*F)") {
+            let node = Box::new(Node::Concat(Vec::new()));
+            return Ok(Some(Node::Around { ahead: true, negated: true, node }));
+        }
         let rest = self.text.get(self.at + 1..).unwrap_or_default();
         let end = rest.iter().position(|b| !(b.is_ascii_alphabetic() || *b == b'_'));
         let name = &rest[..end.unwrap_or(rest.len())];
@@ -690,12 +695,18 @@ impl Parser<'_> {
 fn has_width(node: &Node) -> bool {
     match node {
         Node::Set(_) | Node::Backreference { .. } | Node::Template { .. } => true,
+        // Perl takes `(?!)` for something.
+        Node::Around { ahead: true, negated: true, node } if is_empty(node) => true,
         Node::Anchor(_) | Node::Around { .. } => false,
         Node::Concat(nodes) => nodes.iter().any(has_width),
         Node::Alternate(nodes) => nodes.iter().all(has_width),
         Node::Repeat { node, max, .. } => *max != Some(0) && has_width(node),
         Node::Group { node, .. } | Node::Atomic(node) => has_width(node),
     }
+}
+
+fn is_empty(node: &Node) -> bool {
+    matches!(node, Node::Concat(nodes) if nodes.is_empty())
 }
 
 /// The pair, else one of the set, and no going back.

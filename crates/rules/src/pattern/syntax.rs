@@ -281,8 +281,9 @@ impl Node {
         }
     }
 
-    /// Whether the pattern can never match, whatever the text: it has a byte of no set, or something
-    /// before its start or after its end.
+    /// Whether the pattern can never match, whatever the text: it has a byte of no set, something
+    /// before its start or after its end, or looks that nothing stands where something always does
+    /// (`(?!)`).
     pub(crate) fn is_impossible(&self) -> bool {
         match self {
             Node::Set(set) => set.len() == 0,
@@ -302,6 +303,21 @@ impl Node {
             }
             Node::Repeat { node, min, .. } => *min > 0 && node.is_impossible(),
             Node::Group { node, .. } | Node::Atomic(node) => node.is_impossible(),
+            Node::Around { negated: false, node, .. } => node.is_impossible(),
+            Node::Around { negated: true, node, .. } => node.is_everywhere(),
+            Node::Anchor(_) | Node::Backreference { .. } | Node::Template { .. } => false,
+        }
+    }
+
+    /// Whether it matches at every place of every text, if only nothing.
+    fn is_everywhere(&self) -> bool {
+        match self {
+            Node::Concat(nodes) => nodes.iter().all(Node::is_everywhere),
+            Node::Alternate(nodes) => nodes.iter().any(Node::is_everywhere),
+            Node::Repeat { node, min, .. } => *min == 0 || node.is_everywhere(),
+            Node::Group { node, .. } | Node::Atomic(node) => node.is_everywhere(),
+            Node::Around { negated: false, node, .. } => node.is_everywhere(),
+            Node::Around { negated: true, node, .. } => node.is_impossible(),
             _ => false,
         }
     }
@@ -324,6 +340,45 @@ mod tests {
             let mut expected = ByteSet::from_bytes(other);
             expected.insert(byte);
             assert_eq!(ByteSet::of(byte).fold_case(), expected, "{byte:#x}");
+        }
+    }
+
+    #[test]
+    fn what_can_never_match() {
+        let is_impossible = |pattern: &str| {
+            let parsed = crate::pattern::parse::parse(pattern).expect(pattern);
+            parsed.node.is_impossible()
+        };
+        for never in [
+            "(?!)x",
+            "a(?:b(?!)c)d",
+            "x(?!y*)",
+            "(?!|a)",
+            "(?<!)x",
+            "(*FAIL)",
+            "a(*F)|(?!)b",
+            "[^\\s\\S]x",
+            "(?=(?!))",
+            "(?!(?!(?!)))",
+            "x(?=[^\\d\\D])",
+            "((?!))+",
+            "a^",
+            "\\zb",
+        ] {
+            assert!(is_impossible(never), "{never}");
+        }
+        for perhaps in [
+            "(?!x)",
+            "a|(?!)",
+            "(?:(?!))?x",
+            "(?!(?!))x",
+            "(?!.)",
+            "(?!a+)",
+            "(?!\\b)",
+            "(?<!x)y",
+            "(?!)*?x",
+        ] {
+            assert!(!is_impossible(perhaps), "{perhaps}");
         }
     }
 

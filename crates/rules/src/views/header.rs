@@ -52,22 +52,19 @@ impl Wanted {
 /// A raw value with its folds made spaces: a line end, and the white space after it.
 fn unfolded(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
-    let mut i = 0;
-    while i < raw.len() {
-        let end = match &raw[i..] {
-            [b'\r', b'\n', ..] => 2,
-            [b'\n', ..] => 1,
-            _ => 0,
-        };
-        let blank = raw[i + end..].iter().take_while(|&&b| is_space(b)).count();
-        if end > 0 && blank > 0 {
-            out.push(b' ');
-            i += end + blank;
+    let mut rest = raw;
+    while let Some(end) = memchr::memchr(b'\n', rest) {
+        let blank = rest[end + 1..].iter().take_while(|&&b| is_space(b)).count();
+        let (line, after) = rest.split_at(end + 1);
+        if blank == 0 {
+            out.extend_from_slice(line);
         } else {
-            out.push(raw[i]);
-            i += 1;
+            out.extend_from_slice(line[..end].strip_suffix(b"\r").unwrap_or(&line[..end]));
+            out.push(b' ');
         }
+        rest = &after[blank..];
     }
+    out.extend_from_slice(rest);
     out
 }
 
@@ -112,6 +109,35 @@ pub(crate) fn is_field_name(name: &str) -> bool {
     !name.starts_with("ALL")
         && name != "MESSAGEID"
         && !SPECIAL.iter().any(|special| special.eq_ignore_ascii_case(name))
+}
+
+/// Which names the fields of a message have, by a hash of them: most fields that rules ask for are in
+/// no message.
+#[derive(Debug)]
+pub(super) struct Names([bool; 256]);
+
+impl Names {
+    pub(super) fn of(fields: &[Field<'_>]) -> Self {
+        let mut there = [false; 256];
+        for field in fields {
+            there[usize::from(name_hash(&field.name))] = true;
+        }
+        Names(there)
+    }
+
+    /// Whether a field may have a name of this hash.
+    pub(super) fn may_have(&self, hash: u8) -> bool {
+        self.0[usize::from(hash)]
+    }
+}
+
+/// A hash of a field's name that does not depend on case: of its length and three of its bytes.
+pub(crate) fn name_hash(name: &[u8]) -> u8 {
+    let letter = |at: usize| name.get(at).map_or(0, u8::to_ascii_lowercase);
+    let mix = |hash: u8, byte: u8| hash.wrapping_mul(31) ^ byte;
+    let length = name.len();
+    let letters = [letter(0), letter(length / 2), letter(length.saturating_sub(1))];
+    letters.into_iter().fold(length as u8, mix)
 }
 
 /// The values before modifiers are applied, and whether they are final.
@@ -160,6 +186,9 @@ fn selected<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> (Vec<Value
 
 /// The fields of a name.
 fn plain<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> Vec<Value<'v>> {
+    if !views.may_have_field(name_hash(name.as_bytes())) {
+        return Vec::new();
+    }
     let fields = views.mime().root().fields.iter().filter(|f| f.is(name));
     if wanted.raw || wanted.address || wanted.name {
         fields.map(|f| Cow::Borrowed(f.raw())).collect()
@@ -170,6 +199,9 @@ fn plain<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> Vec<Value<'v>
 
 /// Values with line ends; raw ones unfolded.
 fn lines_of<'v>(views: &'v Views<'_>, name: &str, raw: bool) -> Vec<Value<'v>> {
+    if !views.may_have_field(name_hash(name.as_bytes())) {
+        return Vec::new();
+    }
     let fields = views.mime().root().fields.iter().filter(|f| f.is(name));
     let value = |f: &'v Field<'_>| match raw {
         true => Cow::Owned(unfolded(f.raw())),
@@ -181,6 +213,22 @@ fn lines_of<'v>(views: &'v Views<'_>, name: &str, raw: bool) -> Vec<Value<'v>> {
 /// `Name: value` of every field.
 fn all_fields<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
     fields_text(views.mime().root(), false).into_iter().map(Cow::Owned).collect()
+}
+
+/// The same in one text.
+pub(super) fn all_fields_text(node: &Node<'_>) -> Vec<u8> {
+    let length = |f: &Field<'_>| f.name.len() + 2 + f.line().len();
+    let bytes = node.fields.iter().map(length).sum();
+    if bytes > ALL_BYTES_MAX {
+        return fields_text(node, false).concat();
+    }
+    let mut text = Vec::with_capacity(bytes);
+    for field in &node.fields {
+        text.extend_from_slice(&field.name);
+        text.extend_from_slice(b": ");
+        text.extend_from_slice(field.line());
+    }
+    text
 }
 
 /// `Name: value` of every field of a part. Beyond the limit fields are left out, name by name in the
@@ -383,6 +431,38 @@ fn addresses_of_hosts<'v>(values: &[Value<'v>], reversed: bool) -> Vec<Value<'v>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unfolding_by_lines_is_unfolding_byte_by_byte() {
+        fn slowly(raw: &[u8]) -> Vec<u8> {
+            let (mut out, mut i) = (Vec::new(), 0);
+            while i < raw.len() {
+                let end = match &raw[i..] {
+                    [b'\r', b'\n', ..] => 2,
+                    [b'\n', ..] => 1,
+                    _ => 0,
+                };
+                let blank = raw[i + end..].iter().take_while(|&&b| is_space(b)).count();
+                if end > 0 && blank > 0 {
+                    out.push(b' ');
+                    i += end + blank;
+                } else {
+                    out.push(raw[i]);
+                    i += 1;
+                }
+            }
+            out
+        }
+        let mut seed = 1u32;
+        for _ in 0..20_000 {
+            let mut raw = Vec::new();
+            for _ in 0..7 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                raw.push(b"\r\n\n \tab\x0b"[(seed >> 16) as usize % 8]);
+            }
+            assert_eq!(unfolded(&raw), slowly(&raw), "{raw:?}");
+        }
+    }
 
     #[test]
     fn folds_and_names() {

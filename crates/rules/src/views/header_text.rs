@@ -13,19 +13,18 @@ fn unfold(raw: &[u8]) -> Cow<'_, [u8]> {
         return Cow::Borrowed(raw);
     }
     let mut out = Vec::with_capacity(raw.len());
-    let mut i = 0;
-    while i < raw.len() {
-        if raw[i] == b'\n' && matches!(raw.get(i + 1), Some(b' ' | b'\t')) {
-            out.push(b' ');
-            i += 1;
-            while matches!(raw.get(i), Some(b' ' | b'\t')) {
-                i += 1;
-            }
+    let mut rest = raw;
+    while let Some(end) = memchr::memchr(b'\n', rest) {
+        let blank = rest[end + 1..].iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
+        if blank == 0 {
+            out.extend_from_slice(&rest[..=end]);
         } else {
-            out.push(raw[i]);
-            i += 1;
+            out.extend_from_slice(&rest[..end]);
+            out.push(b' ');
         }
+        rest = &rest[end + 1 + blank..];
     }
+    out.extend_from_slice(rest);
     Cow::Owned(perl::trim(&out).to_vec())
 }
 

@@ -129,6 +129,7 @@ pub struct Views<'m> {
     relays: OnceCell<Relays>,
     envelope_from: OnceCell<Option<Vec<u8>>>,
     all_fields: OnceCell<Vec<u8>>,
+    names: OnceCell<header::Names>,
     addresses: address::Kept,
 }
 
@@ -201,6 +202,7 @@ impl<'m> Views<'m> {
             relays: OnceCell::new(),
             envelope_from: OnceCell::new(),
             all_fields: OnceCell::new(),
+            names: OnceCell::new(),
             addresses: address::Kept::default(),
         }
     }
@@ -336,9 +338,14 @@ impl<'m> Views<'m> {
         }
     }
 
+    /// Whether the message may have a field whose name has this hash ([`header::name_hash`]).
+    pub(crate) fn may_have_field(&self, hash: u8) -> bool {
+        self.names.get_or_init(|| header::Names::of(&self.mime().root().fields)).may_have(hash)
+    }
+
     /// `Name: value` of every field, decoded, in one text: what `ALL` selects.
     pub(crate) fn all_fields(&self) -> &[u8] {
-        self.all_fields.get_or_init(|| header::fields_text(self.mime().root(), false).concat())
+        self.all_fields.get_or_init(|| header::all_fields_text(self.mime().root()))
     }
 
     /// The value of a field in each part, the root first; none where a part lacks it.
