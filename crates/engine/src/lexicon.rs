@@ -159,58 +159,92 @@ fn possible_at(prefix: u64) -> (usize, u64) {
 }
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+/// What a hash is multiplied with for each step.
+const STEP: u64 = 0x2127_599b_f432_5c37;
 
 fn join(prefix: u64, word: u64) -> u64 {
     (prefix.rotate_left(23) ^ word).wrapping_mul(SEED)
 }
 
-/// Calls `word` with hash and range of every run of letters and digits. The hash means nothing if a run begins with
-/// more than `longest` letters and digits of ASCII, which is not to be found in the list then.
+/// Calls `word` with hash and range of every run of letters and digits. The hash means nothing if the word is of ASCII
+/// alone and has more than `longest` bytes, which is not to be found in the list then.
 fn each_word(text: &str, longest: usize, mut word: impl FnMut(u64, Range<usize>)) {
     let bytes = text.as_bytes();
-    let (mut at, mut start, mut hash) = (0, 0, 0u64);
-    let mut in_word = false;
-    // Where the word is too long, while it is of ASCII alone.
-    let mut limit = usize::MAX;
+    let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        if at == limit && LETTERS[usize::from(byte)] != 0 {
-            let is_letter = |byte: &&u8| LETTERS[usize::from(**byte)] != 0;
-            at += bytes.get(at..).unwrap_or_default().iter().take_while(is_letter).count();
-            (hash, limit) = (0, usize::MAX);
+        if byte < 0x80 && !byte.is_ascii_alphanumeric() {
+            at += 1;
             continue;
         }
-        let begin = at;
-        let mut letter = LETTERS[usize::from(byte)];
-        let mut step = hash;
-        if byte < 0x80 {
-            at += 1;
-            step = add(step, letter);
-        } else {
-            let Some(c) = text[at..].chars().next() else { break };
-            at += c.len_utf8();
-            limit = usize::MAX;
-            letter = u8::from(is_letter_or_digit(c));
-            for lower in c.to_lowercase() {
-                step = add(add(step, (lower as u32 >> 8) as u8), lower as u8);
-            }
+        let end = at + ascii_letters(bytes.get(at..).unwrap_or_default());
+        let next = text.get(end..).and_then(|rest| rest.chars().next());
+        if next.is_some_and(|c| !c.is_ascii() && is_letter_or_digit(c)) {
+            let (hash, end) = word_of_any_letters(text, at);
+            word(hash, at..end);
+            at = end;
+            continue;
         }
-        if letter != 0 {
-            if !in_word {
-                (in_word, start) = (true, begin);
-                limit = if byte < 0x80 { begin.saturating_add(longest) } else { usize::MAX };
-            }
-            hash = step;
-        } else if in_word {
-            word(hash, start..begin);
-            (in_word, hash, limit) = (false, 0, usize::MAX);
+        if end > at {
+            word(if end - at <= longest { ascii_hash(bytes, at..end) } else { 0 }, at..end);
         }
-        if letter == 0 {
-            hash = 0;
+        at = end + next.map_or(0, char::len_utf8);
+    }
+}
+
+/// Hash and end of the word that begins here.
+fn word_of_any_letters(text: &str, start: usize) -> (u64, usize) {
+    let (mut hash, mut end) = (0, start);
+    for c in text.get(start..).unwrap_or_default().chars() {
+        if !is_letter_or_digit(c) {
+            break;
+        }
+        end += c.len_utf8();
+        for lower in c.to_lowercase() {
+            hash = add(add(hash, (lower as u32 >> 8) as u8), lower as u8);
         }
     }
-    if in_word {
-        word(hash, start..bytes.len());
+    (hash, end)
+}
+
+/// The low seven bits of each byte of eight, and the same bit of each.
+const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+const fn in_each(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
+/// How many letters and digits of ASCII stand first, eight looked at together.
+fn ascii_letters(bytes: &[u8]) -> usize {
+    let (eights, rest) = bytes.as_chunks::<8>();
+    for (eight, i) in eights.iter().zip(0..) {
+        let eight = u64::from_le_bytes(*eight);
+        let low = eight & LOW_BITS;
+        let folded = low | in_each(b' ');
+        // The highest bit of each byte: sums carry into it from the first of a range on.
+        let from = |bytes: u64, first: u8| bytes + in_each(0x80 - first);
+        let is_letter = from(folded, b'a') & !from(folded, b'z' + 1);
+        let is_digit = from(low, b'0') & !from(low, b'9' + 1);
+        let others = (!(is_letter | is_digit) | eight) & !LOW_BITS;
+        if others != 0 {
+            return 8 * i + others.trailing_zeros() as usize / 8;
+        }
     }
+    8 * eights.len() + rest.iter().take_while(|b| b.is_ascii_alphanumeric()).count()
+}
+
+/// Hash of a word of letters and digits of ASCII, the same in any case.
+fn ascii_hash(bytes: &[u8], range: Range<usize>) -> u64 {
+    let mut hash = 0u64;
+    for at in range.clone().step_by(8) {
+        let length = (range.end - at).min(8);
+        let mut eight = [0; 8];
+        match bytes.get(at..).and_then(<[u8]>::first_chunk) {
+            Some(whole) => eight = *whole,
+            None => eight.iter_mut().zip(&bytes[at..range.end]).for_each(|(to, b)| *to = *b),
+        }
+        let letters = (u64::from_le_bytes(eight) | in_each(b' ')) & (u64::MAX >> (64 - 8 * length));
+        hash = (hash.rotate_left(5) ^ letters).wrapping_mul(STEP);
+    }
+    hash
 }
 
 /// [`char::is_alphanumeric`], whose tables are not asked about the letters of Latin and Cyrillic.
@@ -223,22 +257,8 @@ pub(crate) fn is_letter_or_digit(c: char) -> bool {
 }
 
 fn add(hash: u64, byte: u8) -> u64 {
-    (hash.rotate_left(5) ^ u64::from(byte)).wrapping_mul(0x2127_599b_f432_5c37)
+    (hash.rotate_left(5) ^ u64::from(byte)).wrapping_mul(STEP)
 }
-
-/// Letters and digits as lower case, everything else 0.
-const LETTERS: [u8; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 128 {
-        let b = byte as u8;
-        if b.is_ascii_alphanumeric() {
-            table[byte] = b.to_ascii_lowercase();
-        }
-        byte += 1;
-    }
-    table
-};
 
 /// The keys are hashes already.
 #[derive(Debug, Clone, Copy, Default)]

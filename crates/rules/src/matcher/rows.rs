@@ -177,18 +177,8 @@ impl Rows {
     pub(crate) fn search(&self, text: &[u8], mut found: impl FnMut(u32)) {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx512f") {
-            let (pairs, rest) = self.chunks.as_chunks::<2>();
-            for pair in pairs {
-                // SAFETY: the CPU has AVX-512F, which is all that the function needs of its caller.
-                let reached = unsafe { wide::reached(pair, text) };
-                pair.iter().zip(&reached).for_each(|(chunk, words)| chunk.tell(words, &mut found));
-            }
-            for chunk in rest {
-                // SAFETY: as above.
-                let reached = unsafe { wide::reached(std::array::from_ref(chunk), text) };
-                chunk.tell(&reached[0], &mut found);
-            }
-            return;
+            // SAFETY: the CPU has AVX-512F, which is all that the function needs of its caller.
+            return unsafe { wide::search(&self.chunks, text, &mut found) };
         }
         for chunk in &self.chunks {
             chunk.tell(&chunk.reached(text), &mut found);
@@ -241,9 +231,35 @@ mod wide {
         }
     }
 
+    /// Calls `found` with each pattern of these chunks whose row is in the text.
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn search(chunks: &[Chunk], text: &[u8], found: &mut impl FnMut(u32)) {
+        let mut rest = chunks;
+        while !rest.is_empty() {
+            // Three side by side keep the CPU's loads busy; four are two and two.
+            rest = match rest.len() {
+                1 => search_some::<1>(rest, text, found),
+                2 | 4 => search_some::<2>(rest, text, found),
+                _ => search_some::<3>(rest, text, found),
+            };
+        }
+    }
+
+    /// The same for the first of them. The others come back.
+    #[target_feature(enable = "avx512f")]
+    fn search_some<'c, const N: usize>(
+        chunks: &'c [Chunk],
+        text: &[u8],
+        found: &mut impl FnMut(u32),
+    ) -> &'c [Chunk] {
+        let Some((some, rest)) = chunks.split_first_chunk::<N>() else { return &[] };
+        some.iter().zip(&reached(some, text)).for_each(|(chunk, words)| chunk.tell(words, found));
+        rest
+    }
+
     /// All places of some chunks that were reached anywhere in the text.
     #[target_feature(enable = "avx512f")]
-    pub(super) fn reached<const N: usize>(chunks: &[Chunk; N], text: &[u8]) -> [Words; N] {
+    fn reached<const N: usize>(chunks: &[Chunk; N], text: &[u8]) -> [Words; N] {
         let nothing = [_mm512_setzero_si512(); N];
         let mut first = nothing;
         for i in 0..N {
@@ -319,6 +335,26 @@ mod tests {
                 let text = [&" ".repeat(before), "hello ", &"o".repeat(length), " world."].concat();
                 assert_eq!(found(&text), if length >= 5 { &[2u32][..] } else { &[] }, "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn chunks_side_by_side_say_what_each_says_alone() {
+        let text = b"take soma and viizq, hello there world.".repeat(3);
+        let patterns = ["\\bsoma\\b", "v[-_]?i[-_]?z[-_]?q", "(?:[a-z]{5,}[ .]+){3}", "zz.z"];
+        for count in [1, 50, 90, 150, 200, 250] {
+            let rows = (0..count).flat_map(|_| patterns);
+            let rows = rows.map(|p| rarest_row(&parse(p).unwrap().node).unwrap());
+            let rows = Rows::new(rows.zip(0..).collect());
+            let (mut together, mut alone) = (Vec::new(), Vec::new());
+            rows.search(&text, |p| together.push(p));
+            for chunk in &rows.chunks {
+                chunk.tell(&chunk.reached_step_by_step(&text), &mut |p| alone.push(p));
+            }
+            together.sort_unstable();
+            alone.sort_unstable();
+            assert_eq!(together, alone, "{} chunks", rows.chunks.len());
+            assert_eq!(together.len(), 3 * count as usize);
         }
     }
 }

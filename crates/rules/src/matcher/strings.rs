@@ -19,10 +19,8 @@ const BITMAP_WORDS: usize = (1 << HASH_BITS) / 32;
 const PADDING: usize = 32;
 /// Places that are looked at together.
 const PLACES: usize = 8;
-/// A yes to each of them, as bits.
-const ALL_PLACES: u32 = (1 << PLACES) - 1;
-/// A mark is a place and two flags: it is that of pairs; and as many places with the same bytes follow as are
-/// looked at together.
+/// A mark is a place and two flags: it is that of pairs; and the next number says how many places with the same
+/// bytes there are from it on.
 const MARK_PAIR: u32 = 1;
 const MARK_RUN: u32 = 2;
 const MARK_SHIFT: u32 = 2;
@@ -234,7 +232,10 @@ impl Strings {
         };
         // The last bytes of each kind that say nothing more, anywhere or in a run: lines of one sign are full of them.
         let (mut done, mut quiet) = ([None; 2], [None; 2]);
-        for mark in marks {
+        let mut marks = marks.iter();
+        while let Some(mark) = marks.next() {
+            let places = if *mark & MARK_RUN == 0 { Some(&1) } else { marks.next() };
+            let places = places.map_or(1, |places| *places as usize);
             let Some((first, bytes, kind)) = marked(*mark, lower) else { continue };
             let index = if kind == 0 { &self.grams } else { &self.pairs };
             let before = first.checked_sub(1).and_then(|at| lower.get(at));
@@ -242,7 +243,6 @@ impl Strings {
             if done[kind] == Some(bytes) || is_in_run && quiet[kind] == Some(bytes) {
                 continue;
             }
-            let places = if *mark & MARK_RUN == 0 { 1 } else { PLACES };
             for at in first..first + places {
                 let (is_done, is_run_done) = compare(index, bytes, at);
                 if is_done {
@@ -289,18 +289,10 @@ impl Strings {
     fn mark_with_avx2(&self, padded: &[u8], length: usize, marks: &mut Vec<u32>) {
         use std::arch::x86_64::{
             __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256,
-            _mm256_castsi256_ps, _mm256_cmpeq_epi32, _mm256_i32gather_epi32, _mm256_movemask_epi8,
-            _mm256_movemask_ps, _mm256_mullo_epi32, _mm256_permutevar8x32_epi32, _mm256_set1_epi32,
-            _mm256_setr_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi32,
+            _mm256_castsi256_ps, _mm256_i32gather_epi32, _mm256_movemask_ps, _mm256_mullo_epi32,
+            _mm256_set1_epi32, _mm256_setr_epi8, _mm256_shuffle_epi8, _mm256_slli_epi32,
             _mm256_srli_epi32, _mm256_srlv_epi32,
         };
-        /// Whether the same bytes are at each place.
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        fn are_equal(keys: __m256i) -> bool {
-            let first = _mm256_permutevar8x32_epi32(keys, _mm256_setzero_si256());
-            _mm256_movemask_epi8(_mm256_cmpeq_epi32(keys, first)) == -1
-        }
         /// Which of them a bitmap says yes to, as bits.
         #[inline]
         #[target_feature(enable = "avx2")]
@@ -322,39 +314,53 @@ impl Strings {
             0, 1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3, 4, 5, 6, 4, 5, 6, 7, 5, 6, 7, 8, 6, 7, 8, 9, 7,
             8, 9, 10,
         );
-        // What was found last: in a run of one sign it is found again.
-        let (mut last, mut yes_grams, mut yes_pairs, mut is_run) = (None, 0, 0, false);
-        for at in (0..length).step_by(PLACES) {
-            let Some(sixteen) = padded.get(at..).and_then(<[u8]>::first_chunk::<16>) else {
-                return;
-            };
-            let now = u128::from_ne_bytes(*sixteen);
-            if last != Some(now) {
-                // SAFETY: sixteen bytes are there to be read; the load needs no alignment.
-                let bytes = unsafe { _mm_loadu_si128(sixteen.as_ptr().cast()) };
-                let keys = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), windows);
-                last = Some(now);
-                if let Some(bitmap) = grams {
-                    yes_grams = yes(bitmap, keys);
-                }
-                if let Some(bitmap) = pairs {
-                    yes_pairs = yes(bitmap, _mm256_and_si256(keys, _mm256_set1_epi32(0xffff)));
-                }
-                is_run = (yes_grams | yes_pairs) == ALL_PLACES && are_equal(keys);
-            }
+        let mut at = 0;
+        while at < length {
+            let rest = padded.get(at..).unwrap_or_default();
+            let Some(sixteen) = rest.first_chunk::<16>() else { return };
+            // SAFETY: sixteen bytes are there to be read; the load needs no alignment.
+            let bytes = unsafe { _mm_loadu_si128(sixteen.as_ptr().cast()) };
+            let keys = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), windows);
+            let run = places_of_run(rest, sixteen);
+            let places = run.unwrap_or(PLACES);
             let mut add = |mut yes: u32, kind: u32| {
-                if is_run && yes == ALL_PLACES {
-                    return marks.push((at as u32) << MARK_SHIFT | MARK_RUN | kind);
+                if run.is_some() && yes != 0 {
+                    // The same bytes are at every place.
+                    let mark = (at as u32) << MARK_SHIFT | MARK_RUN | kind;
+                    return marks.extend([mark, places as u32]);
                 }
                 while yes != 0 {
                     marks.push((at as u32 + yes.trailing_zeros()) << MARK_SHIFT | kind);
                     yes &= yes - 1;
                 }
             };
-            add(yes_grams, 0);
-            add(yes_pairs, MARK_PAIR);
+            if let Some(bitmap) = grams {
+                add(yes(bitmap, keys), 0);
+            }
+            if let Some(bitmap) = pairs {
+                let keys = _mm256_and_si256(keys, _mm256_set1_epi32(0xffff));
+                add(yes(bitmap, keys), MARK_PAIR);
+            }
+            at += places;
         }
     }
+}
+
+/// At how many of the first places, a multiple of [`PLACES`], a text that begins with these bytes has the same bytes
+/// by which strings are found. None if it does not begin with a run of one byte.
+#[inline]
+fn places_of_run(text: &[u8], sixteen: &[u8; 16]) -> Option<usize> {
+    let all = u128::from_le_bytes(*sixteen);
+    if all.rotate_left(8) != all {
+        return None;
+    }
+    let blocks = text.as_chunks::<16>().0;
+    let whole = blocks.iter().take_while(|block| *block == sixteen).count();
+    let rest = blocks
+        .get(whole)
+        .map_or(0, |block| (u128::from_le_bytes(*block) ^ all).trailing_zeros() as usize / 8);
+    // No four bytes begin at the last three of the run.
+    Some((16 * whole + rest - (GRAM - 1)) / PLACES * PLACES)
 }
 
 /// What a search for strings needs, of one thread.
@@ -444,7 +450,7 @@ mod tests {
         let map = words.iter().zip(0u32..).map(|(w, n)| (w.as_bytes().to_vec(), vec![n])).collect();
         let (strings, _) = Strings::new(map, |_| 1.0, |_| 1);
         let mut text = words.join(" x").into_bytes();
-        for length in 1..30 {
+        for length in 1..60 {
             text.extend(["x".repeat(length), "o".repeat(length)].concat().bytes());
         }
         for length in (0..=text.len()).rev() {
@@ -453,11 +459,12 @@ mod tests {
             let (mut together, mut alone) = (Vec::new(), Vec::new());
             strings.mark(&padded, length, &mut together);
             strings.mark_one_by_one(&padded, 0..length, &mut alone);
-            let spelled_out = |mark: u32| {
-                let places = if mark & MARK_RUN == 0 { 1 } else { PLACES as u32 };
-                (0..places).map(move |n| (mark & !MARK_RUN) + (n << MARK_SHIFT))
-            };
-            let mut together: Vec<u32> = together.into_iter().flat_map(spelled_out).collect();
+            let mut marks = together.into_iter();
+            let mut together = Vec::new();
+            while let Some(mark) = marks.next() {
+                let places = if mark & MARK_RUN == 0 { 1 } else { marks.next().unwrap() };
+                together.extend((0..places).map(|n| (mark & !MARK_RUN) + (n << MARK_SHIFT)));
+            }
             together.retain(|mark| ((mark >> MARK_SHIFT) as usize) < length);
             together.sort_unstable();
             alone.sort_unstable();

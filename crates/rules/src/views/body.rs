@@ -100,6 +100,7 @@ fn squeeze(text: &str, wide: bool) -> Cow<'_, str> {
     while i < bytes.len() {
         // Plain stretches are copied whole, with the single spaces between their words.
         let start = i;
+        i += plain_blocks(&bytes[i..]);
         let is_plain = |i: usize| bytes.get(i).is_some_and(|b| *b > b' ' && *b < 0x80);
         while is_plain(i) || (bytes.get(i) == Some(&b' ') && is_plain(i + 1)) {
             i += 1;
@@ -131,6 +132,23 @@ fn squeeze(text: &str, wide: bool) -> Cow<'_, str> {
         i += run.len();
     }
     Cow::Owned(out)
+}
+
+/// Bytes that are looked at together whether they are plain.
+const BLOCK_BYTES: usize = 32;
+
+/// How many bytes that stand first are plain ones of ASCII, with single spaces between; in whole blocks.
+fn plain_blocks(bytes: &[u8]) -> usize {
+    let blocks = bytes.as_chunks::<BLOCK_BYTES>().0;
+    let nexts = bytes.get(1..).unwrap_or_default().as_chunks::<BLOCK_BYTES>().0;
+    let is_plain = |(block, next): &(&[u8; BLOCK_BYTES], &[u8; BLOCK_BYTES])| {
+        // Without a way out within, so that vector instructions come of it.
+        !block.iter().zip(*next).fold(false, |other, (byte, next)| {
+            let is_shown = |byte: u8| byte.wrapping_sub(b'!') < 0x80 - b'!';
+            other | !(is_shown(*byte) | (*byte == b' ') & is_shown(*next))
+        })
+    };
+    BLOCK_BYTES * blocks.iter().zip(nexts).take_while(is_plain).count()
 }
 
 /// Lines of at most [`LINE_BYTES_MAX`] bytes, each with its line end.
