@@ -102,10 +102,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     writeln!(
         io::stdout().lock(),
-        "{seen} messages read, {news} learned, {forgotten} forgotten, {} corrections stand",
-        journal.standing().len()
+        "{}",
+        outcome(seen, (news, forgotten), journal.standing().len())
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// `1 message read, 1 learned, 0 forgotten, 1 correction stands`
+fn outcome(seen: usize, (news, forgotten): (usize, usize), standing: usize) -> String {
+    let messages = if seen == 1 { "message" } else { "messages" };
+    let corrections = if standing == 1 { "correction stands" } else { "corrections stand" };
+    format!(
+        "{seen} {messages} read, {news} learned, {forgotten} forgotten, {standing} {corrections}"
+    )
 }
 
 /// Makes signatures of mail of probe accounts. Result: messages read.
@@ -135,4 +144,17 @@ fn probes(args: &Args, now: u64) -> anyhow::Result<usize> {
     }
     writer.append(&entries, day)?;
     Ok(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_and_many_are_told_apart() {
+        let one = "1 message read, 1 learned, 0 forgotten, 1 correction stands";
+        assert_eq!(outcome(1, (1, 0), 1), one);
+        let many = "2 messages read, 0 learned, 1 forgotten, 0 corrections stand";
+        assert_eq!(outcome(2, (0, 1), 0), many);
+    }
 }

@@ -1,18 +1,16 @@
-//! Drawings of an evaluation as SVG.
+//! Drawings of an evaluation.
 
-use std::fmt::Write as _;
-
+use gauntlet_bench::plot::{Anchor, COLOURS, DARK, DIM, Drawing, GRID, WIDTH};
 use gauntlet_engine::classifier::metrics::Scored;
 
-const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 400.0;
 /// Room for the names of the axes.
 const LEFT: f64 = 64.0;
 const BOTTOM: f64 = 48.0;
 const TOP: f64 = 16.0;
 const RIGHT: f64 = 16.0;
-/// Colours that people with any colour vision tell apart (Okabe and Ito, 2008).
-const COLOURS: [&str; 6] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
+/// Colour of the line at a score of 0.
+const MIDDLE: &str = "#999";
 /// Lowest share on the axis of ham called spam: one in 100,000.
 const FP_MIN: f64 = 1e-5;
 /// Highest share on the axis of spam caught: all but one in 10,000.
@@ -28,33 +26,8 @@ pub(crate) struct Line {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// Text that may stand in HTML and SVG.
-pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-fn open(title: &str) -> String {
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"sans-serif\" font-size=\"13\" \
-         role=\"img\"><title>{}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
-        escape(title)
-    )
-}
-
-fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, words: &str) {
-    let words = escape(words);
-    let _ = writeln!(
-        out,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"#333\">{words}</text>"
-    );
-}
-
-fn rule(out: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64), colour: &str) {
-    let _ = writeln!(
-        out,
-        "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{colour}\"/>"
-    );
+fn rule(out: &mut Drawing, from: (f64, f64), to: (f64, f64), colour: &'static str) {
+    out.line(vec![from, to], 1.0, colour);
 }
 
 /// Where a share of ham stands: logarithmic.
@@ -70,49 +43,43 @@ fn up(spam: f64) -> f64 {
 }
 
 /// ROC curves: ham called spam across, spam caught upwards, both stretched at the good end.
-pub(crate) fn roc(lines: &[Line]) -> String {
-    let mut out = open("ROC curves");
+pub(crate) fn roc(lines: &[Line]) -> Drawing {
+    let mut out = Drawing::new("ROC curves", HEIGHT);
     for (share, name) in
         [(1e-5, "0.001 %"), (1e-4, "0.01 %"), (1e-3, "0.1 %"), (1e-2, "1 %"), (0.1, "10 %")]
     {
-        rule(&mut out, (across(share), TOP), (across(share), HEIGHT - BOTTOM), "#e4e4e4");
-        text(&mut out, (across(share), HEIGHT - BOTTOM + 18.0), "middle", name);
+        rule(&mut out, (across(share), TOP), (across(share), HEIGHT - BOTTOM), GRID);
+        out.words((across(share), HEIGHT - BOTTOM + 18.0), Anchor::Middle, DIM, name);
     }
     for (share, name) in
         [(0.0, "0 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")]
     {
-        rule(&mut out, (LEFT, up(share)), (WIDTH - RIGHT, up(share)), "#e4e4e4");
-        text(&mut out, (LEFT - 6.0, up(share) + 4.0), "end", name);
+        rule(&mut out, (LEFT, up(share)), (WIDTH - RIGHT, up(share)), GRID);
+        out.words((LEFT - 6.0, up(share) + 4.0), Anchor::End, DIM, name);
     }
-    text(&mut out, (WIDTH / 2.0, HEIGHT - 8.0), "middle", "ham called spam");
-    for (line, (colour, number)) in lines.iter().zip(COLOURS.iter().zip(0u8..)) {
-        let mut path = String::new();
-        let mut last = (f64::NAN, f64::NAN);
+    out.words((WIDTH / 2.0, HEIGHT - 8.0), Anchor::Middle, DIM, "ham called spam");
+    for (line, (colour, number)) in lines.iter().zip(COLOURS.into_iter().zip(0u8..)) {
+        let mut places: Vec<(f64, f64)> = Vec::new();
         for &(ham, spam) in &line.points {
             let at = (across(ham), up(spam));
             // Steps finer than the drawing are left out.
-            if (at.0 - last.0).abs() < 0.1 && (at.1 - last.1).abs() < 0.1 {
-                continue;
+            let near =
+                |last: &(f64, f64)| (at.0 - last.0).abs() < 0.1 && (at.1 - last.1).abs() < 0.1;
+            if !places.last().is_some_and(near) {
+                places.push(at);
             }
-            let corner = if last.0.is_nan() { 'M' } else { 'L' };
-            let _ = write!(path, "{corner}{:.1} {:.1}", at.0, at.1);
-            last = at;
         }
-        let _ = writeln!(
-            out,
-            "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>"
-        );
+        out.line(places, 2.0, colour);
         let y = HEIGHT - BOTTOM - 16.0 - 20.0 * f64::from(number);
         rule(&mut out, (WIDTH - 220.0, y - 4.0), (WIDTH - 196.0, y - 4.0), colour);
-        text(&mut out, (WIDTH - 190.0, y), "start", &line.name);
+        out.words((WIDTH - 190.0, y), Anchor::Start, DIM, &line.name);
     }
-    out.push_str("</svg>");
     out
 }
 
 /// How many ham and spam have which score; the height is the logarithm of the count.
-pub(crate) fn histogram(name: &str, scored: &[Scored]) -> String {
-    let mut out = open(&format!("Scores of {name}"));
+pub(crate) fn histogram(name: &str, scored: &[Scored]) -> Drawing {
+    let mut out = Drawing::new(&format!("Scores of {name}"), HEIGHT);
     let (low, high) = bounds(scored);
     let step = (high - low) / COLUMNS as f64;
     let mut counts = [[0u32; COLUMNS]; 2];
@@ -129,41 +96,29 @@ pub(crate) fn histogram(name: &str, scored: &[Scored]) -> String {
     let mut count = 1;
     while count <= most {
         let y = floor - height(count);
-        rule(&mut out, (LEFT, y), (WIDTH - RIGHT, y), "#e4e4e4");
-        text(&mut out, (LEFT - 6.0, y + 4.0), "end", &count.to_string());
+        rule(&mut out, (LEFT, y), (WIDTH - RIGHT, y), GRID);
+        out.words((LEFT - 6.0, y + 4.0), Anchor::End, DIM, &count.to_string());
         count *= 10;
     }
     for (side, colour) in [(0, COLOURS[0]), (1, COLOURS[1])] {
         for (column, &count) in counts[side].iter().enumerate().filter(|c| *c.1 > 0) {
             let x = LEFT + width * (column as f64 + 0.5 * side as f64);
             let h = height(count);
-            let _ = writeln!(
-                out,
-                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{h:.1}\" fill=\"{colour}\"/>",
-                floor - h,
-                width * 0.48
-            );
+            out.bar((x, floor - h), (width * 0.48, h), colour);
         }
     }
-    rule(&mut out, (LEFT, floor), (WIDTH - RIGHT, floor), "#333");
+    rule(&mut out, (LEFT, floor), (WIDTH - RIGHT, floor), DARK);
     let place = |score: f64| LEFT + (score - low) / (high - low) * (WIDTH - LEFT - RIGHT);
     for score in [low, 0.0, high] {
-        text(&mut out, (place(score), floor + 18.0), "middle", &format!("{score:.1}"));
+        out.words((place(score), floor + 18.0), Anchor::Middle, DIM, &format!("{score:.1}"));
     }
-    rule(&mut out, (place(0.0), TOP), (place(0.0), floor), "#999");
+    rule(&mut out, (place(0.0), TOP), (place(0.0), floor), MIDDLE);
     let of = |spam| scored.iter().filter(|s| s.spam == spam).count();
-    text(&mut out, (LEFT, HEIGHT - 8.0), "start", &format!("score, {name}"));
+    out.words((LEFT, HEIGHT - 8.0), Anchor::Start, DIM, &format!("score, {name}"));
     for (side, (word, x)) in [("ham", WIDTH - 300.0), ("spam", WIDTH - 150.0)].iter().enumerate() {
-        let _ = writeln!(
-            out,
-            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"12\" height=\"12\" fill=\"{}\"/>",
-            x - 18.0,
-            HEIGHT - 19.0,
-            COLOURS[side]
-        );
-        text(&mut out, (*x, HEIGHT - 8.0), "start", &format!("{} {word}", of(side == 1)));
+        out.bar((x - 18.0, HEIGHT - 19.0), (12.0, 12.0), COLOURS[side]);
+        out.words((*x, HEIGHT - 8.0), Anchor::Start, DIM, &format!("{} {word}", of(side == 1)));
     }
-    out.push_str("</svg>");
     out
 }
 
@@ -187,10 +142,11 @@ mod tests {
 
     #[test]
     fn drawings_of_nothing_and_of_odd_scores_are_whole() {
-        assert!(roc(&[]).ends_with("</svg>"));
-        assert!(histogram("x", &[]).ends_with("</svg>"));
+        assert!(roc(&[]).svg().ends_with("</svg>"));
+        assert!(histogram("x", &[]).svg().ends_with("</svg>"));
         let odd = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 0.0];
         let odd: Vec<Scored> = odd.iter().map(|&score| Scored { score, spam: true }).collect();
-        assert!(!histogram("x", &odd).contains("NaN"));
+        assert!(!histogram("x", &odd).svg().contains("NaN"));
+        assert!(histogram("x", &odd).png().starts_with(b"\x89PNG"));
     }
 }

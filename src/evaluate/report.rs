@@ -1,10 +1,12 @@
 //! An evaluation as a page with drawings: one HTML file that needs no other, and the drawings by
-//! themselves as SVG.
+//! themselves as SVG and PNG.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Context;
+use gauntlet_bench::plot;
+use gauntlet_bench::sheet::Chart;
 use gauntlet_engine::classifier::metrics::{Ranking, Scored};
 
 use super::draw::{self, Line};
@@ -30,7 +32,7 @@ pub(crate) struct Table {
 /// Series that are drawn; more cannot be told apart.
 const SERIES_MAX: usize = 6;
 
-/// Writes `report.html`, `roc.svg` and one `scores-NAME.svg` a series into the folder.
+/// Writes `report.html`, and `roc` and one `scores-NAME` a series as `.svg` and `.png`, into the folder.
 ///
 /// # Errors
 /// If the folder cannot be written.
@@ -42,19 +44,20 @@ pub(crate) fn write(
 ) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let put = |name: &str, text: &str| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
-    };
     let drawn = &series[..series.len().min(SERIES_MAX)];
     let lines: Vec<Line> = drawn
         .iter()
         .filter(|s| s.scored.iter().any(|m| m.spam) && s.scored.iter().any(|m| !m.spam))
         .map(|s| Line { name: s.name.to_owned(), points: Ranking::new(s.scored).roc() })
         .collect();
-    let roc = draw::roc(&lines);
-    put("roc.svg", &roc)?;
-    let mut body = format!("<h1>{}</h1>\n", draw::escape(title));
+    let mut charts = vec![Chart { name: "roc".to_owned(), drawing: draw::roc(&lines) }];
+    charts.extend(drawn.iter().map(|s| Chart {
+        name: format!("scores-{}", file_name(s.name)),
+        drawing: draw::histogram(s.name, s.scored),
+    }));
+    charts.iter().try_for_each(|chart| chart.write(folder))?;
+    let mut figures = charts.iter().map(|c| format!("<figure>{}</figure>\n", c.drawing.svg()));
+    let mut body = String::new();
     for table in tables {
         body.push_str(&html(table));
     }
@@ -62,15 +65,14 @@ pub(crate) fn write(
         body,
         "<h2>ROC curve</h2>\n<p>For every threshold: the share of spam that is caught, against the \
          share of ham that is called spam. Both axes are stretched where it matters.</p>\n\
-         <figure>{roc}</figure>\n<h2>Scores</h2>\n<p>Messages by score; the columns grow with \
-         the logarithm of their number. Above 0 is spam.</p>\n"
+         {}<h2>Scores</h2>\n<p>Messages by score; the columns grow with \
+         the logarithm of their number. Above 0 is spam.</p>\n",
+        figures.next().unwrap_or_default()
     );
-    for s in drawn {
-        let drawing = draw::histogram(s.name, s.scored);
-        put(&format!("scores-{}.svg", file_name(s.name)), &drawing)?;
-        let _ = writeln!(body, "<figure>{drawing}</figure>");
-    }
-    put("report.html", &page(title, &body))
+    body.extend(figures);
+    let path = folder.join("report.html");
+    std::fs::write(&path, plot::page(title, &body))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn file_name(name: &str) -> String {
@@ -78,38 +80,21 @@ fn file_name(name: &str) -> String {
 }
 
 fn html(table: &Table) -> String {
-    let mut out = format!("<table><caption>{}</caption>\n<tr>", draw::escape(table.caption));
+    let mut out = format!("<table><caption>{}</caption>\n<tr>", plot::escape(table.caption));
     for column in &table.columns {
-        let _ = write!(out, "<th>{}</th>", draw::escape(column));
+        let _ = write!(out, "<th>{}</th>", plot::escape(column));
     }
     out.push_str("</tr>\n");
     for row in &table.rows {
         out.push_str("<tr>");
         for (i, cell) in row.iter().enumerate() {
             let tag = if i == 0 { "th" } else { "td" };
-            let _ = write!(out, "<{tag}>{}</{tag}>", draw::escape(cell));
+            let _ = write!(out, "<{tag}>{}</{tag}>", plot::escape(cell));
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</table>\n");
     out
-}
-
-fn page(title: &str, body: &str) -> String {
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<title>{}</title>\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<style>\n\
-         body {{ font: 16px/1.5 system-ui, sans-serif; color: #222; background: #fff; \
-         max-width: 60rem; margin: 2rem auto; padding: 0 1rem }}\n\
-         table {{ border-collapse: collapse; margin: 1rem 0; font-size: 0.9rem; \
-         font-variant-numeric: tabular-nums }}\n\
-         caption {{ text-align: left; font-weight: 600; padding: 0.3rem 0 }}\n\
-         th, td {{ padding: 0.2rem 0.7rem; text-align: right; border-bottom: 1px solid #ddd }}\n\
-         th:first-child {{ text-align: left; font-weight: 500 }}\n\
-         figure {{ margin: 0 0 1.5rem; overflow-x: auto }} svg {{ min-width: 30rem; max-width: 100%; height: auto }}\n\
-         </style></head><body>\n{body}</body></html>\n",
-        draw::escape(title)
-    )
 }
 
 #[cfg(test)]
@@ -132,7 +117,10 @@ mod tests {
         assert!(page.contains("<title>A &amp; B</title>") && page.contains("ours &lt;1&gt;"));
         assert!(!page.contains("src=") && !page.contains("href="), "nothing from elsewhere");
         assert_eq!(page.matches("<svg").count(), 2);
-        assert!(folder.path().join("roc.svg").exists());
-        assert!(folder.path().join("scores-ours__1_.svg").exists());
+        for name in ["roc", "scores-ours__1_"] {
+            assert!(folder.path().join(format!("{name}.svg")).exists());
+            let picture = std::fs::read(folder.path().join(format!("{name}.png"))).unwrap();
+            assert!(picture.starts_with(b"\x89PNG"));
+        }
     }
 }

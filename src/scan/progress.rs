@@ -122,8 +122,9 @@ impl Summary {
         let seconds = elapsed.as_secs_f64().max(1e-9);
         let items: u64 = self.classes.values().sum();
         let megabytes = self.bytes as f64 / 1e6;
+        let messages = if items == 1 { "message" } else { "messages" };
         let mut line = format!(
-            "{items} messages, {megabytes:.1} MB in {seconds:.2} s: {:.0} messages/s, {:.1} MB/s, \
+            "{items} {messages}, {megabytes:.1} MB in {seconds:.2} s: {:.0} messages/s, {:.1} MB/s, \
              {:.2} CPU s",
             items as f64 / seconds,
             megabytes / seconds,

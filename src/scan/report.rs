@@ -230,7 +230,9 @@ fn explanation(name: &str, message: &Message<'_>, verdict: &Verdict, colour: boo
     }
     out.push('\n');
     for hit in by_points(&verdict.hits) {
-        let count = if hit.count > 1 { format!(" ({} times)", hit.count) } else { String::new() };
+        // What a model found is many reasons for one thing, not one thing many times.
+        let is_repeated = hit.count > 1 && !hit.evidence.iter().any(|e| e.view == View::Feature);
+        let count = if is_repeated { format!(" ({} times)", hit.count) } else { String::new() };
         let _ = writeln!(out, "  {:+6.2}  {}{count}: {}", hit.score, hit.rule, hit.description);
         for evidence in &hit.evidence {
             let _ = writeln!(out, "          {}", in_context(message, evidence, colour));
@@ -262,8 +264,12 @@ fn explanation(name: &str, message: &Message<'_>, verdict: &Verdict, colour: boo
     out
 }
 
-/// Where the evidence is, and its text between what stands before and after it.
+/// Where the evidence is, and its text between what stands before and after it. A feature is a
+/// sentence of ours and stands nowhere.
 fn in_context(message: &Message<'_>, evidence: &Evidence, colour: bool) -> String {
+    if evidence.view == View::Feature && !evidence.text.is_empty() {
+        return printable(&evidence.text).into_owned();
+    }
     let place = match (&evidence.name, evidence.part) {
         (Some(name), part) if evidence.view == View::Html => {
             format!("HTML of part {part} ({})", printable(name))

@@ -1,11 +1,14 @@
-//! Line charts as SVG and as pictures, and the page around them: one file that needs no other.
+//! Drawings as SVG and as pictures, line charts made of them, and the page around them: one file that needs
+//! no other.
 
 mod letters;
 mod png;
 
 use std::fmt::Write as _;
 
-const WIDTH: f64 = 760.0;
+/// Width of every drawing, in points.
+pub const WIDTH: f64 = 760.0;
+/// Height of a line chart.
 const HEIGHT: f64 = 340.0;
 /// Room for the names of the axes.
 const LEFT: f64 = 76.0;
@@ -13,16 +16,18 @@ const BOTTOM: f64 = 52.0;
 const TOP: f64 = 32.0;
 const RIGHT: f64 = 16.0;
 /// Colours that people with any colour vision tell apart (Okabe and Ito, 2008).
-const COLOURS: [&str; 6] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
+pub const COLOURS: [&str; 6] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
 /// Size of the letters, and the share of it that a large letter is high.
 const LETTERS: f64 = 13.0;
 const CAP_SHARE: f64 = 0.7;
 /// Points of a picture for each of the drawing, along a side.
 const FINE: f64 = 2.0;
-/// Colours of lines behind, numbers, and words.
-const GRID: &str = "#e4e4e4";
-const DIM: &str = "#444";
-const DARK: &str = "#222";
+/// Colour of lines behind.
+pub const GRID: &str = "#e4e4e4";
+/// Colour of numbers.
+pub const DIM: &str = "#444";
+/// Colour of words.
+pub const DARK: &str = "#222";
 /// Marks of an axis at least.
 const MARKS: f64 = 4.0;
 
@@ -129,9 +134,12 @@ fn number(value: f64) -> String {
 
 /// Where words stand about their place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Anchor {
+pub enum Anchor {
+    /// They begin there.
     Start,
+    /// Their middle is there.
     Middle,
+    /// They end there.
     End,
 }
 
@@ -140,6 +148,8 @@ enum Anchor {
 enum Shape {
     /// Through these places, so wide.
     Line { places: Vec<(f64, f64)>, wide: f64, colour: &'static str },
+    /// From the upper left corner, width and height.
+    Bar { at: (f64, f64), size: (f64, f64), colour: &'static str },
     /// Words; upwards if they are turned.
     Words {
         at: (f64, f64),
@@ -151,19 +161,32 @@ enum Shape {
     },
 }
 
-/// A chart that is drawn.
+/// What is drawn: places are points from the upper left corner, sizes are points.
 #[derive(Debug, Clone)]
 pub struct Drawing {
     title: String,
+    height: f64,
     shapes: Vec<Shape>,
 }
 
 impl Drawing {
-    fn line(&mut self, places: Vec<(f64, f64)>, wide: f64, colour: &'static str) {
+    /// An empty one, [`WIDTH`] points wide and so many high.
+    pub fn new(title: &str, height: f64) -> Self {
+        Drawing { title: title.to_owned(), height, shapes: Vec::new() }
+    }
+
+    /// Adds a line through these places, so wide.
+    pub fn line(&mut self, places: Vec<(f64, f64)>, wide: f64, colour: &'static str) {
         self.shapes.push(Shape::Line { places, wide, colour });
     }
 
-    fn words(&mut self, at: (f64, f64), anchor: Anchor, colour: &'static str, text: &str) {
+    /// Adds a filled rectangle from its upper left corner, of this width and height.
+    pub fn bar(&mut self, at: (f64, f64), size: (f64, f64), colour: &'static str) {
+        self.shapes.push(Shape::Bar { at, size, colour });
+    }
+
+    /// Adds words.
+    pub fn words(&mut self, at: (f64, f64), anchor: Anchor, colour: &'static str, text: &str) {
         let text = text.to_owned();
         let (turned, bold) = (false, false);
         self.shapes.push(Shape::Words { at, anchor, turned, bold, colour, text });
@@ -172,10 +195,11 @@ impl Drawing {
     /// As SVG.
     pub fn svg(&self) -> String {
         let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-             width=\"{WIDTH}\" height=\"{HEIGHT}\" font-family=\"sans-serif\" \
-             font-size=\"{LETTERS}\" role=\"img\"><title>{}</title>\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {0}\" \
+             width=\"{WIDTH}\" height=\"{0}\" font-family=\"sans-serif\" \
+             font-size=\"{LETTERS}\" role=\"img\"><title>{1}</title>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
+            self.height,
             escape(&self.title)
         );
         for shape in &self.shapes {
@@ -191,6 +215,11 @@ impl Drawing {
                         path.join(" ")
                     )
                 }
+                Shape::Bar { at: (x, y), size: (width, height), colour } => writeln!(
+                    out,
+                    "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+                     fill=\"{colour}\"/>"
+                ),
                 Shape::Words { at: (x, y), anchor, turned, bold, colour, text } => {
                     let anchor = match anchor {
                         Anchor::Start => "start",
@@ -219,13 +248,16 @@ impl Drawing {
     /// As a picture of points, twice as many a side.
     pub fn png(&self) -> Vec<u8> {
         // Both are small whole numbers.
-        let mut canvas = png::Canvas::new((WIDTH * FINE) as usize, (HEIGHT * FINE) as usize);
+        let mut canvas = png::Canvas::new((WIDTH * FINE) as usize, (self.height * FINE) as usize);
         let fine = |(x, y): (f64, f64)| (x * FINE, y * FINE);
         for shape in &self.shapes {
             match shape {
                 Shape::Line { places, wide, colour } => {
                     let places: Vec<_> = places.iter().copied().map(fine).collect();
                     canvas.line(&places, wide * FINE, rgb(colour));
+                }
+                Shape::Bar { at, size, colour } => {
+                    canvas.bar(fine(*at), fine(*size), rgb(colour));
                 }
                 Shape::Words { at, anchor, turned, bold, colour, text } => {
                     let (strokes, width) = letters::strokes(text);
@@ -275,7 +307,7 @@ pub fn chart(title: &str, x: Axis<'_>, y: Axis<'_>, lines: &[Line]) -> Drawing {
     let up = Span::of(all().map(|p| p.1), y.scale);
     let to_x = |value| Some(LEFT + across.place(value)? * (WIDTH - LEFT - RIGHT));
     let to_y = |value| Some(HEIGHT - BOTTOM - up.place(value)? * (HEIGHT - BOTTOM - TOP));
-    let mut out = Drawing { title: title.to_owned(), shapes: Vec::new() };
+    let mut out = Drawing::new(title, HEIGHT);
     let (floor, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
     for mark in across.marks() {
         let Some(at) = to_x(mark).filter(|x| *x <= right + 0.5) else { continue };

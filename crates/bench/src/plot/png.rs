@@ -1,5 +1,5 @@
 //! Pictures of points (PNG, second edition of its specification, W3C 2003): eight bits a colour, no
-//! transparency. Everything is a line of a width: a point is covered by as much as it is near.
+//! transparency. A line covers a point by as much as it is near, a bar by as much as it overlaps.
 
 use std::io::Write as _;
 
@@ -32,6 +32,28 @@ impl Canvas {
                 cover.add(from, to, wide / 2.0);
             }
         }
+        self.paint(&cover, colour);
+    }
+
+    /// Fills a rectangle from its upper left corner, of this width and height; what is outside is cut off.
+    pub(super) fn bar(&mut self, at: (f64, f64), size: (f64, f64), colour: [u8; 3]) {
+        let far = (at.0 + size.0, at.1 + size.1);
+        let mut cover = Cover::around(&[at, far], 0.0, (self.width, self.height));
+        // The share of the step from n to n + 1 that lies between two places.
+        let within = |n: usize, from: f64, to: f64| {
+            ((n as f64 + 1.0).min(to) - (n as f64).max(from)).clamp(0.0, 1.0)
+        };
+        let (left, top, across) = (cover.left, cover.top, cover.across.max(1));
+        for (row, shares) in cover.shares.chunks_mut(across).enumerate() {
+            let high = within(top + row, at.1, far.1);
+            for (column, share) in shares.iter_mut().enumerate() {
+                *share = high * within(left + column, at.0, far.0);
+            }
+        }
+        self.paint(&cover, colour);
+    }
+
+    fn paint(&mut self, cover: &Cover, colour: [u8; 3]) {
         let (left, top, across) = (cover.left, cover.top, cover.across.max(1));
         for (row, shares) in cover.shares.chunks(across).enumerate() {
             let start = ((top + row) * self.width + left) * DEPTH;
@@ -158,5 +180,15 @@ mod tests {
         canvas.line(&[(2.0, 2.0), (2.0, 2.0)], 2.0, [0; 3]);
         let dark = canvas.points.iter().filter(|p| **p < 128).count();
         assert_eq!(dark, 4 * DEPTH, "a dot is round");
+    }
+
+    #[test]
+    fn bars_fill_what_they_overlap() {
+        let mut canvas = Canvas::new(3, 2);
+        canvas.bar((1.0, -5.0), (1.5, 6.0), [0; 3]);
+        let row = [[255; 3], [0; 3], [128; 3]].concat();
+        assert_eq!(canvas.points, [row, vec![255; 9]].concat());
+        canvas.bar((7.0, 7.0), (9.0, 9.0), [0; 3]);
+        assert_eq!(canvas.points[9..], [255; 9]);
     }
 }

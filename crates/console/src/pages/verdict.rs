@@ -90,6 +90,10 @@ fn quotation(e: &Evidence) -> Markup {
         View::Meta => noted("rule"),
         View::Feature => noted("feature"),
     };
+    // A sentence of ours, which stands nowhere in the message.
+    if e.view == View::Feature && !e.text.is_empty() {
+        return html! { p.quote { (format::plain(&e.text)) } };
+    }
     html! {
         p.quote {
             span.place { (t(place)) @if let Some(name) = &e.name { " " (format::plain(name)) } }

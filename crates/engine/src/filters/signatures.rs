@@ -73,13 +73,17 @@ fn feature(like: &Resemblance) -> Evidence {
     };
     let date = date(like.day);
     let text = format!(
-        "{}: {how} one seen {} times in bad and {} times in good mail, last on {date} ({:+.2})",
+        "{}: {how} one seen {} in bad and {} in good mail, last on {date} ({:+.2})",
         like.kind.name(),
-        like.bad,
-        like.good,
+        times(like.bad),
+        times(like.good),
         like.log_odds(),
     );
     Evidence::new(View::Feature, like.part, 0, text.as_bytes()).named("signature")
+}
+
+fn times(count: u32) -> String {
+    format!("{count} {}", if count == 1 { "time" } else { "times" })
 }
 
 /// The start of what matched.
@@ -171,7 +175,7 @@ mod tests {
         let hit = after.hit("SIGNATURE_BAD").unwrap();
         assert_eq!(hit.score, 0.0);
         let text = &hit.evidence[0].text;
-        assert!(text.contains("% like one seen 1 times in bad and 0 times in good mail"), "{text}");
+        assert!(text.contains("% like one seen 1 time in bad and 0 times in good mail"), "{text}");
         assert!(text.contains("last on 2024-10-04"), "{text}");
         assert!(hit.evidence[1].text.starts_with("Dear Mr Bob Miller"), "{:?}", hit.evidence);
         let good = judge(&seen, &[(&sent, false, 0)]);
