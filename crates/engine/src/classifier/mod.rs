@@ -22,6 +22,7 @@ pub mod online;
 pub mod random;
 pub mod reading;
 mod scratch;
+mod share;
 pub mod site;
 pub mod training;
 

@@ -12,6 +12,7 @@ use gauntlet_mail::Message;
 
 use super::reading::Group;
 use super::scratch::ClassifierScratch;
+use super::share::{self, Share};
 
 /// What the file begins with.
 const MAGIC: &[u8; 8] = b"GNTLMODL";
@@ -198,14 +199,20 @@ impl Model {
     pub fn raw_logit_of(&self, features: &[u32], ends: [usize; GROUPS]) -> f32 {
         let mut from = 0;
         let mut logit = self.bias;
-        for (end, scale) in ends.into_iter().zip(self.scales) {
-            let group = features.get(from..end).unwrap_or_default();
-            let sum: i32 = group.iter().map(|&i| i32::from(self.weight(i))).sum();
-            let share = scale * sum as f32 / (group.len().max(1) as f32).sqrt();
-            logit += share.clamp(-GROUP_BOUND, GROUP_BOUND);
+        for (group, end) in Group::ALL.into_iter().zip(ends) {
+            logit += self.share(group, features.get(from..end).unwrap_or_default()).value;
             from = end;
         }
         logit
+    }
+
+    fn share(&self, group: Group, features: &[u32]) -> Share {
+        let scale = self.scales[group.index()];
+        let sum = |block: &[u32]| {
+            let sum: i32 = block.iter().map(|&i| i32::from(self.weight(i))).sum();
+            scale * sum as f32
+        };
+        share::share(group, features, sum)
     }
 
     /// Calibrated log odds of the message that the scratch has read.
@@ -237,17 +244,19 @@ impl Model {
     }
 
     /// The features of the message that the scratch has read that push most towards spam, or
-    /// towards ham; the strongest first.
+    /// towards ham; the strongest first. Where a block speaks for the text, features of that block.
     pub fn explain(&self, scratch: &ClassifierScratch, spam: bool) -> Vec<Push> {
         let (features, ends) = scratch.features();
         let side = if spam { 1.0 } else { -1.0 };
         let mut strongest = Strongest::default();
         let mut from = 0;
-        for (&end, scale) in ends.iter().zip(self.scales) {
-            let group = features.get(from..end).unwrap_or_default();
+        for (group, &end) in Group::ALL.into_iter().zip(ends) {
+            let all = features.get(from..end).unwrap_or_default();
+            let share = self.share(group, all);
             // Comparable between groups: shares of the log odds.
-            let unit = side * self.slope * scale / (group.len().max(1) as f32).sqrt();
-            for (&i, position) in group.iter().zip(from..) {
+            let unit = side * self.slope * self.scales[group.index()] * share.unit();
+            let speaking = all.get(share.from.clone()).unwrap_or_default();
+            for (&i, position) in speaking.iter().zip(from + share.from.start..) {
                 strongest.offer(unit * f32::from(self.weight(i)), position);
             }
             from = end;

@@ -504,6 +504,42 @@ mod tests {
         assert!((logits[0] - logits[1]).abs() < 1.0, "{logits:?}");
     }
 
+    /// Some 70 words of spam, and twice as many of good mail.
+    const PITCH: &str = "Dear customer, our online pharmacy offers the cheapest viagra, cialis and levitra \
+        on the internet. No prescription needed, discreet packaging, worldwide shipping and a full money \
+        back guarantee. Save up to 80% on all pills if you order today, our doctors approve every order. \
+        Click here now to visit our licensed store and get four free bonus pills with each purchase. \
+        This special offer is limited, so do not wait, buy your meds now and enjoy a better sex life.\n";
+    const CHAT: &str = "Hi all, thanks for the review. I looked at the patch again last night and I think the \
+        lock should be taken before the list is walked, otherwise two threads could free the same entry. \
+        With the fix below the test passes here on both machines, and the kernel log shows no warnings.\n\
+        > Did you try to build it without the debug option?\n\
+        Yes, but the compiler then complains about an unused variable in the driver, so I moved it into \
+        the function that needs it. I also split the change into three commits as you asked, the first \
+        only renames the helper, the second adds the missing check, and the last one updates the \
+        documentation.\n> What happens when the device is removed while it is suspended?\n\
+        Good question, I have not seen that yet. Could somebody with the older board run the script \
+        and send me the output? I will be away until Tuesday and will post a new version after that, \
+        together with the results of the benchmark that we talked about on the call.\n\nRegards, Ann\n";
+
+    #[test]
+    fn a_good_message_beside_the_words_of_a_spam_does_not_drown_them() {
+        let mail = |body: &str| {
+            let header = "From: a@example.org\nSubject: hello\n\n";
+            raw_logit(&format!("{header}{body}"))
+        };
+        let (alone, good) = (mail(PITCH), mail(CHAT));
+        assert!(alone > good + 3.0, "{alone} and {good}");
+        for padded in [
+            format!("{PITCH}\n{CHAT}"),
+            format!("{CHAT}\n{PITCH}"),
+            format!("{CHAT}\n{PITCH}\n{CHAT}"),
+        ] {
+            // A unit for the blocks, and what the block at the edge is mixed.
+            assert!(mail(&padded) > alone - 2.0, "{alone} fell to {}", mail(&padded));
+        }
+    }
+
     #[test]
     fn a_megabyte_of_noise_is_read_in_part() {
         let mut random = crate::classifier::random::Random::new(1);

@@ -1,9 +1,11 @@
 //! Making a model: logistic regression over all training mail, several times, in an order drawn from
 //! a seed.
 
-use super::model::{FEATURES_MAX, GROUP_BOUND, GROUPS, Model, TABLE_BITS};
+use super::model::{FEATURES_MAX, GROUPS, Model, TABLE_BITS};
 use super::random::Random;
+use super::reading::Group;
 use super::scratch::ClassifierScratch;
+use super::share::{Share, share};
 
 /// One message to learn from.
 #[derive(Debug, Clone)]
@@ -95,13 +97,15 @@ pub fn train(examples: &mut [Example], recipe: &Recipe, description: String) -> 
         for &i in &order {
             let Some(example) = examples.get(i as usize) else { continue };
             let kept = std::array::from_fn(|_| random.unit() >= recipe.dropout);
-            let shares = shares(example, &weights).into_iter().zip(kept);
-            let logit = bias + shares.filter(|s| s.1).map(|s| s.0).sum::<f32>();
+            let shares = shares(example, &weights);
+            let counted = shares.iter().zip(kept).filter(|s| s.1);
+            let logit = bias + counted.map(|s| s.0.value).sum::<f32>();
             let probability = 1.0 / (1.0 + (-logit).exp());
             let gradient = example.weight * (f32::from(u8::from(example.spam)) - probability);
             bias_square += gradient * gradient;
             bias += recipe.rate * gradient / (1.0 + bias_square).sqrt();
-            step(example, &kept, (gradient, recipe.rate), &common, (&mut weights, &mut squares));
+            let tables = (&mut weights[..], &mut squares[..]);
+            step(example, (&shares, &kept), (gradient, recipe.rate), &common, tables);
         }
         for weight in &mut weights {
             *weight *= 1.0 - recipe.decay;
@@ -119,25 +123,25 @@ fn groups(example: &Example) -> impl Iterator<Item = &[u32]> {
     })
 }
 
-fn shares(example: &Example, weights: &[f32]) -> [f32; GROUPS] {
-    let mut shares = [0.0; GROUPS];
-    for (share, group) in shares.iter_mut().zip(groups(example)) {
-        let sum: f32 = group.iter().map(|&i| weights.get(i as usize).copied().unwrap_or(0.0)).sum();
-        *share = (sum / (group.len().max(1) as f32).sqrt()).clamp(-GROUP_BOUND, GROUP_BOUND);
-    }
-    shares
+fn shares(example: &Example, weights: &[f32]) -> [Share; GROUPS] {
+    let weight = |&i: &u32| weights.get(i as usize).copied().unwrap_or(0.0);
+    let mut groups = groups(example);
+    Group::ALL.map(|group| {
+        share(group, groups.next().unwrap_or_default(), |block| block.iter().map(weight).sum())
+    })
 }
 
 fn step(
     example: &Example,
-    kept: &[bool; GROUPS],
+    (shares, kept): (&[Share; GROUPS], &[bool; GROUPS]),
     (gradient, rate): (f32, f32),
     common: &[bool],
     (weights, squares): (&mut [f32], &mut [f32]),
 ) {
-    for (group, _) in groups(example).zip(kept).filter(|g| *g.1) {
-        let part = gradient / (group.len().max(1) as f32).sqrt();
-        for &i in group {
+    for ((group, share), _) in groups(example).zip(shares).zip(kept).filter(|g| *g.1) {
+        let part = gradient * share.unit();
+        // Where a block speaks for the text, it is what learns.
+        for &i in group.get(share.from.clone()).unwrap_or_default() {
             let i = i as usize;
             let (Some(weight), Some(square)) = (weights.get_mut(i), squares.get_mut(i)) else {
                 continue;
