@@ -14,6 +14,7 @@ use crate::bounds::Bounds;
 use crate::evals::EvalContext;
 use crate::matcher::pending::{Candidate, Work};
 use crate::matcher::{Place, Tally};
+use crate::meta::Due;
 use crate::program::Program;
 use crate::stages::Bounds as Limits;
 use crate::views::Views;
@@ -41,7 +42,7 @@ pub(crate) struct Demand<'a, 'm, 'e> {
     known: Vec<Bounds>,
     /// Header values that were asked for, by group.
     headers: Vec<(u32, Option<Cow<'a, [u8]>>)>,
-    due: Vec<bool>,
+    due: Due,
     /// Metas with points that were put off because the scan may end before they are needed.
     open: Vec<Open>,
     /// By place of a meta that was put off, the cost of the dearest rule that it waits for; empty unless
@@ -110,8 +111,7 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
     /// as those that are left cannot change the class; the answer says whether it did.
     pub(crate) fn run(mut self, limits: Option<&Limits>) -> bool {
         let metas = &self.program.metas;
-        self.due.clear();
-        self.due.resize(metas.programs.len(), false);
+        self.due.clear(metas.programs.len());
         self.begin_known();
         if limits.is_some() {
             self.meta_costs.resize(metas.programs.len(), 0);
@@ -119,16 +119,19 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         for rule in self.tally.fired.iter().chain(&self.tally.pending.rules) {
             metas.mark_due(*rule, &mut self.due);
         }
-        metas.always.iter().for_each(|place| self.due[*place as usize] = true);
+        metas.always.iter().for_each(|place| self.due.mark(*place));
         // Metas whose value never becomes known.
         let mut blocked: Vec<u32> = Vec::new();
-        for (place, meta) in metas.programs.iter().enumerate() {
+        let mut next = 0;
+        while let Some(place) = self.next_place(next, &blocked) {
+            next = place + 1;
+            let meta = &metas.programs[place];
             let is_blocked = meta.guarded
                 && !blocked.is_empty()
                 && meta.operands.iter().any(|r| blocked.contains(r));
             if is_blocked {
                 blocked.push(meta.rule);
-            } else if self.due[place] {
+            } else if self.due.has(place) {
                 self.meta(place, limits, &mut blocked);
             }
         }
@@ -140,6 +143,18 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         }
         (self.tally.due, self.tally.known) = (self.due, self.known);
         is_decided
+    }
+
+    /// The first meta at or behind this place that is to be looked at: one that is due, or that one
+    /// whose value never becomes known may block.
+    fn next_place(&self, from: usize, blocked: &[u32]) -> Option<usize> {
+        let due = self.due.next(from);
+        if blocked.is_empty() {
+            return due;
+        }
+        let guarded = &self.program.metas.guarded;
+        let guarded = guarded.get(guarded.partition_point(|place| (*place as usize) < from));
+        due.into_iter().chain(guarded.map(|place| *place as usize)).min()
     }
 
     /// Answers the metas that are open, those with most points for their cost first, until what is left

@@ -18,6 +18,8 @@ pub(crate) struct Metas {
     place_of: Vec<Option<u32>>,
     /// Places in `programs` of metas that are true when nothing fires.
     pub(crate) always: Vec<u32>,
+    /// Places in `programs` of metas over silent ones.
+    pub(crate) guarded: Vec<u32>,
 }
 
 /// One meta.
@@ -60,6 +62,39 @@ impl Meta {
             silent,
             guarded: false,
         }
+    }
+}
+
+/// Metas by their places, a bit each.
+#[derive(Debug, Default)]
+pub(crate) struct Due(Vec<u64>);
+
+impl Due {
+    /// None of so many.
+    pub(crate) fn clear(&mut self, metas: usize) {
+        self.0.clear();
+        self.0.resize(metas.div_ceil(64), 0);
+    }
+
+    pub(crate) fn mark(&mut self, place: u32) {
+        if let Some(word) = self.0.get_mut(place as usize / 64) {
+            *word |= 1 << (place % 64);
+        }
+    }
+
+    pub(crate) fn has(&self, place: usize) -> bool {
+        self.0.get(place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1)
+    }
+
+    /// The first at or behind this place.
+    pub(crate) fn next(&self, place: usize) -> Option<usize> {
+        let mut at = place / 64;
+        let mut word = self.0.get(at)? >> (place % 64) << (place % 64);
+        while word == 0 {
+            at += 1;
+            word = *self.0.get(at)?;
+        }
+        Some(at * 64 + word.trailing_zeros() as usize)
     }
 }
 
@@ -110,10 +145,14 @@ impl Metas {
             waiting: vec![Vec::new(); rules.len()],
             place_of: vec![None; rules.len()],
             always: Vec::new(),
+            guarded: Vec::new(),
         };
         let rarity = |rule: u32| rules.get(rule as usize).map_or(1, commonness);
         for (place, program) in (0u32..).zip(&metas.programs) {
             metas.place_of[program.rule as usize] = Some(place);
+            if program.guarded {
+                metas.guarded.push(place);
+            }
             let Some(triggers) = triggers(&program.expr, &rarity) else {
                 metas.always.push(place);
                 continue;
@@ -161,10 +200,8 @@ impl Metas {
     }
 
     /// Marks the metas (by place) that a rule which fired or was put off can make true.
-    pub(crate) fn mark_due(&self, rule: u32, due: &mut [bool]) {
-        for place in self.waiting.get(rule as usize).into_iter().flatten() {
-            due[*place as usize] = true;
-        }
+    pub(crate) fn mark_due(&self, rule: u32, due: &mut Due) {
+        self.waiting.get(rule as usize).into_iter().flatten().for_each(|place| due.mark(*place));
     }
 }
 
@@ -331,4 +368,22 @@ fn names_of<'r>(rules: &[Rule], places: impl Iterator<Item = &'r u32>) -> String
     let names: Vec<&str> =
         places.filter_map(|r| rules.get(*r as usize)).map(|r| &*r.name).collect();
     names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Due;
+
+    #[test]
+    fn what_is_due_is_met_in_order() {
+        let mut due = Due::default();
+        due.clear(200);
+        [0, 63, 64, 130, 199].into_iter().for_each(|place| due.mark(place));
+        let all: Vec<usize> = (0..200).filter(|place| due.has(*place)).collect();
+        let next = |from: &usize| due.next(from + 1);
+        assert_eq!(std::iter::successors(due.next(0), next).collect::<Vec<_>>(), all);
+        assert_eq!(all, [0, 63, 64, 130, 199]);
+        due.clear(70);
+        assert_eq!(due.next(0), None);
+    }
 }

@@ -260,7 +260,7 @@ impl Program {
     pub(crate) fn try_text(&self, candidate: Candidate, views: &Views<'_>, tally: &mut Tally) {
         let Some((rules, text)) = self.text_of(candidate, views, tally) else { return };
         if let Some(member) = rules.members().get(candidate.member as usize) {
-            member.try_text(text, candidate.place, tally);
+            member.try_text(text, candidate.start as usize, candidate.place, tally);
         }
     }
 

@@ -11,6 +11,7 @@ use super::body::Difference;
 use super::forgery::Hotmail;
 use super::header::Recipients;
 use super::image::Images;
+use super::lists::Standing;
 use super::mime::MimeFacts;
 use crate::boundaries::Boundaries;
 use crate::rule::HeaderSelector;
@@ -61,11 +62,13 @@ pub(super) struct Memo {
     pub(super) blank_lines: OnceCell<(usize, usize)>,
     pub(super) body_freemails: OnceCell<Option<Vec<Vec<u8>>>>,
     pub(super) date_ahead: OnceCell<i64>,
+    pub(super) default_standing: OnceCell<Standing>,
     pub(super) difference: OnceCell<Difference>,
     pub(super) hotmail: OnceCell<Hotmail>,
     pub(super) images: OnceCell<Images>,
     pub(super) links: OnceCell<Vec<LinkHost>>,
     pub(super) mime: OnceCell<MimeFacts>,
+    pub(super) own_standing: OnceCell<Standing>,
     pub(super) received_removed: OnceCell<bool>,
     pub(super) recipients: OnceCell<Recipients>,
     pub(super) space_percent: OnceCell<f64>,

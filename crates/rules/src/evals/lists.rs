@@ -164,14 +164,16 @@ pub(super) fn from_default_welcome_forged(cx: &EvalContext<'_>, _: &Args) -> boo
 }
 
 fn own_standing(cx: &EvalContext<'_>) -> Standing {
-    if any_listed(cx, "welcomelist_from", all_from(cx)) {
-        return Standing::Welcome;
-    }
-    standing(cx, "welcomelist_from_rcvd")
+    *cx.memo.own_standing.get_or_init(|| {
+        if any_listed(cx, "welcomelist_from", all_from(cx)) {
+            return Standing::Welcome;
+        }
+        standing(cx, "welcomelist_from_rcvd")
+    })
 }
 
 fn default_standing(cx: &EvalContext<'_>) -> Standing {
-    standing(cx, "def_welcomelist_from_rcvd")
+    *cx.memo.default_standing.get_or_init(|| standing(cx, "def_welcomelist_from_rcvd"))
 }
 
 /// The best standing of any sender address.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::text::{is_space, re, trim, trim_end};
+use super::text::{count, is_space, re, trim, trim_end};
 use super::{Args, EvalContext, locale};
 use crate::views::{MimeTree, Node};
 
@@ -156,8 +156,8 @@ fn uppercase_percent(cx: &EvalContext<'_>) -> f64 {
             None => Cow::Borrowed(text.as_slice()),
         };
         bytes += text.len();
-        lower += text.iter().filter(|b| b.is_ascii_lowercase() || b.is_ascii_digit()).count();
-        upper += text.iter().filter(|b| b.is_ascii_uppercase()).count();
+        lower += count(&text, |b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        upper += count(&text, |b| b.is_ascii_uppercase());
     }
     if bytes < BYTES_MIN || upper + lower == 0 {
         return 0.0;

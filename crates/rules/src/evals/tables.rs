@@ -116,9 +116,14 @@ impl Glob {
     /// Whether the whole text (in lower case) matches.
     pub(super) fn matches(&self, text: &[u8]) -> bool {
         // What stands after the last wildcard ends the text, or no way there needs to be tried.
-        let tail = self.0.rsplit(|b| matches!(b, b'*' | b'?')).next().unwrap_or_default();
-        if !text.ends_with(tail) {
-            return false;
+        // Most say so by their last bytes.
+        for (wanted, byte) in self.0.iter().rev().zip(text.iter().rev().chain([&b'\n'])) {
+            if matches!(wanted, b'*' | b'?') {
+                break;
+            }
+            if wanted != byte {
+                return false;
+            }
         }
         let (mut p, mut t) = (0, 0);
         // Where to go on when the text after the last star turns out not to fit.

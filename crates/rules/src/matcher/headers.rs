@@ -135,7 +135,8 @@ impl HeaderRules {
         let Place::Header(group) = candidate.place else { return };
         let group = self.groups.get(group as usize);
         if let Some(found) = group.and_then(|g| g.members.get(candidate.member as usize)) {
-            found.member.try_value(value, true, candidate.place, tally);
+            let start = Some(candidate.start as usize);
+            found.member.try_value(value, start, candidate.place, tally);
         }
     }
 
@@ -150,7 +151,7 @@ impl Group {
         self.exists.iter().for_each(|rule| tally.hit(*rule, 1, place));
         let Some(prefilter) = &self.prefilter else {
             for (number, m) in (0u32..).zip(&self.members) {
-                m.member.try_or_put_off(value, true, (place, number), tally);
+                m.member.try_or_put_off(value, Some(0), (place, number), tally);
             }
             return;
         };
@@ -158,8 +159,9 @@ impl Group {
         prefilter.search(value, &mut tally.buffers, &mut candidates);
         let mut next = candidates.iter().peekable();
         for (number, member) in (0u32..).zip(&self.members) {
-            let candidate = next.next_if(|c| **c == number).is_some();
-            member.member.try_or_put_off(value, candidate, (place, number), tally);
+            let candidate = next.next_if(|c| **c == number);
+            let start = candidate.map(|number| prefilter.start(*number, &tally.buffers));
+            member.member.try_or_put_off(value, start, (place, number), tally);
         }
         tally.candidates = candidates;
     }
@@ -168,32 +170,40 @@ impl Group {
         for number in &self.on_missing {
             if let Some(member) = self.members.get(*number as usize) {
                 let text = member.if_unset.as_deref().unwrap_or_default();
-                member.member.try_value(text, true, place, tally);
+                member.member.try_value(text, Some(0), place, tally);
             }
         }
     }
 }
 
 impl Member {
-    /// Tries the pattern on a header value, or puts that off.
-    fn try_or_put_off(&self, value: &[u8], candidate: bool, at: (Place, u32), tally: &mut Tally) {
-        if candidate && self.can_wait && tally.pending.is_on {
-            tally.pending.put_off_text(self.rule, value, at.0, at.1);
-        } else {
-            self.try_value(value, candidate, at.0, tally);
+    /// Tries the pattern on a header value, or puts that off. No match begins before `start`; with none
+    /// there is no match.
+    fn try_or_put_off(
+        &self,
+        value: &[u8],
+        start: Option<usize>,
+        at: (Place, u32),
+        tally: &mut Tally,
+    ) {
+        match start {
+            Some(start) if self.can_wait && tally.pending.is_on => {
+                tally.pending.put_off_text(self.rule, value, start, at);
+            }
+            _ => self.try_value(value, start, at.0, tally),
         }
     }
 
-    /// Tries the pattern on a header value; without `candidate` it cannot match.
-    fn try_value(&self, value: &[u8], candidate: bool, place: Place, tally: &mut Tally) {
+    /// Tries the pattern on a header value; `start` as above.
+    fn try_value(&self, value: &[u8], start: Option<usize>, place: Place, tally: &mut Tally) {
         if self.negated {
-            match if candidate { self.pattern.matches(value) } else { Ok(false) } {
+            match if start.is_some() { self.pattern.matches(value) } else { Ok(false) } {
                 Ok(false) => tally.hit(self.rule, 1, place),
                 Ok(true) => {}
                 Err(error) => tally.spent(self.rule, &error),
             }
-        } else if candidate {
-            self.apply(value, place, tally);
+        } else if let Some(start) = start {
+            self.apply(value, start, place, tally);
         }
     }
 }

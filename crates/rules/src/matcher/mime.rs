@@ -169,7 +169,7 @@ impl MimeRule {
             return false;
         }
         let before = tally.count(self.member.rule);
-        self.member.apply(value, place, tally);
+        self.member.apply(value, 0, place, tally);
         tally.count(self.member.rule) > before
     }
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use gauntlet_mail::{Defect, DefectKind};
 
 use crate::bounds::Bounds;
+use crate::meta::Due;
 use crate::pattern::sieve::SieveCaches;
 use crate::pattern::{Pattern, PatternError};
 use crate::rule::Rule;
@@ -59,40 +60,47 @@ impl Member {
         }
     }
 
-    /// Adds this member's matches in `text`, which may come after others, to the tally.
-    pub(crate) fn try_text(&self, text: &[u8], place: Place, tally: &mut Tally) {
+    /// Adds this member's matches in `text`, which may come after others, to the tally. None begins
+    /// before `start`.
+    pub(crate) fn try_text(&self, text: &[u8], start: usize, place: Place, tally: &mut Tally) {
         if tally.count(self.rule) < f64::from(self.hits_max) {
-            self.apply(text, place, tally);
+            self.apply(text, start, place, tally);
         }
     }
 
-    /// Adds this member's matches in `text` to the tally.
-    fn apply(&self, text: &[u8], place: Place, tally: &mut Tally) {
-        tally.timed(self.rule, |tally| self.apply_untimed(text, place, tally));
+    /// Adds this member's matches in `text` to the tally. None begins before `start`.
+    fn apply(&self, text: &[u8], start: usize, place: Place, tally: &mut Tally) {
+        tally.timed(self.rule, |tally| self.apply_untimed(text, start, place, tally));
     }
 
-    fn apply_untimed(&self, text: &[u8], place: Place, tally: &mut Tally) {
+    fn apply_untimed(&self, text: &[u8], start: usize, place: Place, tally: &mut Tally) {
         let pattern = &self.pattern;
         if self.has_sieve && !pattern.may_match(text, self.rule, &mut tally.sieves) {
             return;
         }
         let simple = self.hits_max == 1 && pattern.names().is_empty();
         if simple {
-            match pattern.find(text, 0) {
+            match pattern.find(text, start) {
                 Ok(Some(found)) => tally.hit_at(self.rule, place, &found),
                 Ok(None) => {}
                 Err(error) => tally.spent(self.rule, &error),
             }
             return;
         }
-        if let Err(error) = self.apply_each(text, place, tally) {
+        if let Err(error) = self.apply_each(text, start, place, tally) {
             tally.spent(self.rule, &error);
         }
     }
 
     /// Counts every match, as `while (/re/g)` does, and takes the groups that set tags.
-    fn apply_each(&self, text: &[u8], place: Place, tally: &mut Tally) -> Result<(), PatternError> {
-        let mut from = 0;
+    fn apply_each(
+        &self,
+        text: &[u8],
+        start: usize,
+        place: Place,
+        tally: &mut Tally,
+    ) -> Result<(), PatternError> {
+        let mut from = start;
         let mut was_empty = false;
         while tally.count(self.rule) < f64::from(self.hits_max) {
             let found = match was_empty {
@@ -113,12 +121,12 @@ impl Member {
     }
 }
 
-/// Whether the prefilter lets the pattern be tried on this text.
-pub(crate) fn may_match(pattern: &Pattern, text: &[u8]) -> bool {
-    let mut found = Vec::new();
+/// Where in this text the prefilter lets the pattern be tried, if it does.
+pub(crate) fn first_start(pattern: &Pattern, text: &[u8]) -> Option<usize> {
+    let (mut found, mut buffers) = (Vec::new(), Buffers::default());
     let filter = prefilter::Prefilter::new(std::iter::once(pattern));
-    filter.search(text, &mut Buffers::default(), &mut found);
-    !found.is_empty()
+    filter.search(text, &mut buffers, &mut found);
+    found.first().map(|pattern| filter.start(*pattern, &buffers))
 }
 
 /// In which string of which view something was found.
@@ -175,7 +183,7 @@ pub(crate) struct Tally {
     pub(crate) buffers: Buffers,
     pub(crate) candidates: Vec<u32>,
     pub(crate) sieves: SieveCaches,
-    pub(crate) due: Vec<bool>,
+    pub(crate) due: Due,
     /// See [`crate::demand::Demand`]: all of it 0 between messages.
     pub(crate) known: Vec<Bounds>,
     /// What was put off.
@@ -194,9 +202,13 @@ impl Tally {
     pub(crate) fn begin(&mut self, ruleset: &Arc<str>, rules: usize, put_off: bool) {
         self.sieves.begin(ruleset);
         self.pending.begin(rules, put_off);
-        self.counts.clear();
+        // Few of the rules fire.
+        for rule in self.fired.drain(..) {
+            if let Some(count) = self.counts.get_mut(rule as usize) {
+                *count = 0.0;
+            }
+        }
         self.counts.resize(rules, 0.0);
-        self.fired.clear();
         self.places.clear();
         self.tags.clear();
         self.defects.clear();

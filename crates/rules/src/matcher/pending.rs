@@ -30,6 +30,8 @@ pub(crate) struct Candidate {
     pub(crate) place: Place,
     /// Place of the pattern among those of the view or header value.
     pub(crate) member: u32,
+    /// No match begins before this place of the text.
+    pub(crate) start: u32,
     /// The candidate before it of the same rule.
     previous: Option<u32>,
 }
@@ -51,12 +53,15 @@ impl Pending {
     /// Begins a message over `rules` rules.
     pub(super) fn begin(&mut self, rules: usize, is_on: bool) {
         self.is_on = is_on;
-        self.work.clear();
+        for rule in self.rules.drain(..) {
+            let at = rule as usize;
+            if let (Some(work), Some(bytes)) = (self.work.get_mut(at), self.bytes.get_mut(at)) {
+                (*work, *bytes) = (Work::Done, 0);
+            }
+        }
         self.work.resize(rules, Work::Done);
-        self.bytes.clear();
         self.bytes.resize(rules, 0);
         self.candidates.clear();
-        self.rules.clear();
     }
 
     /// What is left to do for a rule.
@@ -79,17 +84,25 @@ impl Pending {
         self.bytes.get(rule as usize).map_or(0, |bytes| *bytes as usize)
     }
 
-    /// Puts off trying a pattern on this text at a place, after those that wait already.
-    pub(super) fn put_off_text(&mut self, rule: u32, text: &[u8], place: Place, member: u32) {
+    /// Puts off trying a pattern on this text at a place, from `start` on, after those that wait already.
+    pub(super) fn put_off_text(
+        &mut self,
+        rule: u32,
+        text: &[u8],
+        start: usize,
+        (place, member): (Place, u32),
+    ) {
+        let start = u32::try_from(start).unwrap_or_default();
+        let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
         if let Some(bytes) = self.bytes.get_mut(rule as usize) {
-            *bytes = bytes.saturating_add(u32::try_from(text.len()).unwrap_or(u32::MAX));
+            *bytes = bytes.saturating_add(length.saturating_sub(start));
         }
         let Ok(at) = u32::try_from(self.candidates.len()) else { return };
         let previous = match self.work(rule) {
             Work::Texts(previous) => Some(previous),
             _ => None,
         };
-        self.candidates.push(Candidate { place, member, previous });
+        self.candidates.push(Candidate { place, member, start, previous });
         self.put_off(rule, Work::Texts(at));
     }
 

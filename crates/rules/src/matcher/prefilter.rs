@@ -64,7 +64,12 @@ pub(crate) struct Prefilter {
     needs: Vec<u8>,
     /// How often strings of each pattern must be found.
     least: Vec<u16>,
+    /// How many bytes of a match may stand before the first string of each pattern.
+    before: Vec<u32>,
 }
+
+/// There is no bound, or there are no strings.
+const UNBOUNDED: u32 = u32::MAX;
 
 /// A pattern, and the sets of each of which it needs a byte.
 #[derive(Debug)]
@@ -107,29 +112,40 @@ fn way(node: Option<&Node>, texts: Texts) -> Way {
     if sets.is_empty() { Way::Always } else { Way::Gated(sets) }
 }
 
-/// The same, and strings that must be there too. A pattern that is put off where it might match is
-/// seldom tried, so that they would not pay for themselves.
-fn way_and_second(
-    (pattern, is_tried): (&Pattern, bool),
-    texts: Texts,
-) -> (Way, Option<literal::Strings>) {
+/// How a pattern is looked for.
+struct Look {
+    way: Way,
+    /// Strings that must be there too. A pattern that is put off where it might match is seldom tried,
+    /// so that they would not pay for themselves.
+    second: Option<literal::Strings>,
+    /// Bytes of a match that may stand before the first string.
+    before: Option<usize>,
+}
+
+fn look((pattern, is_tried): (&Pattern, bool), texts: Texts) -> Look {
     let way = way(pattern.node(), texts);
+    let before = match (&way, pattern.node()) {
+        (Way::Strings(strings) | Way::Both(strings, _), Some(node)) => {
+            literal::bytes_before(node, strings, texts)
+        }
+        _ => None,
+    };
     let second = match (&way, pattern.node()) {
         (Way::Strings(first) | Way::Both(first, _), Some(node)) if is_tried => {
             literal::second(node, first, SECOND_CHANCE_MAX, texts)
         }
         _ => None,
     };
-    (way, second)
+    Look { way, second, before }
 }
 
 /// How each pattern is looked for. Large patterns take a while, so the CPUs share them.
-fn ways(patterns: &[(&Pattern, bool)], texts: Texts) -> Vec<(Way, Option<literal::Strings>)> {
+fn looks(patterns: &[(&Pattern, bool)], texts: Texts) -> Vec<Look> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     let share = patterns.len().div_ceil(threads).max(PATTERNS_PER_THREAD_MIN);
     std::thread::scope(|scope| {
         let work = |part: &[(&Pattern, bool)]| -> Vec<_> {
-            part.iter().map(|p| way_and_second(*p, texts)).collect()
+            part.iter().map(|p| look(*p, texts)).collect()
         };
         let threads: Vec<_> =
             patterns.chunks(share).map(|part| scope.spawn(move || work(part))).collect();
@@ -157,7 +173,10 @@ impl Prefilter {
         let mut needs = Vec::with_capacity(patterns.len());
         let mut least = vec![1; patterns.len()];
         let (mut gated, mut always) = (Vec::new(), Vec::new());
-        for ((way, second), number) in ways(&patterns, texts).into_iter().zip(0u32..) {
+        let mut before = Vec::with_capacity(patterns.len());
+        for (look, number) in looks(&patterns, texts).into_iter().zip(0u32..) {
+            let Look { way, second, before: bytes } = look;
+            before.push(bytes.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(UNBOUNDED));
             let (mut need, found, row) = match way {
                 Way::Strings(found) => (STRING, found, None),
                 Way::Both(found, row) => (STRING | ROW, found, Some(row)),
@@ -195,6 +214,10 @@ impl Prefilter {
         let chance = |bytes: &[u8]| literal::string_chance(bytes, texts);
         let (strings, too_short) = Strings::new(strings, chance, times);
         for number in too_short {
+            // Not all of its strings are looked for: those that are do not say where it begins.
+            if let Some(bytes) = before.get_mut(number as usize & !(SECOND_OWNER as usize)) {
+                *bytes = UNBOUNDED;
+            }
             if let Some(need) = needs.get_mut(number as usize)
                 && *need & STRING != 0
             {
@@ -202,7 +225,7 @@ impl Prefilter {
                 always.push(number);
             }
         }
-        Prefilter { strings, rows: Rows::new(rows), gated, always, needs, least }
+        Prefilter { strings, rows: Rows::new(rows), gated, always, needs, least, before }
     }
 
     /// Puts into `found` the patterns that may match `text`, each once, in order.
@@ -210,10 +233,12 @@ impl Prefilter {
         found.clear();
         self.always.iter().for_each(|pattern| buffers.mark(*pattern, BYTES, found));
         let mut strings = std::mem::take(&mut buffers.strings);
-        self.strings.search(text, &mut strings, |pattern| {
+        buffers.forget_starts();
+        self.strings.search(text, &mut strings, |pattern, start| {
             if pattern & SECOND_OWNER != 0 {
                 return buffers.mark(pattern & !SECOND_OWNER, SECOND, found);
             }
+            buffers.begin(pattern, start);
             let least = self.least.get(pattern as usize).copied().unwrap_or(1);
             if least <= 1 || buffers.count(pattern) >= least {
                 buffers.mark(pattern, STRING, found);
@@ -237,6 +262,14 @@ impl Prefilter {
         found.sort_unstable();
     }
 
+    /// Where in the text that was searched last the first match of a pattern that was found may begin.
+    pub(crate) fn start(&self, pattern: u32, buffers: &Buffers) -> usize {
+        let first = buffers.starts.get(pattern as usize).copied().unwrap_or(UNBOUNDED);
+        let before = self.before.get(pattern as usize).copied().unwrap_or(UNBOUNDED);
+        // Only strings that must be there say where.
+        if first == UNBOUNDED { 0 } else { first.saturating_sub(before) as usize }
+    }
+
     /// Patterns without a string of their own.
     pub(crate) fn without_strings(&self) -> impl Iterator<Item = u32> + '_ {
         self.always.iter().copied().chain(self.gated.iter().map(|g| g.pattern))
@@ -251,6 +284,9 @@ pub(crate) struct Buffers {
     /// How often strings were found, by pattern; and the patterns with a count.
     counts: Vec<u16>,
     counted: Vec<u32>,
+    /// Where the first string of each pattern begins, and the patterns with one.
+    starts: Vec<u32>,
+    started: Vec<u32>,
     strings: StringBuffers,
 }
 
@@ -265,6 +301,24 @@ impl Buffers {
             found.push(pattern);
         }
         self.seen[at] |= flag;
+    }
+
+    /// Notes where a string of a pattern begins.
+    fn begin(&mut self, pattern: u32, start: usize) {
+        let at = pattern as usize;
+        if self.starts.len() <= at {
+            self.starts.resize(at + 1, UNBOUNDED);
+        }
+        if self.starts[at] == UNBOUNDED {
+            self.started.push(pattern);
+        }
+        self.starts[at] = self.starts[at].min(u32::try_from(start).unwrap_or(UNBOUNDED - 1));
+    }
+
+    fn forget_starts(&mut self) {
+        for pattern in self.started.drain(..) {
+            self.starts[pattern as usize] = UNBOUNDED;
+        }
     }
 
     /// Counts a string of a pattern: how many there are now.

@@ -201,7 +201,7 @@ impl TemplateRule {
                     tally.hit(member.rule, 1, Place::None);
                 }
             } else {
-                member.apply(text, place(number), tally);
+                member.apply(text, 0, place(number), tally);
             }
         }
     }

@@ -41,7 +41,7 @@ impl TextRules {
         }
         for at in waiting {
             if let Some(member) = self.members.get(*at as usize).filter(|m| !m.nosubject) {
-                tally.pending.put_off_text(member.rule, text, place, *at);
+                tally.pending.put_off_text(member.rule, text, 0, (place, *at));
             }
         }
         let mut candidates = std::mem::take(&mut tally.candidates);
@@ -50,7 +50,8 @@ impl TextRules {
             let at = others.get(*found as usize).map_or(0, |at| *at as usize);
             let fits = |m: &&Member| !m.nosubject && m.pattern.min_len() <= text.len();
             if let Some(member) = self.members.get(at).filter(fits) {
-                member.apply(text, place, tally);
+                let start = prefilter.start(*found, &tally.buffers);
+                member.apply(text, start, place, tally);
             }
         }
         tally.candidates = candidates;
@@ -99,10 +100,12 @@ impl TextRules {
                 let too_short = text.len() < member.pattern.min_len();
                 let is_subject = number == 0;
                 if !(full || too_short || member.nosubject && is_subject) && chosen(member) {
+                    let start = self.prefilter.start(at, &tally.buffers);
+                    let place = place(number);
                     if member.can_wait && tally.pending.is_on {
-                        tally.pending.put_off_text(member.rule, text, place(number), at);
+                        tally.pending.put_off_text(member.rule, text, start, (place, at));
                     } else {
-                        member.apply(text, place(number), tally);
+                        member.apply(text, start, place, tally);
                     }
                 }
             }

@@ -65,6 +65,45 @@ pub(crate) fn second(
     Some(minimize(rarest.strings))
 }
 
+/// How many bytes of a match may stand before the first of these strings (and the string itself), which
+/// are those of [`required`]; none if there is no bound.
+pub(crate) fn bytes_before(node: &Node, strings: &[Vec<u8>], texts: Texts) -> Option<usize> {
+    if let Some(bytes) = node.max_len() {
+        return Some(bytes);
+    }
+    let nodes = match node {
+        Node::Group { node, .. } | Node::Atomic(node) => {
+            return bytes_before(node, strings, texts);
+        }
+        Node::Concat(nodes) => nodes,
+        _ => return None,
+    };
+    // The shortest beginning in which one of them must be.
+    let bounded = nodes.iter().take_while(|node| node.max_len().is_some()).count();
+    let holds = |length: usize| {
+        let parts = nodes.iter().take(length).map(|node| analyse(node, texts));
+        let found = concat(parts, texts);
+        let mut best = found.best;
+        if let Some(exact) = found.exact {
+            better(&mut best, exact, texts);
+        }
+        let has = |string: &Vec<u8>| {
+            strings.iter().any(|one| memchr::memmem::find(string, one).is_some())
+        };
+        best.is_some_and(|best| best.strings.iter().all(has))
+    };
+    if !holds(bounded) {
+        return None;
+    }
+    let (mut less, mut enough) = (0, bounded);
+    while enough - less > 1 {
+        let middle = less.midpoint(enough);
+        if holds(middle) { enough = middle } else { less = middle }
+    }
+    let mut beginning = nodes.iter().take(enough);
+    beginning.try_fold(0usize, |sum, node| Some(sum.saturating_add(node.max_len()?)))
+}
+
 /// The bytes of a string, without word boundaries.
 pub(crate) fn bytes_of(string: &[u8]) -> Vec<u8> {
     string.iter().copied().filter(|byte| *byte != BOUNDARY).collect()
@@ -434,6 +473,20 @@ mod tests {
         assert_eq!(strings("(?:wizard){2,}"), some(&["wizardwizard"]));
         assert_eq!(strings("x*"), None);
         assert_eq!(strings("(?:xyzzy)?"), None);
+    }
+
+    #[test]
+    fn what_may_stand_before_a_string() {
+        let before = |pattern: &str| {
+            let node = parse(pattern).expect("valid").node;
+            let strings = required(&node, 1.0, Texts::Mail)?.strings;
+            bytes_before(&node, &strings, Texts::Mail)
+        };
+        assert_eq!(before("viagra"), Some(6));
+        assert_eq!(before("a.{0,9}viagra.*"), Some(16));
+        assert_eq!(before("(?:(?:viagra|cialis) xyz.+)"), Some(10));
+        assert_eq!(before("a.*viagra"), None);
+        assert_eq!(before("(?:a*viagra|viagra.*)"), None);
     }
 
     #[test]

@@ -153,8 +153,14 @@ impl Pattern {
         {
             return Err(format!("PCRE2 says {slow}, the automaton does not"));
         }
-        if slow && !crate::matcher::may_match(self, text) {
-            return Err("it matches, but the prefilter rules it out".to_owned());
+        match crate::matcher::first_start(self, text) {
+            None if slow => return Err("it matches, but the prefilter rules it out".to_owned()),
+            Some(start) if self.find(text, 0) != self.find(text, start) => {
+                return Err(format!(
+                    "it matches before {start}, where the prefilter lets it begin"
+                ));
+            }
+            _ => {}
         }
         if slow && self.node.as_ref().is_some_and(Node::is_impossible) {
             return Err("it matches, but is thought to be impossible".to_owned());
