@@ -106,6 +106,8 @@ const LINKS_MAX: usize = 40;
 const PARTS_MAX: usize = 20;
 /// Shortest word of a sender's name that is looked for in the domain, in bytes.
 const NAME_WORD_BYTES_MIN: usize = 4;
+/// Longest footer of a mailing list, in bytes: what is longer is text, whatever line stands before it.
+const FOOTER_BYTES_MAX: usize = 600;
 /// A line like this begins a mailing list's footer.
 const FOOTER: &str = "_______________________________________________";
 
@@ -290,8 +292,7 @@ fn text(message: &Message<'_>, sink: &mut ClassifierScratch) {
             break;
         }
         let limit = (PART_START_BYTES + PART_END_BYTES).min(left);
-        let footer = memchr::memmem::find(part.text.as_bytes(), FOOTER.as_bytes());
-        let shown = part.text.get(..footer.unwrap_or(part.text.len())).unwrap_or_default();
+        let shown = without_footer(part.text);
         let head = start(shown, PART_START_BYTES.min(limit));
         sink.words(head, group);
         left -= head.len();
@@ -305,6 +306,13 @@ fn text(message: &Message<'_>, sink: &mut ClassifierScratch) {
     if left == TEXT_BYTES_MAX {
         sink.fact(group, "no text", "");
     }
+}
+
+/// A text without the mailing list's footer at its end.
+fn without_footer(text: &str) -> &str {
+    let footer = memchr::memmem::rfind(text.as_bytes(), FOOTER.as_bytes());
+    let footer = footer.filter(|at| text.len() - at <= FOOTER_BYTES_MAX);
+    text.get(..footer.unwrap_or(text.len())).unwrap_or_default()
 }
 
 fn pages(message: &Message<'_>, sink: &mut ClassifierScratch) {
@@ -581,6 +589,8 @@ mod tests {
     fn addresses_and_list_footers_are_left_out() {
         let footer = format!("{FOOTER}\nusers mailing list\nusers@lists.example.org\n");
         assert_eq!(features("hello there"), features(&format!("hello there\n{footer}")));
+        let body = "buy cheap pills here now ".repeat(40);
+        assert_eq!(features(&format!("{FOOTER}\n{body}")), features(&body), "too long for one");
         // Who it is to does not matter; only that there is an address, and its last labels, do.
         assert_eq!(features("hello ann@example.net"), features("hello bob@example.net"));
     }
