@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use gauntlet_engine::Scratch;
 use gauntlet_engine::classifier::site::{Correction, message_id, reporter_id};
 use gauntlet_engine::classifier::{ClassifierScratch, Model};
@@ -63,8 +63,13 @@ pub(crate) struct Args {
 
 /// Learns, and prints how much was news.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut journal = Corrections::open(&args.data)
-        .with_context(|| format!("cannot learn in {}", args.data.display()))?;
+    let folder = args.data.display();
+    ensure!(
+        args.data.is_dir(),
+        "there is no folder {folder}: name the data folder of a node, which `gauntlet serve` makes at its first start"
+    );
+    let mut journal =
+        Corrections::open(&args.data).with_context(|| format!("cannot learn in {folder}"))?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let by = (reporter_id(&args.reporter), now as i64);
     let (model, mut scratch) = (Model::shipped(), ClassifierScratch::default());

@@ -74,10 +74,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         (Action::Show { json, .. }, Answer::Message { record, events }) => {
             crate::trace::show(&mut out, &record, &events, *json)?;
         }
-        (_, Answer::Done(count)) => writeln!(out, "{count} messages")?,
+        (_, Answer::Done(count)) => writeln!(out, "{}", counted(count))?,
         (_, answer) => bail!("the node gave an answer to another question: {answer:?}"),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// `1 message`, `2 messages`
+fn counted(messages: usize) -> String {
+    format!("{messages} {}", if messages == 1 { "message" } else { "messages" })
 }
 
 fn list(out: &mut impl Write, messages: &[Waiting], json: bool) -> anyhow::Result<()> {
@@ -101,7 +106,7 @@ fn list(out: &mut impl Write, messages: &[Waiting], json: bool) -> anyhow::Resul
         }
     }
     if !json {
-        writeln!(out, "{} messages", messages.len())?;
+        writeln!(out, "{}", counted(messages.len()))?;
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ fn messages_are_listed_held_retried_deleted_and_traced() {
     assert!(good && text.contains(&ids[0]) && text.contains("2 messages"), "{text}");
     assert!(text.contains("<ann@example.org> -> bob@example.net"), "{text}");
     let (good, text) = gauntlet(&node, &["queue", "hold", &ids[0]]);
-    assert!(good && text == "1 messages\n", "{text}");
+    assert!(good && text == "1 message\n", "{text}");
     let (_, text) = gauntlet(&node, &["queue", "list"]);
     assert!(text.contains("held"), "{text}");
     let (good, text) = gauntlet(&node, &["queue", "delete", &ids[1]]);
@@ -44,7 +44,7 @@ fn messages_are_listed_held_retried_deleted_and_traced() {
     assert!(!good && text.contains("is not waiting in the queue"), "{text}");
     let sink = Sink::start_at(address);
     let (good, text) = gauntlet(&node, &["queue", "retry"]);
-    assert!(good && text == "1 messages\n", "{text}");
+    assert!(good && text == "1 message\n", "{text}");
     node.wait_for_empty_queue();
     assert_eq!(tokens(&sink.taken()).keys().collect::<Vec<_>>(), ["first"]);
     let (good, text) = gauntlet(&node, &["trace", &ids[0]]);
@@ -67,7 +67,7 @@ fn a_held_message_is_held_over_a_restart() {
     let id = reply.unwrap().trim().rsplit(' ').next().unwrap().to_owned();
     drop(client);
     node.wait_until("it waits, and is held", || {
-        gauntlet(&node, &["queue", "hold", &id]).1 == "1 messages\n"
+        gauntlet(&node, &["queue", "hold", &id]).1 == "1 message\n"
     });
     *sink.answer.lock().unwrap() = "250 2.0.0 ok".to_owned();
     for kill in [true, false] {
@@ -82,7 +82,7 @@ fn a_held_message_is_held_over_a_restart() {
     }
     std::thread::sleep(std::time::Duration::from_millis(1_500));
     assert_eq!(sink.taken().len(), 0);
-    assert_eq!(gauntlet(&node, &["queue", "retry", &id]).1, "1 messages\n");
+    assert_eq!(gauntlet(&node, &["queue", "retry", &id]).1, "1 message\n");
     node.wait_for_empty_queue();
     assert_eq!(tokens(&sink.taken())["held"], 1);
 }
@@ -112,7 +112,7 @@ fn a_message_in_hand_at_every_crash_is_set_aside() {
     assert!(node.log().contains("set aside"));
     drop(silent);
     let sink = Sink::start_at(address);
-    assert_eq!(gauntlet(&node, &["queue", "retry", &id]).1, "1 messages\n");
+    assert_eq!(gauntlet(&node, &["queue", "retry", &id]).1, "1 message\n");
     node.wait_for_empty_queue();
     assert_eq!(tokens(&sink.taken())["poison"], 1);
 }

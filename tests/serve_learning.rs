@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::Command;
 
 use common::{Node, Smtp};
@@ -40,13 +41,14 @@ fn probe_mail_and_corrections_reach_a_running_node() {
 
     let file = node.data().join("missed.eml");
     std::fs::write(&file, message("missed", "Ann", "garden furniture")).unwrap();
-    let learned = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
-        .args(["learn", "--spam"])
-        .arg(&file)
-        .arg("--data")
-        .arg(node.data())
-        .output()
-        .unwrap();
+    let learn = |data: &Path| {
+        let mut learn = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+        learn.args(["learn", "--spam"]).arg(&file).arg("--data").arg(data).output().unwrap()
+    };
+    let nowhere = learn(&node.data().join("elsewhere"));
+    let told = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+    assert!(!nowhere.status.success() && told.contains("there is no folder"), "{told}");
+    let learned = learn(&node.data());
     assert!(learned.status.success(), "{learned:?}");
     wait_for_lessons(&node, 2);
     send("corrected", "bob@example.net", &message("corrected", "Ann", "garden furniture"));
