@@ -33,7 +33,7 @@ struct Chunk {
 
 /// How often a text begins with a byte.
 #[inline]
-fn run_length(text: &[u8], byte: u8) -> usize {
+pub(super) fn run_length(text: &[u8], byte: u8) -> usize {
     let (blocks, _) = text.as_chunks::<BLOCK_BYTES>();
     let mut length = 0;
     for block in blocks {

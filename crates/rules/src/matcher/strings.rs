@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use super::rows::run_length;
 use crate::pattern::literal::{BOUNDARY, bytes_of};
 
 /// Bits of the hash of four bytes.
@@ -374,13 +375,8 @@ fn places_of_run(text: &[u8], sixteen: &[u8; 16]) -> Option<usize> {
     if all.rotate_left(8) != all {
         return None;
     }
-    let blocks = text.as_chunks::<16>().0;
-    let whole = blocks.iter().take_while(|block| *block == sixteen).count();
-    let rest = blocks
-        .get(whole)
-        .map_or(0, |block| (u128::from_le_bytes(*block) ^ all).trailing_zeros() as usize / 8);
     // No four bytes begin at the last three of the run.
-    Some((16 * whole + rest - (GRAM - 1)) / PLACES * PLACES)
+    Some((run_length(text, sixteen[0]) - (GRAM - 1)) / PLACES * PLACES)
 }
 
 /// What a search for strings needs, of one thread.
