@@ -7,6 +7,7 @@
 use std::sync::LazyLock;
 
 use super::pattern::Pattern;
+use super::words::Word;
 
 /// How a format's fields are meant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub(super) enum Quirk {
 /// A format: words that must occur, what it looks like, and what that means.
 pub(super) struct Format {
     /// Quick test: text that the line must contain.
-    pub(super) guard: &'static str,
+    pub(super) guard: Word,
     pub(super) pattern: Pattern,
     pub(super) meaning: Meaning,
 }
@@ -167,7 +168,11 @@ pub(super) struct Formats {
 }
 
 fn compiled(rows: &[Row]) -> Vec<Format> {
-    let format = |row: &Row| Format { guard: row.0, pattern: Pattern::new(row.1), meaning: row.2 };
+    let format = |row: &Row| Format {
+        guard: Word::new(row.0),
+        pattern: Pattern::new(row.1),
+        meaning: row.2,
+    };
     rows.iter().map(format).collect()
 }
 

@@ -6,10 +6,11 @@ pub(crate) mod ip;
 mod networks;
 mod pattern;
 mod received;
+mod words;
 
 use std::net::IpAddr;
 
-use self::received::Line;
+use self::received::Outcome;
 use super::mime::MimeTree;
 use super::perl::trim;
 
@@ -153,12 +154,12 @@ impl Relays {
         for line in lines(tree, settings) {
             let saved = sender.take();
             let mut relay = match received::read(&line) {
-                Line::Relay(relay) => *relay,
+                Outcome::Relay(relay) => *relay,
                 other => {
                     match other {
-                        Line::Unknown => relays.unparseable += 1,
-                        Line::Scanner(from) => sender = from,
-                        Line::Fetched if may_fetch => {
+                        Outcome::Unknown => relays.unparseable += 1,
+                        Outcome::Scanner(from) => sender = from,
+                        Outcome::Fetched if may_fetch => {
                             relays.trusted.clear();
                             relays.internal.clear();
                             relays.external.clear();

@@ -18,6 +18,7 @@
 use std::ops::Range;
 
 use super::ip;
+use super::words::{Line, Pairs};
 use crate::views::perl::{is_space, is_word};
 
 /// Steps of backtracking on one line.
@@ -72,24 +73,33 @@ enum Piece {
 
 /// A compiled pattern; it matches at the start of a line.
 #[derive(Debug, Clone)]
-pub(super) struct Pattern(Vec<Piece>);
+pub(super) struct Pattern {
+    pieces: Vec<Piece>,
+    /// Of the texts that a line must have.
+    pairs: Pairs,
+}
 
 impl Pattern {
     /// Compiles a pattern of this module's tables; an unknown token matches nothing (a test compiles
     /// them all).
     pub(super) fn new(text: &str) -> Self {
-        Pattern(compile(text.as_bytes()).0)
+        let pieces = compile(text.as_bytes()).0;
+        let pairs = pieces.iter().fold(Pairs::default(), |pairs, piece| match piece {
+            Piece::Literal(literal) => pairs.and(&Pairs::of(literal)),
+            _ => pairs,
+        });
+        Pattern { pieces, pairs }
     }
 
     /// Matches at the start of `line`.
-    pub(super) fn matches(&self, line: &[u8], kept: &mut Kept) -> bool {
+    pub(super) fn matches(&self, line: &Line<'_>, kept: &mut Kept) -> bool {
         kept.slots = [None; 26];
-        run(&self.0, &[], line, 0, kept)
+        line.may_have(&self.pairs) && run(&self.pieces, &[], line, 0, kept)
     }
 
     #[cfg(test)]
     pub(super) fn has_unknown(&self) -> bool {
-        self.0.contains(&Piece::OneOf(&[]))
+        self.pieces.contains(&Piece::OneOf(&[]))
     }
 }
 
@@ -234,7 +244,8 @@ mod tests {
     fn kept(pattern: &str, line: &str) -> Option<String> {
         let mut kept = Kept::new();
         let line = line.as_bytes();
-        if !Pattern::new(pattern).matches(line, &mut kept) {
+        let pairs = Pairs::of(line);
+        if !Pattern::new(pattern).matches(&Line::new(line, &pairs), &mut kept) {
             return None;
         }
         let slots = (b'a'..=b'z').filter_map(|s| Some((s, kept.text(s, line)?)));

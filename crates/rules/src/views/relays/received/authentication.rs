@@ -5,12 +5,12 @@ use std::sync::LazyLock;
 use regex::bytes::Regex;
 
 use super::super::ip;
-use super::contains;
-use crate::views::perl::find_no_case;
+use super::super::words::{Line, has, may_have};
+use crate::views::perl::find;
 
 /// How the client authenticated, if the line says so.
-pub(super) fn authentication(line: &[u8]) -> Vec<u8> {
-    let by = contains(line, " by ");
+pub(super) fn authentication(line: &Line<'_>) -> Vec<u8> {
+    let by = has!(line, " by ");
     let capture = |regex: Option<&Regex>, slot: usize| {
         let found = regex?.captures(line)?;
         Some(found.get(slot)?.as_bytes().to_vec())
@@ -18,7 +18,7 @@ pub(super) fn authentication(line: &[u8]) -> Vec<u8> {
     if by && let Some(word) = authenticated_protocol(line) {
         return word.to_vec();
     }
-    if contains(line, " by mx.google.com with ESMTPS id ")
+    if has!(line, " by mx.google.com with ESMTPS id ")
         && regex!(r"(?-u) by mx\.google\.com with ESMTPS id [a-z0-9]{1,4}sm[0-9]{2,9}[a-z]{3}\.[0-9]{1,3}\.[0-9]{4}\.(?:[0-6][0-9]\.){4}[0-6][0-9]")
             .is_some_and(|r| r.is_match(line))
         && let Some(found) =
@@ -26,7 +26,7 @@ pub(super) fn authentication(line: &[u8]) -> Vec<u8> {
     {
         return [b"GMail - transport=", &found[1], b" cipher=", &found[2]].concat();
     }
-    if contains(line, "(AUTH: ")
+    if has!(line, "(AUTH: ")
         && let Some(word) = capture(
             regex!(
                 r"(?-u)^from .*?(?:\]\)|\)\]) \(AUTH: (LOGIN|PLAIN|DIGEST-MD5|CRAM-MD5) \S+(?:, .*?)?\) by "
@@ -36,13 +36,13 @@ pub(super) fn authentication(line: &[u8]) -> Vec<u8> {
     {
         return word;
     }
-    if contains(line, "authenticated")
+    if has!(line, "authenticated")
         && regex!(r"(?-u)^from .*?(?:\](?: \([^)]*\))?\)|\)\]) .*?\(.*?authenticated.*?\).*? by")
             .is_some_and(|r| r.is_match(line))
     {
         return b"Sendmail".to_vec();
     }
-    if contains(line, "mail.gmx.")
+    if has!(line, "mail.gmx.")
         && let Some(found) = regex!(
             r"(?-u)from \S* \((?:HELO|EHLO) (?:\S*)\) \[([0-9A-Fa-fIPv.:]+)\] by (mail\.gmx\.(?:net|com)) \([^)]+\) with (ESMTP|SMTP)"
         )
@@ -51,28 +51,31 @@ pub(super) fn authentication(line: &[u8]) -> Vec<u8> {
     {
         return [b"GMX (", &found[3], b" / ", &found[2], b")"].concat();
     }
-    if contains(line, " (authenticated as ")
+    if has!(line, " (authenticated as ")
         && regex!(r"(?-u)\) by .+ \(\d{1,2}\.\d\.\d{3}(?:\.\d{1,3})?\) \(authenticated as .+\) id ")
             .is_some_and(|r| r.is_match(line))
     {
         return b"CriticalPath".to_vec();
     }
-    if contains(line, ") (Authenticated sender: ")
+    if has!(line, ") (Authenticated sender: ")
         && let Some(name) =
             capture(regex!(r"(?-u)\) \(Authenticated sender: \S+\) by \S+ \(([^)]+)\) with "), 1)
     {
         return if name == b"Postfix" { name } else { [b"Postfix (", &*name, b")"].concat() };
     }
     let pro = ["HTTP", "SMTP", "XIMSS", "IMAP"];
-    if contains(line, " (account ")
-        && pro.iter().any(|p| contains(line, &format!("CommuniGate Pro {p}")))
+    if has!(line, " (account ")
+        && pro.iter().any(|p| find(line, format!("CommuniGate Pro {p}").as_bytes()).is_some())
     {
         return b"Communigate".to_vec();
     }
-    if contains(line, " with Microsoft Exchange Server HTTP-DAV") {
+    if has!(line, " with Microsoft Exchange Server HTTP-DAV") {
         return b"HTTP-DAV".to_vec();
     }
-    if by && let Some(word) = capture(regex!(r"(?i-u) \(via (HTTP.?)\)(?: |;|$)"), 1) {
+    if by
+        && may_have!(line, b" (via HTTP")
+        && let Some(word) = capture(regex!(r"(?i-u) \(via (HTTP.?)\)(?: |;|$)"), 1)
+    {
         return word;
     }
     Vec::new()
@@ -94,15 +97,13 @@ fn authenticated_protocol(line: &[u8]) -> Option<&[u8]> {
         b"HTTPS",
         b"HTTPU",
     ];
-    let mut at = 0;
-    while let Some(i) = find_no_case(&line[at..], b" with ").map(|i| at + i) {
-        let rest = &line[i + 6..];
-        let word =
-            &rest[..rest.iter().position(|b| matches!(b, b' ' | b';')).unwrap_or(rest.len())];
-        if known.iter().any(|k| k.eq_ignore_ascii_case(word)) {
-            return Some(word);
-        }
-        at = i + 1;
-    }
-    None
+    let withs = memchr::memchr2_iter(b'w', b'W', line).filter(|&w| {
+        let word = w.checked_sub(1).and_then(|space| line.get(space..w + 5));
+        word.is_some_and(|word| word.eq_ignore_ascii_case(b" with "))
+    });
+    withs.into_iter().find_map(|w| {
+        let rest = &line[w + 5..];
+        let end = rest.iter().position(|b| matches!(b, b' ' | b';')).unwrap_or(rest.len());
+        known.iter().any(|k| k.eq_ignore_ascii_case(&rest[..end])).then(|| &rest[..end])
+    })
 }

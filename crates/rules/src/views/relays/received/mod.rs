@@ -21,11 +21,12 @@ use self::authentication::authentication;
 use self::found::{Found, clean_sender, finish};
 use self::programs::{Stage, after_from, bracketed, capitals, in_parentheses};
 use super::Relay;
+use super::words::{Line, Pairs, has, may_have};
 use crate::views::perl::{find, find_no_case, is_space, is_word, starts_no_case, trim};
 
 /// What a field turned out to be.
 #[derive(Debug)]
-pub(super) enum Line {
+pub(super) enum Outcome {
     /// A hand-over by a known address.
     Relay(Box<Relay>),
     /// A local delivery or the like; it does not count.
@@ -38,66 +39,70 @@ pub(super) enum Line {
     Unknown,
 }
 
-fn contains(line: &[u8], text: &str) -> bool {
-    find(line, text.as_bytes()).is_some()
-}
-
 /// Reads the value of a field.
-pub(super) fn read(value: &[u8]) -> Line {
+pub(super) fn read(value: &[u8]) -> Outcome {
     let mut line = squeezed(value);
     if !starts_no_case(&line, b"from ") && !starts_no_case(&line, b"(from ") {
-        return Line::Ignored;
+        return Outcome::Ignored;
     }
-    if local_delivery(&line) || without_address(&line) {
-        return Line::Ignored;
+    let mut pairs = Pairs::of(&line);
+    if local_delivery(&Line::new(&line, &pairs)) || without_address(&line) {
+        return Outcome::Ignored;
     }
     line.truncate(without_date(&line));
     if let Some(i) = find(&line, b")by ") {
         line.insert(i + 1, b' ');
+        pairs = Pairs::of(&line);
     }
+    let line = &Line::new(&line, &pairs);
     let mut found = Found {
-        id: word_after_id(&line),
-        helo: helo_word(&line),
-        by: by_word(&line),
-        auth: authentication(&line),
+        id: word_after_id(line),
+        helo: helo_word(line),
+        by: by_word(line),
+        auth: authentication(line),
         ..Found::default()
     };
-    let stage = if let Some(rest) = line.strip_prefix(b"from ") {
-        after_from(rest, &mut found)
-    } else if let Some(rest) = line.strip_prefix(b"FROM ") {
-        capitals(rest, &mut found)
-    } else if let Some(rest) = line.strip_prefix(b"(from ") {
-        in_parentheses(rest, &mut found)
+    let stage = if let Some(rest) = line.after(b"from ") {
+        after_from(&rest, &mut found)
+    } else if let Some(rest) = line.after(b"FROM ") {
+        capitals(&rest, &mut found)
+    } else if let Some(rest) = line.after(b"(from ") {
+        in_parentheses(&rest, &mut found)
     } else {
         Stage::Next
     };
     match stage {
         Stage::Done => {}
-        Stage::Ignored => return Line::Ignored,
-        Stage::Fetched => return Line::Fetched,
-        Stage::Scanner => return Line::Scanner(found.envfrom.map(|f| clean_sender(&f))),
+        Stage::Ignored => return Outcome::Ignored,
+        Stage::Fetched => return Outcome::Fetched,
+        Stage::Scanner => return Outcome::Scanner(found.envfrom.map(|f| clean_sender(&f))),
         Stage::Next => {
             if found.ip.is_empty()
-                && let Some(address) = bracketed(&line)
+                && let Some(address) = bracketed(line)
             {
                 found.ip = address.to_vec();
             }
             if found.ip.is_empty() || found.by.is_empty() {
-                return Line::Unknown;
+                return Outcome::Unknown;
             }
         }
     }
-    Line::Relay(Box::new(finish(found)))
+    Outcome::Relay(Box::new(finish(found)))
 }
 
 /// White space squeezed, and semicolons at the end removed.
 fn squeezed(value: &[u8]) -> Vec<u8> {
-    let mut line = Vec::with_capacity(value.len());
-    for word in trim(value).split(|&b| is_space(b)).filter(|w| !w.is_empty()) {
-        if !line.is_empty() {
-            line.push(b' ');
+    let value = trim(value);
+    let mut line = Vec::with_capacity(value.len() + 1);
+    if has_single_spaces(value) {
+        line.extend_from_slice(value);
+    } else {
+        for word in value.split(|&b| is_space(b)).filter(|w| !w.is_empty()) {
+            if !line.is_empty() {
+                line.push(b' ');
+            }
+            line.extend_from_slice(word);
         }
-        line.extend_from_slice(word);
     }
     while line.last() == Some(&b';') {
         line.pop();
@@ -108,10 +113,17 @@ fn squeezed(value: &[u8]) -> Vec<u8> {
     line
 }
 
-fn local_delivery(line: &[u8]) -> bool {
+/// Whether all white space is single spaces, as in most fields. No branches: vectors hold many bytes.
+fn has_single_spaces(text: &[u8]) -> bool {
+    let others = text.iter().fold(false, |any, b| any | matches!(b, b'\t'..=b'\r'));
+    let next = text.get(1..).unwrap_or_default();
+    let pairs = text.iter().zip(next);
+    !others && !pairs.fold(false, |any, (a, b)| any | ((*a == b' ') & (*b == b' ')))
+}
+
+fn local_delivery(line: &Line<'_>) -> bool {
     let text = b"with local for";
-    // Nearly every field lacks it, and a search is dear to prepare.
-    find(line, text).is_some()
+    has!(line, "with local for")
         && memchr::memmem::find_iter(line, text).any(|i| {
             let before = i > 0 && is_word(line[i - 1]);
             !before && !line.get(i + text.len()).is_some_and(|&b| is_word(b))
@@ -145,12 +157,12 @@ fn without_date(line: &[u8]) -> usize {
         return line.len();
     };
     let number = |w: &[u8]| !w.is_empty() && w.iter().all(u8::is_ascii_digit);
-    let parts: Vec<&[u8]> = time.split(|&b| b == b':').collect();
+    let parts = || time.split(|&b| b == b':');
     let months: [&[u8]; 12] = [
         b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
         b"Dec",
     ];
-    let timed = matches!(parts.len(), 2 | 3) && parts.iter().all(|p| number(p));
+    let timed = matches!(parts().count(), 2 | 3) && parts().all(number);
     if zone.is_empty() || !timed || !number(year) || !months.contains(&month) {
         return line.len();
     }
@@ -177,14 +189,17 @@ fn without_date(line: &[u8]) -> usize {
 
 /// The message identifier: `id `, perhaps `<`, and three characters or more.
 fn word_after_id(line: &[u8]) -> Vec<u8> {
-    let found = memchr::memmem::find_iter(line, b" id ").find_map(|i| {
-        let rest = &line[i + 4..];
-        let rest = rest.strip_prefix(b"<").unwrap_or(rest);
+    let mut after = line;
+    while let Some(i) = find(after, b" id ") {
+        after = &after[i + 4..];
+        let rest = after.strip_prefix(b"<").unwrap_or(after);
         let end = |b: &u8| is_space(*b) || matches!(b, b'<' | b'>' | b';');
         let length = rest.iter().position(end).unwrap_or(rest.len());
-        (length >= 3).then(|| rest[..length].to_vec())
-    });
-    found.unwrap_or_default()
+        if length >= 3 {
+            return rest[..length].to_vec();
+        }
+    }
+    Vec::new()
 }
 
 fn helo_byte(b: u8) -> bool {
@@ -192,7 +207,10 @@ fn helo_byte(b: u8) -> bool {
 }
 
 /// `helo=NAME`, or `HELO NAME`.
-fn helo_word(line: &[u8]) -> Vec<u8> {
+fn helo_word(line: &Line<'_>) -> Vec<u8> {
+    if !may_have!(line, b"helo=") && !may_have!(line, b"HELO ") && !may_have!(line, b"EHLO ") {
+        return Vec::new();
+    }
     let named = |word: &'static [u8]| {
         memchr::memmem::find_iter(line, word).find_map(|i| {
             let rest = &line[i + word.len()..];
@@ -213,7 +231,10 @@ fn by_word(line: &[u8]) -> Vec<u8> {
 }
 
 /// The envelope sender: after `envelope-from` and the like, up to a word's end.
-fn envelope_sender(line: &[u8]) -> Option<Vec<u8>> {
+fn envelope_sender(line: &Line<'_>) -> Option<Vec<u8>> {
+    if !may_have!(line, b"return-path") && !may_have!(line, b"envelope-") {
+        return None;
+    }
     find_no_case(line, b"return-path").or_else(|| find_no_case(line, b"envelope-"))?;
     let found = regex!(r"(?i-u)(?:return-path:? |envelope-(?:sender|from)[ =])(\S+)")?;
     let mut at = 0;
@@ -230,4 +251,25 @@ fn envelope_sender(line: &[u8]) -> Option<Vec<u8>> {
         at = word.start();
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_is_squeezed() {
+        for (value, line) in [
+            (" from a  by b ;; ", "from a by b"),
+            ("from a by b; 1 Jan;", "from a by b; 1 Jan"),
+            ("from a\tby\x0bb", "from a by b"),
+            ("from a by\r\n b", "from a by b"),
+            (" ; ", ""),
+            ("", ""),
+        ] {
+            assert_eq!(squeezed(value.as_bytes()), line.as_bytes(), "{value:?}");
+        }
+        assert!(has_single_spaces(b"a b c") && !has_single_spaces(b"a  b"));
+        assert!(!has_single_spaces(b"a\rb") && has_single_spaces(b""));
+    }
 }

@@ -7,8 +7,9 @@ use regex::bytes::Regex;
 use super::super::formats::{FORMATS, Format, Quirk};
 use super::super::ip;
 use super::super::pattern::{Kept, Pattern};
+use super::super::words::{Line, has};
+use super::envelope_sender;
 use super::found::{Found, take, take_named};
-use super::{contains, envelope_sender};
 use crate::views::perl::{find, is_space};
 
 /// Outcome of a stage.
@@ -28,7 +29,7 @@ macro_rules! pattern {
 }
 
 /// Tries a pattern alone.
-fn fits(pattern: &Pattern, line: &[u8], found: &mut Found, kept: &mut Kept) -> bool {
+fn fits(pattern: &Pattern, line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> bool {
     let fits = pattern.matches(line, kept);
     if fits {
         take(found, kept, line);
@@ -37,9 +38,9 @@ fn fits(pattern: &Pattern, line: &[u8], found: &mut Found, kept: &mut Kept) -> b
 }
 
 /// Tries a table of formats in order.
-fn table(formats: &[Format], line: &[u8], found: &mut Found, kept: &mut Kept) -> Stage {
+fn table(formats: &[Format], line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> Stage {
     for format in formats {
-        if !format.guard.is_empty() && !contains(line, format.guard) {
+        if !line.has(&format.guard) {
             continue;
         }
         let meaning = format.meaning;
@@ -88,7 +89,7 @@ fn take_ident(found: &mut Found) {
 }
 
 /// The line after `from `.
-pub(super) fn after_from(line: &[u8], found: &mut Found) -> Stage {
+pub(super) fn after_from(line: &Line<'_>, found: &mut Found) -> Stage {
     found.envfrom = envelope_sender(line);
     let mut kept = Kept::new();
     if webmail(line, found) {
@@ -100,7 +101,7 @@ pub(super) fn after_from(line: &[u8], found: &mut Found) -> Stage {
     }
     let formats = &*FORMATS;
     // qmail-ldap looks like sendmail, but means its names otherwise.
-    let ldap = contains(line, "(qmail-")
+    let ldap = has!(line, "(qmail-")
         && regex!(r"(?-u) by \S+ \(qmail-\S+\) with ").is_some_and(|r| r.is_match(line));
     for (i, format) in formats.early.iter().enumerate() {
         if i == 1 && ldap {
@@ -128,8 +129,7 @@ pub(super) fn after_from(line: &[u8], found: &mut Found) -> Stage {
         Stage::Next => {}
         stage => return stage,
     }
-    if contains(line, " with BSMTP") && pattern!("{_+} by {_+} with BSMTP").matches(line, &mut kept)
-    {
+    if has!(line, " with BSMTP") && pattern!("{_+} by {_+} with BSMTP").matches(line, &mut kept) {
         return Stage::Ignored;
     }
     if let Stage::Done = table(&formats.last, line, found, &mut kept) {
@@ -151,8 +151,8 @@ pub(super) fn after_from(line: &[u8], found: &mut Found) -> Stage {
 }
 
 /// Webmail: SquirrelMail and AOL.
-fn webmail(line: &[u8], found: &mut Found) -> bool {
-    if contains(line, "Mail authenticated user ") && contains(line, " with HTTP") {
+fn webmail(line: &Line<'_>, found: &mut Found) -> bool {
+    if has!(line, "Mail authenticated user ") && has!(line, " with HTTP") {
         let starts = (0..line.len()).filter(|&i| line[i].is_ascii_hexdigit() || line[i] == b':');
         for i in starts {
             let Some(end) = ip::address_at(line, i) else { continue };
@@ -173,18 +173,18 @@ fn webmail(line: &[u8], found: &mut Found) -> bool {
             }
         }
     }
-    if contains(line, "aol.com") && contains(line, "with HTTP (WebMailUI)") {
+    if has!(line, "aol.com") && has!(line, "with HTTP (WebMailUI)") {
         let mut kept = Kept::new();
         let pattern = pattern!("{i} by {b+} ({_i}) with HTTP (WebMailUI)");
-        return (0..line.len()).any(|i| fits(pattern, &line[i..], found, &mut kept));
+        return (0..line.len()).any(|i| fits(pattern, &line.starting_at(i), found, &mut kept));
     }
     false
 }
 
 /// Formats of programs that name themselves; the first that is named decides which.
-fn programs(line: &[u8], found: &mut Found, kept: &mut Kept) -> Stage {
+fn programs(line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> Stage {
     let done = |fits: bool| if fits { Stage::Done } else { Stage::Next };
-    if contains(line, " SMTPSVC") {
+    if has!(line, " SMTPSVC") {
         if fits(pattern!("{h*} ([{i}]{_)*}) by {b+} with Microsoft SMTPSVC"), line, found, kept) {
             return Stage::Done;
         }
@@ -199,7 +199,7 @@ fn programs(line: &[u8], found: &mut Found, kept: &mut Kept) -> Stage {
         }
         return done(plain);
     }
-    if contains(line, "[XMail ") {
+    if has!(line, "[XMail ") {
         let fits =
             fits(pattern!("{h+} ({i}:{d}) by {b+}{? ({_+})?} with [XMail"), line, found, kept)
                 || fits(
@@ -219,16 +219,16 @@ fn programs(line: &[u8], found: &mut Found, kept: &mut Kept) -> Stage {
         }
         return done(fits);
     }
-    if contains(line, "(ecelerity") {
+    if has!(line, "(ecelerity") {
         return done(
             fits(pattern!("([{i}:{d}] helo={h+}) by {b+} "), line, found, kept)
                 || fits(pattern!("{_+} ([{i}:{d}]) by {b+} "), line, found, kept),
         );
     }
-    if contains(line, "Exim") {
+    if has!(line, "Exim") {
         return exim(line, found, kept);
     }
-    if contains(line, " (Postfix) with") {
+    if has!(line, " (Postfix) with") {
         let fits = fits(pattern!("{h+} ({r+} [{i}]) by {b+} "), line, found, kept)
             || fits(pattern!("{h+} ({r+}[{i}]) by {b+} "), line, found, kept);
         if fits {
@@ -239,25 +239,25 @@ fn programs(line: &[u8], found: &mut Found, kept: &mut Kept) -> Stage {
         }
         return done(fits);
     }
-    if contains(line, "(Scalix SMTP Relay") {
+    if has!(line, "(Scalix SMTP Relay") {
         return done(fits(pattern!("{h+} ({? ?}{i}) by {b+}"), line, found, kept));
     }
-    if contains(line, " (Lotus Domino ") {
+    if has!(line, " (Lotus Domino ") {
         return done(fits(pattern!("{h+} ([{i}]) by {b+} (Lotus"), line, found, kept));
     }
     Stage::Next
 }
 
 /// Microsoft's servers of 2013 and later, when their version follows directly.
-fn is_exchange(line: &[u8]) -> bool {
-    (contains(line, " with Microsoft SMTP Server ") || contains(line, " with mapi id "))
+fn is_exchange(line: &Line<'_>) -> bool {
+    (has!(line, " with Microsoft SMTP Server ") || has!(line, " with mapi id "))
         && regex!(
             r"(?-u) with (?:Microsoft SMTP Server|mapi id) (?:\([^)]+\) )?\d+\.\d+\.\d+\.\d+(?:$| )"
         )
         .is_some_and(|r| r.is_match(line))
 }
 
-fn exim(line: &[u8], found: &mut Found, kept: &mut Kept) -> Stage {
+fn exim(line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> Stage {
     if regex!(r"(?-u)\bwith local(?:-\S+)? ").is_some_and(|r| r.is_match(line)) {
         return Stage::Ignored;
     }
@@ -309,7 +309,7 @@ fn exim(line: &[u8], found: &mut Found, kept: &mut Kept) -> Stage {
 }
 
 /// `by NAME.hotmail.msn.com `.
-fn hotmail(line: &[u8]) -> Option<&[u8]> {
+fn hotmail<'t>(line: &'t Line<'_>) -> Option<&'t [u8]> {
     let domain = b".hotmail.msn.com";
     find(line, domain)?;
     memchr::memmem::find_iter(line, b"by ").find_map(|i| {
@@ -321,8 +321,8 @@ fn hotmail(line: &[u8]) -> Option<&[u8]> {
 }
 
 /// Whether the line is of qmail or one of its relatives, and not of sendmail.
-fn is_qmail(line: &[u8], kept: &mut Kept) -> bool {
-    if !contains(line, "SMTP") && !contains(line, "QMQP") {
+fn is_qmail(line: &Line<'_>, kept: &mut Kept) -> bool {
+    if !has!(line, "SMTP") && !has!(line, "QMQP") {
         return false;
     }
     let head = pattern!(
@@ -348,7 +348,7 @@ fn names_protocol(text: &[u8]) -> bool {
     })
 }
 
-fn qmail(line: &[u8], found: &mut Found, kept: &mut Kept) {
+fn qmail(line: &Line<'_>, found: &mut Found, kept: &mut Kept) {
     let sender = "{? (envelope-sender <{_+}>)?} by {b+}";
     static PATTERNS: LazyLock<[Pattern; 4]> = LazyLock::new(|| {
         let heads = [
@@ -382,7 +382,7 @@ fn qmail(line: &[u8], found: &mut Found, kept: &mut Kept) {
 }
 
 /// `ADDRESS (comment) by NAME with `; the comment begins with a letter.
-fn commented(line: &[u8], found: &mut Found, kept: &mut Kept) -> bool {
+fn commented(line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> bool {
     let fits = pattern!("{i} ({c)+}) by {b+} with ").matches(line, kept)
         && kept.text(b'c', line).is_some_and(|c| c.len() > 1 && c[0].is_ascii_alphabetic());
     if fits {
@@ -392,7 +392,7 @@ fn commented(line: &[u8], found: &mut Found, kept: &mut Kept) -> bool {
 }
 
 /// Obtuse smtpd.
-fn obtuse(line: &[u8], found: &mut Found, kept: &mut Kept) -> bool {
+fn obtuse(line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> bool {
     let fits = fits(
         pattern!("{r+}({i}){?, claiming to be \"{h+}\"?} via {_+} by {b+},"),
         line,
@@ -407,10 +407,10 @@ fn obtuse(line: &[u8], found: &mut Found, kept: &mut Kept) -> bool {
 }
 
 /// Hand-overs that do not count; else a guess at what the client called itself.
-fn ignorable(line: &[u8], found: &mut Found, kept: &mut Kept) -> Stage {
+fn ignorable(line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> Stage {
     let formats = &*FORMATS;
     // A scanner of qmail repeats the line before it.
-    let scanner = contains(line, ") with qmail-scanner")
+    let scanner = has!(line, ") with qmail-scanner")
         && regex!(r"(?-u)^\S+ by \S+ \(.{0,100}\) with qmail-scanner")
             .is_some_and(|r| r.is_match(line));
     let (early, late) = formats.ignored.split_at(14.min(formats.ignored.len()));
@@ -420,7 +420,7 @@ fn ignorable(line: &[u8], found: &mut Found, kept: &mut Kept) -> Stage {
     if scanner {
         return Stage::Scanner;
     }
-    if late.iter().any(|p| p.matches(line, kept)) || contains(line, "(LSMTP for") {
+    if late.iter().any(|p| p.matches(line, kept)) || has!(line, "(LSMTP for") {
         return Stage::Ignored;
     }
     if found.helo.is_empty() {
@@ -433,13 +433,13 @@ fn ignorable(line: &[u8], found: &mut Found, kept: &mut Kept) -> Stage {
 }
 
 /// `NAME by NAME with Novell_GroupWise`, the first name without a dot.
-fn novell(line: &[u8]) -> bool {
-    contains(line, " with Novell_GroupWise")
+fn novell(line: &Line<'_>) -> bool {
+    has!(line, " with Novell_GroupWise")
         && regex!(r"(?-u)^[^.]+ by \S+ with Novell_GroupWise").is_some_and(|r| r.is_match(line))
 }
 
 /// The line after `FROM `.
-pub(super) fn capitals(line: &[u8], found: &mut Found) -> Stage {
+pub(super) fn capitals(line: &Line<'_>, found: &mut Found) -> Stage {
     let mut kept = Kept::new();
     let pattern =
         pattern!("{h+} ({r+} [{i}]) BY {b+} {?({_)+}) WITH SMTP ?}ID {n+}{? FOR <{_+}>?}{$}");
@@ -457,12 +457,12 @@ pub(super) fn capitals(line: &[u8], found: &mut Found) -> Stage {
 }
 
 /// The line after `(from `.
-pub(super) fn in_parentheses(line: &[u8], found: &mut Found) -> Stage {
+pub(super) fn in_parentheses(line: &Line<'_>, found: &mut Found) -> Stage {
     let mut kept = Kept::new();
     if fits(pattern!("{h*} [{i}]) by {b+} (NAVGW {.?}) with "), line, found, &mut kept) {
         return Stage::Done;
     }
-    let queue = contains(line, "(jqueuemail) id ")
+    let queue = has!(line, "(jqueuemail) id ")
         && regex!(r"(?-u)^[^\s@]+@[^)]+\) by \S+\(jqueuemail\) id [^\s;]+")
             .is_some_and(|r| r.is_match(line));
     if pattern!("{_+}@localhost) by {_+} ").matches(line, &mut kept) || queue {
