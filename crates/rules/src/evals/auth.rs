@@ -157,8 +157,8 @@ fn same(domain: &str, other: &[u8]) -> bool {
 
 fn from_domains<'a>(cx: &'a EvalContext<'_>) -> impl Iterator<Item = Vec<u8>> + 'a {
     cx.values("From:addr")
-        .into_iter()
-        .filter_map(|address| memchr::memrchr(b'@', &address).map(|at| address[at + 1..].to_vec()))
+        .iter()
+        .filter_map(|address| memchr::memrchr(b'@', address).map(|at| address[at + 1..].to_vec()))
 }
 
 /// `check_dkim_valid_envelopefrom()`: signed by the domain of the envelope sender.

@@ -14,12 +14,11 @@ use super::image::Images;
 use super::lists::Standing;
 use super::mime::MimeFacts;
 use crate::boundaries::Boundaries;
-use crate::rule::HeaderSelector;
 use crate::ruleset::Profile;
 use crate::views::{HtmlState, MimeTree, Rendered, Views, header};
 
-/// Modifiers that take something out of a field: in scalar context only the first counts.
-const EXTRACTS: [&str; 6] = ["addr", "name", "host", "domain", "ip", "revip"];
+/// Lists that the header values of a message are kept in, by a hash of their selectors.
+const HEADER_LISTS: usize = 64;
 
 /// What an eval function may look at: one message.
 #[derive(Debug)]
@@ -49,13 +48,23 @@ struct HeaderMemo {
     next: HeaderMemos,
 }
 
-/// A list that only grows, so that what is in it can be lent. A rule set names a few dozen.
+/// A list that only grows, so that what is in it can be lent.
 type HeaderMemos = OnceCell<Box<HeaderMemo>>;
+
+/// Header values by the hash of their selectors. A rule set names a few dozen, of which a message has some.
+#[derive(Debug)]
+struct Headers([HeaderMemos; HEADER_LISTS]);
+
+impl Default for Headers {
+    fn default() -> Self {
+        Headers(std::array::from_fn(|_| OnceCell::new()))
+    }
+}
 
 /// What several functions need, computed when first asked for.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    headers: HeaderMemos,
+    headers: Headers,
     pub(super) all_from: OnceCell<Vec<Vec<u8>>>,
     pub(super) all_to: OnceCell<Vec<Vec<u8>>>,
     pub(super) base64_length: OnceCell<usize>,
@@ -102,21 +111,27 @@ impl<'a> EvalContext<'a> {
         if name == "ALL" {
             return Cow::Borrowed(self.views.all_fields());
         }
-        Cow::Borrowed(self.header_memo(name).text.get_or_init(|| self.make_text(name)))
+        let make = || self.make_text(name);
+        let memo = self.header_memo(name);
+        Cow::Borrowed(memo.map_or(&[], |memo| memo.text.get_or_init(make).as_slice()))
     }
 
-    fn header_memo(&self, name: &str) -> &HeaderMemo {
-        let mut slot = &self.memo.headers;
-        loop {
-            let memo = slot.get_or_init(|| {
-                let (text, values) = (OnceCell::new(), OnceCell::new());
-                Box::new(HeaderMemo { selector: name.into(), text, values, next: OnceCell::new() })
-            });
+    /// Where the values of a selector are kept; none if the message has none of the fields that it names.
+    fn header_memo(&self, name: &str) -> Option<&HeaderMemo> {
+        let hash = usize::from(header::name_hash(name.as_bytes()));
+        let mut slot = &self.memo.headers.0[hash % HEADER_LISTS];
+        while let Some(memo) = slot.get() {
             if *memo.selector == *name {
-                return memo;
+                return Some(memo);
             }
             slot = &memo.next;
         }
+        if self.lacks(name) {
+            return None;
+        }
+        let (text, values) = (OnceCell::new(), OnceCell::new());
+        let memo = HeaderMemo { selector: name.into(), text, values, next: OnceCell::new() };
+        Some(slot.get_or_init(|| Box::new(memo)))
     }
 
     /// Whether the message has none of the fields that a selector names.
@@ -126,14 +141,10 @@ impl<'a> EvalContext<'a> {
             && !self.views.may_have_field(header::name_hash(name.as_bytes()))
     }
 
-    fn make_text(&self, name: &str) -> Vec<u8> {
-        if self.lacks(name) {
-            return Vec::new();
-        }
-        let selector = HeaderSelector::parse(name);
-        let is_single = selector.name == "EnvelopeFrom"
-            || selector.modifiers.iter().any(|m| EXTRACTS.contains(&m.as_str()));
-        let mut values = self.views.header_values(&selector);
+    fn make_text(&self, selector: &str) -> Vec<u8> {
+        let (name, wanted) = header::Wanted::parse(selector);
+        let is_single = name == "EnvelopeFrom" || wanted.is_extract();
+        let mut values = self.views.values_of(selector);
         if !is_single && values.len() > 1 {
             return values.concat();
         }
@@ -146,20 +157,15 @@ impl<'a> EvalContext<'a> {
     }
 
     /// A header value in list context: each field or extract by itself, without line ends.
-    pub(crate) fn values(&self, name: &str) -> Vec<Cow<'_, [u8]>> {
+    pub(crate) fn values(&self, name: &str) -> &[Vec<u8>] {
         let make = || {
-            if self.lacks(name) {
-                return Vec::new();
-            }
-            let values = self.views.header_values(&HeaderSelector::parse(name));
             let without_end = |value: Cow<'_, [u8]>| match value.strip_suffix(b"\n") {
                 Some(line) => line.to_vec(),
                 None => value.into_owned(),
             };
-            values.into_iter().map(without_end).collect()
+            self.views.values_of(name).into_iter().map(without_end).collect()
         };
-        let values = self.header_memo(name).values.get_or_init(make);
-        values.iter().map(|value| Cow::Borrowed(value.as_slice())).collect()
+        self.header_memo(name).map_or(&[], |memo| memo.values.get_or_init(make).as_slice())
     }
 
     /// The parts.

@@ -78,14 +78,75 @@ fn pattern(text: &str) -> Regex {
 
 /// The date in a header value, in Unix seconds; none if there is no day, month and year in it.
 pub(super) fn parse(text: &[u8]) -> Option<i64> {
-    let mut rest = spaced(text);
-    let (day, month, year) = take_date(&mut rest)?;
-    let seconds = take_time(&mut rest);
-    let offset = offset(&rest);
+    let (date, seconds, offset) = usual(text).or_else(|| pieces(text))?;
+    let (day, month, year) = date;
     let days = days_in_range(day, month, year)?;
     let local = days * 86_400 + seconds;
     // East of Greenwich the first hours of 1970 would be negative; they count as zero.
     Some(if offset > 0 && local < offset { 0 } else { local - offset })
+}
+
+/// Day, month from 1 and year; seconds since midnight; seconds east of Greenwich.
+type Pieces = ((i64, i64, i64), i64, i64);
+
+/// A date in whatever order its pieces stand.
+fn pieces(text: &[u8]) -> Option<Pieces> {
+    let mut rest = spaced(text);
+    let date = take_date(&mut rest)?;
+    let seconds = take_time(&mut rest);
+    Some((date, seconds, offset(&rest)))
+}
+
+/// The same of a date as nearly all are written, which needs no copy: perhaps a weekday, then day, month,
+/// year, time and `+hhmm`.
+fn usual(text: &[u8]) -> Option<Pieces> {
+    let mut words = text.split(|b| is_separator(*b)).filter(|word| !word.is_empty());
+    let mut day = words.next()?;
+    if day.iter().all(u8::is_ascii_alphabetic) {
+        day = words.next()?;
+    }
+    let (month, year, time, zone) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let all_digits = |word: &[u8]| word.iter().all(u8::is_ascii_digit);
+    if !all_digits(day) || !all_digits(year) || year.len() != 4 || !is_month(month) {
+        return None;
+    }
+    let (seconds, []) = clock(time)? else { return None };
+    let (hhmm, []) = signed(zone)? else { return None };
+    Some(((number(day), month_number(month), number(year)), seconds, in_seconds(hhmm)))
+}
+
+/// White space or a comma.
+fn is_separator(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || byte == 0x0b || byte == b','
+}
+
+/// Hours, minutes and perhaps seconds at the start, in seconds, and what follows them.
+fn clock(text: &[u8]) -> Option<(i64, &[u8])> {
+    let (hour, after) = digits(text, 1, 2)?;
+    let (minute, mut after) = digits(after.strip_prefix(b":")?, 2, 2)?;
+    let mut second: &[u8] = b"";
+    if let Some(more) = after.strip_prefix(b":") {
+        (second, after) = digits(more, 2, 2)?;
+    }
+    let [hour, minute, second] = [hour, minute, second].map(number);
+    Some((hour.min(23) * 3600 + minute.min(59) * 60 + second.min(59), after))
+}
+
+/// `+hhmm` or `-hhmm` at the start, and what follows.
+fn signed(text: &[u8]) -> Option<(i64, &[u8])> {
+    let (sign, text) = text.split_first().filter(|(sign, _)| matches!(**sign, b'-' | b'+'))?;
+    let (hhmm, after) = digits(text, 4, 4)?;
+    let hhmm = number(hhmm);
+    Some((if *sign == b'-' { -hhmm } else { hhmm }, after))
+}
+
+/// The seconds of an offset in hours and minutes.
+fn in_seconds(hhmm: i64) -> i64 {
+    (hhmm / 100 * 60 + hhmm % 100) * 60
+}
+
+fn is_month(name: &[u8]) -> bool {
+    MONTHS.iter().any(|month| name.eq_ignore_ascii_case(month.as_bytes()))
 }
 
 /// The text between two spaces, with one space for every run of commas and white space.
@@ -93,7 +154,7 @@ fn spaced(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 2);
     out.push(b' ');
     for &byte in text.iter().chain(b" ") {
-        if !(byte.is_ascii_whitespace() || byte == 0x0b || byte == b',') {
+        if !is_separator(byte) {
             out.push(byte);
         } else if out.last() != Some(&b' ') {
             out.push(b' ');
@@ -140,7 +201,7 @@ fn take_day_month_year(rest: &mut Vec<u8>) -> Option<(i64, i64, i64)> {
     let read = |text| -> Option<(i64, i64, i64, usize)> {
         let (day, after) = digits(text, 1, usize::MAX)?;
         let (month, after) = after.strip_prefix(b" ")?.split_at_checked(3)?;
-        if !MONTHS.iter().any(|m| month.eq_ignore_ascii_case(m.as_bytes())) {
+        if !is_month(month) {
             return None;
         }
         let (year, after) = digits(after.strip_prefix(b" ")?, 4, 4)?;
@@ -169,15 +230,8 @@ fn take_date(rest: &mut Vec<u8>) -> Option<(i64, i64, i64)> {
 /// Seconds since midnight, taken out of the text as ` (\d?\d):(\d\d)(?::(\d\d))? ` finds them; zero if there is no time.
 fn take_time(rest: &mut Vec<u8>) -> i64 {
     let read = |text| -> Option<(i64, usize)> {
-        let (hour, after) = digits(text, 1, 2)?;
-        let (minute, mut after) = digits(after.strip_prefix(b":")?, 2, 2)?;
-        let mut second: &[u8] = b"";
-        if let Some(more) = after.strip_prefix(b":") {
-            (second, after) = digits(more, 2, 2)?;
-        }
-        let after = after.strip_prefix(b" ")?;
-        let [hour, minute, second] = [hour, minute, second].map(number);
-        Some((hour.min(23) * 3600 + minute.min(59) * 60 + second.min(59), after.len()))
+        let (seconds, after) = clock(text)?;
+        Some((seconds, after.strip_prefix(b" ")?.len()))
     };
     let found = after_spaces(rest).find_map(|(at, text)| Some((at, read(text)?)));
     let Some((at, (seconds, left))) = found else { return 0 };
@@ -188,22 +242,19 @@ fn take_time(rest: &mut Vec<u8>) -> i64 {
 /// The first ` +hhmm ` or ` -hhmm `, signed.
 fn hours_and_minutes(text: &[u8]) -> Option<i64> {
     after_spaces(text).find_map(|(_, text)| {
-        let (sign, text) = text.split_first().filter(|(sign, _)| matches!(**sign, b'-' | b'+'))?;
-        let (hhmm, after) = digits(text, 4, 4)?;
-        let hhmm = number(hhmm);
-        after.starts_with(b" ").then_some(if *sign == b'-' { -hhmm } else { hhmm })
+        let (hhmm, after) = signed(text)?;
+        after.starts_with(b" ").then_some(hhmm)
     })
 }
 
 /// Seconds east of Greenwich; zero if no zone or an unknown one is named.
 fn offset(rest: &[u8]) -> i64 {
-    let seconds = |hhmm: i64| (hhmm / 100 * 60 + hhmm % 100) * 60;
     if let Some(hhmm) = hours_and_minutes(rest) {
-        return seconds(hhmm);
+        return in_seconds(hhmm);
     }
     let Some(found) = ZONE.find(rest) else { return 0 };
     let zone = ZONES.iter().find(|(name, _)| name.as_bytes() == found.as_bytes());
-    zone.map_or(0, |&(_, hhmm)| seconds(hhmm))
+    zone.map_or(0, |&(_, hhmm)| in_seconds(hhmm))
 }
 
 fn days_in_month(month: i64, year: i64) -> i64 {
@@ -245,7 +296,51 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{parse, pieces, usual};
+
+    #[test]
+    fn usual_dates_are_read_as_all_others_are() {
+        let words = [
+            "Tue,",
+            "tue",
+            "14",
+            "4",
+            "0",
+            "Nov",
+            "nov",
+            "2023",
+            "23",
+            "22:13:20",
+            "2:13",
+            "22:1:2",
+            "22:13:20:",
+            "+0000",
+            "-0530",
+            "+000",
+            "(UTC)",
+            "GMT",
+            "\t,",
+            "",
+        ];
+        let (mut seed, mut common) = (1u32, 0);
+        let mut next = |bound: usize| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 16) as usize % bound
+        };
+        for _ in 0..50_000 {
+            let mut text = ["Tue,", "14", "Nov", "2023", "22:13:20", "+0000", "(UTC)"].to_vec();
+            for _ in 0..next(4) {
+                let (at, word) = (next(text.len()), words[next(words.len())]);
+                text[at] = word;
+            }
+            let text = text.join(" ");
+            if let Some(found) = usual(text.as_bytes()) {
+                common += 1;
+                assert_eq!(pieces(text.as_bytes()), Some(found), "{text}");
+            }
+        }
+        assert!(common > 10_000);
+    }
 
     #[test]
     fn dates_as_they_come() {

@@ -2,15 +2,16 @@
 //! that are well known.
 
 use super::net::ADDRESS;
-use super::text::{look, re, squeeze};
+use super::text::{is_word, look, re, squeeze};
 use super::{Args, EvalContext};
+use crate::views::{find, find_no_case};
 
 /// `gated_through_received_hdr_remover()`: a list manager or gateway that takes Received away, or no
 /// Received at all: then nothing can be said.
 pub(super) fn received_removed(cx: &EvalContext<'_>, _: &Args) -> bool {
     *cx.memo.received_removed.get_or_init(|| {
         let list = cx.text("Mailing-List");
-        if re!(r"(?m)^contact \S+@\S+; run by ezmlm$").is_match(&list) {
+        if !list.is_empty() && re!(r"(?m)^contact \S+@\S+; run by ezmlm$").is_match(&list) {
             let delivered = re!(r"(?m)^mailing list \S+@\S+").is_match(&cx.text("Delivered-To"));
             let qmail = re!(r"qmail \d+ invoked (?:from network|by .{3,20})\); \d+ ... \d+");
             if delivered && qmail.is_match(&cx.text("Received")) {
@@ -20,6 +21,16 @@ pub(super) fn received_removed(cx: &EvalContext<'_>, _: &Args) -> bool {
         let received = cx.text("Received");
         received.is_empty() || re!(r"from groups\.msn\.com \(\S+\.msn\.com ").is_match(&received)
     })
+}
+
+/// Whether an address ends with this domain, in letters of either case, at a word's boundary.
+fn is_at(address: &[u8], domain: &[u8]) -> bool {
+    let address = address.strip_suffix(b"\n").unwrap_or(address);
+    let Some((head, tail)) = address.len().checked_sub(domain.len()).map(|at| address.split_at(at))
+    else {
+        return false;
+    };
+    tail.eq_ignore_ascii_case(domain) && !head.last().is_some_and(|b| is_word(*b))
 }
 
 /// Which claim of Hotmail does not hold.
@@ -45,9 +56,13 @@ pub(super) fn hotmail_absent(cx: &EvalContext<'_>, _: &Args) -> bool {
 
 fn hotmail(cx: &EvalContext<'_>) -> Hotmail {
     *cx.memo.hotmail.get_or_init(|| {
-        let received = squeeze(&cx.text("Received"));
+        let received = cx.text("Received");
+        let claims_sender = is_at(&cx.text("From:addr"), b"hotmail.com");
+        if !claims_sender && find(&received, b"hotmail.com").is_none() {
+            return Hotmail::Fine;
+        }
+        let received = squeeze(&received);
         let claims_relay = re!(r"(?:from |HELO |helo=)\S*hotmail\.com\b").is_match(&received);
-        let claims_sender = re!(r"(?i)\bhotmail\.com\n?\z").is_match(&cx.text("From:addr"));
         // Everything else is dear and changes nothing if neither is claimed.
         if !claims_relay && !claims_sender || hotmail_is_fine(cx, &received) {
             return Hotmail::Fine;
@@ -110,9 +125,7 @@ pub(super) fn msn_groups(cx: &EvalContext<'_>, _: &Args) -> bool {
 
 /// `check_for_forged_eudoramail_received_headers()`.
 pub(super) fn eudoramail(cx: &EvalContext<'_>, args: &Args) -> bool {
-    if !re!(r"(?i)\beudoramail\.com\n?\z").is_match(&cx.text("From:addr"))
-        || received_removed(cx, args)
-    {
+    if !is_at(&cx.text("From:addr"), b"eudoramail.com") || received_removed(cx, args) {
         return false;
     }
     let received = squeeze(&cx.text("Received"));
@@ -123,7 +136,7 @@ pub(super) fn eudoramail(cx: &EvalContext<'_>, args: &Args) -> bool {
 /// `check_for_forged_yahoo_received_headers()`.
 pub(super) fn yahoo(cx: &EvalContext<'_>, args: &Args) -> bool {
     let from = cx.text("From:addr");
-    if !re!(r"(?i)\byahoo\.com\n?\z").is_match(&from) {
+    if !is_at(&from, b"yahoo.com") {
         return false;
     }
     let mut received = cx.text("Received");
@@ -160,7 +173,7 @@ pub(super) fn yahoo(cx: &EvalContext<'_>, args: &Args) -> bool {
 
 /// `check_for_forged_juno_received_headers()`.
 pub(super) fn juno(cx: &EvalContext<'_>, args: &Args) -> bool {
-    if !re!(r"(?i)\bjuno\.com\n?\z").is_match(&cx.text("From:addr")) || received_removed(cx, args) {
+    if !is_at(&cx.text("From:addr"), b"juno.com") || received_removed(cx, args) {
         return false;
     }
     let (client, mailer) = (cx.text("X-Originating-IP"), cx.text("X-Mailer"));
@@ -179,7 +192,7 @@ pub(super) fn juno(cx: &EvalContext<'_>, args: &Args) -> bool {
 pub(super) fn gmail(cx: &EvalContext<'_>, _: &Args) -> bool {
     /// Shortest state that Google writes, in bytes.
     const STATE_BYTES_MIN: usize = 60;
-    if !re!(r"(?i)\bgmail\.com\n?\z").is_match(&cx.text("From:addr")) {
+    if !is_at(&cx.text("From:addr"), b"gmail.com") {
         return false;
     }
     let web = re!(r"by 10\.\S+ with SMTP id \S+|by 2002:a\d\d:\w+:\S+ with SMTP id \S+");
@@ -191,7 +204,11 @@ pub(super) fn gmail(cx: &EvalContext<'_>, _: &Args) -> bool {
 
 /// `check_for_fake_aol_relay_in_rcvd()`: a relay named as AOL's are, without AOL's signs.
 pub(super) fn aol_relay(cx: &EvalContext<'_>, _: &Args) -> bool {
-    let received = squeeze(&cx.text("Received"));
+    let received = cx.text("Received");
+    if find_no_case(&received, b"rly-").is_none() {
+        return false;
+    }
+    let received = squeeze(&received);
     re!(r"(?i) rly-[a-z][a-z]\d\d\.").is_match(&received)
         && !re!(r"/AOL-\d+\.\d+\.\d+\)").is_match(&received)
         && !re!(r"ESMTP id (?:RELAY|MAILRELAY|MAILIN)").is_match(&received)
@@ -211,4 +228,26 @@ pub(super) fn message_id_rewritten(cx: &EvalContext<'_>, args: &Args) -> bool {
     list.is_match(&cx.text("List-Unsubscribe"))
         || received_removed(cx, args)
         || re!(r"/CWT/DCE\)|iPlanet Messaging Server").is_match(&cx.text("Received"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_end_addresses_as_the_expression_says() {
+        let expression = re!(r"(?i)\bgmail\.com\n?\z");
+        for address in [
+            "a@gmail.com",
+            "a@GMail.com\n",
+            "a@xgmail.com",
+            "gmail.com",
+            "a@gmail.com\n\n",
+            "",
+            "m",
+        ] {
+            let address = address.as_bytes();
+            assert_eq!(is_at(address, b"gmail.com"), expression.is_match(address), "{address:?}");
+        }
+    }
 }

@@ -1,10 +1,9 @@
 //! What header fields say about each other: counts, recipients, subjects, message ids, templates.
 
-use std::borrow::Cow;
-
 use super::domain::second_level;
-use super::text::{eq_ignore_case, find_ignore_case, is_word, re};
+use super::text::{count, eq_ignore_case, find_ignore_case, is_space, is_word, re};
 use super::{Args, EvalContext, date, locale};
+use crate::views::find;
 
 /// Recipients from which on a sorted list is odd.
 const SORTED_RECIPIENTS_MIN: usize = 7;
@@ -47,7 +46,7 @@ pub(super) fn illegal_chars(cx: &EvalContext<'_>, args: &Args) -> bool {
     {
         return false;
     }
-    let mut illegal = text.iter().filter(|&&b| is_control(b) || b >= 0x7f).count();
+    let mut illegal = count(&text, |&b| is_control(b) | (b >= 0x7f));
     if illegal > 0 && raw.eq_ignore_ascii_case("subject") {
         let signs = text.iter().filter(|b| matches!(b, 0xa2 | 0xa3 | 0xae)).count();
         illegal -= usize::from(signs == 1);
@@ -58,7 +57,7 @@ pub(super) fn illegal_chars(cx: &EvalContext<'_>, args: &Args) -> bool {
 /// `check_header_count_range(header, min, max)`: how often a field occurs with different values.
 pub(super) fn header_count(cx: &EvalContext<'_>, args: &Args) -> bool {
     let Some(name) = args.word(0) else { return false };
-    let mut values = cx.values(name);
+    let mut values: Vec<&[u8]> = cx.values(name).iter().map(Vec::as_slice).collect();
     values.sort_unstable();
     values.dedup();
     let count = values.len() as f64;
@@ -74,8 +73,18 @@ pub(super) fn unresolved_template(cx: &EvalContext<'_>, _: &Args) -> bool {
     let ordinary = re!(
         r"(?i)\A(?:X-VMS-To|X-UIDL|X-Face|To|Cc|From|Subject|References|In-Reply-To|(?:X-|Resent-|X-Original-)?Message-Id):"
     );
-    let placeholder = re!(r"%[A-Z][A-Z_-]");
-    all.split(|&b| b == b'\n').any(|line| placeholder.is_match(line) && !ordinary.is_match(line))
+    // As `%[A-Z][A-Z_-]` finds them.
+    let is_placeholder = |at: &usize| {
+        let next = |by: usize| all.get(at + by).copied().unwrap_or_default();
+        next(1).is_ascii_uppercase() && (next(2).is_ascii_uppercase() || b"_-".contains(&next(2)))
+    };
+    let line_of = |at: usize| {
+        let start = memchr::memrchr(b'\n', &all[..at]).map_or(0, |end| end + 1);
+        let end = memchr::memchr(b'\n', &all[at..]).map_or(all.len(), |end| at + end);
+        &all[start..end]
+    };
+    let mut placeholders = memchr::memchr_iter(b'%', &all).filter(is_placeholder);
+    placeholders.any(|at| !ordinary.is_match(line_of(at)))
 }
 
 /// `check_ratware_name_id()`: the Message-ID of one mass mailer, with the sender's address in it.
@@ -120,7 +129,8 @@ pub(super) fn subject_all_caps(cx: &EvalContext<'_>, _: &Args) -> bool {
     let subject = cx.text("Subject");
     let subject = subject.trim_ascii();
     let reply = re!(r"(?i)\A(?:(?:Re|Fwd|Fw|Aw|Antwort|WG|SV|VB|VS|VL):\s*)+");
-    let subject = &subject[reply.find(subject).map_or(0, |m| m.end())..];
+    let reply = subject.contains(&b':').then(|| reply.find(subject)).flatten();
+    let subject = &subject[reply.map_or(0, |m| m.end())..];
     if subject.len() < 10 || !subject.iter().any(|b| b.is_ascii_whitespace() || *b == 0x0b) {
         return false;
     }
@@ -191,6 +201,9 @@ pub(super) fn outlook_message_id(cx: &EvalContext<'_>, _: &Args) -> bool {
     const TICKS_AT_EPOCH: f64 = 27_111_902.832_984_9;
     const TICKS_OFF_MAX: i64 = 250;
     let id = cx.text("MESSAGEID");
+    if id.get(13) != Some(&b'$') {
+        return false;
+    }
     let shape = re!(r"\A<[0-9a-f]{4}([0-9a-f]{8})\$[0-9a-f]{8}\$[0-9a-f]{8}@");
     let Some(found) = shape.captures(&id) else { return false };
     let digits = std::str::from_utf8(&found[1]).unwrap_or_default();
@@ -210,7 +223,7 @@ pub(super) fn faraway_charset(cx: &EvalContext<'_>, _: &Args) -> bool {
     ["From:raw", "Subject:raw"]
         .iter()
         .flat_map(|name| cx.values(name))
-        .any(|value| word.captures_iter(&value).any(|c| !locale::charset_is_ok(&c[1], locales)))
+        .any(|value| word.captures_iter(value).any(|c| !locale::charset_is_ok(&c[1], locales)))
 }
 
 /// How the recipients look next to each other.
@@ -235,15 +248,13 @@ pub(super) fn similar_recipients(cx: &EvalContext<'_>, args: &Args) -> bool {
 
 fn recipients(cx: &EvalContext<'_>) -> Recipients {
     *cx.memo.recipients.get_or_init(|| {
-        let mut all = cx.values("ToCc:addr");
-        if all.len() < SIMILAR_RECIPIENTS_MIN {
-            all.extend(cx.values("Bcc:addr"));
-        }
-        compare_recipients(&all)
+        let all = cx.values("ToCc:addr");
+        let more = if all.len() < SIMILAR_RECIPIENTS_MIN { cx.values("Bcc:addr") } else { &[] };
+        compare_recipients(all.iter().chain(more))
     })
 }
 
-fn compare_recipients(all: &[Cow<'_, [u8]>]) -> Recipients {
+fn compare_recipients<'a>(all: impl Iterator<Item = &'a Vec<u8>>) -> Recipients {
     // Only neighbours count as repeated; an empty address is taken for a repetition of nothing.
     let mut addresses: Vec<&[u8]> = Vec::new();
     for address in all {
@@ -313,6 +324,32 @@ struct ReceivedTimes {
     fetchmail: Option<i64>,
 }
 
+/// The date in a line of Received: what `\s.?\d+ \S\S\S \d+ \d+:\d+:\d+ \S+` finds first.
+fn dated(line: &[u8]) -> Option<&[u8]> {
+    fn run(text: &[u8], is_so: impl Fn(&u8) -> bool) -> Option<&[u8]> {
+        let length = text.iter().position(|b| !is_so(b)).unwrap_or(text.len());
+        text.get(length..).filter(|_| length > 0)
+    }
+    fn digits(text: &[u8]) -> Option<&[u8]> {
+        run(text, u8::is_ascii_digit)
+    }
+    let rest_of = |text: &[u8]| -> Option<usize> {
+        let (month, after) = digits(text)?.strip_prefix(b" ")?.split_at_checked(3)?;
+        let after =
+            digits(after.strip_prefix(b" ").filter(|_| !month.iter().any(|b| is_space(*b)))?)?;
+        let after = digits(digits(after.strip_prefix(b" ")?)?.strip_prefix(b":")?)?;
+        let after = digits(after.strip_prefix(b":")?)?;
+        Some(run(after.strip_prefix(b" ")?, |b| !is_space(*b))?.len())
+    };
+    let starts = (0..line.len()).filter(|&at| is_space(line[at]));
+    starts.into_iter().find_map(|at| {
+        let text = &line[at + 1..];
+        let skipped = text.split_first().filter(|(any, _)| **any != b'\n');
+        let rest = skipped.and_then(|(_, text)| rest_of(text)).or_else(|| rest_of(text))?;
+        line.get(at..line.len() - rest)
+    })
+}
+
 fn received_times(cx: &EvalContext<'_>) -> ReceivedTimes {
     let received = cx.text("Received");
     let mut lines: Vec<&[u8]> =
@@ -321,19 +358,19 @@ fn received_times(cx: &EvalContext<'_>) -> ReceivedTimes {
         r"\bfrom (?:localhost\s|(?:\S+ ){1,2}\S*\b127\.0\.0\.1\b)|qmail \d+ invoked by uid \d+"
     );
     let fetchmail = re!(r"\bby localhost with \w+ \(fetchmail-[\d.]+");
-    let is = |lines: &[&[u8]], i: usize, re: &regex::bytes::Regex| {
-        lines.get(i).is_some_and(|line| re.is_match(line))
-    };
+    // Every such line has one of these words.
+    let words: [&[u8]; 3] = [b"localhost", b"127.0.0.1", b"invoked by uid"];
+    let is_local = |line: &&[u8]| words.iter().any(|word| find(line, word).is_some());
+    let is_local_hop = lines.first().is_some_and(|l| is_local(l) && local_hop.is_match(l));
     // What fetchmail and the local delivery before it added is not part of the way.
     let mut local: Vec<&[u8]> = Vec::new();
-    let hops = usize::from(is(&lines, 0, local_hop));
-    if is(&lines, hops, fetchmail) {
+    let hops = usize::from(is_local_hop);
+    let is_fetched =
+        |line: &&[u8]| find(line, b"(fetchmail-").is_some() && fetchmail.is_match(line);
+    if lines.get(hops).is_some_and(is_fetched) {
         local.extend(lines.drain(..=hops));
     }
-    let time = |line: &&[u8]| {
-        let found = re!(r"\s.?\d+ \S\S\S \d+ \d+:\d+:\d+ \S+").find(line)?;
-        date::parse(found.as_bytes())
-    };
+    let time = |line: &&[u8]| date::parse(dated(line)?);
     ReceivedTimes {
         header: lines.iter().filter_map(time).collect(),
         fetchmail: local.iter().filter_map(time).filter(|&t| t <= cx.now).max(),
@@ -349,4 +386,35 @@ fn date_ahead(cx: &EvalContext<'_>) -> i64 {
         ahead.pop();
     }
     ahead.into_iter().min_by_key(|d| d.abs()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_of_received_lines_are_found_as_the_expression_finds_them() {
+        let expression = re!(r"\s.?\d+ \S\S\S \d+ \d+:\d+:\d+ \S+");
+        let mut seed = 1u32;
+        let mut next = |bound: usize| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 16) as usize % bound
+        };
+        let mut found = 0;
+        for _ in 0..50_000 {
+            let mut line = b"id 1; Mon,  2 Jan 2023 10:11:12 -0100 3 Feb 2024 1:1:1 X".to_vec();
+            for _ in 0..next(4) {
+                let (at, byte) = (next(line.len()), b" 1:a,\t\n\xff"[next(8)]);
+                match next(3) {
+                    0 => line[at] = byte,
+                    1 => line.insert(at, byte),
+                    _ => drop(line.remove(at)),
+                }
+            }
+            let wanted = expression.find(&line).map(|m| m.as_bytes());
+            assert_eq!(dated(&line), wanted, "{:?}", String::from_utf8_lossy(&line));
+            found += usize::from(wanted.is_some());
+        }
+        assert!(found > 40_000);
+    }
 }

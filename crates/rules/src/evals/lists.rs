@@ -8,12 +8,12 @@ use crate::views::Relay;
 
 /// `check_from_in_blocklist()`.
 pub(super) fn from_blocked(cx: &EvalContext<'_>, _: &Args) -> bool {
-    any_listed(cx, "blocklist_from", all_from(cx))
+    any_listed(cx, "blocklist_from", all_from)
 }
 
 /// `check_from_in_list(NAME)`.
 pub(super) fn from_in_list(cx: &EvalContext<'_>, args: &Args) -> bool {
-    args.word(0).is_some_and(|list| any_listed(cx, list, all_from(cx)))
+    args.word(0).is_some_and(|list| any_listed(cx, list, all_from))
 }
 
 /// `check_replyto_in_list(NAME)`.
@@ -25,32 +25,37 @@ pub(super) fn reply_to_in_list(cx: &EvalContext<'_>, args: &Args) -> bool {
 
 /// `check_to_in_list(NAME)`.
 pub(super) fn to_in_list(cx: &EvalContext<'_>, args: &Args) -> bool {
-    args.word(0).is_some_and(|list| any_listed(cx, list, all_to(cx)))
+    args.word(0).is_some_and(|list| any_listed(cx, list, all_to))
 }
 
 /// `check_to_in_blocklist()`.
 pub(super) fn to_blocked(cx: &EvalContext<'_>, _: &Args) -> bool {
-    any_listed(cx, "blocklist_to", all_to(cx))
+    any_listed(cx, "blocklist_to", all_to)
 }
 
 /// `check_to_in_welcomelist()`.
 pub(super) fn to_welcome(cx: &EvalContext<'_>, _: &Args) -> bool {
-    any_listed(cx, "welcomelist_to", all_to(cx))
+    any_listed(cx, "welcomelist_to", all_to)
 }
 
 /// `check_to_in_more_spam()`.
 pub(super) fn to_more_spam(cx: &EvalContext<'_>, _: &Args) -> bool {
-    any_listed(cx, "more_spam_to", all_to(cx))
+    any_listed(cx, "more_spam_to", all_to)
 }
 
 /// `check_to_in_all_spam()`.
 pub(super) fn to_all_spam(cx: &EvalContext<'_>, _: &Args) -> bool {
-    any_listed(cx, "all_spam_to", all_to(cx))
+    any_listed(cx, "all_spam_to", all_to)
 }
 
-fn any_listed(cx: &EvalContext<'_>, list: &str, addresses: &[Vec<u8>]) -> bool {
+/// Whether one of the addresses is listed; they are gathered only if the list names any.
+fn any_listed<'a>(
+    cx: &'a EvalContext<'_>,
+    list: &str,
+    addresses: impl Fn(&'a EvalContext<'_>) -> &'a [Vec<u8>],
+) -> bool {
     let list = cx.tables.addresses(list).filter(|list| !list.is_empty());
-    list.is_some_and(|list| addresses.iter().any(|a| list.contains(a)))
+    list.is_some_and(|list| addresses(cx).iter().any(|a| list.contains(a)))
 }
 
 /// Every address that the message claims to come from; Resent-From goes before the others.
@@ -118,7 +123,7 @@ fn received_for(cx: &EvalContext<'_>) -> Vec<Vec<u8>> {
 }
 
 fn owned<'a>(cx: &'a EvalContext<'_>, name: &str) -> impl Iterator<Item = Vec<u8>> + use<'a> {
-    cx.values(name).into_iter().map(|v| v.into_owned())
+    cx.values(name).iter().cloned()
 }
 
 /// The addresses without repetitions, in order.
@@ -165,7 +170,7 @@ pub(super) fn from_default_welcome_forged(cx: &EvalContext<'_>, _: &Args) -> boo
 
 fn own_standing(cx: &EvalContext<'_>) -> Standing {
     *cx.memo.own_standing.get_or_init(|| {
-        if any_listed(cx, "welcomelist_from", all_from(cx)) {
+        if any_listed(cx, "welcomelist_from", all_from) {
             return Standing::Welcome;
         }
         standing(cx, "welcomelist_from_rcvd")

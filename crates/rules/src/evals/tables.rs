@@ -323,8 +323,7 @@ fn subject_list(settings: &Settings, name: &str) -> Vec<Glob> {
 #[derive(Debug, Default)]
 pub(super) struct Freemail {
     domains: HashSet<Box<[u8]>>,
-    /// Domain patterns: here `*` does not cross a dot.
-    wildcards: Vec<Box<[u8]>>,
+    wildcards: Vec<DomainGlob>,
     welcome: HashSet<Box<[u8]>>,
     /// Different addresses in the body from which on it is not looked at; 0 never.
     pub(super) body_emails_max: usize,
@@ -349,7 +348,7 @@ impl Freemail {
             .map(|name| address_list(settings, name));
         Freemail {
             domains: domains.into_iter().map(bytes).collect(),
-            wildcards: wildcards.into_iter().map(bytes).collect(),
+            wildcards: wildcards.into_iter().map(|w| DomainGlob(bytes(w))).collect(),
             welcome: words("freemail_welcomelist").map(bytes).collect(),
             body_emails_max: settings.number("freemail_max_body_emails", 5.0) as usize,
             body_freemails_max: settings.number("freemail_max_body_freemails", 3.0) as usize,
@@ -371,7 +370,20 @@ impl Freemail {
     }
 
     pub(super) fn has_domain(&self, domain: &[u8]) -> bool {
-        self.domains.contains(domain) || self.wildcards.iter().any(|w| domain_glob(w, domain))
+        self.domains.contains(domain) || self.wildcards.iter().any(|w| w.matches(domain))
+    }
+}
+
+/// A domain pattern, whose `*` does not cross a dot.
+#[derive(Debug)]
+struct DomainGlob(Box<[u8]>);
+
+impl DomainGlob {
+    fn matches(&self, domain: &[u8]) -> bool {
+        // Nearly all differ in what stands before the first wildcard.
+        let mut head = self.0.iter().take_while(|b| !matches!(b, b'*' | b'?'));
+        let mut rest = domain.iter();
+        head.all(|wanted| rest.next() == Some(wanted)) && domain_glob(&self.0, domain)
     }
 }
 

@@ -103,9 +103,7 @@ fn standard(name: &str, evals: &EvalContext<'_>) -> Option<Vec<Vec<u8>>> {
     let all_reversed = |all: &[Relay]| -> Vec<Vec<u8>> {
         all.iter().filter(|r| !r.private).map(reversed_ip).collect()
     };
-    let hosts = |selector: &str| -> Vec<Vec<u8>> {
-        evals.values(selector).into_iter().map(Cow::into_owned).collect()
-    };
+    let hosts = |selector: &str| -> Vec<Vec<u8>> { evals.values(selector).to_vec() };
     let mut values = match name {
         "VERSION" => text(b"4.0.1"),
         "REQD" => text(format!("{:.1}", evals.tables.required_score).as_bytes()),

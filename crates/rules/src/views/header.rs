@@ -20,7 +20,8 @@ const HOST_BYTES_MAX: usize = 251;
 type Value<'v> = Cow<'v, [u8]>;
 
 /// The selector's modifiers.
-struct Wanted {
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wanted {
     raw: bool,
     address: bool,
     name: bool,
@@ -33,19 +34,50 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// The first address.
+    pub(super) const FIRST_ADDRESS: Wanted = Wanted {
+        raw: false,
+        address: true,
+        name: false,
+        host: false,
+        domain: false,
+        ip: false,
+        reversed: false,
+        first: true,
+        last: false,
+    };
+
     fn of(selector: &HeaderSelector) -> Self {
-        let has = |modifier: &str| selector.has(modifier);
-        Wanted {
-            raw: has("raw"),
-            address: has("addr"),
-            name: has("name"),
-            host: has("host") || has("domain"),
-            domain: has("domain"),
-            ip: has("ip") || has("revip"),
-            reversed: has("revip"),
-            first: has("first"),
-            last: has("last"),
-        }
+        let mut wanted = Wanted::default();
+        selector.modifiers.iter().for_each(|modifier| wanted.add(modifier));
+        wanted
+    }
+
+    /// The field's name and the modifiers of a selector as it is written.
+    pub(crate) fn parse(selector: &str) -> (&str, Self) {
+        let mut parts = selector.strip_suffix(':').unwrap_or(selector).split(':');
+        let name = parts.next().unwrap_or_default();
+        let mut wanted = Wanted::default();
+        parts.for_each(|modifier| wanted.add(modifier));
+        (name, wanted)
+    }
+
+    fn add(&mut self, modifier: &str) {
+        let is = |name: &str| modifier.eq_ignore_ascii_case(name);
+        self.raw |= is("raw");
+        self.address |= is("addr");
+        self.name |= is("name");
+        self.host |= is("host") || is("domain");
+        self.domain |= is("domain");
+        self.ip |= is("ip") || is("revip");
+        self.reversed |= is("revip");
+        self.first |= is("first");
+        self.last |= is("last");
+    }
+
+    /// Whether something is taken out of the field.
+    pub(crate) fn is_extract(&self) -> bool {
+        self.address || self.name || self.host || self.ip
     }
 }
 
@@ -70,9 +102,13 @@ fn unfolded(raw: &[u8]) -> Vec<u8> {
 
 /// All values that a selector names, in order.
 pub(super) fn values<'v>(views: &'v Views<'_>, selector: &HeaderSelector) -> Vec<Value<'v>> {
-    let wanted = Wanted::of(selector);
-    let mut found = selected(views, &selector.name, &wanted);
-    if selector.name.starts_with("ALL") && found.1 {
+    values_of(views, &selector.name, Wanted::of(selector))
+}
+
+/// The same of a name and modifiers.
+pub(super) fn values_of<'v>(views: &'v Views<'_>, name: &str, wanted: Wanted) -> Vec<Value<'v>> {
+    let mut found = selected(views, name, &wanted);
+    if name.starts_with("ALL") && found.1 {
         return found.0;
     }
     let values = &mut found.0;
@@ -114,20 +150,29 @@ pub(crate) fn is_field_name(name: &str) -> bool {
 /// Which names the fields of a message have, by a hash of them: most fields that rules ask for are in
 /// no message.
 #[derive(Debug)]
-pub(super) struct Names([bool; 256]);
+pub(super) struct Names {
+    there: [bool; 256],
+    /// The hash of each field's name, in order.
+    hashes: Vec<u8>,
+}
 
 impl Names {
     pub(super) fn of(fields: &[Field<'_>]) -> Self {
         let mut there = [false; 256];
-        for field in fields {
-            there[usize::from(name_hash(&field.name))] = true;
-        }
-        Names(there)
+        let hashes: Vec<u8> = fields.iter().map(|field| name_hash(&field.name)).collect();
+        hashes.iter().for_each(|hash| there[usize::from(*hash)] = true);
+        Names { there, hashes }
     }
 
     /// Whether a field may have a name of this hash.
     pub(super) fn may_have(&self, hash: u8) -> bool {
-        self.0[usize::from(hash)]
+        self.there[usize::from(hash)]
+    }
+
+    /// Indexes of the fields that may have a name of this hash.
+    pub(super) fn places(&self, hash: u8) -> impl DoubleEndedIterator<Item = usize> {
+        let hashes = if self.may_have(hash) { self.hashes.as_slice() } else { &[] };
+        memchr::memchr_iter(hash, hashes)
     }
 }
 
@@ -186,10 +231,7 @@ fn selected<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> (Vec<Value
 
 /// The fields of a name.
 fn plain<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> Vec<Value<'v>> {
-    if !views.may_have_field(name_hash(name.as_bytes())) {
-        return Vec::new();
-    }
-    let fields = views.mime().root().fields.iter().filter(|f| f.is(name));
+    let fields = views.fields(name);
     if wanted.raw || wanted.address || wanted.name {
         fields.map(|f| Cow::Borrowed(f.raw())).collect()
     } else {
@@ -199,10 +241,7 @@ fn plain<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> Vec<Value<'v>
 
 /// Values with line ends; raw ones unfolded.
 fn lines_of<'v>(views: &'v Views<'_>, name: &str, raw: bool) -> Vec<Value<'v>> {
-    if !views.may_have_field(name_hash(name.as_bytes())) {
-        return Vec::new();
-    }
-    let fields = views.mime().root().fields.iter().filter(|f| f.is(name));
+    let fields = views.fields(name);
     let value = |f: &'v Field<'_>| match raw {
         true => Cow::Owned(unfolded(f.raw())),
         false => Cow::Borrowed(f.line()),
@@ -292,6 +331,25 @@ fn raw_fields<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
     out
 }
 
+/// The same in one text: it is the header itself but for its last line, if no line of it is left out.
+pub(super) fn raw_fields_text<'v>(views: &'v Views<'_>) -> Value<'v> {
+    let header = views.mime().pristine_header();
+    let fields = raw_fields(views);
+    let bytes = fields.iter().map(|field| field.len()).sum();
+    let mut rest = header;
+    let is_whole = fields.iter().all(|field| match field {
+        Cow::Borrowed(field) if std::ptr::eq(field.as_ptr(), rest.as_ptr()) => {
+            rest = rest.get(field.len()..).unwrap_or_default();
+            true
+        }
+        _ => false,
+    });
+    match header.get(..bytes).filter(|_| is_whole) {
+        Some(text) => Cow::Borrowed(text),
+        None => Cow::Owned(fields.concat()),
+    }
+}
+
 fn raw_lines<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
     raw_fields(views)
 }
@@ -321,18 +379,27 @@ fn between_relays(lines: Vec<Value<'_>>, start: Option<i32>, end: Option<i32>) -
 
 fn addresses<'v>(views: &'v Views<'_>, values: &[Value<'v>], wanted: &Wanted) -> Vec<Value<'v>> {
     let mut out = Vec::new();
-    let mut add = |entry: &address::Address| {
-        if wanted.address {
-            out.extend(entry.address.clone().map(Cow::Owned));
-        } else if let Some(phrase) = &entry.phrase {
-            let name = if wanted.raw { phrase.clone() } else { display_name(phrase) };
-            out.push(Cow::Owned(name));
-        }
-    };
     for value in values {
-        match value {
-            Cow::Borrowed(value) => views.addresses.of(value).iter().for_each(&mut add),
-            Cow::Owned(value) => address::parse(value).iter().for_each(&mut add),
+        let kept = match value {
+            Cow::Borrowed(value) => views.addresses.of(value),
+            Cow::Owned(value) => Cow::Owned(address::parse(value)),
+        };
+        match kept {
+            Cow::Borrowed(entries) if wanted.address => {
+                let found = entries.iter().filter_map(|entry| entry.address.as_deref());
+                out.extend(found.map(Cow::Borrowed));
+            }
+            Cow::Owned(entries) if wanted.address => {
+                out.extend(entries.into_iter().filter_map(|entry| entry.address).map(Cow::Owned));
+            }
+            entries => {
+                let phrases = entries.iter().filter_map(|entry| entry.phrase.as_deref());
+                let name = |phrase: &[u8]| match wanted.raw {
+                    true => phrase.to_vec(),
+                    false => display_name(phrase),
+                };
+                out.extend(phrases.map(|phrase| Cow::Owned(name(phrase))));
+            }
         }
     }
     out

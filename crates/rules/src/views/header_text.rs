@@ -7,12 +7,10 @@ use super::perl::{self, find, is_space, starts_no_case};
 use super::{charset, encoding};
 
 /// A raw value unfolded and trimmed: a line end and the white space after it is one space.
-fn unfold(raw: &[u8]) -> Cow<'_, [u8]> {
+fn unfold(raw: &[u8]) -> Vec<u8> {
     let raw = perl::trim(raw);
-    if memchr::memchr(b'\n', raw).is_none() {
-        return Cow::Borrowed(raw);
-    }
-    let mut out = Vec::with_capacity(raw.len());
+    // Who asks adds a line end.
+    let mut out = Vec::with_capacity(raw.len() + 1);
     let mut rest = raw;
     while let Some(end) = memchr::memchr(b'\n', rest) {
         let blank = rest[end + 1..].iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
@@ -25,12 +23,20 @@ fn unfold(raw: &[u8]) -> Cow<'_, [u8]> {
         rest = &rest[end + 1 + blank..];
     }
     out.extend_from_slice(rest);
-    Cow::Owned(perl::trim(&out).to_vec())
+    out
 }
 
 /// The decoded value of a field: unfolded, trimmed, UTF-8.
 pub(crate) fn value(raw: &[u8], name: &[u8]) -> Vec<u8> {
-    decode(&unfold(raw), name)
+    let text = unfold(raw);
+    if is_final(&text, name) { text } else { decode(&text, name) }
+}
+
+/// Whether decoding an unfolded value would leave it as it is.
+fn is_final(text: &[u8], name: &[u8]) -> bool {
+    text.is_ascii()
+        && memchr::memchr(b'\n', text).is_none()
+        && (find(text, b"=?").is_none() || is_plain(name))
 }
 
 /// Fields whose values are never decoded, however they look.
@@ -156,6 +162,17 @@ fn flush(section: &mut Vec<u8>, charset: &mut Vec<u8>, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_final_is_not_changed_by_decoding() {
+        let texts = ["a b", "a\nb", "a =?utf-8?Q?b?=", "a =?", "\u{e9}", "a\r\n\tb", ""];
+        for (text, name) in texts.iter().flat_map(|t| [(t, "Subject"), (t, "References")]) {
+            let (text, name) = (text.as_bytes(), name.as_bytes());
+            assert!(!is_final(text, name) || decode(text, name) == text, "{text:?}");
+        }
+        assert!(is_final(b"a =?utf-8?Q?b?=", b"References") && is_final(b"a b", b"Subject"));
+        assert_eq!(unfold(b" a\n\tb \n c\nd \n"), b"a b  c\nd");
+    }
 
     #[test]
     fn encoded_words() {

@@ -36,6 +36,7 @@ pub use self::body::Rendered;
 pub use self::html::{HtmlState, HtmlUri};
 pub use self::mime::{MimeTree, Node};
 pub use self::perl::Text;
+pub(crate) use self::perl::{find, find_no_case};
 pub use self::relays::{Networks, Relay, Relays, TrustSettings};
 pub(crate) use self::relays::{addresses_in, is_private, reversed_ip};
 use self::uri::Redirector;
@@ -129,6 +130,7 @@ pub struct Views<'m> {
     relays: OnceCell<Relays>,
     envelope_from: OnceCell<Option<Vec<u8>>>,
     all_fields: OnceCell<Vec<u8>>,
+    raw_fields: OnceCell<Vec<u8>>,
     names: OnceCell<header::Names>,
     addresses: address::Kept,
 }
@@ -202,6 +204,7 @@ impl<'m> Views<'m> {
             relays: OnceCell::new(),
             envelope_from: OnceCell::new(),
             all_fields: OnceCell::new(),
+            raw_fields: OnceCell::new(),
             names: OnceCell::new(),
             addresses: address::Kept::default(),
         }
@@ -322,10 +325,20 @@ impl<'m> Views<'m> {
         header::values(self, selector)
     }
 
+    /// The same of a selector as it is written.
+    pub(crate) fn values_of(&self, selector: &str) -> Vec<Cow<'_, [u8]>> {
+        let (name, wanted) = header::Wanted::parse(selector);
+        header::values_of(self, name, wanted)
+    }
+
     /// A header value as `header` rules see it; none is Perl's undef (no such field).
     pub fn header(&self, selector: &HeaderSelector) -> Option<Cow<'_, [u8]>> {
-        if selector.name == "ALL" && !selector.has("raw") {
-            return Some(Cow::Borrowed(self.all_fields())).filter(|all| !all.is_empty());
+        if selector.name == "ALL" {
+            let all = if selector.has("raw") { self.raw_fields() } else { self.all_fields() };
+            return Some(Cow::Borrowed(all)).filter(|all| !all.is_empty());
+        }
+        if selector.modifiers.is_empty() && header::is_field_name(&selector.name) {
+            return self.lines(&selector.name);
         }
         let mut values = self.header_values(selector);
         match values.len() {
@@ -338,14 +351,40 @@ impl<'m> Views<'m> {
         }
     }
 
+    /// The decoded values of a field in one text; none if there is no such field.
+    fn lines(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let mut fields = self.fields(name).map(mime::Field::line);
+        let first = fields.next()?;
+        let Some(second) = fields.next() else { return Some(Cow::Borrowed(first)) };
+        let mut all = [first, second].concat();
+        fields.for_each(|line| all.extend_from_slice(line));
+        Some(Cow::Owned(all))
+    }
+
+    fn names(&self) -> &header::Names {
+        self.names.get_or_init(|| header::Names::of(&self.mime().root().fields))
+    }
+
     /// Whether the message may have a field whose name has this hash ([`header::name_hash`]).
     pub(crate) fn may_have_field(&self, hash: u8) -> bool {
-        self.names.get_or_init(|| header::Names::of(&self.mime().root().fields)).may_have(hash)
+        self.names().may_have(hash)
+    }
+
+    /// The message's fields of a name, in order.
+    fn fields<'v>(&'v self, name: &str) -> impl DoubleEndedIterator<Item = &'v mime::Field<'m>> {
+        let all = &self.mime().root().fields;
+        let places = self.names().places(header::name_hash(name.as_bytes()));
+        places.filter_map(|at| all.get(at)).filter(move |field| field.is(name))
     }
 
     /// `Name: value` of every field, decoded, in one text: what `ALL` selects.
     pub(crate) fn all_fields(&self) -> &[u8] {
         self.all_fields.get_or_init(|| header::all_fields_text(self.mime().root()))
+    }
+
+    /// The fields as they came, in one text: what `ALL:raw` selects.
+    fn raw_fields(&self) -> &[u8] {
+        self.raw_fields.get_or_init(|| header::raw_fields_text(self).into_owned())
     }
 
     /// The value of a field in each part, the root first; none where a part lacks it.
@@ -364,13 +403,14 @@ impl<'m> Views<'m> {
 
     fn find_envelope_from(&self) -> Option<Vec<u8>> {
         let first = |name: &str| {
-            let selector = HeaderSelector::parse(&format!("{name}:first:addr"));
-            self.header_values(&selector).into_iter().next().map(Cow::into_owned)
+            let values = header::values_of(self, name, header::Wanted::FIRST_ADDRESS);
+            values.into_iter().next().map(Cow::into_owned)
         };
         let is_sender =
             |text: &Vec<u8>| text.is_empty() || memchr::memchr(b'@', text).is_some_and(|at| at > 0);
         if let Some(name) = &self.settings.trust.envelope_sender_header {
-            return first(name).filter(is_sender);
+            let value = self.values_of(&format!("{name}:first:addr")).into_iter().next();
+            return value.map(Cow::into_owned).filter(is_sender);
         }
         let relays = self.relays();
         let hop = relays.untrusted.first().or(relays.trusted.last());
@@ -380,7 +420,7 @@ impl<'m> Views<'m> {
         let fields = &self.mime().root().fields;
         let has_sender = first("X-Sender").is_some_and(|s| s.contains(&b'@'));
         let is_fetchmail = |value: &[u8]| memchr::memmem::find(value, b"(fetchmail").is_some();
-        if has_sender && fields.iter().any(|f| f.is("Received") && is_fetchmail(f.value())) {
+        if has_sender && self.fields("Received").any(|f| is_fetchmail(f.value())) {
             return None;
         }
         // A header that stands below a Received field was there before the message came in.
