@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::charset;
 use super::html::HtmlState;
 use super::mime::{MimeTree, Node};
-use super::perl::{self, Text, is_space_char};
+use super::perl::{self, Text, is_space_char, plain_blocks};
 
 /// Bytes of a line of the `body` view; longer ones are cut, at a space if there is one.
 const LINE_BYTES_MAX: usize = 2048;
@@ -60,22 +60,29 @@ pub(crate) fn body<'r>(
     if tree.leaves().next().is_none() {
         return Vec::new();
     }
-    let mut chars = String::new();
+    let mut chars = Cow::Borrowed("");
     let mut wide = false;
     for part in rendered {
         if !chars.is_empty() {
-            chars.push('\n');
+            chars.to_mut().push('\n');
         }
         if let Some(part) = part {
             let text = part.text();
             wide |= text.wide;
-            chars.push_str(cut_chars(&text.chars, chars_max));
+            chars += cut_chars(&text.chars, chars_max);
         }
     }
     let subject = tree.root().fields.iter().rev().find(|f| f.is("subject"));
     let mut text = subject.map_or_else(Vec::new, |f| f.value().to_vec());
     text.push(b'\n');
-    text.extend_from_slice(&perl::to_bytes(&squeeze(&chars, wide), wide));
+    if wide || chars.is_ascii() {
+        squeeze(&chars, wide, &mut text);
+    } else {
+        let mut squeezed = Vec::new();
+        squeeze(&chars, wide, &mut squeezed);
+        let squeezed = String::from_utf8(squeezed).unwrap_or_default();
+        text.extend_from_slice(&perl::to_bytes(&squeezed, wide));
+    }
     short_lines(&text)
 }
 
@@ -91,11 +98,11 @@ fn cut_chars(text: &str, max: usize) -> &str {
     &text[..cut]
 }
 
-/// A paragraph break (white space with two line ends or more) becomes one line end, any other white
-/// space one space. A NUL is a line end too.
-fn squeeze(text: &str, wide: bool) -> Cow<'_, str> {
+/// Appends the text as UTF-8: a paragraph break (white space with two line ends or more) becomes one line
+/// end, any other white space one space. A NUL is a line end too.
+fn squeeze(text: &str, wide: bool, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
-    let mut out = String::with_capacity(text.len());
+    out.reserve(bytes.len());
     let mut i = 0;
     while i < bytes.len() {
         // Plain stretches are copied whole, with the single spaces between their words.
@@ -105,50 +112,74 @@ fn squeeze(text: &str, wide: bool) -> Cow<'_, str> {
         while is_plain(i) || (bytes.get(i) == Some(&b' ') && is_plain(i + 1)) {
             i += 1;
         }
-        out.push_str(&text[start..i]);
-        if i >= bytes.len() {
-            break;
-        }
-        let Some(c) = text[i..].chars().next() else { break };
-        if !is_space_char(c, wide) {
-            out.push(if c == '\0' { '\n' } else { c });
-            i += c.len_utf8();
-            continue;
-        }
-        let run = &text[i..];
-        let run = &run[..run.find(|c| !is_space_char(c, wide)).unwrap_or(run.len())];
-        match (run.find('\n'), run.rfind('\n')) {
-            (Some(first), Some(last)) if first < last => {
-                if first > 0 {
-                    out.push(' ');
-                }
-                out.push('\n');
-                if last + 1 < run.len() {
-                    out.push(' ');
-                }
+        out.extend_from_slice(&bytes[start..i]);
+        // What is not plain: other characters, and white space.
+        while let Some(&byte) = bytes.get(i).filter(|byte| !is_plain_byte(**byte)) {
+            let run = space_run(text, i, wide);
+            if run.end > i {
+                push_space(&bytes[i..run.end], run.line_ends, out);
+                i = run.end;
+                continue;
             }
-            _ => out.push(' '),
+            let length = if byte < 0x80 { 1 } else { char_len(text, i) };
+            match byte {
+                0 => out.push(b'\n'),
+                _ => out.extend_from_slice(&bytes[i..i + length]),
+            }
+            i += length;
         }
-        i += run.len();
     }
-    Cow::Owned(out)
 }
 
-/// Bytes that are looked at together whether they are plain.
-const BLOCK_BYTES: usize = 32;
+/// Whether this byte stands for itself.
+fn is_plain_byte(byte: u8) -> bool {
+    byte > b' ' && byte < 0x80
+}
 
-/// How many bytes that stand first are plain ones of ASCII, with single spaces between; in whole blocks.
-fn plain_blocks(bytes: &[u8]) -> usize {
-    let blocks = bytes.as_chunks::<BLOCK_BYTES>().0;
-    let nexts = bytes.get(1..).unwrap_or_default().as_chunks::<BLOCK_BYTES>().0;
-    let is_plain = |(block, next): &(&[u8; BLOCK_BYTES], &[u8; BLOCK_BYTES])| {
-        // Without a way out within, so that vector instructions come of it.
-        !block.iter().zip(*next).fold(false, |other, (byte, next)| {
-            let is_shown = |byte: u8| byte.wrapping_sub(b'!') < 0x80 - b'!';
-            other | !(is_shown(*byte) | (*byte == b' ') & is_shown(*next))
-        })
-    };
-    BLOCK_BYTES * blocks.iter().zip(nexts).take_while(is_plain).count()
+/// Bytes of the character at `i`.
+fn char_len(text: &str, i: usize) -> usize {
+    text[i..].chars().next().map_or(1, char::len_utf8)
+}
+
+/// White space.
+struct Run {
+    end: usize,
+    line_ends: usize,
+}
+
+/// The white space at `start`, if there is any.
+fn space_run(text: &str, start: usize, wide: bool) -> Run {
+    let bytes = text.as_bytes();
+    let mut run = Run { end: start, line_ends: 0 };
+    while let Some(&byte) = bytes.get(run.end) {
+        if byte < 0x80 {
+            if !perl::is_space(byte) {
+                break;
+            }
+            run.line_ends += usize::from(byte == b'\n');
+            run.end += 1;
+            continue;
+        }
+        let next = text[run.end..].chars().next().filter(|c| is_space_char(*c, wide));
+        let Some(space) = next else { break };
+        run.end += space.len_utf8();
+    }
+    run
+}
+
+/// What white space becomes.
+fn push_space(run: &[u8], line_ends: usize, out: &mut Vec<u8>) {
+    if line_ends < 2 {
+        out.push(b' ');
+        return;
+    }
+    if run.first() != Some(&b'\n') {
+        out.push(b' ');
+    }
+    out.push(b'\n');
+    if run.last() != Some(&b'\n') {
+        out.push(b' ');
+    }
 }
 
 /// Lines of at most [`LINE_BYTES_MAX`] bytes, each with its line end.
@@ -219,9 +250,17 @@ mod tests {
 
     #[test]
     fn white_space() {
-        assert_eq!(squeeze("a  b\n c \n \n d\0e", false), "a b c \n d\ne");
-        assert_eq!(squeeze("a\u{a0}b", true), "a b");
-        assert_eq!(squeeze("a\u{a0}b", false), "a\u{a0}b");
+        let squeezed = |text: &str, wide: bool| {
+            let mut out = Vec::new();
+            squeeze(text, wide, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(squeezed("a  b\n c \n \n d\0e", false), "a b c \n d\ne");
+        assert_eq!(squeezed("a\u{a0}b", true), "a b");
+        assert_eq!(squeezed("a\u{a0}b", false), "a\u{a0}b");
+        assert_eq!(squeezed("\n\n é\u{2003}\né\n\n", true), "\n é é\n");
+        assert_eq!(squeezed(" \u{a0}\n\u{a0}\n\u{a0}\0 ", true), " \n \n ");
+        assert_eq!(squeezed("\u{a0}\n\n\u{7f} \t", false), "\u{a0}\n\u{7f} ");
     }
 
     #[test]

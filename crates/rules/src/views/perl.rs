@@ -4,6 +4,8 @@
 //! A Perl string is either *narrow* (bytes; only ASCII has properties) or *wide* (characters with
 //! Unicode properties), and the same code answers differently for the two. [`Text`] keeps that flag.
 
+use std::borrow::Cow;
+
 /// `\s` for narrow strings: tab, line feed, vertical tab, form feed, carriage return, space.
 pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b'\t' | b'\n' | 0x0b | 0x0c | b'\r' | b' ')
@@ -88,6 +90,23 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// Bytes that are looked at together whether they are plain.
+const BLOCK_BYTES: usize = 32;
+
+/// How many bytes that stand first are plain ones of ASCII, with single spaces between; in whole blocks.
+pub(crate) fn plain_blocks(bytes: &[u8]) -> usize {
+    let blocks = bytes.as_chunks::<BLOCK_BYTES>().0;
+    let nexts = bytes.get(1..).unwrap_or_default().as_chunks::<BLOCK_BYTES>().0;
+    let is_plain = |(block, next): &(&[u8; BLOCK_BYTES], &[u8; BLOCK_BYTES])| {
+        // Without a way out within, so that vector instructions come of it.
+        !block.iter().zip(*next).fold(false, |other, (byte, next)| {
+            let is_shown = |byte: u8| byte.wrapping_sub(b'!') < 0x80 - b'!';
+            other | !(is_shown(*byte) | (*byte == b' ') & is_shown(*next))
+        })
+    };
+    BLOCK_BYTES * blocks.iter().zip(nexts).take_while(is_plain).count()
+}
+
 /// A Perl string: its characters, and whether it is wide.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Text {
@@ -115,6 +134,14 @@ impl Text {
     /// The string's bytes as rules see them.
     pub fn bytes(&self) -> Vec<u8> {
         to_bytes(&self.chars, self.wide)
+    }
+
+    /// The same, lent if that can be.
+    pub(crate) fn as_bytes(&self) -> Cow<'_, [u8]> {
+        if self.wide || self.chars.is_ascii() {
+            return Cow::Borrowed(self.chars.as_bytes());
+        }
+        Cow::Owned(self.bytes())
     }
 
     /// Characters (Perl's `length`).

@@ -76,6 +76,10 @@ impl Color {
 
     /// A colour attribute: a name, `#` and digits, or `rgb(...)`. Digits without `#` are none.
     pub(super) fn of_name(text: &str) -> Color {
+        let is_digit = |b: u8| b == b'#' || b.is_ascii_hexdigit();
+        if text.starts_with('#') && text.bytes().all(is_digit) {
+            return hex_color(text);
+        }
         let text = lower_trimmed(text);
         if let Ok(i) = NAMES.binary_search_by(|n| n.0.cmp(&text)) {
             return Color::of_number(NAMES[i].1);
@@ -130,17 +134,18 @@ fn lower_trimmed(text: &str) -> String {
 
 /// Digits of a `#` colour: cut at 6, then 4 and 5 at 3; padded with zeros; 3 are doubled.
 fn hex_color(text: &str) -> Color {
-    let mut digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).take(6).collect();
-    if matches!(digits.len(), 4 | 5) {
-        digits.truncate(3);
-    }
-    while !digits.len().is_multiple_of(3) {
-        digits.push(b'0');
-    }
-    if digits.len() == 3 {
-        digits = digits.iter().flat_map(|&d| [d, d]).collect();
-    }
-    let number = std::str::from_utf8(&digits).ok().and_then(|d| u32::from_str_radix(d, 16).ok());
+    let mut digits = [b'0'; 6];
+    let found = text.bytes().filter(u8::is_ascii_hexdigit).take(6);
+    let count = found.zip(&mut digits).map(|(digit, slot)| *slot = digit).count();
+    let number = match count {
+        0 => return Color::Empty,
+        6 => digits,
+        _ => {
+            let [a, b, c, ..] = digits;
+            [a, a, b, b, c, c]
+        }
+    };
+    let number = std::str::from_utf8(&number).ok().and_then(|d| u32::from_str_radix(d, 16).ok());
     number.map_or(Color::Empty, Color::of_number)
 }
 
@@ -187,6 +192,9 @@ mod tests {
         assert_eq!(Color::of_name("#fff"), Color::WHITE);
         assert_eq!(Color::of_name("#12345678"), Color::Rgb(0x12, 0x34, 0x56));
         assert_eq!(Color::of_name("#1"), Color::Rgb(0x11, 0, 0));
+        assert_eq!(Color::of_name("#1a"), Color::Rgb(0x11, 0xaa, 0));
+        assert_eq!(Color::of_name("#1A2b"), Color::Rgb(0x11, 0xaa, 0x22));
+        assert_eq!(Color::of_name("#1A2b#3"), Color::Rgb(0x11, 0xaa, 0x22));
         assert_eq!(Color::of_name("#"), Color::Empty);
         assert_eq!(Color::of_name("ffffff"), Color::Invalid);
         assert_eq!(Color::of_name("rgb(1, 2,3 )"), Color::Rgb(1, 2, 3));

@@ -1,7 +1,5 @@
 //! The elements that SpamAssassin knows and what it does with each.
 
-use std::sync::LazyLock;
-
 /// What is known of an element.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Element {
@@ -15,6 +13,8 @@ pub(super) struct Element {
     pub(super) links: bool,
     /// White space that its tags stand for.
     pub(super) space: Option<&'static str>,
+    /// Its place among all.
+    pub(super) place: usize,
 }
 
 /// Names, sorted, with letters: `v` valid, `s` styles, `l` links; `n` is a line end, `p` two, `_` a
@@ -41,23 +41,84 @@ const TABLE: &[(&str, &str)] = &[
     ("ul", "v"), ("var", "v"), ("x-sigsep", "v"), ("x-tab", "v"), ("xmp", "p"),
 ];
 
-static ELEMENTS: LazyLock<Vec<Element>> = LazyLock::new(|| TABLE.iter().map(element).collect());
+/// How many there are.
+pub(super) const COUNT: usize = TABLE.len();
 
-fn element(&(name, letters): &(&'static str, &'static str)) -> Element {
-    let space = letters.chars().find_map(|c| match c {
-        'n' => Some("\n"),
-        'p' => Some("\n\n"),
-        '_' => Some(" "),
-        _ => None,
-    });
-    let has = |c: char| letters.contains(c);
-    Element { name, valid: has('v'), styles: has('s'), links: has('l'), space }
+const ELEMENTS: [Element; COUNT] = {
+    let mut all =
+        [Element { name: "", valid: false, styles: false, links: false, space: None, place: 0 };
+            COUNT];
+    let mut place = 0;
+    while place < COUNT {
+        all[place] = element(place);
+        place += 1;
+    }
+    all
+};
+
+/// For each byte where the names begin that start with it or one above.
+const STARTS: [u8; 129] = {
+    let mut starts = [COUNT as u8; 129];
+    let mut place = COUNT;
+    let mut byte = 128;
+    while byte > 0 {
+        byte -= 1;
+        while place > 0 && TABLE[place - 1].0.as_bytes()[0] as usize >= byte {
+            place -= 1;
+        }
+        starts[byte] = place as u8;
+    }
+    starts
+};
+
+const fn element(place: usize) -> Element {
+    let (name, letters) = TABLE[place];
+    let letters = letters.as_bytes();
+    let mut element =
+        Element { name, valid: false, styles: false, links: false, space: None, place };
+    let mut i = 0;
+    while i < letters.len() {
+        match letters[i] {
+            b'v' => element.valid = true,
+            b's' => element.styles = true,
+            b'l' => element.links = true,
+            b'n' => element.space = Some("\n"),
+            b'p' => element.space = Some("\n\n"),
+            _ => element.space = Some(" "),
+        }
+        i += 1;
+    }
+    element
+}
+
+/// All of them, in the order of their names.
+pub(super) fn all() -> &'static [Element; COUNT] {
+    static ALL: [Element; COUNT] = ELEMENTS;
+    &ALL
 }
 
 /// The element of this name (lower case).
 pub(super) fn find(name: &str) -> Option<&'static Element> {
-    let elements = &**ELEMENTS;
-    elements.binary_search_by(|e| e.name.cmp(name)).ok().and_then(|i| elements.get(i))
+    let first = usize::from(*name.as_bytes().first()?);
+    let (from, to) = (*STARTS.get(first)?, *STARTS.get(first + 1)?);
+    all().get(usize::from(from)..usize::from(to))?.iter().find(|e| e.name == name)
+}
+
+/// The place of an element that the table has.
+pub(super) const fn place_of(name: &str) -> usize {
+    let name = name.as_bytes();
+    let mut place = 0;
+    loop {
+        let other = TABLE[place].0.as_bytes();
+        let mut i = 0;
+        while i < name.len() && i < other.len() && name[i] == other[i] {
+            i += 1;
+        }
+        if i == name.len() && i == other.len() {
+            return place;
+        }
+        place += 1;
+    }
 }
 
 /// `o:name` and `st1:name`, as office programs write them; they count as valid.
@@ -81,7 +142,11 @@ mod tests {
         assert!(TABLE.is_sorted_by_key(|e| e.0));
         assert!(find("br").is_some_and(|e| e.valid && e.space == Some("\n") && !e.links));
         assert!(find("xmp").is_some_and(|e| !e.valid && e.space == Some("\n\n")));
-        assert!(find("marquee").is_none());
+        assert!(find("marquee").is_none() && find("").is_none() && find("\u{e9}").is_none());
+        for (place, (name, _)) in TABLE.iter().enumerate() {
+            assert_eq!(find(name).map(|e| e.place), Some(place));
+            assert_eq!(place_of(name), place);
+        }
         assert!(is_namespaced("o:p") && is_namespaced("st1:place") && !is_namespaced("x:p"));
     }
 }

@@ -1,6 +1,8 @@
 //! Character references as HTML::Parser 3.81 decodes them: the entities of HTML 4.01 section 24 and
 //! numbers; the result of a narrow string stays narrow unless a character needs more than a byte.
 
+use std::borrow::Cow;
+
 use crate::views::perl::Text;
 
 /// Entities below U+0100, sorted: known with and without a final semicolon, and as prefixes.
@@ -65,6 +67,25 @@ const OTHER: &[(&str, u16)] = &[
     ("zwj", 0x200d), ("zwnj", 0x200c),
 ];
 
+/// A Perl string that may be a piece of the source.
+#[derive(Debug, Clone)]
+pub(super) struct Piece<'s> {
+    pub(super) chars: Cow<'s, str>,
+    pub(super) wide: bool,
+}
+
+impl<'s> Piece<'s> {
+    /// As it stands in the source.
+    pub(super) fn plain(source: &'s str, wide: bool) -> Self {
+        Piece { chars: Cow::Borrowed(source), wide }
+    }
+
+    /// A string of its own.
+    pub(super) fn into_text(self) -> Text {
+        Text { chars: self.chars.into_owned(), wide: self.wide }
+    }
+}
+
 /// A reference's character, and whether Perl would make the string wide for it.
 struct Replacement {
     value: u32,
@@ -86,9 +107,9 @@ fn other(name: &[u8]) -> Option<u32> {
 
 /// Decodes the references of `source`, a piece of a string that is `wide` or not. `prefixes`: an
 /// unknown name that begins with a known one counts as that one (text), else not (attributes).
-pub(super) fn decode(source: &str, wide: bool, prefixes: bool) -> Text {
+pub(super) fn decode(source: &str, wide: bool, prefixes: bool) -> Piece<'_> {
     let Some(first) = memchr::memchr(b'&', source.as_bytes()) else {
-        return Text { chars: source.to_owned(), wide };
+        return Piece::plain(source, wide);
     };
     let mut out = String::with_capacity(source.len());
     out.push_str(&source[..first]);
@@ -114,7 +135,7 @@ pub(super) fn decode(source: &str, wide: bool, prefixes: bool) -> Text {
         }
     }
     out.push_str(&source[at..]);
-    Text { chars: out, wide }
+    Piece { chars: Cow::Owned(out), wide }
 }
 
 /// Appends a replacement; pairs of surrogates are put together.
@@ -210,10 +231,13 @@ mod tests {
 
     #[test]
     fn references() {
-        let text = |s: &str| decode(s, false, true);
+        let text = |s: &str| decode(s, false, true).into_text();
         assert_eq!(text("a&eacute;b&amp;").bytes(), b"a\xe9b&");
         assert_eq!(text("&copyright &ampx").bytes(), b"\xa9right &x");
-        assert_eq!(decode("?a=1&copyright=2", false, false).bytes(), b"?a=1&copyright=2");
+        assert_eq!(
+            decode("?a=1&copyright=2", false, false).into_text().bytes(),
+            b"?a=1&copyright=2"
+        );
         assert_eq!(text("&hellip;&#8230;").bytes(), "……".as_bytes());
         assert_eq!(
             text("&hellip &#0; &#xfffe; &#1114112;").bytes(),

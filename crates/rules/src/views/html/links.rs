@@ -1,6 +1,9 @@
 //! URIs of an HTML part: attributes, the base, anchors and their text (RFC 3986 section 5.2 as
 //! SpamAssassin reads it).
 
+use std::borrow::Cow;
+
+use super::entities::Piece;
 use super::parser::Attributes;
 use super::{HtmlState, PIECES_MAX};
 use crate::views::perl::{self, Text};
@@ -23,14 +26,20 @@ pub struct HtmlUri {
 }
 
 /// Without white space and no-break spaces at the ends, and not longer than the limit.
-fn tidy(uri: &Text, cut: &mut bool) -> Text {
+fn tidy<'u>(uri: &'u Piece<'_>, cut: &mut bool) -> Piece<'u> {
     let edge = |c: char| c == '\u{a0}' || perl::is_space_char(c, uri.wide);
-    let mut text = uri.chars.trim_matches(edge);
-    if let Some((end, _)) = text.char_indices().nth(URI_CHARS_MAX) {
+    let mut text = &*uri.chars;
+    let is_edge = |b: Option<&u8>| b.is_some_and(|b| !(b'!'..=b'~').contains(b));
+    if is_edge(text.as_bytes().first()) || is_edge(text.as_bytes().last()) {
+        text = text.trim_matches(edge);
+    }
+    if text.len() > URI_CHARS_MAX
+        && let Some((end, _)) = text.char_indices().nth(URI_CHARS_MAX)
+    {
         *cut = true;
         text = &text[..end];
     }
-    Text { chars: text.to_owned(), wide: uri.wide }
+    Piece::plain(text, uri.wide)
 }
 
 /// `/\w{1,8}\/NAME/` in an attribute's name: how broken HTML runs attributes together.
@@ -42,51 +51,50 @@ fn ends_in(name: &str, wanted: &str) -> bool {
 }
 
 /// An attribute's value, also if its name is glued to something before it.
-fn glued(attributes: &Attributes<'_>, name: &str, wanted: &str) -> Option<Text> {
-    let found = attributes.iter().find(|(key, _)| key.contains('/') && ends_in(key, wanted));
-    found.map(|(_, value)| value).or_else(|| attributes.get(name))
+fn glued<'s>(attributes: &Attributes<'s>, name: &str, wanted: &str) -> Option<Piece<'s>> {
+    attributes.find_slashed(|key| ends_in(key, wanted)).or_else(|| attributes.get(name))
 }
 
-fn href(attributes: &Attributes<'_>) -> Option<Text> {
+fn href<'s>(attributes: &Attributes<'s>) -> Option<Piece<'s>> {
     let mut href = glued(attributes, "href", "/href")?;
     if href.wide && href.chars.contains('\u{feff}') {
-        href.chars = href.chars.replace('\u{feff}', "");
+        href.chars = Cow::Owned(href.chars.replace('\u{feff}', ""));
     }
     Some(href)
 }
 
 impl HtmlState {
     /// Index of a URI, which is added if it is new.
-    fn uri_entry(&mut self, uri: Text) -> Option<usize> {
-        if let Some(&i) = self.uri_index.get(uri.chars.as_str()) {
+    fn uri_entry(&mut self, uri: Piece<'_>) -> Option<usize> {
+        if let Some(&i) = self.uri_index.get(&*uri.chars) {
             return Some(i);
         }
         if self.uris.len() >= URIS_MAX {
             return None;
         }
         let index = self.uris.len();
-        self.uri_index.insert(uri.chars.as_str().into(), index);
-        self.uris.push(HtmlUri { uri, ..HtmlUri::default() });
+        self.uri_index.insert((*uri.chars).into(), index);
+        self.uris.push(HtmlUri { uri: uri.into_text(), ..HtmlUri::default() });
         Some(index)
     }
 
-    fn push_uri(&mut self, kind: &str, uri: &Text) {
+    fn push_uri(&mut self, kind: &str, uri: &Piece<'_>) {
         let uri = tidy(uri, &mut self.uri_truncated);
-        if uri.is_empty() {
+        if uri.chars.is_empty() {
             return;
         }
         let final_form = ["data:", "mailto:", "file:", "cid:", "tel:"];
         let as_is =
             final_form.iter().any(|s| perl::starts_no_case(uri.chars.as_bytes(), s.as_bytes()));
-        let uri = if as_is {
+        let resolved = if as_is || (self.base.is_empty() && is_plain_absolute(&uri.chars)) {
             uri
         } else {
-            Text { chars: target(&self.base, &uri.chars), wide: uri.wide }
+            Piece { chars: Cow::Owned(target(&self.base, &uri.chars)), wide: uri.wide }
         };
-        if uri.is_empty() {
+        if resolved.chars.is_empty() {
             return;
         }
-        if let Some(entry) = self.uri_entry(uri).and_then(|i| self.uris.get_mut(i))
+        if let Some(entry) = self.uri_entry(resolved).and_then(|i| self.uris.get_mut(i))
             && let Err(place) = entry.types.binary_search_by(|t| (**t).cmp(kind))
         {
             entry.types.insert(place, kind.into());
@@ -117,7 +125,8 @@ impl HtmlState {
     }
 
     fn note_base(&mut self, attributes: &Attributes<'_>) {
-        let Some(href) = attributes.get("href").filter(|h| !h.is_empty() && h.chars != "0") else {
+        let Some(href) = attributes.get("href").filter(|h| !h.chars.is_empty() && h.chars != "0")
+        else {
             return;
         };
         let uri = tidy(&href, &mut self.uri_truncated);
@@ -134,7 +143,8 @@ impl HtmlState {
 
     /// An anchor begins.
     pub(super) fn open_anchor(&mut self, attributes: &Attributes<'_>) {
-        let uri = href(attributes).map(|h| tidy(&h, &mut self.uri_truncated)).unwrap_or_default();
+        let href = href(attributes).unwrap_or(Piece::plain("", false));
+        let uri = tidy(&href, &mut self.uri_truncated);
         self.anchor_uri = self.uri_entry(uri);
         if let Some(entry) = self.anchor_uri.and_then(|i| self.uris.get_mut(i)) {
             entry.anchor_text.push(Text::default());
@@ -146,7 +156,7 @@ impl HtmlState {
 }
 
 /// The target of `<meta http-equiv="refresh" content="...url=...">`.
-fn refresh(attributes: &Attributes<'_>) -> Option<Text> {
+fn refresh<'s>(attributes: &Attributes<'s>) -> Option<Piece<'s>> {
     if !attributes.has("http-equiv") {
         return None;
     }
@@ -165,7 +175,8 @@ fn refresh(attributes: &Attributes<'_>) -> Option<Text> {
     }
     let value = &content.chars[start?..];
     let end = value.find(';').unwrap_or(value.len());
-    Some(Text { chars: value[..end].trim_end().to_owned(), wide: content.wide })
+    let value = value[..end].trim_end().to_owned();
+    Some(Piece { chars: Cow::Owned(value), wide: content.wide })
 }
 
 /// A base URI without the file at its end: `http://a/b/c.html` is `http://a/b/`.
@@ -261,6 +272,15 @@ fn drop_segment(output: &mut String) {
     output.truncate(output.rfind('/').unwrap_or(0));
 }
 
+/// Whether this is a web URI that means itself, letter by letter, where there is no base.
+fn is_plain_absolute(uri: &str) -> bool {
+    let bytes = uri.as_bytes();
+    let rest = bytes.strip_prefix(b"http").unwrap_or_default();
+    rest.strip_prefix(b"s").unwrap_or(rest).starts_with(b"://")
+        && memchr::memchr(b'\n', bytes).is_none()
+        && !memchr::memchr_iter(b'/', bytes).any(|i| bytes.get(i + 1) == Some(&b'.'))
+}
+
 /// The URI that `reference` means in a document with this base.
 fn target(base: &str, reference: &str) -> String {
     let mut r = parts(reference);
@@ -352,6 +372,26 @@ mod tests {
         assert_eq!(target("", "//www.h.example"), "http://www.h.example");
         assert_eq!(target("", "x.html"), "x.html");
         assert_eq!(target("", "https://h/a/../b"), "https://h/b");
+    }
+
+    #[test]
+    fn plain_web_uris_are_their_own_targets() {
+        for uri in ["http://a", "https://a/b?c=/d#e#f", "http://?", "http:///a//", "http://a//#"] {
+            assert!(is_plain_absolute(uri), "{uri}");
+            assert_eq!(target("", uri), uri);
+        }
+        let pieces = ["http://", "/", "/.", "?", "#", "0", "a", ".", ":", "//", "\n"];
+        let mut seed = 7u32;
+        for _ in 0..20_000 {
+            let mut uri = String::from("http://");
+            for _ in 0..5 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                uri.push_str(pieces[(seed >> 16) as usize % pieces.len()]);
+            }
+            assert!(!is_plain_absolute(&uri) || target("", &uri) == uri, "{uri}");
+        }
+        assert!(!is_plain_absolute("http://a/../b") && !is_plain_absolute("HTTP://a"));
+        assert!(!is_plain_absolute("http:a") && !is_plain_absolute("/b"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod prepare;
 mod style;
 
 use self::element::Element;
+use self::entities::Piece;
 use self::parser::{Attributes, Events, Parser};
 use self::style::StyleStack;
 use super::perl::{self, Text};
@@ -80,6 +81,7 @@ pub struct HtmlState {
     pub html_length: usize,
     /// Characters of the rendered text that are not white space.
     pub non_space_len: usize,
+    known: Known,
     inside: HashMap<Box<str>, i32>,
     uri_index: HashMap<Box<str>, usize>,
     rendered: Text,
@@ -90,6 +92,28 @@ pub struct HtmlState {
     /// Index in `uris` of the anchor that is open.
     anchor_uri: Option<usize>,
 }
+
+/// How many are open of each element that the table has; below zero of those that did not occur.
+#[derive(Debug)]
+struct Known([i32; element::COUNT]);
+
+impl Default for Known {
+    fn default() -> Self {
+        Known([-1; element::COUNT])
+    }
+}
+
+impl Known {
+    /// How many are open of the element at this place in the table.
+    fn depth(&self, place: usize) -> i32 {
+        self.0[place].max(0)
+    }
+}
+
+const ANCHOR: usize = element::place_of("a");
+const SCRIPT: usize = element::place_of("script");
+const STYLE: usize = element::place_of("style");
+const TITLE: usize = element::place_of("title");
 
 /// The rendered text's last piece: what the next one depends on.
 #[derive(Debug, Default)]
@@ -119,11 +143,11 @@ impl HtmlState {
         let mut parser = Parser::new(source.wide);
         parser.parse(&prepared, &mut state);
         // Unclosed <style> and <script> elements are closed, as long as they count as open.
-        for name in ["style", "script"] {
-            let mut open = state.depth(name);
+        for (name, place) in [("style", STYLE), ("script", SCRIPT)] {
+            let mut open = state.known.depth(place);
             while open > 0 {
                 parser.parse(&format!("</{name}>"), &mut state);
-                let now = state.depth(name);
+                let now = state.known.depth(place);
                 if now >= open {
                     break; // cannot happen with literal elements; guards against a loop
                 }
@@ -143,12 +167,17 @@ impl HtmlState {
     /// How many of this element are open at the end; none if the tag never occurred. The name is in
     /// lower case; a document type counts as `!doctype`.
     pub fn inside(&self, tag: &str) -> Option<i32> {
-        self.inside.get(tag).copied()
+        match element::find(tag) {
+            Some(element) => Some(self.known.0[element.place]).filter(|n| *n >= 0),
+            None => self.inside.get(tag).copied(),
+        }
     }
 
     /// Every tag that occurred, sorted, with how many are open at the end.
     pub fn tags_inside(&self) -> Vec<(&str, i32)> {
+        let known = element::all().iter().zip(self.known.0).filter(|(_, n)| *n >= 0);
         let mut all: Vec<_> = self.inside.iter().map(|(tag, n)| (&**tag, *n)).collect();
+        all.extend(known.map(|(element, n)| (element.name, n)));
         all.sort_unstable();
         all
     }
@@ -214,33 +243,31 @@ impl HtmlState {
         self.non_space_len = self.html_length - spaces;
     }
 
-    fn depth(&self, tag: &str) -> i32 {
-        self.inside.get(tag).copied().unwrap_or(0)
-    }
-
-    /// Counts a tag; whether it was of no interest beyond that.
-    fn count_tag(&mut self, tag: &str, step: i32, known: bool) {
-        let open = self.inside.get_mut(tag);
-        let new = open.is_none();
-        self.tags += 1;
-        self.tags_seen += u32::from(new);
-        if known {
-            self.elements += 1;
-            self.elements_seen += u32::from(new);
-        }
-        let extra = match open {
-            Some(open) => {
-                *open += step;
-                let extra = *open < 0;
-                *open = (*open).max(0);
-                extra
-            }
-            None => {
-                self.inside.insert(tag.into(), step.max(0));
-                step < 0
-            }
+    /// Counts a tag of this name.
+    fn count_tag(&mut self, tag: &str, step: i32, element: Option<&Element>) {
+        let is_known = match element {
+            Some(element) => element.valid,
+            None => element::is_namespaced(tag),
         };
-        self.closed_extra += u32::from(extra);
+        let open = match element {
+            Some(element) => Some(&mut self.known.0[element.place]),
+            None => self.inside.get_mut(tag),
+        };
+        let is_new = open.as_ref().is_none_or(|open| **open < 0);
+        self.tags += 1;
+        self.tags_seen += u32::from(is_new);
+        if is_known {
+            self.elements += 1;
+            self.elements_seen += u32::from(is_new);
+        }
+        let count = open.as_ref().map_or(0, |open| (**open).max(0)) + step;
+        match open {
+            Some(open) => *open = count.max(0),
+            None => {
+                self.inside.insert(tag.into(), count.max(0));
+            }
+        }
+        self.closed_extra += u32::from(count < 0);
     }
 
     /// The white space that a tag stands for.
@@ -272,7 +299,7 @@ impl HtmlState {
     }
 
     /// Adds text, white space runs made one space.
-    fn show(&mut self, text: &Text, hidden: bool) {
+    fn show(&mut self, text: &Piece<'_>, hidden: bool) {
         let squeezed = squeeze(&text.chars);
         let mut shown = squeezed.as_ref();
         if self.pieces.count > 0 && !hidden && self.pieces.last_is_space {
@@ -282,7 +309,7 @@ impl HtmlState {
     }
 
     /// Notes tags inside words.
-    fn note_split_words(&mut self, text: &Text) {
+    fn note_split_words(&mut self, text: &Piece<'_>) {
         if self.pieces.count == 0 {
             return;
         }
@@ -321,7 +348,7 @@ impl HtmlState {
                 }
             }
             "img" => {
-                if self.depth("a") > 0 {
+                if self.known.depth(ANCHOR) > 0 {
                     self.anchor_text("<img>\n", false);
                 }
                 let size = (attributes.get("width"), attributes.get("height"));
@@ -402,7 +429,7 @@ fn squeeze(text: &str) -> std::borrow::Cow<'_, str> {
         perl::is_space(bytes[i]) && (bytes[i] != b' ' || perl::is_space(next))
             || bytes[i] == 0xc3 && bytes[i..].starts_with("\u{c2}\u{a0}".as_bytes())
     };
-    let Some(first) = (0..bytes.len()).find(|&i| odd(i)) else {
+    let Some(first) = (perl::plain_blocks(bytes)..bytes.len()).find(|&i| odd(i)) else {
         return std::borrow::Cow::Borrowed(text);
     };
     let mut out = String::with_capacity(text.len());
@@ -435,24 +462,21 @@ fn squeeze(text: &str) -> std::borrow::Cow<'_, str> {
 impl Events for HtmlState {
     fn text(&mut self, source: &str, cdata: bool) {
         let wide = self.source_wide;
-        let text = if cdata {
-            Text { chars: source.to_owned(), wide }
-        } else {
-            entities::decode(source, wide, true)
-        };
-        if self.depth("script") > 0 {
+        let text =
+            if cdata { Piece::plain(source, wide) } else { entities::decode(source, wide, true) };
+        if self.known.depth(SCRIPT) > 0 {
             if self.script.len() < PIECES_MAX {
-                self.script.push(text);
+                self.script.push(text.into_text());
             }
             return;
         }
-        if self.depth("style") > 0 {
+        if self.known.depth(STYLE) > 0 {
             return;
         }
-        if self.depth("a") > 0 {
+        if self.known.depth(ANCHOR) > 0 {
             self.anchor_text(&text.chars, text.wide);
         }
-        if self.depth("title") > 0
+        if self.known.depth(TITLE) > 0
             && let Some(title) = self.title.last_mut()
         {
             title.chars.push_str(&text.chars);
@@ -465,8 +489,7 @@ impl Events for HtmlState {
 
     fn start(&mut self, name: &str, attributes: &Attributes<'_>) {
         let element = element::find(name);
-        let namespace = element.is_none() && element::is_namespaced(name);
-        self.count_tag(name, 1, namespace || element.is_some_and(|e| e.valid));
+        self.count_tag(name, 1, element);
         let Some(element) = element else { return };
         if element.styles {
             let sizes = self.style.open(name, attributes);
@@ -487,8 +510,7 @@ impl Events for HtmlState {
 
     fn end(&mut self, name: &str) {
         let element = element::find(name);
-        let namespace = element.is_none() && element::is_namespaced(name);
-        self.count_tag(name, -1, namespace || element.is_some_and(|e| e.valid));
+        self.count_tag(name, -1, element);
         let Some(element) = element else { return };
         if element.styles && name != "body" {
             self.style.close(name);

@@ -8,8 +8,7 @@
 
 use std::borrow::Cow;
 
-use super::entities;
-use crate::views::perl::Text;
+use super::entities::{self, Piece};
 
 /// Attributes of one start tag kept; further ones are left out.
 const ATTRIBUTES_MAX: usize = 512;
@@ -39,21 +38,17 @@ pub(super) struct Attributes<'s> {
 }
 
 impl<'s> Attributes<'s> {
-    fn find(&self, name: &str) -> Option<Text> {
-        let found = self.list.iter().find(|a| a.0.eq_ignore_ascii_case(name))?;
-        Some(self.value(*found))
-    }
-
-    fn value(&self, attribute: (&str, Option<&str>)) -> Text {
+    fn value(&self, attribute: (&'s str, Option<&'s str>)) -> Piece<'s> {
         match attribute.1 {
             Some(raw) => entities::decode(raw, self.wide, false),
-            None => Text { chars: attribute.0.to_owned(), wide: self.wide },
+            None => Piece::plain(attribute.0, self.wide),
         }
     }
 
     /// Value of an attribute, references undone; the name itself if it has no value.
-    pub(super) fn get(&self, name: &str) -> Option<Text> {
-        if self.list.is_empty() { None } else { self.find(name) }
+    pub(super) fn get(&self, name: &str) -> Option<Piece<'s>> {
+        let found = self.list.iter().find(|a| a.0.eq_ignore_ascii_case(name))?;
+        Some(self.value(*found))
     }
 
     /// Whether there is an attribute of this name.
@@ -61,12 +56,15 @@ impl<'s> Attributes<'s> {
         self.list.iter().any(|a| a.0.eq_ignore_ascii_case(name))
     }
 
-    /// Names in lower case with their values, the first of each name only.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Cow<'s, str>, Text)> + '_ {
-        self.list.iter().enumerate().filter_map(|(i, a)| {
-            let seen = self.list[..i].iter().any(|b| b.0.eq_ignore_ascii_case(a.0));
-            (!seen).then(|| (lower(a.0), self.value(*a)))
-        })
+    /// The first attribute whose name holds a slash and, in lower case, is such a one; of attributes of
+    /// one name only the first is looked at.
+    pub(super) fn find_slashed(&self, is_wanted: impl Fn(&str) -> bool) -> Option<Piece<'s>> {
+        let found = self.list.iter().enumerate().find(|(i, a)| {
+            memchr::memchr(b'/', a.0.as_bytes()).is_some()
+                && !self.list[..*i].iter().any(|b| b.0.eq_ignore_ascii_case(a.0))
+                && is_wanted(&lower(a.0))
+        })?;
+        Some(self.value(*found.1))
     }
 }
 
@@ -246,6 +244,7 @@ impl Parser {
     /// Reads as much as can be decided; returns how much that was.
     fn run(&mut self, text: &str, events: &mut impl Events) -> usize {
         let s = text.as_bytes();
+        let mut attributes = Attributes { list: Vec::new(), wide: self.wide };
         let (mut i, mut from) = (0, 0);
         loop {
             if self.literal.is_some() {
@@ -278,7 +277,7 @@ impl Parser {
             }
             i += 1;
             let step = match s[i] {
-                b if b.is_ascii_alphabetic() => self.start_tag(text, from, events),
+                b if b.is_ascii_alphabetic() => self.start_tag(text, from, &mut attributes, events),
                 b'/' => self.end_tag(text, from, events),
                 b'!' => self.declaration(text, from, events),
                 b'?' => memchr::memchr(b'>', &s[from + 2..])
@@ -399,7 +398,14 @@ impl Parser {
         self.cdata = self.section == Section::Cdata;
     }
 
-    fn start_tag(&mut self, text: &str, from: usize, events: &mut impl Events) -> Step {
+    /// A start tag; `attributes` are those of the tag before, whose room is used again.
+    fn start_tag<'t>(
+        &mut self,
+        text: &'t str,
+        from: usize,
+        attributes: &mut Attributes<'t>,
+        events: &mut impl Events,
+    ) -> Step {
         let s = text.as_bytes();
         let mut i = from + 2;
         while i < s.len() && !is_space(s[i]) && s[i] != b'>' {
@@ -407,7 +413,7 @@ impl Parser {
         }
         let name = &text[from + 1..i];
         i = skip_space(s, i);
-        let mut attributes = Attributes { list: Vec::new(), wide: self.wide };
+        attributes.list.clear();
         while i < s.len() && s[i] != b'>' {
             let Some((next, attribute)) = attribute(text, i) else { return Step::Unfinished };
             if attributes.list.len() < ATTRIBUTES_MAX {
@@ -421,7 +427,7 @@ impl Parser {
         let name = lower(name);
         self.settle(events);
         if self.section != Section::Ignore {
-            events.start(&name, &attributes);
+            events.start(&name, attributes);
         }
         if let Some(kind) = LITERAL.iter().position(|l| l.0 == name) {
             self.literal = Some(kind);
@@ -708,7 +714,11 @@ mod tests {
         }
         fn start(&mut self, name: &str, attributes: &Attributes<'_>) {
             self.0 += &format!("<{name}");
-            for (name, value) in attributes.iter() {
+            for (i, given) in attributes.list.iter().enumerate() {
+                if attributes.list[..i].iter().any(|b| b.0.eq_ignore_ascii_case(given.0)) {
+                    continue;
+                }
+                let (name, value) = (lower(given.0), attributes.value(*given));
                 self.0 += &format!(" {name}={}", value.chars);
             }
             self.0 += ">";

@@ -11,24 +11,36 @@ const NBSP: &str = "&nbsp;";
 pub(super) fn prepare(source: &str, wide: bool) -> Cow<'_, str> {
     let bytes = source.as_bytes();
     let mut out = String::new();
-    let (mut done, mut at) = (0, 0);
-    while let Some(i) = memchr::memchr3(b'&', b'<', 0xe2, &bytes[at..]).map(|i| at + i) {
-        at = i + 1;
-        let (length, replacement): (usize, Cow<'_, str>) = match bytes[i] {
-            b'&' if source[i..].starts_with(NBSP) => (NBSP.len(), " ".into()),
-            b'<' => match empty_tag(&source[i..], wide) {
-                Some((name, length)) => (length, format!("<{name}>").into()),
-                None => continue,
-            },
+    let mut done = 0;
+    let push = |out: &mut String, before: &str, text: &str| {
+        if out.is_empty() {
+            out.reserve(source.len());
+        }
+        out.push_str(before);
+        out.push_str(text);
+    };
+    for i in memchr::memchr3_iter(b'&', b'<', 0xe2, bytes) {
+        if i < done {
+            continue;
+        }
+        let length = match bytes[i] {
+            b'&' if bytes[i..].starts_with(NBSP.as_bytes()) => {
+                push(&mut out, &source[done..i], " ");
+                NBSP.len()
+            }
+            b'<' => {
+                let Some((name, length)) = empty_tag(&source[i..], wide) else { continue };
+                push(&mut out, &source[done..i], "<");
+                push(&mut out, name, ">");
+                length
+            }
             0xe2 if matches!(bytes.get(i + 1..i + 3), Some([0x80, 0x9c | 0x9d])) => {
-                (3, "\"".into())
+                push(&mut out, &source[done..i], "\"");
+                3
             }
             _ => continue,
         };
-        out.push_str(&source[done..i]);
-        out.push_str(&replacement);
         done = i + length;
-        at = done;
     }
     if done == 0 {
         return Cow::Borrowed(source);
@@ -40,6 +52,15 @@ pub(super) fn prepare(source: &str, wide: bool) -> Cow<'_, str> {
 /// `<name />`: the name, and the tag's length. Spaces may be `&nbsp;`, which was replaced before.
 fn empty_tag(text: &str, wide: bool) -> Option<(&str, usize)> {
     let rest = &text[1..];
+    // Most tags show within ASCII that they are not of this kind.
+    let word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+    let letters = rest.bytes().take_while(|b| word(b)).count();
+    match rest.as_bytes().get(letters..)? {
+        [b' ', next, ..] if next.is_ascii_alphabetic() => return None,
+        [b' ' | b'/' | b'&' | b'\t'..=b'\r', ..] if letters > 0 => {}
+        [next, ..] if !next.is_ascii() => {}
+        _ => return None,
+    }
     let word = |c: char| c == '_' || c.is_ascii_alphanumeric() || wide && c.is_alphanumeric();
     let name = &rest[..rest.find(|c| !word(c)).unwrap_or(rest.len())];
     if name.is_empty() {
@@ -68,6 +89,8 @@ mod tests {
     fn replacements() {
         assert_eq!(prepare("a<br/>b<hr &nbsp;/>&nbsp;<br x/>", false), "a<br>b<hr> <br x/>");
         assert_eq!(prepare("<a href=“x”>", true), "<a href=\"x\">");
+        assert_eq!(prepare("<é/><br\u{a0}/><br\t/></br/>", true), "<é><br><br></br/>");
+        assert_eq!(prepare("<é/><br\u{a0}/>", false), "<é/><br\u{a0}/>");
         assert!(matches!(prepare("<p>a &amp; b</p>", false), Cow::Borrowed(_)));
     }
 }

@@ -182,8 +182,10 @@ fn signed_number(text: &str) -> Option<f64> {
 
 /// Applies the declarations of a `style` attribute.
 fn declarations(text: &str, outer: Style, new: &mut Style) {
-    for part in text.split(';') {
-        declaration(part, new);
+    let mut from = 0;
+    for end in memchr::memchr_iter(b';', text.as_bytes()).chain([text.len()]) {
+        declaration(&text[from..end], new);
+        from = end + 1;
     }
     if new.background == Color::Transparent {
         new.background = outer.background;
@@ -201,6 +203,10 @@ fn value_of(text: &str) -> Option<&str> {
 
 fn declaration(part: &str, new: &mut Style) {
     let part = part.trim_start();
+    // Of those that have an effect.
+    if !matches!(part.as_bytes().first(), Some(b'b' | b'B' | b'c' | b'C' | b'd' | b'v')) {
+        return;
+    }
     let lower = |s: &str| s.to_lowercase();
     let name_end = part.find(':').unwrap_or(part.len());
     let (name, rest) = part.split_at(name_end);
