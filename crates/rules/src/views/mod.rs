@@ -39,7 +39,7 @@ pub use self::perl::Text;
 pub(crate) use self::perl::{find, find_no_case};
 pub use self::relays::{Networks, Relay, Relays, TrustSettings};
 pub(crate) use self::relays::{addresses_in, is_private, reversed_ip};
-use self::uri::Redirector;
+use self::uri::{Redirector, Redirectors};
 pub use self::uri::{UriDetail, Uris};
 
 /// The settings that views depend on.
@@ -47,7 +47,7 @@ pub use self::uri::{UriDetail, Uris};
 pub struct ViewSettings {
     boundaries: Boundaries,
     trust: TrustSettings,
-    redirectors: Vec<Redirector>,
+    redirectors: Redirectors,
     /// Characters of a part that `body` shows; 0 is no bound.
     body_part_chars_max: usize,
     /// Bytes of a part that `rawbody` shows; 0 is no bound.
@@ -82,7 +82,7 @@ impl ViewSettings {
 }
 
 /// The `redirector_pattern` lines; what does not compile is left out.
-fn redirectors(settings: &Settings) -> Vec<Redirector> {
+fn redirectors(settings: &Settings) -> Redirectors {
     let patterns = settings.all("redirector_pattern").iter().filter_map(|line| {
         let text = line.value.trim();
         let (open, rest) =
@@ -103,7 +103,7 @@ fn redirectors(settings: &Settings) -> Vec<Redirector> {
             if flags.is_empty() { pattern.to_owned() } else { format!("(?{flags}){pattern}") };
         Pattern::new(&text).ok().map(Redirector::new)
     });
-    patterns.collect()
+    Redirectors::new(patterns.collect())
 }
 
 /// One URI as `uri` rules see it.

@@ -2,6 +2,7 @@
 //! decoded, without user and default port, with numeric hosts as addresses, and the targets of
 //! redirectors.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
@@ -9,7 +10,7 @@ use regex::bytes::Regex;
 use crate::boundaries::{Boundaries, is_host_name};
 use crate::views::perl::{is_space, starts_no_case, trim};
 use crate::views::relays::ip;
-use crate::views::uri::Redirector;
+use crate::views::uri::Redirectors;
 
 /// Redirections followed inside one URI.
 const REDIRECTS_MAX: usize = 32;
@@ -63,16 +64,14 @@ macro_rules! pattern {
 pub(super) fn forms(
     uri: &[u8],
     boundaries: &Boundaries,
-    redirectors: &[Redirector],
+    redirectors: &Redirectors,
 ) -> Vec<Vec<u8>> {
     let mut given: Vec<Vec<u8>> = vec![uri.to_vec()];
     let mut made: Vec<Vec<u8>> = Vec::new();
     let mut next = 0;
     while next < given.len() && next < REDIRECTS_MAX {
-        let mut clean: Vec<u8> = given[next].iter().copied().filter(|&b| b != b'\n').collect();
-        clean = trim(&clean).to_vec();
-        clean.retain(|&b| b != b'\r');
-        given[next].clone_from(&clean);
+        without_line_ends(&mut given[next]);
+        let clean = given[next].clone();
         next += 1;
         let is_relative = matches!(clean.first(), Some(b'#' | b'?' | b'&'))
             || (clean.first() == Some(&b'/') && clean.get(1) != Some(&b'/'));
@@ -84,11 +83,18 @@ pub(super) fn forms(
             addresses(&clean, &mut made);
             continue;
         }
+        if is_plain_form(&clean) {
+            hosts(&clean, boundaries, redirectors, &mut given, &mut made);
+            continue;
+        }
         let plain = plain_form(&clean);
         if plain != clean {
             made.push(plain.clone());
         }
         hosts(&plain, boundaries, redirectors, &mut given, &mut made);
+    }
+    if given.len() == 1 && made.is_empty() {
+        return given;
     }
     let mut out: Vec<Vec<u8>> = Vec::with_capacity(given.len() + made.len());
     for form in given.into_iter().chain(made) {
@@ -97,6 +103,18 @@ pub(super) fn forms(
         }
     }
     out
+}
+
+/// Takes out line feeds, then white space at both ends, then carriage returns.
+fn without_line_ends(uri: &mut Vec<u8>) {
+    let is_edge = |b: Option<&u8>| b.is_some_and(|&b| is_space(b));
+    if memchr::memchr2(b'\n', b'\r', uri).is_none() && !is_edge(uri.first()) && !is_edge(uri.last())
+    {
+        return;
+    }
+    uri.retain(|&b| b != b'\n');
+    *uri = trim(uri).to_vec();
+    uri.retain(|&b| b != b'\r');
 }
 
 /// Addresses without parameters and obfuscation.
@@ -109,6 +127,16 @@ fn addresses(uri: &[u8], made: &mut Vec<Vec<u8>>) {
         made.extend(group(pattern!(r"(?s)\A(?:mailto:)?(?:%20)*([^@]+@[^?&%]+)")).map(mail));
     }
     made.extend(group(pattern!(r"(?s)\A[^?&]*<([^@>]+@[^>]+)>")).map(mail));
+}
+
+/// Whether [`plain_form`] leaves a URI as it is, as most are written.
+fn is_plain_form(uri: &[u8]) -> bool {
+    let Some(start) = web_scheme(uri) else { return false };
+    let host = start + run_until(&uri[start..], b"/?#");
+    let lacks_slash = host > start && matches!(uri.get(host), Some(b'?' | b'#'));
+    !lacks_slash
+        && memchr::memchr2(b'\\', b'%', uri).is_none()
+        && !memchr::memchr_iter(b'&', uri).any(|i| uri.get(i + 1) == Some(&b'#'))
 }
 
 /// The URI with a scheme and plain slashes, escapes and entities decoded.
@@ -200,12 +228,12 @@ fn without_entities(uri: &[u8]) -> Vec<u8> {
 fn hosts(
     uri: &[u8],
     boundaries: &Boundaries,
-    redirectors: &[Redirector],
+    redirectors: &Redirectors,
     given: &mut Vec<Vec<u8>>,
     made: &mut Vec<Vec<u8>>,
 ) {
-    let Some(Shape { scheme, has_user, host, rest, port }) = shape(uri) else { return };
-    let mut host = host.to_vec();
+    let Some(Shape { scheme, has_user, host: given_host, rest, port }) = shape(uri) else { return };
+    let mut host = Cow::Borrowed(given_host);
     let is_http = scheme == b"http://";
     let form = |host: &[u8], rest: &[u8]| [scheme, host, rest].concat();
     let default_port: &[u8] = if is_http { b":80" } else { b":443" };
@@ -215,23 +243,23 @@ fn hosts(
     {
         made.push(form(&host, after));
     }
-    let name = host.to_ascii_lowercase();
-    let before = host.len();
-    host.retain(|&b| b > 0x20);
-    if host.len() != before {
+    if host.iter().any(|&b| b <= 0x20) {
+        host.to_mut().retain(|&b| b > 0x20);
         made.push(form(&host, rest));
     }
-    given.extend(target(&form(&host, rest), rest, redirectors));
+    let is_whole = !has_user && host.len() == given_host.len();
+    let whole = if is_whole { Cow::Borrowed(uri) } else { Cow::Owned(form(&host, rest)) };
+    given.extend(target(&whole, rest, redirectors));
     if let Some(sign) = memchr::memrchr(b'@', &host).filter(|&i| i > 0) {
         let first = memchr::memchr(b'@', &host).unwrap_or(sign);
         if first > 0 {
-            host.drain(..=first);
+            host.to_mut().drain(..=first);
             made.push(form(&host, rest));
         }
     }
     let end = host.iter().rposition(u8::is_ascii_alphanumeric).map_or(0, |last| last + 1);
     if end < host.len() {
-        host.truncate(end);
+        host.to_mut().truncate(end);
         made.push(form(&host, rest));
     }
     if let Some(address) = numeric_host(&host) {
@@ -239,26 +267,27 @@ fn hosts(
         return;
     }
     let is_default = port.is_empty() || port == b"80";
-    let single = name.strip_prefix(b"www.").unwrap_or(&name);
-    if is_http
-        && is_default
-        && !has_user
-        && name != b"localhost"
-        && !single.is_empty()
-        && !single.contains(&b'.')
-        && !boundaries.is_valid(&name)
-    {
+    if !is_http || !is_default || has_user {
+        return;
+    }
+    let single = match given_host.get(..4) {
+        Some(www) if www.eq_ignore_ascii_case(b"www.") => &given_host[4..],
+        _ => given_host,
+    };
+    if single.is_empty() || memchr::memchr(b'.', single).is_some() {
+        return;
+    }
+    if !given_host.eq_ignore_ascii_case(b"localhost") && !boundaries.is_valid(given_host) {
+        let single = single.to_ascii_lowercase();
         // As some browsers do: `http://foobar/` is tried as `www.foobar.com`.
-        made.push(form(&[b"www.", single, b".com"].concat(), rest));
+        made.push(form(&[b"www.", &single[..], b".com"].concat(), rest));
     }
 }
 
 /// Where a redirector leads: by the configured patterns, else any URI inside this one.
-fn target(whole: &[u8], rest: &[u8], redirectors: &[Redirector]) -> Option<Vec<u8>> {
+fn target(whole: &[u8], rest: &[u8], redirectors: &Redirectors) -> Option<Vec<u8>> {
     let has_dot = |uri: &&[u8]| uri.contains(&b'.');
-    let lower = whole.to_ascii_lowercase();
-    let found = redirectors.iter().find_map(|r| r.target(whole, &lower).filter(has_dot));
-    if let Some(found) = found {
+    if let Some(found) = redirectors.target(whole, has_dot) {
         return Some(found.to_vec());
     }
     memchr::memchr(b':', rest)?;
@@ -322,11 +351,11 @@ fn octet(text: &[u8]) -> Vec<u8> {
 
 /// The host of a URI; none if it has no real host.
 pub(super) fn host_of(uri: &[u8], boundaries: &Boundaries) -> Option<Vec<u8>> {
-    let uri = uri.to_ascii_lowercase();
-    if [&b"javascript:"[..], b"cid:", b"file:"].iter().any(|s| uri.starts_with(s)) {
+    if [&b"javascript:"[..], b"cid:", b"file:"].iter().any(|s| starts_no_case(uri, s)) {
         return None;
     }
-    let host: &[u8] = if let Some(rest) = uri.strip_prefix(b"mailto:") {
+    let host: &[u8] = if starts_no_case(uri, b"mailto:") {
+        let rest = &uri[b"mailto:".len()..];
         let rest = &rest[..memchr::memchr(b'?', rest).unwrap_or(rest.len())];
         let mut signs = memchr::memchr_iter(b'@', rest);
         let sign = signs.next()?;
@@ -335,31 +364,29 @@ pub(super) fn host_of(uri: &[u8], boundaries: &Boundaries) -> Option<Vec<u8>> {
         }
         &rest[sign + 1..]
     } else {
-        let letters = uri.iter().take_while(|b| b.is_ascii_lowercase()).count();
-        let mut rest = &uri[..];
+        let letters = uri.iter().take_while(|b| b.is_ascii_alphabetic()).count();
+        let mut rest = uri;
         if letters > 0 && rest.get(letters) == Some(&b':') {
             rest = &rest[letters + 1..];
             let slashes = rest.iter().take(2).take_while(|&&b| b == b'/').count();
             rest = &rest[slashes..];
         }
-        let stop = |b: &u8| matches!(b, b'/' | b'?' | b'#');
-        rest = &rest[..rest.iter().position(stop).unwrap_or(rest.len())];
+        rest = &rest[..run_until(rest, b"/?#")];
         rest = &rest[memchr::memrchr(b'@', rest).map_or(0, |i| i + 1)..];
         let digits = rest.iter().rev().take_while(|b| b.is_ascii_digit()).count();
         let colon = rest.len() - digits;
         if colon > 0 && rest[colon - 1] == b':' { &rest[..colon - 1] } else { rest }
     };
+    let host = host.to_ascii_lowercase();
     let is_printable = |value: u8| matches!(value, 0x21..=0x7e);
-    if memchr::memchr_iter(b'%', host).any(|i| escape_at(host, i).is_some_and(is_printable)) {
+    if memchr::memchr_iter(b'%', &host).any(|i| escape_at(&host, i).is_some_and(is_printable)) {
         return None;
     }
-    if ip::address_at(host, 0) == Some(host.len()) {
-        return Some(host.to_vec());
+    if ip::address_at(&host, 0) == Some(host.len()) {
+        return Some(host);
     }
-    if !is_host_name(host) || !boundaries.is_valid(host) || host.iter().any(|&b| is_space(b)) {
-        return None;
-    }
-    Some(host.to_vec())
+    let is_host = is_host_name(&host) && boundaries.is_valid(&host);
+    (is_host && !host.iter().any(|&b| is_space(b))).then_some(host)
 }
 
 #[cfg(test)]
@@ -367,7 +394,7 @@ mod tests {
     use super::*;
 
     fn all(uri: &str) -> String {
-        let forms = forms(uri.as_bytes(), &Boundaries::default(), &[]);
+        let forms = forms(uri.as_bytes(), &Boundaries::default(), &Redirectors::default());
         let mut forms: Vec<String> =
             forms.iter().map(|f| String::from_utf8_lossy(f).into_owned()).collect();
         forms.sort();

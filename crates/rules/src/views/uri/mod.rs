@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use super::{Rendered, perl};
 use crate::boundaries::Boundaries;
 
-pub(super) use redirector::Redirector;
+pub(super) use redirector::{Redirector, Redirectors};
 
 /// Longest form of a URI; longer ones are cut.
 const URI_BYTES_MAX: usize = 8192;
@@ -52,7 +52,7 @@ impl Uris {
         rendered: impl Iterator<Item = &'r Rendered>,
         signatures: &[Cow<'_, [u8]>],
         boundaries: &Boundaries,
-        redirectors: &[Redirector],
+        redirectors: &Redirectors,
     ) -> Self {
         let mut uris = Uris::default();
         let mut found = Vec::new();
@@ -69,7 +69,7 @@ impl Uris {
         for html in rendered.filter_map(|part| part.html.as_ref()) {
             uris.truncated |= html.uri_truncated;
             for link in &html.uris {
-                let target = link.uri.bytes();
+                let target = link.uri.as_bytes();
                 let Some(detail) = uris.add(&target, false, boundaries, redirectors) else {
                     continue;
                 };
@@ -127,9 +127,13 @@ impl Uris {
         uri: &[u8],
         needs_host: bool,
         boundaries: &Boundaries,
-        redirectors: &[Redirector],
+        redirectors: &Redirectors,
     ) -> Option<&mut UriDetail> {
-        if self.details.len() >= URIS_MAX && !self.details.contains_key(uri) {
+        if self.details.contains_key(uri) {
+            // It was added before, from the same bytes.
+            return self.details.get_mut(uri).filter(|d| !needs_host || !d.hosts.is_empty());
+        }
+        if self.details.len() >= URIS_MAX {
             return None;
         }
         let mut forms = canonical::forms(uri, boundaries, redirectors);
@@ -137,23 +141,26 @@ impl Uris {
             self.truncated |= form.len() > URI_BYTES_MAX;
             form.truncate(URI_BYTES_MAX);
         }
-        let hosts: Vec<Vec<u8>> =
-            forms.iter().filter_map(|f| canonical::host_of(f, boundaries)).collect();
-        if needs_host && hosts.is_empty() {
-            return None;
-        }
-        let detail = self.details.entry(uri.to_vec()).or_default();
-        for form in forms {
-            if !detail.forms.contains(&form) {
-                detail.forms.push(form);
-            }
-        }
-        for host in hosts {
+        let mut detail = UriDetail::default();
+        for host in forms.iter().filter_map(|f| canonical::host_of(f, boundaries)) {
             if !detail.hosts.contains(&host) {
                 detail.hosts.push(host);
             }
         }
-        Some(detail)
+        if needs_host && detail.hosts.is_empty() {
+            return None;
+        }
+        if self.truncated {
+            // What was cut may be the same now.
+            for form in forms {
+                if !detail.forms.contains(&form) {
+                    detail.forms.push(form);
+                }
+            }
+        } else {
+            detail.forms = forms;
+        }
+        Some(self.details.entry(uri.to_vec()).or_insert(detail))
     }
 
     /// Every form of every URI, sorted, each once.

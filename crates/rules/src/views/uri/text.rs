@@ -2,7 +2,7 @@
 //! address, or as a bare host name with a known top-level domain.
 
 use crate::boundaries::{Boundaries, is_host_name};
-use crate::views::perl::{is_space, is_word, starts_no_case};
+use crate::views::perl::{is_word, starts_no_case};
 
 /// Longest URI after its start, address part, and host name.
 const REST_BYTES_MAX: usize = 2048;
@@ -17,28 +17,55 @@ pub(super) struct Found {
 }
 
 /// What ends a URI.
-fn ends_uri(b: u8) -> bool {
-    is_space(b)
-        || matches!(b, b'>' | b'<' | b'"' | b'`' | b'}' | b']' | b'{' | b'[' | b'|' | 0x1b | 0xa0)
-}
-
+const ENDS_URI: u8 = 1;
 /// What ends an address.
-fn ends_address(b: u8) -> bool {
-    ends_uri(b) || matches!(b, b',' | b'(' | b'\'') || b >= 0x80
-}
-
+const ENDS_ADDRESS: u8 = 2;
+/// The same, and the sign inside it.
+const ENDS_USER: u8 = 4;
 /// What a URI may stand after.
-fn may_precede(b: u8) -> bool {
-    is_space(b)
-        || matches!(
-            b,
-            b'>' | b'<' | b'"' | b'\'' | b'`' | b',' | b'{' | b'[' | b'(' | b'|' | 0x1b | 0xa0
-        )
-}
-
+const MAY_PRECEDE: u8 = 8;
 /// What a bare host name may stand after.
-fn may_precede_host(b: u8) -> bool {
-    is_space(b) || b"!\"#$&'()*+,/:;<=>?@[\\]^`{|}~\x1b\xa0".contains(&b)
+const MAY_PRECEDE_HOST: u8 = 16;
+/// A letter, a digit or an underscore.
+const WORD: u8 = 32;
+
+/// What each byte is.
+const CLASSES: [u8; 256] = {
+    let mut classes = [0u8; 256];
+    let mut i = 0;
+    while i < 256 {
+        let b = i as u8;
+        let space = matches!(b, b'\t'..=b'\r' | b' ' | 0x1b | 0xa0);
+        let ends_uri =
+            space || matches!(b, b'>' | b'<' | b'"' | b'`' | b'}' | b']' | b'{' | b'[' | b'|');
+        let ends_address = ends_uri || matches!(b, b',' | b'(' | b'\'') || b >= 0x80;
+        let may_precede = space
+            || matches!(b, b'>' | b'<' | b'"' | b'\'' | b'`' | b',' | b'{' | b'[' | b'(' | b'|');
+        let may_precede_host =
+            space || (b.is_ascii_punctuation() && !matches!(b, b'%' | b'-' | b'.' | b'_'));
+        let word = b.is_ascii_alphanumeric() || b == b'_';
+        // The bits in order.
+        let all = [
+            ends_uri,
+            ends_address,
+            ends_address || b == b'@',
+            may_precede,
+            may_precede_host,
+            word,
+        ];
+        let mut bit = 0;
+        while bit < all.len() {
+            classes[i] |= (all[bit] as u8) << bit;
+            bit += 1;
+        }
+        i += 1;
+    }
+    classes
+};
+
+/// Whether a byte is of this class.
+fn is(b: u8, class: u8) -> bool {
+    CLASSES[usize::from(b)] & class != 0
 }
 
 /// How a match was recognised.
@@ -63,7 +90,7 @@ pub(super) fn find(text: &[u8], boundaries: &Boundaries, out: &mut Vec<Found>) {
         if mark.is_none_or(|mark| at > mark) {
             let Some(next) = mark_from(at) else { return };
             mark = Some(next);
-            let end = text[at..next].iter().rposition(|&b| ends_uri(b));
+            let end = text[at..next].iter().rposition(|&b| is(b, ENDS_URI));
             at += end.map_or(0, |end| end + 1);
         }
         let found = may_start(text, at).then(|| match_at(text, at, boundaries)).flatten();
@@ -84,10 +111,10 @@ pub(super) fn find(text: &[u8], boundaries: &Boundaries, out: &mut Vec<Found>) {
 
 /// Whether a URI may begin here: at a word boundary, after a delimiter or an ISO 2022 shift.
 fn may_start(text: &[u8], at: usize) -> bool {
-    let here = text.get(at).is_some_and(|&b| is_word(b));
-    let before = at.checked_sub(1).map(|i| text[i]);
-    before.is_some_and(is_word) != here
-        || before.is_some_and(may_precede)
+    let here = text.get(at).is_some_and(|&b| is(b, WORD));
+    let before = at.checked_sub(1).map_or(0, |i| CLASSES[usize::from(text[i])]);
+    (before & WORD != 0) != here
+        || before & MAY_PRECEDE != 0
         || (at >= 3 && text[at - 3] == 0x1b && text[at - 2] == b'(')
 }
 
@@ -101,10 +128,11 @@ fn match_at(text: &[u8], at: usize, boundaries: &Boundaries) -> Option<(Kind, us
     bare_host(text, at, boundaries).map(|(host, end)| (Kind::Host(host), end))
 }
 
-/// Bytes up to the delimiter; none if there are none or too many.
-fn run(text: &[u8], at: usize, max: usize, ends: fn(u8) -> bool) -> Option<usize> {
+/// Where bytes end that begin at `at` and are not of the class; none if there are none or too many.
+fn run(text: &[u8], at: usize, max: usize, ends: u8) -> Option<usize> {
     let rest = text.get(at..)?;
-    let length = rest.iter().take(max + 1).take_while(|&&b| !ends(b)).count();
+    let rest = &rest[..rest.len().min(max + 1)];
+    let length = rest.iter().position(|&b| is(b, ends)).unwrap_or(rest.len());
     (1..=max).contains(&length).then_some(at + length)
 }
 
@@ -122,26 +150,26 @@ fn known_scheme(text: &[u8], at: usize) -> Option<usize> {
         }
         _ => return None,
     };
-    run(text, at + start, REST_BYTES_MAX, ends_uri)
+    run(text, at + start, REST_BYTES_MAX, ENDS_URI)
 }
 
 fn address(text: &[u8], at: usize) -> Option<usize> {
     if starts_no_case(&text[at..], b"mailto:")
-        && let Some(end) = run(text, at + 7, REST_BYTES_MAX, ends_address)
+        && let Some(end) = run(text, at + 7, REST_BYTES_MAX, ENDS_ADDRESS)
     {
         return Some(end);
     }
-    let sign = run(text, at, ADDRESS_BYTES_MAX, |b| b == b'@' || ends_address(b))?;
+    let sign = run(text, at, ADDRESS_BYTES_MAX, ENDS_USER)?;
     if text.get(sign) != Some(&b'@') {
         return None;
     }
-    run(text, sign + 1, ADDRESS_BYTES_MAX, ends_address)
+    run(text, sign + 1, ADDRESS_BYTES_MAX, ENDS_ADDRESS)
 }
 
 /// A host name with a known top-level domain, and what may follow it: length of the name, and where
 /// the whole ends.
 fn bare_host(text: &[u8], at: usize, boundaries: &Boundaries) -> Option<(usize, usize)> {
-    if at > 0 && !may_precede_host(text[at - 1]) {
+    if at > 0 && !is(text[at - 1], MAY_PRECEDE_HOST) {
         return None;
     }
     let rest = &text[at..];
@@ -179,11 +207,11 @@ fn after_host(rest: &[u8], mut end: usize) -> Option<usize> {
         }
     }
     if rest.get(end) == Some(&b'/')
-        && let Some(path) = run(rest, end + 1, REST_BYTES_MAX, ends_uri)
+        && let Some(path) = run(rest, end + 1, REST_BYTES_MAX, ENDS_URI)
     {
         end = path;
     }
-    rest.get(end).is_none_or(|&b| ends_uri(b)).then_some(end)
+    rest.get(end).is_none_or(|&b| is(b, ENDS_URI)).then_some(end)
 }
 
 /// The URI without what belongs to the sentence around it, with a scheme; none if it is none.
@@ -271,6 +299,22 @@ fn mail_uri(uri: Vec<u8>, boundaries: &Boundaries) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn classes_of_bytes() {
+        for b in 0..=u8::MAX {
+            let space = crate::views::perl::is_space(b);
+            let ends_uri = space || b"><\"`}]{[|\x1b\xa0".contains(&b);
+            assert_eq!(is(b, ENDS_URI), ends_uri, "{b}");
+            let ends_address = ends_uri || b",('".contains(&b) || b >= 0x80;
+            assert_eq!(is(b, ENDS_ADDRESS), ends_address, "{b}");
+            assert_eq!(is(b, ENDS_USER), ends_address || b == b'@', "{b}");
+            assert_eq!(is(b, MAY_PRECEDE), space || b"><\"'`,{[(|\x1b\xa0".contains(&b), "{b}");
+            let before_host = b"!\"#$&'()*+,/:;<=>?@[\\]^`{|}~\x1b\xa0";
+            assert_eq!(is(b, MAY_PRECEDE_HOST), space || before_host.contains(&b), "{b}");
+            assert_eq!(is(b, WORD), is_word(b), "{b}");
+        }
+    }
 
     #[test]
     fn uris_in_text() {
