@@ -14,6 +14,9 @@ use crate::limits::Limits;
 /// Broken lines that are reported of one header block.
 const BROKEN_LINES_MAX: u32 = 8;
 
+/// Room for the fields of most messages.
+const FIELDS_USUAL: usize = 32;
+
 /// One header field, as it stands in the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header<'a> {
@@ -77,7 +80,8 @@ pub(crate) fn read_block<'a>(
     limits: &Limits,
     defects: &mut Vec<Defect>,
 ) -> (Vec<Header<'a>>, usize) {
-    let mut headers: Vec<Header<'a>> = Vec::new();
+    let usual = if part == 0 { FIELDS_USUAL } else { 4 };
+    let mut headers: Vec<Header<'a>> = Vec::with_capacity(usual);
     let mut at = range.start;
     let mut dropped = false;
     let mut broken_lines = 0;

@@ -148,7 +148,8 @@ fn uppercase_percent(cx: &EvalContext<'_>) -> f64 {
     let japanese = re!(r"(?s)\x1b\$B.*\x1b\(B");
     let (mut bytes, mut lower, mut upper) = (0, 0, 0);
     for text in cx.views.body() {
-        if !has_words(text) || base64.is_match(text) {
+        let may_be_base64 = memchr::memchr(b' ', text).is_some_and(|at| (60..=76).contains(&at));
+        if !has_words(text) || (may_be_base64 && base64.is_match(text)) {
             continue;
         }
         let text = match memchr::memchr(0x1b, text) {
@@ -237,7 +238,7 @@ impl Gather {
         self.facts.has_alternative |= kind.kind == "multipart/alternative";
         let encoding = node.value("content-transfer-encoding").to_ascii_lowercase();
         let disposition = node.value("content-disposition").to_ascii_lowercase();
-        let charset = kind.charset.map(|c| c.to_ascii_lowercase());
+        let charset = kind.charset.as_ref().map(|c| c.to_ascii_lowercase());
         let holds = |text: &[u8], word: &[u8]| memchr::memmem::find(text, word).is_some();
         let is_attachment = holds(&disposition, b"attachment");
         let is_base64 = holds(&encoding, b"base64");
@@ -266,18 +267,20 @@ impl Gather {
         }
         if is_plain && charset.as_deref().is_none_or(|c| c == b"us-ascii") {
             let is_legal = |l: &[u8]| l.is_ascii() && memchr::memchr2(0, b'\r', l).is_none();
-            let lines = node.lines().filter(|l| !is_legal(l));
-            self.facts.ascii_illegal += lines.count();
+            if !is_legal(node.raw_body()) {
+                let lines = node.lines().filter(|l| !is_legal(l));
+                self.facts.ascii_illegal += lines.count();
+            }
         }
         if is_plain && matches!(encoding.as_slice(), b"" | b"7bit" | b"8bit") {
-            for line in node.lines() {
-                let count = match memchr::memchr(b'&', line) {
-                    Some(_) => re!("&#x[0-9A-F]{4};").find_iter(line).count(),
-                    None => 0,
-                };
-                self.entities += count;
-                self.text_bytes += line.len() - count * "&#x0000;".len();
-            }
+            // None goes beyond its line.
+            let body = node.raw_body();
+            let count = match memchr::memchr(b'&', body) {
+                Some(_) => re!("&#x[0-9A-F]{4};").find_iter(body).count(),
+                None => 0,
+            };
+            self.entities += count;
+            self.text_bytes += body.len() - count * "&#x0000;".len();
         }
     }
 

@@ -120,14 +120,14 @@ fn is_ascii_superset(label: &str) -> bool {
 
 /// UTF-8 as Perl's strict decoder takes it: no surrogates, no noncharacters.
 pub(crate) fn strict_utf8(data: &[u8]) -> Option<&str> {
-    let text = std::str::from_utf8(data).ok()?;
+    let text = simdutf8::basic::from_utf8(data).ok()?;
     let nonchar = |c: char| {
         let c = u32::from(c);
         (0xfdd0..=0xfdef).contains(&c) || c & 0xfffe == 0xfffe
     };
-    // Noncharacters begin with EF or F0..F4.
-    let suspicious = data.iter().any(|&b| b >= 0xef);
-    if suspicious && text.chars().any(nonchar) { None } else { Some(text) }
+    // Noncharacters begin with EF or F0..F4. No way out within a block: vector instructions come of it.
+    let is_suspicious = |block: &[u8]| block.iter().fold(false, |any, &b| any | (b >= 0xef));
+    if data.chunks(256).any(is_suspicious) && text.chars().any(nonchar) { None } else { Some(text) }
 }
 
 /// UTF-8 with U+FFFD for what is none: one for each start byte with its continuation.

@@ -4,7 +4,7 @@
 use super::perl::{find_no_case, is_space, is_word, starts_no_case};
 
 /// What a Content-Type value says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ContentType {
     /// `type/subtype` in lower case, odd characters removed; unknown text types are `text/plain`.
     pub(crate) kind: String,

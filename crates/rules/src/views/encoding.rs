@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::perl::is_space;
+use super::perl::{self, is_space};
 
 /// Value of a base64 digit.
 fn digit(byte: u8) -> Option<u8> {
@@ -20,21 +20,21 @@ fn digit(byte: u8) -> Option<u8> {
 /// otherwise clean, else for ones.
 pub(crate) fn base64(input: &[u8]) -> Vec<u8> {
     let mut clean = Vec::with_capacity(input.len());
-    for line in input.split(|&b| b == b'\n') {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        clean.extend_from_slice(line);
+    for line in perl::lines(input) {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        clean.extend_from_slice(line.strip_suffix(b"\r").unwrap_or(line));
     }
-    if clean.iter().any(|&b| is_space(b)) {
+    // Without a way out within a block, so that vector instructions come of it.
+    let has_space = |block: &[u8]| block.iter().fold(false, |any, &b| any | is_space(b));
+    if clean.chunks(256).any(has_space) {
         clean.retain(|&b| !is_space(b));
     }
     let pad = clean.iter().rev().take_while(|&&b| b == b'=').count();
-    if clean.len() % 4 == 0 && pad <= 2 {
-        let mut out = clean.clone();
-        if let Ok(decoded) = base64_simd::STANDARD.decode_inplace(&mut out) {
-            let length = decoded.len();
-            out.truncate(length);
-            return out;
-        }
+    if clean.len() % 4 == 0
+        && pad <= 2
+        && let Ok(decoded) = base64_simd::STANDARD.decode_to_vec(&clean)
+    {
+        return decoded;
     }
     let known = |b: u8| b == b'=' || digit(b).is_some();
     let whole = clean.len() % 4 == 0 && clean.iter().all(|&b| known(b));
@@ -104,7 +104,7 @@ fn unescape(text: &mut Vec<u8>) {
 
 /// CR LF becomes LF.
 pub(crate) fn unix_lines(mut text: Vec<u8>) -> Vec<u8> {
-    let Some(first) = memchr::memmem::find(&text, b"\r\n") else { return text };
+    let Some(first) = crlf_at(&text, 0) else { return text };
     let (mut from, mut to) = (first, first);
     while from < text.len() {
         let start = from;
@@ -118,6 +118,30 @@ pub(crate) fn unix_lines(mut text: Vec<u8>) -> Vec<u8> {
     text
 }
 
+/// Appends a text whose CR LF become LF.
+pub(crate) fn push_unix_lines(text: &[u8], out: &mut Vec<u8>) {
+    out.reserve(text.len());
+    let mut done = 0;
+    while let Some(at) = crlf_at(text, done) {
+        out.extend_from_slice(&text[done..at]);
+        // Its LF begins what follows.
+        done = at + 1;
+    }
+    out.extend_from_slice(&text[done..]);
+}
+
+/// The first CR LF from `from` on.
+pub(crate) fn crlf_at(text: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        at += memchr(b'\r', text.get(at..)?)?;
+        if text.get(at + 1) == Some(&b'\n') {
+            return Some(at);
+        }
+        at += 1;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,6 +153,7 @@ mod tests {
         assert_eq!(base64(b"YQ==Yg=="), b"a\0\0b", "an inner = is zeros");
         assert_eq!(base64(b"YQ==Yg"), b"a\x0f\xffb", "and ones if the input is broken");
         assert_eq!(base64(b"aGVsb"), b"hel");
+        assert_eq!(base64(b" aGV\rs\r\nb\tG8=\r"), b"hello");
         assert_eq!(base64(b""), b"");
     }
 
@@ -136,6 +161,16 @@ mod tests {
     fn quoted_printable_ends_breaks_and_bytes() {
         assert_eq!(quoted_printable(b"a=3D b \t\r\nc=\nd= \r\ne=zz=4"), b"a= b\r\ncde=zz=4");
         assert_eq!(quoted_printable(b"=3=\nD=e9"), b"=\xe9");
-        assert_eq!(unix_lines(b"a\r\nb\rc\r\r\nd\r\n".to_vec()), b"a\nb\rc\r\nd\n");
+        for (text, lines) in [
+            ("a\r\nb\rc\r\r\nd\r\n", "a\nb\rc\r\nd\n"),
+            ("\r\n\r", "\n\r"),
+            ("\ra", "\ra"),
+            ("", ""),
+        ] {
+            assert_eq!(unix_lines(text.into()), lines.as_bytes());
+            let mut out = b"x".to_vec();
+            push_unix_lines(text.as_bytes(), &mut out);
+            assert_eq!(out, ["x", lines].concat().as_bytes());
+        }
     }
 }

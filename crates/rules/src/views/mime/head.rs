@@ -7,12 +7,15 @@ use super::super::encoding;
 use super::super::perl::{self, is_space};
 use super::{FIELDS_MAX, NAME_MAX, VALUE_MAX, begins_with_field};
 
+/// Room for the fields of most messages.
+const FIELDS_USUAL: usize = 32;
+
 /// A header block with the body that follows.
 pub(super) struct Head<'r> {
     /// Length of the mbox line before it.
     pub(super) mbox: usize,
     /// Fields: name, and the value's range in `values`.
-    pub(super) fields: Vec<(Vec<u8>, Range<usize>)>,
+    pub(super) fields: Vec<(&'r [u8], Range<usize>)>,
     pub(super) values: Cow<'r, [u8]>,
     pub(super) pristine: Cow<'r, [u8]>,
     pub(super) body: &'r [u8],
@@ -70,7 +73,7 @@ pub(super) fn read_head(raw: &[u8]) -> Head<'_> {
     let crlf = first.ends_with(b"\r\n") || last.ends_with(b"\r\n");
     let mut head = Head {
         mbox,
-        fields: Vec::new(),
+        fields: Vec::with_capacity(FIELDS_USUAL),
         values: Cow::Borrowed(message),
         pristine: Cow::Borrowed(message),
         body: &[],
@@ -133,9 +136,9 @@ fn with_crlf(header: &[u8], crlf: bool) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-impl Head<'_> {
+impl<'r> Head<'r> {
     /// Adds the field in `range`; without a colon it is none.
-    fn add_field(&mut self, message: &[u8], range: Range<usize>) {
+    fn add_field(&mut self, message: &'r [u8], range: Range<usize>) {
         if self.fields.len() >= FIELDS_MAX {
             self.truncated = true;
             return;
@@ -152,13 +155,13 @@ impl Head<'_> {
         let mut value = range.start + colon + 1..range.end;
         if let Cow::Owned(values) = &mut self.values {
             let start = values.len();
-            values.extend_from_slice(&encoding::unix_lines(text[colon + 1..].to_vec()));
+            encoding::push_unix_lines(&text[colon + 1..], values);
             value = start..values.len();
         }
         if value.len() > VALUE_MAX {
             value.end = value.start + VALUE_MAX;
             self.truncated = true;
         }
-        self.fields.push((name.to_vec(), value));
+        self.fields.push((name, value));
     }
 }

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use self::body::{cut_lines, lacks_boundary, tidy_body};
+use self::body::{cut_lines, has_long_line, lacks_boundary, tidy_body};
 use self::head::read_head;
 use super::content_type::{self, ContentType};
 use super::perl::{self, is_space};
@@ -136,6 +136,8 @@ pub struct Node<'m> {
     pub children: Vec<usize>,
     /// It holds no parts and no message.
     pub is_leaf: bool,
+    /// What its Content-Type says.
+    content_type: ContentType,
     body: Option<Piece<'m>>,
     decoded: OnceCell<Option<Vec<u8>>>,
 }
@@ -152,9 +154,16 @@ impl<'m> Node<'m> {
         self.fields.iter().rev().find(|f| f.is(name)).map_or(&[], Field::value)
     }
 
-    pub(crate) fn content_type(&self) -> ContentType {
+    /// What its Content-Type says.
+    pub(crate) fn content_type(&self) -> &ContentType {
+        &self.content_type
+    }
+
+    /// Reads the Content-Type of a part whose fields are known.
+    fn read_content_type(&mut self) {
         let field = self.fields.iter().rev().find(|f| f.is("content-type"));
-        content_type::parse(field.map(Field::value))
+        self.content_type = content_type::parse(field.map(Field::value));
+        self.kind.clone_from(&self.content_type.kind);
     }
 
     /// Whether there is a body to decode at all: not in containers.
@@ -228,13 +237,14 @@ pub struct MimeTree<'m> {
 }
 
 /// What is kept of a head to make a part of it.
-struct Opened<'r> {
-    fields: Vec<(Vec<u8>, Range<usize>)>,
+struct Opened<'n, 'r> {
+    fields: Vec<(&'n [u8], Range<usize>)>,
     values: Piece<'r>,
     body: Cow<'r, [u8]>,
     crlf: bool,
 }
 
+/// A part that is still to be taken apart.
 struct Job<'m> {
     node: usize,
     boundary: Option<Vec<u8>>,
@@ -346,20 +356,19 @@ impl<'m> MimeTree<'m> {
     }
 
     /// Adds a message (the root, or an attached one) and says what is to be read of it.
-    fn add_message(&mut self, head: Opened<'m>, depth_left: u32) -> Job<'m> {
+    fn add_message(&mut self, head: Opened<'_, 'm>, depth_left: u32) -> Job<'m> {
         let fields = head.fields.iter();
         let fields = fields.map(|(name, range)| Field::new(name, head.values.slice(range.clone())));
         let mut node = Node { fields: fields.collect(), is_leaf: true, ..Node::default() };
-        let found = node.content_type();
+        node.read_content_type();
+        let boundary = node.content_type.boundary.clone();
         let mut body = tidy_body(head.body, head.crlf);
-        if found.kind.starts_with("multipart/") && lacks_boundary(&body, found.boundary.as_deref())
-        {
+        if node.kind.starts_with("multipart/") && lacks_boundary(&body, boundary.as_deref()) {
             body.to_mut().insert(0, b'\n');
         }
-        node.kind = found.kind;
         self.nodes.push(node);
         let index = self.nodes.len() - 1;
-        Job { node: index, boundary: found.boundary, body: Piece::of(body), depth_left }
+        Job { node: index, boundary, body: Piece::of(body), depth_left }
     }
 
     fn take_apart(&mut self, job: Job<'m>, queue: &mut VecDeque<Job<'m>>) {
@@ -374,14 +383,15 @@ impl<'m> MimeTree<'m> {
 
     fn read_leaf(&mut self, job: Job<'m>, queue: &mut VecDeque<Job<'m>>) {
         let node = &mut self.nodes[job.node];
-        let found = node.content_type();
+        let found = &node.content_type;
         let disposition = node.value("content-disposition");
-        node.name = content_type::disposition_name(disposition).or(found.name);
+        let name = content_type::disposition_name(disposition).or_else(|| found.name.clone());
+        let charset = found.charset.clone();
         if !found.missing {
             let orphan = found.kind.starts_with("multipart/") && job.boundary.is_none();
-            node.kind = if orphan { "text/plain".to_owned() } else { found.kind };
+            node.kind = if orphan { "text/plain".to_owned() } else { found.kind.clone() };
         }
-        node.charset = found.charset;
+        (node.name, node.charset) = (name, charset);
         node.body = Some(job.body);
         let message = matches!(node.kind.as_str(), "message/rfc822" | "message/global");
         if message && job.depth_left > 0 && self.nodes.len() < NODES_MAX {
@@ -424,7 +434,13 @@ impl<'m> MimeTree<'m> {
         }
         let mut part = Draft::default();
         let (mut nested, mut count) = (false, 0);
+        let lines = BodyLines::new(source, boundary);
         while at < source.len() {
+            if part.in_body {
+                let next = lines.end(at);
+                part.body_lines(at, &source[at..next]);
+                at = next;
+            }
             let length = memchr::memchr(b'\n', &source[at..]).map_or(source.len() - at, |i| i + 1);
             let line = &source[at..at + length];
             let last = at + length == source.len();
@@ -434,14 +450,14 @@ impl<'m> MimeTree<'m> {
                 end = None;
             }
             if end.is_none() && !last {
-                if part.line(line, at, &mut self.flags) {
+                if part.line(source, at..at + length, &mut self.flags) {
                     nested |= names_boundary(source, &part, boundary);
                 }
                 at += length;
                 continue;
             }
             if end.is_none() {
-                part.body_line(at, length);
+                part.body_lines(at, line);
             }
             at += length;
             self.close_part(std::mem::take(&mut part), end.is_some(), job, boundary, queue);
@@ -496,14 +512,14 @@ impl<'m> MimeTree<'m> {
         for (name, mut range) in part.fields {
             let blank = job.body[range.clone()].iter().take_while(|&&b| is_space(b)).count();
             range.start += blank;
-            node.fields.push(Field::new(&name, job.body.slice(range)));
+            node.fields.push(Field::new(&job.body[name], job.body.slice(range)));
         }
-        let found = node.content_type();
-        node.kind = found.kind;
+        node.read_content_type();
+        let found = &node.content_type;
+        let own = found.boundary.clone().filter(|b| !b.is_empty() && b != b"0");
         if found.missing && self.nodes[job.node].kind == "multipart/digest" {
             node.kind = "message/rfc822".to_owned();
         }
-        let own = found.boundary.filter(|b| !b.is_empty() && b != b"0");
         let index = self.nodes.len();
         self.nodes.push(node);
         self.nodes[job.node].children.push(index);
@@ -513,6 +529,39 @@ impl<'m> MimeTree<'m> {
             body,
             depth_left: job.depth_left - 1,
         });
+    }
+}
+
+/// Finds the lines of a multipart that are no boundary for sure.
+struct BodyLines<'s> {
+    source: &'s [u8],
+    /// Where the last line begins.
+    last: usize,
+    opening: memchr::memmem::Finder<'static>,
+}
+
+impl<'s> BodyLines<'s> {
+    fn new(source: &'s [u8], boundary: &[u8]) -> Self {
+        let inner = source.strip_suffix(b"\n").unwrap_or(source);
+        let last = memchr::memrchr(b'\n', inner).map_or(0, |i| i + 1);
+        let opening = [b"--", boundary].concat();
+        BodyLines { source, last, opening: memchr::memmem::Finder::new(&opening).into_owned() }
+    }
+
+    /// Where the first line from the line at `at` on begins that may be a boundary, or is the last one.
+    fn end(&self, at: usize) -> usize {
+        let mut from = at;
+        while let Some(i) = self.opening.find(&self.source[from..]) {
+            let hit = from + i;
+            if hit >= self.last {
+                break;
+            }
+            if hit == at || self.source[hit - 1] == b'\n' {
+                return hit;
+            }
+            from = hit + 1;
+        }
+        self.last.max(at)
     }
 }
 
@@ -528,31 +577,35 @@ fn find_opening(text: &[u8], boundary: &[u8]) -> Option<usize> {
 /// A part while its lines are read.
 #[derive(Default)]
 struct Draft {
-    fields: Vec<(Vec<u8>, Range<usize>)>,
-    /// The field that may still go on: name, and where its value stands.
-    open: Option<(Vec<u8>, Range<usize>)>,
+    /// Where the name of each field stands, and its value.
+    fields: Vec<(Range<usize>, Range<usize>)>,
+    /// The field that may still go on.
+    open: Option<(Range<usize>, Range<usize>)>,
     in_body: bool,
     body: Option<Range<usize>>,
     long_lines: bool,
 }
 
 impl Draft {
-    fn body_line(&mut self, at: usize, length: usize) {
-        self.long_lines |= length > LINE_MAX;
-        self.body = Some(self.body.as_ref().map_or(at, |b| b.start)..at + length);
+    /// One or more whole lines of the body.
+    fn body_lines(&mut self, at: usize, lines: &[u8]) {
+        self.long_lines |= has_long_line(lines);
+        self.body = Some(self.body.as_ref().map_or(at, |b| b.start)..at + lines.len());
     }
 
-    /// One more line. True if it ends the part's header, and the last field is a Content-Type.
-    fn line(&mut self, line: &[u8], at: usize, flags: &mut ParseFlags) -> bool {
+    /// One more line of `source`. True if it ends the part's header, and the last field is a Content-Type.
+    fn line(&mut self, source: &[u8], place: Range<usize>, flags: &mut ParseFlags) -> bool {
+        let at = place.start;
+        let line = &source[place];
         if self.in_body {
-            self.body_line(at, line.len());
+            self.body_lines(at, line);
             return false;
         }
         if begins_with_field(line, true) {
             self.fields.extend(self.open.take());
             let colon = memchr::memchr(b':', line).unwrap_or(0);
             let blank = line[colon + 1..].iter().take_while(|&&b| is_space(b)).count();
-            self.open = Some((line[..colon].to_vec(), at + colon + 1 + blank..at + line.len()));
+            self.open = Some((at..at + colon, at + colon + 1 + blank..at + line.len()));
             return false;
         }
         if matches!(line.first(), Some(b' ' | b'\t'))
@@ -561,12 +614,13 @@ impl Draft {
             open.1.end = at + line.len();
             return false;
         }
-        let typed = self.open.as_ref().is_some_and(|o| o.0.eq_ignore_ascii_case(b"content-type"));
+        let name = self.open.as_ref().map(|open| &source[open.0.clone()]);
+        let typed = name.is_some_and(|name| name.eq_ignore_ascii_case(b"content-type"));
         self.fields.extend(self.open.take());
         self.in_body = true;
         if !matches!(line, b"\n" | b"\r\n" | b"\r" | b"") {
             flags.missing_mime_head_body_separator = true;
-            self.body_line(at, line.len());
+            self.body_lines(at, line);
         }
         typed
     }
@@ -575,7 +629,7 @@ impl Draft {
 /// Whether the Content-Type that was read last names the boundary of the multipart around it.
 fn names_boundary(source: &[u8], part: &Draft, boundary: &[u8]) -> bool {
     let Some((name, range)) = part.fields.last() else { return false };
-    let value = header_text::value(&source[range.clone()], name);
+    let value = header_text::value(&source[range.clone()], &source[name.clone()]);
     content_type::parse(Some(&value)).boundary.as_deref() == Some(boundary)
 }
 
