@@ -56,36 +56,60 @@ fn compare_alternatives(cx: &EvalContext<'_>) -> Difference {
         if !is_alternative(&tree.nodes[top]) {
             continue;
         }
-        let mut html: HashMap<&[u8], i64> = HashMap::default();
-        let mut text: HashMap<&[u8], i64> = HashMap::default();
-        let mut has_image = false;
-        for part in tree.below(top) {
-            let Some(rendered) = cx.rendered(part) else { continue };
-            let words = if rendered.html.is_some() { &mut html } else { &mut text };
-            let all = text_words(rendered.text());
-            for word in all.take(WORDS_MAX) {
-                *words.entry(word).or_default() += 1;
-            }
-            has_image |= html.is_empty()
-                && rendered.html.as_ref().is_some_and(|state| state.inside("img").is_some());
-            if has_image && html.is_empty() {
-                html.insert(b"\n", 1);
-            }
-        }
-        if html.is_empty() {
+        let words = count_words(cx, &tree.below(top));
+        let html = words.values().filter(|n| n.html > 0);
+        let (html_words, missing) = html
+            .fold((0, 0), |(all, missing), n| (all + 1, missing + usize::from(n.html > n.text)));
+        if html_words == 0 {
             continue;
         }
-        found.html_words = html.len();
-        found.text_words = text.len();
-        let missing = html.iter().filter(|(word, n)| text.get(*word).is_none_or(|t| *n > t));
-        let percent = missing.count() as f64 / html.len() as f64 * 100.0;
+        found.html_words = html_words;
+        found.text_words = words.values().filter(|n| n.text > 0).count();
+        let percent = missing as f64 / html_words as f64 * 100.0;
         found.percent = found.percent.max(percent);
     }
     found
 }
 
-/// Words between white space that hold a letter, a digit or an underscore.
-fn text_words(text: &Text) -> impl Iterator<Item = &[u8]> {
+/// How often a word occurs.
+#[derive(Debug, Clone, Copy, Default)]
+struct Occurrences {
+    html: u32,
+    text: u32,
+}
+
+/// The words of these parts.
+fn count_words<'a>(cx: &'a EvalContext<'_>, parts: &[usize]) -> HashMap<&'a [u8], Occurrences> {
+    /// Bytes of a text to each of its different words, roughly.
+    const BYTES_PER_WORD: usize = 16;
+    let mut words: HashMap<&[u8], Occurrences> = HashMap::default();
+    let (mut has_html, mut has_image) = (false, false);
+    for rendered in parts.iter().filter_map(|&part| cx.rendered(part)) {
+        words.reserve((rendered.text().chars.len() / BYTES_PER_WORD).min(WORDS_MAX));
+        let is_html = rendered.html.is_some();
+        text_words(rendered.text(), |word| {
+            let count = words.entry(word).or_default();
+            *(if is_html { &mut count.html } else { &mut count.text }) += 1;
+            has_html |= is_html;
+        });
+        has_image |=
+            !has_html && rendered.html.as_ref().is_some_and(|state| state.inside("img").is_some());
+        if has_image && !has_html {
+            // It counts as a word, which no text has.
+            words.insert(b"\n", Occurrences { html: 1, text: 0 });
+            has_html = true;
+        }
+    }
+    words
+}
+
+/// Words between white space that hold a letter, a digit or an underscore; not more than are compared.
+fn text_words<'t>(text: &'t Text, mut found: impl FnMut(&'t [u8])) {
+    if text.chars.is_ascii() {
+        let words = text.chars.as_bytes().split(|b| super::text::is_space(*b));
+        let words = words.filter(|w| w.iter().any(|b| super::text::is_word(*b)));
+        return words.take(WORDS_MAX).for_each(found);
+    }
     let is_space = |c: char| {
         if text.wide { c.is_whitespace() } else { c.is_ascii() && super::text::is_space(c as u8) }
     };
@@ -97,7 +121,7 @@ fn text_words(text: &Text) -> impl Iterator<Item = &[u8]> {
         }
     };
     let words = text.chars.split(is_space).filter(move |w| w.chars().any(is_word));
-    words.map(str::as_bytes)
+    words.take(WORDS_MAX).for_each(|word| found(word.as_bytes()));
 }
 
 fn is_alternative(node: &Node<'_>) -> bool {
@@ -221,7 +245,7 @@ fn within(value: f64, args: &Args) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::short_paragraphs;
+    use super::*;
 
     #[test]
     fn paragraphs_are_cut_after_a_separator() {
@@ -229,5 +253,16 @@ mod tests {
         let pieces = short_paragraphs(&text);
         assert_eq!(pieces.iter().map(|p| p.len()).collect::<Vec<_>>(), [3001, 3000]);
         assert_eq!(short_paragraphs(b"short"), [b"short"]);
+    }
+
+    #[test]
+    fn words_hold_a_letter_a_digit_or_an_underscore() {
+        let words = |text: Text| {
+            let mut all = Vec::new();
+            text_words(&text, |word| all.push(String::from_utf8_lossy(word).into_owned()));
+            all.join("|")
+        };
+        assert_eq!(words(Text::narrow(b"a-b\x0b -- \x1c_ .9\n")), "a-b|\x1c_|.9");
+        assert_eq!(words(Text::wide("a-b\u{a0}\u{e9} \u{2014} _".to_owned())), "a-b|\u{e9}|_");
     }
 }
