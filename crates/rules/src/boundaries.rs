@@ -48,45 +48,87 @@ impl Boundaries {
 
     /// Whether a host name has at least one dot, no white space and a known top-level domain.
     pub fn is_valid(&self, host: &[u8]) -> bool {
-        let host = host.to_ascii_lowercase();
-        let Some(dot) = memchr::memrchr(b'.', &host) else { return false };
-        !host.iter().any(u8::is_ascii_whitespace) && self.is_top(&host[dot + 1..])
+        let Some(dot) = memchr::memrchr(b'.', host) else { return false };
+        let top = &host[dot + 1..];
+        let is_top = || match top.iter().any(u8::is_ascii_uppercase) {
+            true => self.is_top(&top.to_ascii_lowercase()),
+            false => self.is_top(top),
+        };
+        !host.iter().any(u8::is_ascii_whitespace) && is_top()
     }
 
     /// The registered domain of a host name, in lower case: `foo.co.uk` of `www.foo.co.uk`. A name
     /// that is itself a boundary stays whole.
     pub fn trim(&self, host: &[u8]) -> Vec<u8> {
-        self.split(host).1
+        let host = without_empty_labels(host);
+        host[self.registered(&host)..].to_vec()
     }
 
     /// What stands before the registered domain, and the registered domain; both in lower case.
     pub fn split(&self, host: &[u8]) -> (Vec<u8>, Vec<u8>) {
-        let host = host.to_ascii_lowercase();
-        let labels: Vec<&[u8]> = host.split(|&b| b == b'.').filter(|l| !l.is_empty()).collect();
-        let start = if self.top.is_empty() {
-            listed_start(&labels)
-        } else {
-            let boundary = (0..labels.len()).find(|&i| self.is_boundary(&labels[i..]));
-            boundary.unwrap_or_default().saturating_sub(1)
-        };
-        (labels[..start].join(&b'.'), labels[start..].join(&b'.'))
+        let host = without_empty_labels(host);
+        let (before, domain) = host.split_at(self.registered(&host));
+        (before.strip_suffix(b".").unwrap_or(before).to_vec(), domain.to_vec())
     }
 
-    /// Whether these labels are a registry under which names are registered.
-    fn is_boundary(&self, labels: &[&[u8]]) -> bool {
+    /// Where the registered domain begins in a host name of no empty labels, in lower case.
+    fn registered(&self, host: &[u8]) -> usize {
+        if self.top.is_empty() {
+            let labels: Vec<&[u8]> = host.split(|&b| b == b'.').collect();
+            let before = &labels[..listed_start(&labels)];
+            return before.iter().map(|label| label.len() + 1).sum();
+        }
+        // Where the last labels begin, from the right; no boundary has more than four.
+        let mut starts = [0; LABELS_MAX + 1];
+        let mut dots = memchr::memrchr_iter(b'.', host);
+        let mut count = 1;
+        for start in &mut starts {
+            let Some(dot) = dots.next() else { break };
+            *start = dot + 1;
+            count += 1;
+        }
+        let boundary = (1..=count.min(LABELS_MAX)).rev().find(|&labels| {
+            let start = starts[labels - 1];
+            self.is_boundary(&host[start..], labels)
+        });
+        // One label more, if there is one.
+        starts[boundary.unwrap_or(1).min(count - 1)]
+    }
+
+    /// Whether a name of so many labels is a registry under which names are registered.
+    fn is_boundary(&self, name: &[u8], labels: usize) -> bool {
         let is_state = |label: &[u8]| US_STATES.split(|&b| b == b' ').any(|s| s == label);
         match labels {
-            [_] => true,
-            [_, _] => self.second.contains(labels.join(&b'.').as_slice()),
-            [_, state, us] if *us == b"us" => is_state(state),
-            [_, _, _] => self.third.contains(labels.join(&b'.').as_slice()),
-            [first, second, state, us] if *us == b"us" => {
-                let school = *first == b"pvt" && *second == b"k12";
-                (school || *first == b"ci" || *first == b"co") && is_state(state)
+            1 => true,
+            2 => self.second.contains(name),
+            3 if name.ends_with(b".us") => {
+                let mut labels = name.split(|&b| b == b'.');
+                labels.nth(1).is_some_and(is_state)
+            }
+            3 => self.third.contains(name),
+            4 if name.ends_with(b".us") => {
+                let mut labels = name.split(|&b| b == b'.');
+                let first = labels.next().unwrap_or_default();
+                let school = first == b"pvt" && labels.clone().next() == Some(b"k12");
+                (school || first == b"ci" || first == b"co") && labels.nth(1).is_some_and(is_state)
             }
             _ => false,
         }
     }
+}
+
+/// Labels of the longest boundary.
+const LABELS_MAX: usize = 4;
+
+/// A host name in lower case; of several dots in a row, and of those at the ends, none too many is left.
+fn without_empty_labels(host: &[u8]) -> Vec<u8> {
+    let mut host = host.to_ascii_lowercase();
+    let is_empty = |pair: &[u8]| pair == b"..";
+    if host.starts_with(b".") || host.ends_with(b".") || host.windows(2).any(is_empty) {
+        let labels: Vec<&[u8]> = host.split(|&b| b == b'.').filter(|l| !l.is_empty()).collect();
+        host = labels.join(&b'.');
+    }
+    host
 }
 
 /// Index of the first label of the registered domain by the public suffix list.
@@ -151,6 +193,39 @@ mod tests {
         assert!(listed.is_valid(b"x.COM"));
         assert!(!listed.is_valid(b"com") && !listed.is_valid(b"x.nonsense"));
         assert_eq!(listed.split(b"a.b.foo.com"), (b"a.b".to_vec(), b"foo.com".to_vec()));
+    }
+
+    /// The plain way: label by label, from the left.
+    fn split_slowly(listed: &Boundaries, host: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let host = host.to_ascii_lowercase();
+        let labels: Vec<&[u8]> = host.split(|&b| b == b'.').filter(|l| !l.is_empty()).collect();
+        let boundary = (0..labels.len())
+            .find(|&i| listed.is_boundary(&labels[i..].join(&b'.'), labels.len() - i));
+        let start = boundary.unwrap_or_default().saturating_sub(1);
+        (labels[..start].join(&b'.'), labels[start..].join(&b'.'))
+    }
+
+    #[test]
+    fn names_are_split_as_label_by_label() {
+        let listed = boundaries(&[
+            ("util_rb_tld", "com uk us"),
+            ("util_rb_2tld", "co.uk a.com"),
+            ("util_rb_3tld", "b.co.uk b.a.com"),
+        ]);
+        let pieces = ["com", "uk", "us", "co", "a", "B", "ca", "ny", "ci", "pvt", "k12", "", "."];
+        let mut seed = 1u32;
+        for _ in 0..50_000 {
+            let mut host: Vec<&str> = Vec::new();
+            for _ in 0..seed >> 16 & 7 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                host.push(pieces[(seed >> 16) as usize % pieces.len()]);
+            }
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let host = host.join(".");
+            let (before, domain) = split_slowly(&listed, host.as_bytes());
+            assert_eq!(listed.trim(host.as_bytes()), domain, "{host}");
+            assert_eq!(listed.split(host.as_bytes()), (before, domain), "{host}");
+        }
     }
 
     #[test]

@@ -207,7 +207,7 @@ fn addresses<'r>(relays: impl Iterator<Item = &'r Relay>) -> Vec<IpAddr> {
 /// unless it is trusted.
 fn relays(cx: &EvalContext<'_>, set: &str, nice: bool) -> Vec<IpAddr> {
     let (all, trust) = (cx.views.relays(), cx.views.settings().trust());
-    let mut untrusted = addresses(all.untrusted.iter());
+    let mut untrusted = addresses(all.untrusted().iter());
     let origins = origins(cx);
     if untrusted.is_empty() && origins.is_empty() {
         return Vec::new();
@@ -216,9 +216,9 @@ fn relays(cx: &EvalContext<'_>, set: &str, nice: bool) -> Vec<IpAddr> {
     let before: Vec<IpAddr> = public.filter(|ip| !untrusted.contains(ip)).collect();
     untrusted.extend(unique(before));
     let mut chosen: Vec<IpAddr> = match set.rsplit_once('-').map_or("", |(_, end)| end) {
-        "lastexternal" => addresses(all.external.iter()).into_iter().take(1).collect(),
+        "lastexternal" => addresses(all.external().iter()).into_iter().take(1).collect(),
         "notfirsthop" => {
-            let mut external = addresses(all.external.iter());
+            let mut external = addresses(all.external().iter());
             external.truncate(external.len().saturating_sub(1).max(1));
             external
         }
@@ -241,7 +241,7 @@ fn origins(cx: &EvalContext<'_>) -> Vec<IpAddr> {
 /// Names and addresses of the hop that is furthest away: client, server, what the client called
 /// itself, its name by reverse DNS.
 fn first_hop(cx: &EvalContext<'_>, only: LinkHosts) -> Vec<String> {
-    let Some(relay) = cx.views.relays().untrusted.last() else { return Vec::new() };
+    let Some(relay) = cx.views.relays().untrusted().last() else { return Vec::new() };
     let words = [&relay.ip, &relay.by, &relay.helo, &relay.rdns];
     unique(words.into_iter().filter_map(|word| list_name(cx, word, only)))
 }

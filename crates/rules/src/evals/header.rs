@@ -3,7 +3,7 @@
 use super::domain::second_level;
 use super::text::{count, eq_ignore_case, find_ignore_case, is_space, is_word, re};
 use super::{Args, EvalContext, date, locale};
-use crate::views::find;
+use crate::views::{find, perl_lines};
 
 /// Recipients from which on a sorted list is odd.
 const SORTED_RECIPIENTS_MIN: usize = 7;
@@ -324,7 +324,8 @@ struct ReceivedTimes {
     fetchmail: Option<i64>,
 }
 
-/// The date in a line of Received: what `\s.?\d+ \S\S\S \d+ \d+:\d+:\d+ \S+` finds first.
+/// The date in a line of Received: what `\s.?\d+ \S\S\S \d+ \d+:\d+:\d+ \S+` finds first. It is looked for
+/// from its first colon to both sides.
 fn dated(line: &[u8]) -> Option<&[u8]> {
     fn run(text: &[u8], is_so: impl Fn(&u8) -> bool) -> Option<&[u8]> {
         let length = text.iter().position(|b| !is_so(b)).unwrap_or(text.len());
@@ -333,27 +334,34 @@ fn dated(line: &[u8]) -> Option<&[u8]> {
     fn digits(text: &[u8]) -> Option<&[u8]> {
         run(text, u8::is_ascii_digit)
     }
-    let rest_of = |text: &[u8]| -> Option<usize> {
-        let (month, after) = digits(text)?.strip_prefix(b" ")?.split_at_checked(3)?;
-        let after =
-            digits(after.strip_prefix(b" ").filter(|_| !month.iter().any(|b| is_space(*b)))?)?;
-        let after = digits(digits(after.strip_prefix(b" ")?)?.strip_prefix(b":")?)?;
-        let after = digits(after.strip_prefix(b":")?)?;
-        Some(run(after.strip_prefix(b" ")?, |b| !is_space(*b))?.len())
+    // What stands before the digits at the end, and before a space at the end.
+    let before_digits = |text: &'_ [u8]| -> Option<usize> {
+        let count = text.iter().rev().take_while(|b| b.is_ascii_digit()).count();
+        (count > 0).then(|| text.len() - count)
     };
-    let starts = (0..line.len()).filter(|&at| is_space(line[at]));
-    starts.into_iter().find_map(|at| {
-        let text = &line[at + 1..];
-        let skipped = text.split_first().filter(|(any, _)| **any != b'\n');
-        let rest = skipped.and_then(|(_, text)| rest_of(text)).or_else(|| rest_of(text))?;
-        line.get(at..line.len() - rest)
+    let word_start = |end: usize| -> Option<usize> {
+        let start = before_digits(&line[..end])?;
+        start.checked_sub(1).filter(|space| line[*space] == b' ')
+    };
+    memchr::memchr_iter(b':', line).find_map(|colon| {
+        let after = digits(digits(&line[colon + 1..])?.strip_prefix(b":")?)?;
+        let rest = run(after.strip_prefix(b" ")?, |b| !is_space(*b))?;
+        let month_end = word_start(word_start(colon)?)?;
+        let month = month_end.checked_sub(3)?;
+        let is_word = !line[month..month_end].iter().any(|b| is_space(*b));
+        let day_end = month.checked_sub(1).filter(|at| is_word && line[*at] == b' ')?;
+        let day = before_digits(&line[..day_end])?;
+        let space = |back: usize| day.checked_sub(back).filter(|at| is_space(line[*at]));
+        let start = space(2).filter(|at| line[at + 1] != b'\n').or_else(|| space(1))?;
+        line.get(start..line.len() - rest.len())
     })
 }
 
 fn received_times(cx: &EvalContext<'_>) -> ReceivedTimes {
     let received = cx.text("Received");
+    let lines = perl_lines(&received).filter(|line| !line.trim_ascii().is_empty());
     let mut lines: Vec<&[u8]> =
-        received.split(|&b| b == b'\n').filter(|l| !l.trim_ascii().is_empty()).collect();
+        lines.map(|line| line.strip_suffix(b"\n").unwrap_or(line)).collect();
     let local_hop = re!(
         r"\bfrom (?:localhost\s|(?:\S+ ){1,2}\S*\b127\.0\.0\.1\b)|qmail \d+ invoked by uid \d+"
     );

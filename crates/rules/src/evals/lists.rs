@@ -207,14 +207,14 @@ fn standing(cx: &EvalContext<'_>, list: &str) -> Standing {
 
 fn has_relays(cx: &EvalContext<'_>) -> bool {
     let relays = cx.views.relays();
-    !relays.untrusted.is_empty() || !relays.trusted.is_empty()
+    !relays.untrusted().is_empty() || !relays.trusted().is_empty()
 }
 
 /// The relays that may vouch for a sender: the newest untrusted one, or all if all are trusted.
 fn vouching<'a>(cx: &'a EvalContext<'_>) -> impl Iterator<Item = &'a Relay> {
     let relays = cx.views.relays();
-    let trusted = if relays.untrusted.is_empty() { relays.trusted.as_slice() } else { &[] };
-    relays.untrusted.iter().take(1).chain(trusted)
+    let trusted = if relays.untrusted().is_empty() { relays.trusted() } else { &[] };
+    relays.untrusted().iter().take(1).chain(trusted)
 }
 
 /// Whether a voucher names one of the relays: `[address]`, `[address]/bits`, or a host name's end.

@@ -45,6 +45,7 @@ mod uri;
 
 pub use self::context::EvalContext;
 use self::functions::Function;
+use self::seen::Seen;
 pub use self::tables::EvalTables;
 pub(crate) use self::template::unknown_tags;
 
@@ -52,6 +53,8 @@ pub(crate) use self::template::unknown_tags;
 #[derive(Debug)]
 struct Args {
     words: Vec<String>,
+    /// The same read as numbers.
+    numbers: Vec<f64>,
     /// The argument that is a pattern, for functions that take one.
     pattern: Option<Pattern>,
     kind: EvalKind,
@@ -59,7 +62,13 @@ struct Args {
 
 impl Args {
     /// No arguments, for functions that call each other.
-    const NONE: &'static Args = &Args { words: Vec::new(), pattern: None, kind: EvalKind::Header };
+    const NONE: &'static Args =
+        &Args { words: Vec::new(), numbers: Vec::new(), pattern: None, kind: EvalKind::Header };
+
+    fn new(words: Vec<String>, pattern: Option<Pattern>, kind: EvalKind) -> Self {
+        let numbers = words.iter().map(|word| text::leading_number(word)).collect();
+        Args { words, numbers, pattern, kind }
+    }
 
     fn word(&self, i: usize) -> Option<&str> {
         self.words.get(i).map(String::as_str)
@@ -67,12 +76,12 @@ impl Args {
 
     /// A number as Perl reads it: 0 if the argument is missing or none.
     fn number(&self, i: usize) -> f64 {
-        self.word(i).map_or(0.0, text::leading_number)
+        self.numbers.get(i).copied().unwrap_or_default()
     }
 
     /// A bound: none if the argument is missing or `undef`.
     fn bound(&self, i: usize) -> Option<f64> {
-        self.word(i).filter(|w| *w != "undef").map(text::leading_number)
+        self.word(i).filter(|w| *w != "undef").map(|_| self.number(i))
     }
 }
 
@@ -98,13 +107,21 @@ pub struct Eval {
     function: Function,
     args: Args,
     edits_body: bool,
-    name: Box<str>,
+    /// As the rule calls it.
+    call: Box<str>,
+    seen: Seen,
 }
 
 /// Functions that change what `body` rules see, if they are called from `header` rules.
 const BODY_EDITORS: [&str; 2] = ["check_freemail_replyto", "check_freemail_body"];
 
 impl Eval {
+    fn new(name: &str, function: Function, args: Args, edits_body: bool) -> Self {
+        let words: Vec<String> = args.words.iter().map(|w| format!("'{w}'")).collect();
+        let call = format!("{name}({})", words.join(", ")).into();
+        Eval { function, args, edits_body, call, seen: seen::seen(name) }
+    }
+
     /// Finds the function and compiles its arguments.
     pub fn compile(call: &EvalCall, kind: EvalKind) -> Result<Self, EvalError> {
         let function = functions::find(&call.function);
@@ -116,9 +133,9 @@ impl Eval {
                 cause: cause.to_string(),
             })
         });
-        let args = Args { words: call.args.clone(), pattern: pattern.transpose()?, kind };
+        let args = Args::new(call.args.clone(), pattern.transpose()?, kind);
         let edits_body = kind == EvalKind::Header && BODY_EDITORS.contains(&call.function.as_str());
-        Ok(Eval { function, args, edits_body, name: call.function.as_str().into() })
+        Ok(Eval::new(&call.function, function, args, edits_body))
     }
 
     /// Whether it may change the body, so that it must run before `body` rules.
@@ -137,20 +154,14 @@ impl Eval {
             let text = crate::language::undelimited(text).map_err(bad)?;
             Pattern::new(&text).map_err(|cause| bad(cause.to_string()))
         });
-        let args = Args {
-            words: vec![rule.to_owned()],
-            pattern: pattern.transpose()?,
-            kind: EvalKind::Rbl,
-        };
+        let args = Args::new(vec![rule.to_owned()], pattern.transpose()?, EvalKind::Rbl);
         let function = dns::template_answered;
-        Ok(Eval { function, args, edits_body: false, name: "askdns_rbl".into() })
+        Ok(Eval::new("askdns_rbl", function, args, false))
     }
 
     /// What it saw of the message, for a hit's evidence.
     pub(crate) fn evidence(&self, views: &Views<'_>) -> Evidence {
-        let words: Vec<String> = self.args.words.iter().map(|w| format!("'{w}'")).collect();
-        let call = format!("{}({})", self.name, words.join(", "));
-        seen::evidence(&self.name, self.args.word(0), &call, views)
+        seen::evidence(self.seen, self.args.word(0), &self.call, views)
     }
 
     /// The rule's value: 0 is no hit. Deterministic; never waits.

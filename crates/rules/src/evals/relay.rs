@@ -12,13 +12,13 @@ fn relays<'a>(cx: &'a EvalContext<'_>) -> &'a Relays {
 /// `check_all_trusted()`: relays there were, and all are trusted.
 pub(super) fn all_trusted(cx: &EvalContext<'_>, _: &Args) -> bool {
     let relays = relays(cx);
-    !relays.trusted.is_empty() && relays.untrusted.is_empty() && cx.unparseable_relays() == 0
+    !relays.trusted().is_empty() && relays.untrusted().is_empty() && cx.unparseable_relays() == 0
 }
 
 /// `check_no_relays()`: no relay at all.
 pub(super) fn none(cx: &EvalContext<'_>, _: &Args) -> bool {
     let relays = relays(cx);
-    relays.trusted.is_empty() && relays.untrusted.is_empty() && cx.unparseable_relays() == 0
+    relays.trusted().is_empty() && relays.untrusted().is_empty() && cx.unparseable_relays() == 0
 }
 
 /// `check_relays_unparseable()`: some Received field could not be read.
@@ -28,7 +28,7 @@ pub(super) fn any_unparseable(cx: &EvalContext<'_>, _: &Args) -> bool {
 
 /// `helo_ip_mismatch()`: HELO is an address, of another /24 than the client's.
 pub(super) fn helo_address_mismatch(cx: &EvalContext<'_>, _: &Args) -> bool {
-    relays(cx).untrusted.iter().any(|relay| {
+    relays(cx).untrusted().iter().any(|relay| {
         let (Some(helo), Some(client)) = (net::ipv4(&relay.helo), net::ipv4(&relay.ip)) else {
             return false;
         };
@@ -40,13 +40,13 @@ pub(super) fn helo_address_mismatch(cx: &EvalContext<'_>, _: &Args) -> bool {
 
 /// `check_for_numeric_helo()`: HELO of some untrusted relay is a public address.
 pub(super) fn numeric_helo(cx: &EvalContext<'_>, _: &Args) -> bool {
-    let first = relays(cx).untrusted.iter().find_map(|r| net::ipv4(&r.helo));
+    let first = relays(cx).untrusted().iter().find_map(|r| net::ipv4(&r.helo));
     first.is_some_and(|helo| !net::is_private_v4(helo))
 }
 
 /// `check_for_sender_no_reverse()`: the first hop has a public address and a name with a dot.
 pub(super) fn sender_no_reverse(cx: &EvalContext<'_>, _: &Args) -> bool {
-    let first = relays(cx).untrusted.last();
+    let first = relays(cx).untrusted().last();
     first.is_some_and(|relay| relay.rdns.contains(&b'.') && !relay.private)
 }
 
@@ -56,7 +56,7 @@ pub(super) fn unnamed_provider(cx: &EvalContext<'_>, _: &Args) -> bool {
         r"(?i)(?:\.|\A)(?:lycos\.com|lycos\.co\.uk|hotmail\.com|localhost\.com|excite\.com|caramail\.com|cs\.com|aol\.com|msn\.com|yahoo\.com|drizzle\.com)\z"
     );
     // Each hop decides anew, so the oldest public one counts.
-    let oldest = relays(cx).untrusted.iter().rev().find(|relay| !relay.private);
+    let oldest = relays(cx).untrusted().iter().rev().find(|relay| !relay.private);
     oldest.is_some_and(|relay| relay.no_reverse_dns && provider.is_match(&relay.helo))
 }
 
@@ -75,11 +75,7 @@ pub(super) fn domain_in_received(cx: &EvalContext<'_>, args: &Args) -> bool {
             .is_some_and(|head| !head.last().is_some_and(|&b| is_word(b)))
     };
     let relays = relays(cx);
-    let found = relays
-        .trusted
-        .iter()
-        .chain(&relays.untrusted)
-        .any(|r| ends(&r.lc_rdns()) && ends(&r.lc_by()));
+    let found = relays.all().iter().any(|r| ends(&r.lc_rdns()) && ends(&r.lc_by()));
     found == (args.word(1) == Some("true"))
 }
 
@@ -95,7 +91,7 @@ pub(super) fn forged_helo(cx: &EvalContext<'_>, _: &Args) -> bool {
 
 /// Relays that are not called what the next one says, and HELO addresses of another /16.
 fn mismatches(cx: &EvalContext<'_>) -> (u32, u32) {
-    let hops = &relays(cx).untrusted;
+    let hops = relays(cx).untrusted();
     let is_name = |host: &[u8]| re!(r"\A\w+(?:[\w.-]+\.)+\w+\n?\z").is_match(host);
     let names: Vec<Vec<u8>> = hops.iter().map(|r| domain(&r.rdns)).collect();
     let (mut trail, mut helos) = (0, 0);

@@ -11,7 +11,7 @@ use crate::views::Views;
 
 /// What a function looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
+pub(super) enum Seen {
     /// Header values, by selector; the first that is there is shown.
     Header(&'static [&'static str]),
     /// The header that its first argument names.
@@ -77,7 +77,8 @@ const BY_NAME: [(&str, Seen); 41] = [
 const OF_RELAYS: [&str; 10] =
     ["received", "rcvd", "relays", "helo", "rdns", "trusted", "reverse", "trail", "hotmail", "msn"];
 
-fn seen(function: &str) -> Seen {
+/// What the function of this name looks at.
+pub(super) fn seen(function: &str) -> Seen {
     let by_name = BY_NAME.iter().find(|(part, _)| function.contains(part));
     by_name.map_or_else(
         || match OF_RELAYS.iter().any(|part| function.contains(part)) {
@@ -89,14 +90,9 @@ fn seen(function: &str) -> Seen {
 }
 
 /// What the function saw; `call` is how the rule calls it.
-pub(super) fn evidence(
-    function: &str,
-    first: Option<&str>,
-    call: &str,
-    views: &Views<'_>,
-) -> Evidence {
+pub(super) fn evidence(seen: Seen, first: Option<&str>, call: &str, views: &Views<'_>) -> Evidence {
     let named = [first.unwrap_or_default()];
-    let selectors: &[&str] = match seen(function) {
+    let selectors: &[&str] = match seen {
         Seen::Header(selectors) => selectors,
         Seen::Named => &named,
         Seen::View(view) => return Evidence::new(view, 0, 0, b"").named(call),

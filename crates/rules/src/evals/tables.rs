@@ -156,6 +156,11 @@ impl Glob {
         Glob([b"*", &*self.0, b"*"].concat().into()).matches(text)
     }
 
+    /// The byte that every text ends with which matches; none if there is none such.
+    fn last_byte(&self) -> Option<u8> {
+        self.0.last().copied().filter(|b| !matches!(b, b'*' | b'?'))
+    }
+
     fn is_plain(&self) -> bool {
         !self.0.iter().any(|b| matches!(b, b'*' | b'?'))
     }
@@ -165,7 +170,8 @@ impl Glob {
 #[derive(Debug, Clone, Default)]
 pub(super) struct AddressList {
     exact: HashSet<Box<[u8]>>,
-    globs: Vec<Glob>,
+    /// By the last byte, unless that is a wildcard.
+    globs: HashMap<Option<u8>, Vec<Glob>>,
 }
 
 impl AddressList {
@@ -173,15 +179,21 @@ impl AddressList {
         let glob = Glob::new(word);
         if glob.is_plain() {
             self.exact.insert(glob.0);
-        } else if !self.globs.contains(&glob) {
-            self.globs.push(glob);
+        } else {
+            let alike = self.globs.entry(glob.last_byte()).or_default();
+            if !alike.contains(&glob) {
+                alike.push(glob);
+            }
         }
     }
 
     fn remove(&mut self, word: &str) {
         let glob = Glob::new(word);
         self.exact.remove(&glob.0);
-        self.globs.retain(|g| *g != glob);
+        self.globs.retain(|_, alike| {
+            alike.retain(|g| *g != glob);
+            !alike.is_empty()
+        });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -193,7 +205,11 @@ impl AddressList {
             return false;
         }
         let address = address.to_ascii_lowercase();
-        self.exact.contains(address.as_slice()) || self.globs.iter().any(|g| g.matches(&address))
+        let ends = [None, address.last().copied()];
+        // An empty address ends in no byte: the first list is its only one.
+        let ends = &ends[..1 + usize::from(!address.is_empty())];
+        let mut globs = ends.iter().filter_map(|end| self.globs.get(end)).flatten();
+        self.exact.contains(address.as_slice()) || globs.any(|glob| glob.matches(&address))
     }
 }
 
@@ -380,10 +396,14 @@ struct DomainGlob(Box<[u8]>);
 
 impl DomainGlob {
     fn matches(&self, domain: &[u8]) -> bool {
-        // Nearly all differ in what stands before the first wildcard.
-        let mut head = self.0.iter().take_while(|b| !matches!(b, b'*' | b'?'));
-        let mut rest = domain.iter();
-        head.all(|wanted| rest.next() == Some(wanted)) && domain_glob(&self.0, domain)
+        // Nearly all differ in what stands before the first wildcard, or behind the last.
+        let is_plain = |b: &&u8| !matches!(b, b'*' | b'?');
+        let mut head = self.0.iter().take_while(is_plain);
+        let mut tail = self.0.iter().rev().take_while(is_plain);
+        let (mut bytes, mut backwards) = (domain.iter(), domain.iter().rev());
+        head.all(|wanted| bytes.next() == Some(wanted))
+            && tail.all(|wanted| backwards.next() == Some(wanted))
+            && domain_glob(&self.0, domain)
     }
 }
 

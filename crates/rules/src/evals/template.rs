@@ -114,7 +114,7 @@ pub(super) fn expanded(cx: &EvalContext<'_>, pieces: &[Piece]) -> Vec<String> {
 fn tag_values(cx: &EvalContext<'_>, tag: &str) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let relays = cx.views.relays();
-    let (external, trusted) = (relays.external.first(), relays.trusted.last());
+    let (external, trusted) = (relays.external().first(), relays.trusted().last());
     let address = |relay: Option<&Relay>| relay.and_then(|r| r.address);
     match tag {
         "AUTHORDOMAIN" => {

@@ -99,7 +99,7 @@ fn standard(name: &str, evals: &EvalContext<'_>) -> Option<Vec<Vec<u8>>> {
     let of = |relay: Option<&Relay>, what: &dyn Fn(&Relay) -> Vec<u8>| {
         vec![relay.map(what).unwrap_or_default()]
     };
-    let (external, trusted) = (relays.external.first(), relays.trusted.last());
+    let (external, trusted) = (relays.external().first(), relays.trusted().last());
     let all_reversed = |all: &[Relay]| -> Vec<Vec<u8>> {
         all.iter().filter(|r| !r.private).map(reversed_ip).collect()
     };
@@ -118,10 +118,10 @@ fn standard(name: &str, evals: &EvalContext<'_>) -> Option<Vec<Vec<u8>>> {
         "RELAYSUNTRUSTED" => text(&relays.untrusted_text),
         "RELAYSINTERNAL" => text(&relays.internal_text),
         "RELAYSEXTERNAL" => text(&relays.external_text),
-        "RELAYSTRUSTEDREVIP" => all_reversed(&relays.trusted),
-        "RELAYSUNTRUSTEDREVIP" => all_reversed(&relays.untrusted),
-        "RELAYSINTERNALREVIP" => all_reversed(&relays.internal),
-        "RELAYSEXTERNALREVIP" => all_reversed(&relays.external),
+        "RELAYSTRUSTEDREVIP" => all_reversed(relays.trusted()),
+        "RELAYSUNTRUSTEDREVIP" => all_reversed(relays.untrusted()),
+        "RELAYSINTERNALREVIP" => all_reversed(relays.internal()),
+        "RELAYSEXTERNALREVIP" => all_reversed(relays.external()),
         "SENDERDOMAIN" => hosts("EnvelopeFrom:first:addr:host"),
         "AUTHORDOMAIN" => hosts("From:addr:host"),
         _ => {

@@ -72,11 +72,9 @@ impl Kept {
 
 /// Reads a raw field value.
 pub(super) fn parse(value: &[u8]) -> Vec<Address> {
-    let mut text = remove_pairs(trim_end(value));
-    let start = group_end(&text);
-    text.drain(..start);
+    let text = without_pairs(trim_end(value));
     let mut found = Vec::new();
-    let mut rest = text.as_slice();
+    let mut rest = &text[group_end(&text)..];
     let mut steps = STEPS_MAX;
     while !trim(rest).is_empty() && found.len() < ENTRIES_MAX {
         let Some(entry) = entry(rest, &mut steps) else { break };
@@ -100,7 +98,10 @@ pub(super) fn parse(value: &[u8]) -> Vec<Address> {
 }
 
 /// Escaped backslashes go.
-fn remove_pairs(text: &[u8]) -> Vec<u8> {
+fn without_pairs(text: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\\', text).is_none() {
+        return Cow::Borrowed(text);
+    }
     let mut out = Vec::with_capacity(text.len());
     let mut i = 0;
     while i < text.len() {
@@ -111,7 +112,7 @@ fn remove_pairs(text: &[u8]) -> Vec<u8> {
             i += 1;
         }
     }
-    out
+    Cow::Owned(out)
 }
 
 /// The place after a group's name, `Name:`; an empty group takes all.
@@ -164,15 +165,12 @@ fn spaces(text: &[u8], mut i: usize) -> usize {
 }
 
 /// The ends of the quoted strings and plain runs that stand in a row at `i`.
-fn phrase_ends(text: &[u8], mut i: usize) -> Vec<usize> {
-    let mut ends = Vec::new();
-    loop {
+fn phrase_ends(text: &[u8], mut i: usize) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
         let run = text[i..].iter().take_while(|b| !matches!(b, b'"' | b',' | b';' | b'<')).count();
-        let next = if run > 0 { Some(i + run) } else { quoted(text, i) };
-        let Some(next) = next else { return ends };
-        ends.push(next);
-        i = next;
-    }
+        i = if run > 0 { i + run } else { quoted(text, i)? };
+        Some(i)
+    })
 }
 
 /// Bytes that end the parts of a mailbox: white space and what has a meaning of its own.
@@ -236,9 +234,8 @@ fn tail(text: &[u8], i: usize) -> Option<(Option<&[u8]>, usize)> {
 /// The entry at the start of `text`.
 fn entry<'t>(text: &'t [u8], steps: &mut usize) -> Option<Entry<'t>> {
     let start = spaces(text, 0);
-    let ends = phrase_ends(text, start);
-    let after = ends.last().copied().unwrap_or(start);
-    if !ends.is_empty()
+    let after = phrase_ends(text, start).last().unwrap_or(start);
+    if after > start
         && let Some(mut found) = enclosed(text, spaces(text, after), steps)
     {
         found.phrase = Some(&text[start..after]);
@@ -254,8 +251,8 @@ fn entry<'t>(text: &'t [u8], steps: &mut usize) -> Option<Entry<'t>> {
         return Some(Entry { alone, comment, end, ..Entry::default() });
     }
     // Nothing before a comma: the last white space is the phrase.
-    let blank = start.checked_sub(1).map(|start| (start, phrase_ends(text, start)));
-    [Some((start, ends)), blank].into_iter().flatten().find_map(|(start, ends)| {
+    [Some(start), start.checked_sub(1)].into_iter().flatten().find_map(|start| {
+        let ends: Vec<usize> = phrase_ends(text, start).collect();
         ends.iter().rev().find_map(|&end_of_phrase| {
             let (comment, end) = tail(text, end_of_phrase)?;
             let phrase = Some(&text[start..end_of_phrase]);
@@ -293,6 +290,10 @@ fn after_enclosed(text: &[u8], start: usize, end: usize) -> Option<Entry<'_>> {
         return None;
     }
     let enclosed = Some(&text[start..end]);
+    if repeated(text, close + 1).is_none() {
+        let (comment, end) = tail(text, close + 1)?;
+        return Some(Entry { enclosed, comment, end, ..Entry::default() });
+    }
     let mut ends = vec![close + 1];
     while let Some(next) = ends.last().and_then(|&i| repeated(text, i)) {
         ends.push(next);
@@ -328,15 +329,14 @@ fn is_sound(address: &[u8]) -> bool {
 
 fn without_comments(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
-    let mut i = 0;
-    while i < text.len() {
-        if let Some(end) = comment(text, i) {
-            i = end;
-        } else {
-            out.push(text[i]);
-            i += 1;
-        }
+    let mut from = 0;
+    while let Some(open) = memchr::memchr(b'(', &text[from..]).map(|i| from + i) {
+        // What is no comment keeps its parenthesis.
+        let end = comment(text, open);
+        out.extend_from_slice(&text[from..open + usize::from(end.is_none())]);
+        from = end.unwrap_or(open + 1);
     }
+    out.extend_from_slice(&text[from..]);
     out
 }
 
@@ -378,7 +378,9 @@ fn finish(entry: &Entry<'_>) -> Address {
         }
     }
     let phrase = phrase.or_else(|| entry.comment.map(<[u8]>::to_vec));
-    let address = address.map(|a| up_to_second_at(&a).to_vec());
+    if let Some(address) = &mut address {
+        address.truncate(up_to_second_at(address).len());
+    }
     Address { phrase, address }
 }
 
@@ -410,6 +412,17 @@ mod tests {
         assert_eq!(read("a@b.com, C <c@d.com>; e@f.com").len(), 3);
         assert_eq!(one("undisclosed: a@b.com"), pair("-", "a@b.com"));
         assert_eq!(one("\"a@b.com\" <a@b.com>"), pair("a@b.com ", "a@b.com"));
+    }
+
+    #[test]
+    fn comments_and_escapes_go() {
+        for (text, bare) in
+            [("a(b)c", "ac"), ("a(b", "a(b"), ("((a)b", "(b"), ("()", ""), ("a", "a")]
+        {
+            assert_eq!(without_comments(text.as_bytes()), bare.as_bytes(), "{text}");
+        }
+        assert_eq!(*without_pairs(br"a\\b\"), *br"ab\");
+        assert_eq!(one("A <a@b.com> <c@d.com>"), pair("A ", "a@b.com"));
     }
 
     #[test]

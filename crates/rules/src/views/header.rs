@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::ops::Range;
 
 use super::mime::{FIELDS_MAX, Field, Node};
 use super::perl::{self, is_space};
@@ -128,23 +129,23 @@ pub(super) fn values_of<'v>(views: &'v Views<'_>, name: &str, wanted: Wanted) ->
     found.0
 }
 
-/// Names that stand for something else than the fields of that name, in lower case.
-const SPECIAL: [&str; 8] = [
-    "envelopefrom",
-    "tocc",
-    "x-spam-relays-trusted",
-    "x-spam-relays-untrusted",
-    "x-spam-relays-internal",
-    "x-spam-relays-external",
-    "x-senderdomain",
-    "x-authordomain",
-];
+/// Whether a name, in letters of either case, stands for something else than the fields of that name.
+fn is_special(name: &str) -> bool {
+    let is = |special: &str| special.eq_ignore_ascii_case(name);
+    match name.len() {
+        4 => is("tocc"),
+        12 => is("envelopefrom"),
+        14 => is("x-senderdomain") || is("x-authordomain"),
+        21 => is("x-spam-relays-trusted"),
+        22 => is("x-spam-relays-internal") || is("x-spam-relays-external"),
+        23 => is("x-spam-relays-untrusted"),
+        _ => false,
+    }
+}
 
 /// Whether the name stands for the fields of that name and nothing else.
 pub(crate) fn is_field_name(name: &str) -> bool {
-    !name.starts_with("ALL")
-        && name != "MESSAGEID"
-        && !SPECIAL.iter().any(|special| special.eq_ignore_ascii_case(name))
+    !name.starts_with("ALL") && name != "MESSAGEID" && !is_special(name)
 }
 
 /// Which names the fields of a message have, by a hash of them: most fields that rules ask for are in
@@ -189,17 +190,13 @@ pub(crate) fn name_hash(name: &[u8]) -> u8 {
 fn selected<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> (Vec<Value<'v>>, bool) {
     let relays = || views.relays();
     let text = |text: &'v [u8]| vec![Cow::Borrowed(text)];
-    let range = |start: Option<i32>, end: Option<i32>| {
-        let all = if wanted.raw { raw_lines(views) } else { decoded_lines(views) };
-        (between_relays(all, start, end), true)
-    };
+    if let Some((start, end)) = relay_range(views, name) {
+        let all = if wanted.raw { raw_fields(views) } else { decoded_lines(views) };
+        return (between_relays(all, start, end), true);
+    }
     match name {
         "ALL" if wanted.raw => return (raw_fields(views), true),
         "ALL" => return (all_fields(views), true),
-        "ALL-TRUSTED" => return range(None, Some(relays().last_trusted_index + 1)),
-        "ALL-INTERNAL" => return range(None, Some(relays().last_internal_index + 1)),
-        "ALL-UNTRUSTED" => return range(Some(relays().last_trusted_index + 1), None),
-        "ALL-EXTERNAL" => return range(Some(relays().last_internal_index + 1), None),
         "MESSAGEID" => {
             let fields =
                 ["X-Message-Id", "Resent-Message-Id", "X-Original-Message-ID", "Message-Id"];
@@ -303,59 +300,89 @@ pub(super) fn fields_text(node: &Node<'_>, raw: bool) -> Vec<Vec<u8>> {
 
 /// The header as it came, cut into fields with their continuations.
 fn raw_fields<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
-    let mut rest = views.mime().pristine_header();
-    let mut out = Vec::new();
-    while !rest.is_empty() && out.len() < FIELDS_MAX {
-        let mut end = 1;
-        let found = loop {
-            let Some(next) = rest.get(end..).and_then(|t| memchr::memchr(b'\n', t)) else {
-                break None;
-            };
-            end += next + 1;
-            if !matches!(rest.get(end), Some(b' ' | b'\t')) {
-                break Some(end);
-            }
-        };
-        let begins = !matches!(rest[0], b' ' | b'\t');
-        match found {
-            Some(end) if begins => {
-                out.push(Cow::Borrowed(&rest[..end]));
-                rest = &rest[end..];
-            }
-            _ => {
-                let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |i| i + 1);
-                rest = &rest[end..];
-            }
-        }
-    }
-    out
-}
-
-/// The same in one text: it is the header itself but for its last line, if no line of it is left out.
-pub(super) fn raw_fields_text<'v>(views: &'v Views<'_>) -> Value<'v> {
     let header = views.mime().pristine_header();
-    let fields = raw_fields(views);
-    let bytes = fields.iter().map(|field| field.len()).sum();
-    let mut rest = header;
-    let is_whole = fields.iter().all(|field| match field {
-        Cow::Borrowed(field) if std::ptr::eq(field.as_ptr(), rest.as_ptr()) => {
-            rest = rest.get(field.len()..).unwrap_or_default();
-            true
-        }
-        _ => false,
-    });
-    match header.get(..bytes).filter(|_| is_whole) {
-        Some(text) => Cow::Borrowed(text),
-        None => Cow::Owned(fields.concat()),
-    }
+    let places = raw_places(header);
+    places.filter_map(|place| header.get(place)).map(Cow::Borrowed).collect()
 }
 
-fn raw_lines<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
-    raw_fields(views)
+/// The same in one text.
+pub(super) fn raw_fields_text(header: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(header.len());
+    for field in raw_places(header).filter_map(|place| header.get(place)) {
+        text.extend_from_slice(field);
+    }
+    text
+}
+
+/// Where the fields of a header are.
+fn raw_places(header: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut start = 0;
+    let fields = std::iter::from_fn(move || {
+        while let Some(rest) = header.get(start..).filter(|rest| !rest.is_empty()) {
+            let mut end = 1;
+            let found = loop {
+                let Some(next) = rest.get(end..).and_then(|t| memchr::memchr(b'\n', t)) else {
+                    break None;
+                };
+                end += next + 1;
+                if !matches!(rest.get(end), Some(b' ' | b'\t')) {
+                    break Some(end);
+                }
+            };
+            let begins = !matches!(rest[0], b' ' | b'\t');
+            if let Some(end) = found.filter(|_| begins) {
+                start += end;
+                return Some(start - end..start);
+            }
+            start += memchr::memchr(b'\n', rest).map_or(rest.len(), |i| i + 1);
+        }
+        None
+    });
+    fields.take(FIELDS_MAX)
 }
 
 fn decoded_lines<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
     perl::lines(views.all_fields()).map(Cow::Borrowed).collect()
+}
+
+/// From which Received field to which one a name's lines are; none if it is no such name.
+fn relay_range(views: &Views<'_>, name: &str) -> Option<(Option<i32>, Option<i32>)> {
+    let relays = || views.relays();
+    match name.strip_prefix("ALL-")? {
+        "TRUSTED" => Some((None, Some(relays().last_trusted_index + 1))),
+        "INTERNAL" => Some((None, Some(relays().last_internal_index + 1))),
+        "UNTRUSTED" => Some((Some(relays().last_trusted_index + 1), None)),
+        "EXTERNAL" => Some((Some(relays().last_internal_index + 1), None)),
+        _ => None,
+    }
+}
+
+/// The decoded lines of such a name in one text, which is a part of `ALL`; none if it is no such name.
+pub(super) fn relay_lines<'v>(views: &'v Views<'_>, name: &str) -> Option<&'v [u8]> {
+    let (start, end) = relay_range(views, name)?;
+    Some(text_between_relays(views.all_fields(), start, end))
+}
+
+/// What [`between_relays`] gives of a text's lines, in one.
+fn text_between_relays(text: &[u8], start: Option<i32>, end: Option<i32>) -> &[u8] {
+    let (mut index, mut from, mut to) = (-1, 0, 0);
+    let mut line_start = 0;
+    for line in perl::lines(text) {
+        let line_end = line_start + line.len();
+        index += i32::from(perl::starts_no_case(line, b"received:"));
+        if end.is_some_and(|end| end < index || end < 0) {
+            break;
+        }
+        if start.is_none_or(|start| start <= index) {
+            from = if to == 0 { line_start } else { from };
+            to = line_end;
+        }
+        if end == Some(index) {
+            break;
+        }
+        line_start = line_end;
+    }
+    &text[from..to]
 }
 
 /// The lines from one Received field to another, both included.
@@ -528,6 +555,20 @@ mod tests {
                 raw.push(b"\r\n\n \tab\x0b"[(seed >> 16) as usize % 8]);
             }
             assert_eq!(unfolded(&raw), slowly(&raw), "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn lines_between_relays_are_one_part_of_the_text() {
+        for text in ["", "A: 1\n", "A: 1\nReceived: 2\nB: 3\nreceived: 4\nReceived: 5\nC: 6\n"] {
+            for bound in (-1..5).map(Some).chain([None]) {
+                for (start, end) in [(bound, None), (None, bound)] {
+                    let lines = perl::lines(text.as_bytes()).map(Cow::Borrowed).collect();
+                    let slowly = between_relays(lines, start, end).concat();
+                    let found = text_between_relays(text.as_bytes(), start, end);
+                    assert_eq!(found, slowly, "{text:?} {start:?} {end:?}");
+                }
+            }
         }
     }
 

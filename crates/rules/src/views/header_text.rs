@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::perl::{self, find, is_space, starts_no_case};
+use super::perl::{self, is_space, starts_no_case};
 use super::{charset, encoding};
 
 /// A raw value unfolded and trimmed: a line end and the white space after it is one space.
@@ -36,7 +36,13 @@ pub(crate) fn value(raw: &[u8], name: &[u8]) -> Vec<u8> {
 fn is_final(text: &[u8], name: &[u8]) -> bool {
     text.is_ascii()
         && memchr::memchr(b'\n', text).is_none()
-        && (find(text, b"=?").is_none() || is_plain(name))
+        && (!may_have_words(text) || is_plain(name))
+}
+
+/// Whether an encoded word may begin somewhere: at `=?`, of which the question mark is rarer.
+fn may_have_words(text: &[u8]) -> bool {
+    let mut marks = memchr::memchr_iter(b'?', text);
+    marks.any(|at| at.checked_sub(1).is_some_and(|before| text[before] == b'='))
 }
 
 /// Fields whose values are never decoded, however they look.
@@ -55,7 +61,7 @@ pub(crate) fn decode(body: &[u8], name: &[u8]) -> Vec<u8> {
     if !body.is_ascii() {
         body = Cow::Owned(charset::normalize_header(&body));
     }
-    if is_plain(name) || find(&body, b"=?").is_none() {
+    if is_plain(name) || !may_have_words(&body) {
         return body.into_owned();
     }
     decode_words(&body)

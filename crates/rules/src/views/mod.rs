@@ -36,7 +36,7 @@ pub use self::body::Rendered;
 pub use self::html::{HtmlState, HtmlUri};
 pub use self::mime::{MimeTree, Node};
 pub use self::perl::Text;
-pub(crate) use self::perl::{find, find_no_case};
+pub(crate) use self::perl::{find, find_no_case, lines as perl_lines};
 pub use self::relays::{Networks, Relay, Relays, TrustSettings};
 pub(crate) use self::relays::{addresses_in, is_private, reversed_ip};
 use self::uri::{Redirector, Redirectors};
@@ -337,6 +337,11 @@ impl<'m> Views<'m> {
             let all = if selector.has("raw") { self.raw_fields() } else { self.all_fields() };
             return Some(Cow::Borrowed(all)).filter(|all| !all.is_empty());
         }
+        if !selector.has("raw")
+            && let Some(lines) = header::relay_lines(self, &selector.name)
+        {
+            return Some(Cow::Borrowed(lines)).filter(|lines| !lines.is_empty());
+        }
         if selector.modifiers.is_empty() && header::is_field_name(&selector.name) {
             return self.lines(&selector.name);
         }
@@ -356,9 +361,8 @@ impl<'m> Views<'m> {
         let mut fields = self.fields(name).map(mime::Field::line);
         let first = fields.next()?;
         let Some(second) = fields.next() else { return Some(Cow::Borrowed(first)) };
-        let mut all = [first, second].concat();
-        fields.for_each(|line| all.extend_from_slice(line));
-        Some(Cow::Owned(all))
+        let lines: Vec<&[u8]> = [first, second].into_iter().chain(fields).collect();
+        Some(Cow::Owned(lines.concat()))
     }
 
     fn names(&self) -> &header::Names {
@@ -384,7 +388,7 @@ impl<'m> Views<'m> {
 
     /// The fields as they came, in one text: what `ALL:raw` selects.
     fn raw_fields(&self) -> &[u8] {
-        self.raw_fields.get_or_init(|| header::raw_fields_text(self).into_owned())
+        self.raw_fields.get_or_init(|| header::raw_fields_text(self.mime().pristine_header()))
     }
 
     /// The value of a field in each part, the root first; none where a part lacks it.
@@ -413,7 +417,7 @@ impl<'m> Views<'m> {
             return value.map(Cow::into_owned).filter(is_sender);
         }
         let relays = self.relays();
-        let hop = relays.untrusted.first().or(relays.trusted.last());
+        let hop = relays.untrusted().first().or(relays.trusted().last());
         if let Some(sender) = hop.and_then(|hop| hop.envfrom.clone()).filter(is_sender) {
             return Some(sender);
         }

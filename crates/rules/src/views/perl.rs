@@ -45,12 +45,16 @@ const COMMONNESS: [u8; 256] = {
     table
 };
 
+/// The place of a word's rarest byte.
+pub(crate) fn rarest(word: &[u8]) -> Option<usize> {
+    (0..word.len()).min_by_key(|at| COMMONNESS[usize::from(word[*at])])
+}
+
 /// First place of a short constant `needle` in a short `haystack`: its rarest byte is looked for.
 /// What prepares for long texts costs more than that.
 pub(crate) fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    let (at, rarest) =
-        needle.iter().enumerate().min_by_key(|(_, byte)| COMMONNESS[usize::from(**byte)])?;
-    memchr::memchr_iter(*rarest, haystack).find_map(|found| {
+    let at = rarest(needle)?;
+    memchr::memchr_iter(needle[at], haystack).find_map(|found| {
         let start = found.checked_sub(at)?;
         haystack.get(start..)?.starts_with(needle).then_some(start)
     })

@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 
 use super::pattern::Pattern;
-use super::words::Word;
+use super::words::{Line, Pairs, Word};
 
 /// How a format's fields are meant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,7 +41,9 @@ pub(super) enum Quirk {
 /// A format: words that must occur, what it looks like, and what that means.
 pub(super) struct Format {
     /// Quick test: text that the line must contain.
-    pub(super) guard: Word,
+    guard: Word,
+    /// Of that text and of those in the pattern.
+    pairs: Pairs,
     pub(super) pattern: Pattern,
     pub(super) meaning: Meaning,
 }
@@ -167,13 +169,21 @@ pub(super) struct Formats {
     pub(super) ignored: Vec<Pattern>,
 }
 
+impl Format {
+    fn new(row: &Row) -> Self {
+        let (guard, pattern) = (Word::new(row.0), Pattern::new(row.1));
+        let pairs = pattern.pairs().and(&Pairs::of(row.0.as_bytes()));
+        Format { guard, pairs, pattern, meaning: row.2 }
+    }
+
+    /// Whether it is worth trying on a line.
+    pub(super) fn may_fit(&self, line: &Line<'_>) -> bool {
+        line.may_have(&self.pairs) && line.has(&self.guard)
+    }
+}
+
 fn compiled(rows: &[Row]) -> Vec<Format> {
-    let format = |row: &Row| Format {
-        guard: Word::new(row.0),
-        pattern: Pattern::new(row.1),
-        meaning: row.2,
-    };
-    rows.iter().map(format).collect()
+    rows.iter().map(Format::new).collect()
 }
 
 /// The compiled tables.

@@ -8,6 +8,7 @@ mod pattern;
 mod received;
 mod words;
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use self::received::Outcome;
@@ -96,14 +97,11 @@ impl Relay {
 /// All relays of a message, newest first.
 #[derive(Debug, Default)]
 pub struct Relays {
-    /// Those whose word is taken.
-    pub trusted: Vec<Relay>,
-    /// The rest.
-    pub untrusted: Vec<Relay>,
-    /// Those that belong to the receiving site.
-    pub internal: Vec<Relay>,
-    /// The rest.
-    pub external: Vec<Relay>,
+    all: Vec<Relay>,
+    /// How many of them are trusted: trust that ends does not begin again.
+    trusted: usize,
+    /// How many are internal; these are trusted.
+    internal: usize,
     /// Fields that could not be read.
     pub unparseable: u32,
     /// Index among the Received fields of the last trusted one; -1 if there is none.
@@ -144,6 +142,31 @@ struct Walk {
 }
 
 impl Relays {
+    /// Those whose word is taken.
+    pub fn trusted(&self) -> &[Relay] {
+        &self.all[..self.trusted]
+    }
+
+    /// The rest.
+    pub fn untrusted(&self) -> &[Relay] {
+        &self.all[self.trusted..]
+    }
+
+    /// Those that belong to the receiving site.
+    pub fn internal(&self) -> &[Relay] {
+        &self.all[..self.internal]
+    }
+
+    /// The rest.
+    pub fn external(&self) -> &[Relay] {
+        &self.all[self.internal..]
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Relay] {
+        &self.all
+    }
+
     /// Reads the path of a message.
     pub fn read(tree: &MimeTree<'_>, settings: &TrustSettings) -> Relays {
         let mut relays =
@@ -159,10 +182,10 @@ impl Relays {
                     match other {
                         Outcome::Unknown => relays.unparseable += 1,
                         Outcome::Scanner(from) => sender = from,
+                        // None but trusted ones came before.
                         Outcome::Fetched if may_fetch => {
-                            relays.trusted.clear();
-                            relays.internal.clear();
-                            relays.external.clear();
+                            relays.all.clear();
+                            (relays.trusted, relays.internal) = (0, 0);
                         }
                         _ => {}
                     }
@@ -179,31 +202,30 @@ impl Relays {
             relays.last_trusted_index += i32::from(walk.trusted);
             relays.last_internal_index += i32::from(walk.internal);
             may_fetch = walk.trusted;
-            let side = if walk.internal { &mut relays.internal } else { &mut relays.external };
-            side.push(relay.clone());
-            let side = if walk.trusted { &mut relays.trusted } else { &mut relays.untrusted };
-            side.push(relay);
+            relays.internal += usize::from(walk.internal);
+            relays.trusted += usize::from(walk.trusted);
+            relays.all.push(relay);
         }
-        relays.trusted_text = text_of(&relays.trusted);
-        relays.untrusted_text = text_of(&relays.untrusted);
-        relays.internal_text = text_of(&relays.internal);
-        relays.external_text = text_of(&relays.external);
+        relays.trusted_text = text_of(relays.trusted());
+        relays.untrusted_text = text_of(relays.untrusted());
+        relays.internal_text = text_of(relays.internal());
+        relays.external_text = text_of(relays.external());
         relays
     }
 }
 
 /// The fields to read: Received, then those that name only an address.
-fn lines(tree: &MimeTree<'_>, settings: &TrustSettings) -> Vec<Vec<u8>> {
+fn lines<'t>(
+    tree: &'t MimeTree<'_>,
+    settings: &'t TrustSettings,
+) -> impl Iterator<Item = Cow<'t, [u8]>> {
     let root = tree.root();
     let received = root.fields.iter().filter(|f| f.is("received")).take(RELAYS_MAX);
-    let mut lines: Vec<Vec<u8>> = received.map(|f| f.value().to_vec()).collect();
-    for name in &settings.originating_ip_headers {
-        let value = trim(root.value(name));
-        if let Some(address) = ip::any_address(value) {
-            lines.push([b"from X-Originating-IP: ", address].concat());
-        }
-    }
-    lines
+    let originating = settings.originating_ip_headers.iter().filter_map(|name| {
+        let address = ip::any_address(trim(root.value(name)))?;
+        Some(Cow::Owned([b"from X-Originating-IP: ", address].concat()))
+    });
+    received.map(|f| Cow::Borrowed(f.value())).chain(originating)
 }
 
 impl Walk {

@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use super::ip;
 use super::words::{Line, Pairs};
-use crate::views::perl::{is_space, is_word};
+use crate::views::perl::{self, is_space, is_word};
 
 /// Steps of backtracking on one line.
 const STEPS_MAX: usize = 100_000;
@@ -58,7 +58,7 @@ impl Kept {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Piece {
-    Literal(Vec<u8>),
+    Literal(Literal),
     NonSpace { slot: u8, min: usize },
     NotParen { slot: u8, min: usize },
     Address { slot: u8 },
@@ -69,6 +69,29 @@ enum Piece {
     Boundary,
     End,
     Optional(Vec<Piece>),
+}
+
+/// A fixed text.
+#[derive(Debug, Clone, PartialEq)]
+struct Literal {
+    text: Vec<u8>,
+    /// The place of its rarest byte.
+    rarest: usize,
+}
+
+impl Literal {
+    fn new(text: Vec<u8>) -> Self {
+        let rarest = perl::rarest(&text).unwrap_or_default();
+        Literal { text, rarest }
+    }
+
+    /// Where it stands last in a text.
+    fn last_in(&self, text: &[u8]) -> Option<usize> {
+        memchr::memrchr_iter(*self.text.get(self.rarest)?, text).find_map(|at| {
+            let start = at.checked_sub(self.rarest)?;
+            text.get(start..)?.starts_with(&self.text).then_some(start)
+        })
+    }
 }
 
 /// A compiled pattern; it matches at the start of a line.
@@ -85,10 +108,15 @@ impl Pattern {
     pub(super) fn new(text: &str) -> Self {
         let pieces = compile(text.as_bytes()).0;
         let pairs = pieces.iter().fold(Pairs::default(), |pairs, piece| match piece {
-            Piece::Literal(literal) => pairs.and(&Pairs::of(literal)),
+            Piece::Literal(literal) => pairs.and(&Pairs::of(&literal.text)),
             _ => pairs,
         });
         Pattern { pieces, pairs }
+    }
+
+    /// Pairs of bytes that a line must have.
+    pub(super) fn pairs(&self) -> Pairs {
+        self.pairs
     }
 
     /// Matches at the start of `line`.
@@ -118,7 +146,7 @@ fn compile(mut text: &[u8]) -> (Vec<Piece>, &[u8]) {
             continue;
         }
         if !literal.is_empty() {
-            pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+            pieces.push(Piece::Literal(Literal::new(std::mem::take(&mut literal))));
         }
         if let Some(inner) = text.strip_prefix(b"{?") {
             let (optional, rest) = compile(inner);
@@ -131,7 +159,7 @@ fn compile(mut text: &[u8]) -> (Vec<Piece>, &[u8]) {
         text = &text[end + 1..];
     }
     if !literal.is_empty() {
-        pieces.push(Piece::Literal(literal));
+        pieces.push(Piece::Literal(Literal::new(literal)));
     }
     (pieces, text)
 }
@@ -171,7 +199,7 @@ fn run(pieces: &[Piece], then: &[&[Piece]], line: &[u8], at: usize, kept: &mut K
     let text = &line[at..];
     let mut next = |end: usize| run(rest, then, line, end, kept);
     match first {
-        Piece::Literal(literal) => text.starts_with(literal) && next(at + literal.len()),
+        Piece::Literal(literal) => text.starts_with(&literal.text) && next(at + literal.text.len()),
         Piece::NonSpace { slot, min } => {
             let most = text.iter().take_while(|&&b| !is_space(b)).count();
             longest(*slot, at, *min..most + 1, (rest, then), line, kept)
@@ -223,8 +251,8 @@ fn longest(
     while end > lengths.start && kept.steps > 0 {
         let mut length = end - 1;
         if let Some(Piece::Literal(literal)) = rest.first() {
-            let window = at + lengths.start..(at + length + literal.len()).min(line.len());
-            let found = line.get(window).and_then(|text| memchr::memmem::rfind(text, literal));
+            let window = at + lengths.start..(at + length + literal.text.len()).min(line.len());
+            let found = line.get(window).and_then(|text| literal.last_in(text));
             let Some(found) = found else { return false };
             length = lengths.start + found;
         }
@@ -252,6 +280,19 @@ mod tests {
         let texts =
             slots.map(|(s, t)| format!("{}={} ", char::from(s), String::from_utf8_lossy(t)));
         Some(texts.collect())
+    }
+
+    #[test]
+    fn the_last_place_of_a_text() {
+        for (text, word, place) in [
+            ("a) by b) by c", ") by ", Some(7)),
+            ("a) by", ") by ", None),
+            ("((", "(", Some(1)),
+            ("", " (", None),
+            (" ( (", " (", Some(2)),
+        ] {
+            assert_eq!(Literal::new(word.into()).last_in(text.as_bytes()), place, "{text} {word}");
+        }
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn fits(pattern: &Pattern, line: &Line<'_>, found: &mut Found, kept: &mut Kept) 
 /// Tries a table of formats in order.
 fn table(formats: &[Format], line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> Stage {
     for format in formats {
-        if !line.has(&format.guard) {
+        if !format.may_fit(line) {
             continue;
         }
         let meaning = format.meaning;
