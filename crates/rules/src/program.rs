@@ -13,6 +13,7 @@ use crate::matcher::texts::TextRules;
 use crate::matcher::uri_detail::UriDetailRule;
 use crate::matcher::{Found, Member, Place, Tally};
 use crate::meta::Metas;
+use crate::pattern::literal::Texts;
 use crate::pattern::syntax::Node;
 use crate::pattern::{self, Pattern};
 use crate::rule::{EvalKind, HeaderSelector, Rule, Test};
@@ -128,9 +129,9 @@ impl Program {
             editors: priorities.len(),
             editors_priority: priorities.into_iter().min().unwrap_or(i32::MIN),
             headers: builder.headers.build(),
-            body: TextRules::new(builder.body),
-            rawbody: TextRules::new(builder.rawbody),
-            uri: TextRules::new(builder.uri),
+            body: TextRules::new(builder.body, Texts::Mail),
+            rawbody: TextRules::new(builder.rawbody, Texts::Raw),
+            uri: TextRules::new(builder.uri, Texts::Uris),
             full: TextRules::on_one_text(builder.full),
             mime: MimeRules::new(builder.mime),
             templates: builder.templates,

@@ -15,7 +15,7 @@ use crate::pattern::{Pattern, literal};
 
 /// A pattern whose strings begin at more than this share of the bytes of ordinary text is not worth
 /// looking for by its strings.
-const CHANCE_MAX: f64 = 2e-3;
+const CHANCE_MAX: f64 = 2e-4;
 
 /// Strings that begin at more than this share of bytes are often there by chance: the pattern's row
 /// must be there too.
@@ -30,7 +30,7 @@ const TIMES_MIN: u32 = 3;
 /// More are not counted.
 const TIMES_MAX: u32 = 100;
 /// Strings of something repeated are not counted if they begin at more than this share of bytes.
-const COUNTED_CHANCE_MAX: f64 = 0.02;
+const COUNTED_CHANCE_MAX: f64 = 2e-3;
 
 /// Most threads that prepare patterns.
 const THREADS_MAX: usize = 8;

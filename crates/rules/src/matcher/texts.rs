@@ -15,10 +15,10 @@ pub(crate) struct TextRules {
 }
 
 impl TextRules {
-    /// Rules that see the same strings.
-    pub(crate) fn new(members: Vec<Member>) -> Self {
+    /// Rules that see the same strings, of this kind.
+    pub(crate) fn new(members: Vec<Member>, texts: Texts) -> Self {
         let patterns = members.iter().map(|m| (&m.pattern, !m.can_wait));
-        let prefilter = Prefilter::on(Texts::Mail, patterns);
+        let prefilter = Prefilter::on(texts, patterns);
         TextRules { members, prefilter, unseen: None }
     }
 
@@ -27,8 +27,11 @@ impl TextRules {
         let (waiting, others): (Vec<u32>, Vec<u32>) = (0u32..members.len() as u32)
             .partition(|at| members.get(*at as usize).is_some_and(|m| m.can_wait));
         let patterns = others.iter().filter_map(|at| members.get(*at as usize));
-        let prefilter = Prefilter::new(patterns.map(|m| &m.pattern));
-        TextRules { unseen: Some((waiting, prefilter, others)), ..TextRules::new(members) }
+        let prefilter = Prefilter::on(Texts::Raw, patterns.map(|m| (&m.pattern, true)));
+        TextRules {
+            unseen: Some((waiting, prefilter, others)),
+            ..TextRules::new(members, Texts::Raw)
+        }
     }
 
     /// Tries the rules on one text.

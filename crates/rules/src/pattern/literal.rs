@@ -4,6 +4,7 @@
 //! patterns; a string that occurs in another case only costs a confirmation. [`BOUNDARY`] in one stands for a
 //! word boundary: most words of rules are parts of longer, harmless ones.
 
+pub(crate) use super::chance::{Texts, string_chance};
 use super::syntax::{Anchor, ByteSet, Node, byte_table};
 
 /// Most strings that stand for one pattern.
@@ -215,68 +216,6 @@ fn join(run: Strings, exact: &[Vec<u8>]) -> Strings {
     unique(run.iter().flat_map(longer).collect())
 }
 
-/// What is searched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Texts {
-    /// What people write.
-    #[default]
-    Mail,
-    /// The relays of a message as rules see them.
-    Relays,
-    /// All fields of a message.
-    Fields,
-}
-
-impl Texts {
-    /// What every such text holds, in lower case: strings in it tell nothing.
-    fn common(self) -> &'static [u8] {
-        match self {
-            Texts::Mail => b"",
-            Texts::Relays => {
-                b"[ ip= rdns= helo= by= ident= envfrom= intl=0 id= auth= msa=0 ] [ ip= helo=! by=! \
-                  envfrom=! rdns=! intl=1 id=! msa=1"
-            }
-            Texts::Fields => {
-                b"\nreceived: from \nmessage-id: <\nfrom: \nto: \nsubject: \ndate: \ncc: \
-                  \nreply-to: \nreturn-path: <\ncontent-type: \nmime-version: 1.0\n"
-            }
-        }
-    }
-}
-
-/// Roughly how likely a string begins at a byte of such a text.
-pub(crate) fn string_chance(string: &[u8], texts: Texts) -> f64 {
-    let is_common = || memchr::memmem::find(texts.common(), &bytes_of(string)).is_some();
-    if texts != Texts::Mail && is_common() {
-        return COMMON_CHANCE;
-    }
-    string.iter().map(|b| BYTE_CHANCES[usize::from(*b)]).product()
-}
-
-/// The chance of a string that is in every text.
-const COMMON_CHANCE: f64 = 0.01;
-
-/// [`byte_chance`] of every byte.
-static BYTE_CHANCES: [f64; 256] = byte_table!(byte_chance);
-
-/// How likely a byte of mail is this one.
-const fn byte_chance(byte: u8) -> f64 {
-    match byte {
-        b' ' => 0.15,
-        b'e' | b't' | b'a' | b'o' => 0.08,
-        b'i' | b'n' | b's' | b'r' => 0.065,
-        b'h' | b'l' | b'd' | b'c' | b'u' | b'm' => 0.035,
-        b'f' | b'p' | b'g' | b'w' | b'y' | b'b' | b'.' | b'\n' => 0.02,
-        b'v' | b'k' | b'=' | b'/' | b'-' | b',' | b'"' | b'<' | b'>' | b':' => 0.012,
-        b'0'..=b'9' => 0.012,
-        b'x' | b'j' | b'q' | b'z' | b'_' | b'&' | b';' | b'@' | b'?' | b'\'' => 0.004,
-        0x80..=0xff => 0.004,
-        // Looking for a string costs the same with one, so that it is hardly rarer; but it is told less in vain.
-        BOUNDARY => 0.99,
-        _ => 0.003,
-    }
-}
-
 /// Removes strings that contain another one.
 fn minimize(strings: Strings) -> Strings {
     let mut strings = unique(strings);
@@ -425,6 +364,25 @@ pub(crate) fn required_sets(node: &Node) -> Vec<ByteSet> {
 
 fn set_chance(set: &ByteSet) -> f64 {
     set.sum_of(&BYTE_CHANCES)
+}
+
+/// [`byte_chance`] of every byte.
+static BYTE_CHANCES: [f64; 256] = byte_table!(byte_chance);
+
+/// How likely a byte of mail is this one.
+const fn byte_chance(byte: u8) -> f64 {
+    match byte {
+        b' ' => 0.15,
+        b'e' | b't' | b'a' | b'o' => 0.08,
+        b'i' | b'n' | b's' | b'r' => 0.065,
+        b'h' | b'l' | b'd' | b'c' | b'u' | b'm' => 0.035,
+        b'f' | b'p' | b'g' | b'w' | b'y' | b'b' | b'.' | b'\n' => 0.02,
+        b'v' | b'k' | b'=' | b'/' | b'-' | b',' | b'"' | b'<' | b'>' | b':' => 0.012,
+        b'0'..=b'9' => 0.012,
+        b'x' | b'j' | b'q' | b'z' | b'_' | b'&' | b';' | b'@' | b'?' | b'\'' => 0.004,
+        0x80..=0xff => 0.004,
+        _ => 0.003,
+    }
 }
 
 fn collect_sets(node: &Node, out: &mut Vec<ByteSet>) {

@@ -8,6 +8,8 @@
 
 pub(crate) mod automaton;
 mod backtrack;
+pub mod chance;
+mod chances;
 mod letters;
 pub(crate) mod literal;
 pub(crate) mod parse;
