@@ -2,6 +2,8 @@
 //!
 //! usage: pair_chances MESSAGE...
 
+use std::io::Write;
+
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_rules::pattern::chance::{KINDS, SYMBOLS, code_of, symbol};
 use gauntlet_rules::views::Views;
@@ -21,7 +23,7 @@ fn count(counts: &mut Counts, text: &[u8]) {
     }
 }
 
-fn main() {
+fn main() -> std::io::Result<()> {
     let mut kinds = vec![vec![[0; SYMBOLS]; SYMBOLS + 1]; KINDS.len()];
     let settings = ViewSettings::default();
     let (envelope, facts) = (Envelope::default(), Facts::default());
@@ -38,19 +40,23 @@ fn main() {
         count(&mut kinds[3], &header("ALL"));
         views.uris().iter().for_each(|uri| count(&mut kinds[4], &uri.text));
     }
-    println!(
-        "//! Printed by `cargo run --release -p gauntlet-rules --example pair_chances MESSAGE...`"
-    );
-    println!("//! over {messages} messages; see [`super::chance`].\n");
-    println!("use super::chance::SYMBOLS;");
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "//! Printed by `cargo run --release -p gauntlet-rules --example pair_chances MESSAGE...`\n\
+         //! over {messages} messages; see [`super::chance`].\n\nuse super::chance::SYMBOLS;"
+    )?;
     for (name, counts) in KINDS.iter().zip(&kinds) {
-        println!("\n#[rustfmt::skip]");
-        println!("pub(super) static {name}: [[u8; SYMBOLS]; SYMBOLS + 1] = [");
+        writeln!(
+            out,
+            "\n#[rustfmt::skip]\npub(super) static {name}: [[u8; SYMBOLS]; SYMBOLS + 1] = ["
+        )?;
         for row in counts {
             let all = row.iter().sum::<u64>() as f64 + SYMBOLS as f64;
             let code = |n: &u64| char::from(code_of((*n as f64 + 1.0) / all));
-            println!("    *b\"{}\",", row.iter().map(code).collect::<String>());
+            writeln!(out, "    *b\"{}\",", row.iter().map(code).collect::<String>())?;
         }
-        println!("];");
+        writeln!(out, "];")?;
     }
+    Ok(())
 }

@@ -178,6 +178,34 @@ impl<N: Clone> Flat<N> {
         }
     }
 
+    /// Whether the value is true, if that is certain: quicker than [`Flat::bounds`], and never less certain.
+    /// `truth` says it of a name.
+    pub(crate) fn truth(
+        &self,
+        truth: &impl Fn(&N) -> Option<bool>,
+        known: &impl Fn(&N) -> Bounds,
+    ) -> Option<bool> {
+        let of_chain = |items: &[Self], end: bool| {
+            let mut all = Some(!end);
+            for item in items {
+                match item.truth(truth, known) {
+                    Some(yes) if yes == end => return Some(end),
+                    Some(_) => {}
+                    None => all = None,
+                }
+            }
+            all
+        };
+        match self {
+            Flat::Number(number) => Some(*number != 0.0),
+            Flat::Name(name) => truth(name),
+            Flat::Not(inner) => inner.truth(truth, known).map(|yes| !yes),
+            Flat::All(items) => of_chain(items, false),
+            Flat::Any(items) => of_chain(items, true),
+            Flat::Sum(_) | Flat::Binary(..) | Flat::Tree(_) => self.bounds(known).truth,
+        }
+    }
+
     /// `a op b op c`, which ends with what is certainly `end`.
     fn chain(op: Op, end: bool, items: &[Self], known: &impl Fn(&N) -> Bounds) -> Bounds {
         let mut items = items.iter();
@@ -265,7 +293,9 @@ mod tests {
         // What is false is seen sooner in a chain; nothing is less certain.
         assert!(bounds.low <= flat.low && flat.high <= bounds.high, "{text}: {flat:?} {bounds:?}");
         assert!(bounds.truth.is_none_or(|yes| flat.truth == Some(yes)), "{text}: {flat:?}");
-        flat
+        let truth = Flat::of(&expr(text)).truth(&|name| known(name).truth, &known);
+        assert!(flat.truth.is_none_or(|yes| truth == Some(yes)), "{text}: {flat:?} {truth:?}");
+        Bounds { truth, ..flat }
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(crate) struct Demand<'a, 'm, 'e> {
     tally: &'a mut Tally,
     /// What is certain of each rule's count; nothing else than 0 between messages.
     known: Vec<Bounds>,
+    /// The same of whether it is true, close together: most metas are certainly false by that.
+    truths: Vec<Option<bool>>,
     /// Header values that were asked for, by group.
     headers: Vec<(u32, Option<Cow<'a, [u8]>>)>,
     due: Due,
@@ -94,12 +96,14 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         tally: &'a mut Tally,
     ) -> Self {
         let (due, known) = (std::mem::take(&mut tally.due), std::mem::take(&mut tally.known));
+        let truths = std::mem::take(&mut tally.truths);
         Demand {
             program,
             views,
             evals,
             tally,
             known,
+            truths,
             headers: Vec::new(),
             due,
             open: Vec::new(),
@@ -137,11 +141,9 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         }
         let is_decided = limits.is_some_and(|limits| self.pursue(limits));
         for rule in self.tally.fired.iter().chain(&self.tally.pending.rules) {
-            if let Some(known) = self.known.get_mut(*rule as usize) {
-                *known = Bounds::NEVER;
-            }
+            set(&mut self.known, &mut self.truths, *rule, Bounds::NEVER);
         }
-        (self.tally.due, self.tally.known) = (self.due, self.known);
+        (self.tally.due, self.tally.known, self.tally.truths) = (self.due, self.known, self.truths);
         is_decided
     }
 
@@ -219,23 +221,19 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
     /// off.
     fn begin_known(&mut self) {
         self.known.resize(self.tally.counts.len(), Bounds::NEVER);
+        self.truths.resize(self.tally.counts.len(), Some(false));
         for rule in &self.tally.fired {
-            let count = self.tally.count(*rule);
-            if let Some(known) = self.known.get_mut(*rule as usize) {
-                *known = Bounds::exactly(count);
-            }
+            let count = Bounds::exactly(self.tally.count(*rule));
+            set(&mut self.known, &mut self.truths, *rule, count);
         }
         for rule in &self.tally.pending.rules {
-            if let Some(known) = self.known.get_mut(*rule as usize) {
-                *known = Bounds::between(0.0, self.program.prospect(*rule).hits_max);
-            }
+            let bounds = Bounds::between(0.0, self.program.prospect(*rule).hits_max);
+            set(&mut self.known, &mut self.truths, *rule, bounds);
         }
     }
 
     fn know(&mut self, rule: u32, bounds: Bounds) {
-        if let Some(known) = self.known.get_mut(rule as usize) {
-            *known = bounds;
-        }
+        set(&mut self.known, &mut self.truths, rule, bounds);
     }
 
     /// Answers one meta, or puts it off; with limits one that scores too, unless its answer is cheap.
@@ -243,6 +241,9 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         let metas = &self.program.metas;
         let meta = &metas.programs[place];
         let can_wait = self.tally.pending.is_on && meta.can_wait;
+        if !meta.at_once && self.truth_of(place) == Some(false) {
+            return;
+        }
         if let Some(limits) = limits.filter(|_| !meta.at_once && !meta.can_wait) {
             let (next, bounds) = self.narrow(place, OPEN_COST_MIN);
             if let Some(cost) = next {
@@ -300,18 +301,28 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
     /// answered.
     fn value(&mut self, place: usize, exact: bool) -> f64 {
         loop {
-            let bounds = self.bounds_of(place);
-            if let Some(value) = bounds.exact()
-                && (exact || value == 0.0)
-            {
-                return value;
+            match self.truth_of(place) {
+                Some(false) => return 0.0,
+                Some(true) if !exact => return self.value_at_once(place),
+                Some(true) => {
+                    if let Some(value) = self.bounds_of(place).exact() {
+                        return value;
+                    }
+                }
+                // A value that is certain is certainly true or false.
+                None => {}
             }
-            let is_true = !exact && bounds.truth == Some(true);
             match self.next(place) {
-                Some((rule, _)) if !is_true => self.answer(rule),
-                _ => return self.value_at_once(place),
+                Some((rule, _)) => self.answer(rule),
+                None => return self.value_at_once(place),
             }
         }
+    }
+
+    fn truth_of(&self, place: usize) -> Option<bool> {
+        let truth = |rule: &u32| self.truths.get(*rule as usize).copied().unwrap_or(Some(false));
+        let known = |rule: &u32| self.known.get(*rule as usize).copied().unwrap_or(Bounds::NEVER);
+        self.program.metas.programs[place].flat.truth(&truth, &known)
     }
 
     fn bounds_of(&self, place: usize) -> Bounds {
@@ -375,5 +386,13 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         if let Some((_, Some(value))) = self.headers.get(at) {
             self.program.headers.try_candidate(candidate, value, self.tally);
         }
+    }
+}
+
+/// Notes what is certain of a rule's count.
+fn set(known: &mut [Bounds], truths: &mut [Option<bool>], rule: u32, bounds: Bounds) {
+    let at = rule as usize;
+    if let (Some(known), Some(truth)) = (known.get_mut(at), truths.get_mut(at)) {
+        (*known, *truth) = (bounds, bounds.truth);
     }
 }

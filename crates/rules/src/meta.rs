@@ -13,13 +13,42 @@ pub(crate) struct Metas {
     pub(crate) programs: Vec<Meta>,
     /// For each rule, the metas (places in `programs`) that wait for it: without any of the rules that
     /// it waits for a meta is not true.
-    waiting: Vec<Vec<u32>>,
+    waiting: Waiting,
     /// For each rule its place in `programs`, if it is a meta that runs.
     place_of: Vec<Option<u32>>,
     /// Places in `programs` of metas that are true when nothing fires.
     pub(crate) always: Vec<u32>,
     /// Places in `programs` of metas over silent ones.
     pub(crate) guarded: Vec<u32>,
+}
+
+/// Metas that wait, by rule, side by side: most rules have none.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// For each rule where its metas begin; and the end of the last.
+    firsts: Vec<u32>,
+    metas: Vec<u32>,
+}
+
+impl Waiting {
+    fn of(users: &[Vec<u32>]) -> Self {
+        let mut all = Waiting { firsts: vec![0], metas: Vec::new() };
+        for users in users {
+            all.metas.extend(users);
+            all.firsts.push(all.metas.len() as u32);
+        }
+        all
+    }
+
+    fn of_rule(&self, rule: u32) -> &[u32] {
+        let at = rule as usize;
+        match self.firsts.get(at..at + 2) {
+            Some([first, end]) => {
+                self.metas.get(*first as usize..*end as usize).unwrap_or_default()
+            }
+            _ => &[],
+        }
+    }
 }
 
 /// One meta.
@@ -142,12 +171,13 @@ impl Metas {
         let programs = in_order(rules, without_useless(waiting), ran, &mut unsolved);
         let mut metas = Metas {
             programs,
-            waiting: vec![Vec::new(); rules.len()],
+            waiting: Waiting::default(),
             place_of: vec![None; rules.len()],
             always: Vec::new(),
             guarded: Vec::new(),
         };
         let rarity = |rule: u32| rules.get(rule as usize).map_or(1, commonness);
+        let mut users: Vec<Vec<u32>> = vec![Vec::new(); rules.len()];
         for (place, program) in (0u32..).zip(&metas.programs) {
             metas.place_of[program.rule as usize] = Some(place);
             if program.guarded {
@@ -158,13 +188,14 @@ impl Metas {
                 continue;
             };
             for operand in triggers {
-                if let Some(users) = metas.waiting.get_mut(operand as usize)
+                if let Some(users) = users.get_mut(operand as usize)
                     && users.last() != Some(&place)
                 {
                     users.push(place);
                 }
             }
         }
+        metas.waiting = Waiting::of(&users);
         (metas, unsolved)
     }
 
@@ -201,7 +232,7 @@ impl Metas {
 
     /// Marks the metas (by place) that a rule which fired or was put off can make true.
     pub(crate) fn mark_due(&self, rule: u32, due: &mut Due) {
-        self.waiting.get(rule as usize).into_iter().flatten().for_each(|place| due.mark(*place));
+        self.waiting.of_rule(rule).iter().for_each(|place| due.mark(*place));
     }
 }
 

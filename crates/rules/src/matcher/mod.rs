@@ -3,6 +3,7 @@
 pub(crate) mod headers;
 pub(crate) mod mime;
 pub(crate) mod pending;
+mod places;
 mod prefilter;
 mod rows;
 mod strings;
@@ -186,6 +187,7 @@ pub(crate) struct Tally {
     pub(crate) due: Due,
     /// See [`crate::demand::Demand`]: all of it 0 between messages.
     pub(crate) known: Vec<Bounds>,
+    pub(crate) truths: Vec<Option<bool>>,
     /// What was put off.
     pub(crate) pending: Pending,
     /// Whether the body had been edited when its rules looked at it.

@@ -69,7 +69,7 @@ impl Chunk {
         }
     }
 
-    /// Puts a row into a word, from this bit on.
+    /// Puts a row into a word, from this bit on. Its last place stays reached whatever follows.
     fn put(&mut self, row: &Row, owner: u32, lane: usize, bit: usize) {
         for (at, place) in row.places.iter().enumerate() {
             let mask = 1u64 << (bit + at);
@@ -77,12 +77,13 @@ impl Chunk {
             place.stay.iter().for_each(|b| self.steps[usize::from(b)].1[lane] |= mask);
         }
         let end = bit + row.places.len() - 1;
+        self.steps.iter_mut().for_each(|(_, stay)| stay[lane] |= 1 << end);
         self.first[lane] |= 1 << bit;
         self.last[lane] |= 1 << end;
         self.owners[lane][end] = owner;
     }
 
-    /// All places that were reached anywhere in the text.
+    /// The places that are reached at the end of the text, last ones wherever they were.
     fn reached(&self, text: &[u8]) -> Words {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
@@ -101,15 +102,15 @@ impl Chunk {
 
     #[inline(always)]
     fn reached_step_by_step(&self, text: &[u8]) -> Words {
-        let (mut state, mut reached) = ([0; LANES], [0; LANES]);
-        self.step(b'\n', &mut state, &mut reached);
+        let mut state = [0; LANES];
+        self.step(b'\n', &mut state);
         let mut rest = text;
         // Loops, because closures would not be compiled for the wider vectors.
         while let Some((block, after)) = rest.split_first_chunk::<BLOCK_BYTES>() {
             let first = block[0];
             if *block != [first; BLOCK_BYTES] {
                 for byte in block {
-                    self.step(*byte, &mut state, &mut reached);
+                    self.step(*byte, &mut state);
                 }
                 rest = after;
                 continue;
@@ -119,31 +120,29 @@ impl Chunk {
             let run = run_length(rest, first);
             for _ in 0..run {
                 let before = state;
-                self.step(first, &mut state, &mut reached);
+                self.step(first, &mut state);
                 if state == before {
                     break;
                 }
             }
             rest = rest.get(run..).unwrap_or_default();
             if let Some((end, after)) = rest.split_first() {
-                self.step(*end, &mut state, &mut reached);
+                self.step(*end, &mut state);
                 rest = after;
             }
         }
         for byte in rest {
-            self.step(*byte, &mut state, &mut reached);
+            self.step(*byte, &mut state);
         }
-        self.step(b'\n', &mut state, &mut reached);
-        reached
+        self.step(b'\n', &mut state);
+        state
     }
 
     #[inline(always)]
-    fn step(&self, byte: u8, state: &mut Words, reached: &mut Words) {
+    fn step(&self, byte: u8, state: &mut Words) {
         let (enter, stay) = &self.steps[usize::from(byte)];
         for i in 0..LANES {
-            let next = (state[i] << 1 | self.first[i]) & enter[i] | state[i] & stay[i];
-            state[i] = next;
-            reached[i] |= next;
+            state[i] = (state[i] << 1 | self.first[i]) & enter[i] | state[i] & stay[i];
         }
     }
 }
@@ -190,7 +189,7 @@ impl Rows {
 #[cfg(target_arch = "x86_64")]
 mod wide {
     use std::arch::x86_64::{
-        __m512i, _mm512_cmpeq_epi64_mask, _mm512_loadu_si512, _mm512_or_si512,
+        __m512i, _mm512_and_si512, _mm512_cmpeq_epi64_mask, _mm512_loadu_si512,
         _mm512_setzero_si512, _mm512_slli_epi64, _mm512_storeu_si512, _mm512_ternarylogic_epi64,
     };
 
@@ -213,7 +212,6 @@ mod wide {
         chunks: &'c [Chunk; N],
         first: [__m512i; N],
         state: [__m512i; N],
-        reached: [__m512i; N],
     }
 
     impl<const N: usize> Steps<'_, N> {
@@ -224,9 +222,15 @@ mod wide {
                 let (enter, stay) = &self.chunks[i].steps[usize::from(byte)];
                 let (enter, stay) = (load(enter), load(stay));
                 let moved = _mm512_slli_epi64::<1>(self.state[i]);
-                let entered = _mm512_ternarylogic_epi64::<OR_AND>(moved, self.first[i], enter);
-                self.state[i] = _mm512_ternarylogic_epi64::<AND_OR>(self.state[i], stay, entered);
-                self.reached[i] = _mm512_or_si512(self.reached[i], self.state[i]);
+                self.state[i] = if N == 1 {
+                    // Alone, a step waits for the one before it: this way two instructions long, not three.
+                    let begun = _mm512_and_si512(self.first[i], enter);
+                    let rest = _mm512_ternarylogic_epi64::<AND_OR>(self.state[i], stay, begun);
+                    _mm512_ternarylogic_epi64::<AND_OR>(moved, enter, rest)
+                } else {
+                    let entered = _mm512_ternarylogic_epi64::<OR_AND>(moved, self.first[i], enter);
+                    _mm512_ternarylogic_epi64::<AND_OR>(self.state[i], stay, entered)
+                };
             }
         }
     }
@@ -257,7 +261,7 @@ mod wide {
         rest
     }
 
-    /// All places of some chunks that were reached anywhere in the text.
+    /// What is reached of some chunks at the end of the text.
     #[target_feature(enable = "avx512f")]
     fn reached<const N: usize>(chunks: &[Chunk; N], text: &[u8]) -> [Words; N] {
         let nothing = [_mm512_setzero_si512(); N];
@@ -265,7 +269,7 @@ mod wide {
         for i in 0..N {
             first[i] = load(&chunks[i].first);
         }
-        let mut steps = Steps { chunks, first, state: nothing, reached: nothing };
+        let mut steps = Steps { chunks, first, state: nothing };
         steps.step(b'\n');
         let mut rest = text;
         while let Some((block, after)) = rest.split_first_chunk::<BLOCK_BYTES>() {
@@ -298,7 +302,7 @@ mod wide {
         }
         steps.step(b'\n');
         let mut out = [[0; LANES]; N];
-        for (words, reached) in out.iter_mut().zip(steps.reached) {
+        for (words, reached) in out.iter_mut().zip(steps.state) {
             // SAFETY: the words are as long as a vector; the store needs no alignment.
             unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), reached) };
         }

@@ -90,11 +90,16 @@ impl ByteSet {
 
     /// The bytes of a text.
     pub(crate) fn of_text(text: &[u8]) -> Self {
-        let mut seen = [false; 256];
-        text.iter().for_each(|b| seen[usize::from(*b)] = true);
+        /// Multiplied with it, the first bits of eight bytes come together in the highest byte.
+        const GATHER: u64 = 0x0102_0408_1020_4080;
+        let mut seen = [0u8; 256];
+        text.iter().for_each(|b| seen[usize::from(*b)] = 1);
         let mut set = Self::default();
-        for (byte, _) in (0..=255u8).zip(seen).filter(|s| s.1) {
-            set.insert(byte);
+        for (word, seen) in set.0.iter_mut().zip(seen.as_chunks::<64>().0) {
+            for (at, eight) in seen.as_chunks::<8>().0.iter().enumerate() {
+                let bits = u64::from_le_bytes(*eight).wrapping_mul(GATHER) >> 56;
+                *word |= bits << (8 * at);
+            }
         }
         set
     }

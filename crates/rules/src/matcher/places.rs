@@ -1,0 +1,362 @@
+//! Where in a text some bytes of strings may stand: a bit for each hash of four or two bytes.
+
+use super::rows::run_length;
+
+/// Bits of the hash of some bytes.
+const HASH_BITS: u32 = 17;
+/// What they are multiplied with to hash them.
+const HASH_FACTOR: u32 = 0x9e37_79b1;
+/// Words of a bitmap: a bit for each hash.
+const WORDS: usize = (1 << HASH_BITS) / 32;
+/// Bytes of padding behind a text: a vector can be read from each of its bytes on, and from the next.
+pub(super) const PADDING: usize = 64;
+/// Bytes by which a string is found.
+pub(super) const GRAM: usize = 4;
+/// The same for short strings.
+pub(super) const PAIR: usize = 2;
+
+/// A place of a text, or some with the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    place: u32,
+    places: u32,
+}
+
+impl Mark {
+    fn at(place: usize) -> Self {
+        Mark { place: place as u32, places: 1 }
+    }
+
+    /// The first place.
+    pub(super) fn place(self) -> usize {
+        self.place as usize
+    }
+
+    /// How many there are from it on.
+    pub(super) fn places(self) -> usize {
+        self.places as usize
+    }
+}
+
+/// A bit for each hash of bytes that are looked for.
+#[derive(Debug, Default)]
+pub(super) struct Bitmap {
+    /// Empty if nothing is looked for.
+    words: Vec<u32>,
+    /// How many bits stand before each word.
+    ranks: Vec<u32>,
+    /// Of pairs, which bytes are the first and the second of one.
+    sides: [Nibbles; 2],
+}
+
+/// Groups of bytes, a bit each, by both halves of a byte: a byte may be in the groups that both halves have.
+#[derive(Debug, Default, Clone, Copy)]
+struct Nibbles {
+    low: [u8; 16],
+    high: [u8; 16],
+}
+
+impl Nibbles {
+    fn add(&mut self, byte: u8, group: u8) {
+        self.low[usize::from(byte & 15)] |= group;
+        self.high[usize::from(byte >> 4)] |= group;
+    }
+}
+
+fn hash(bytes: u32) -> usize {
+    (bytes.wrapping_mul(HASH_FACTOR) >> (32 - HASH_BITS)) as usize
+}
+
+impl Bitmap {
+    /// Of these bytes, as numbers whose lowest byte is the first.
+    pub(super) fn new(keys: impl Iterator<Item = u32>) -> Self {
+        let mut map = Bitmap::default();
+        for key in keys {
+            map.words.resize(WORDS, 0);
+            map.words[hash(key) / 32] |= 1 << (hash(key) % 32);
+            let [first, second, ..] = key.to_le_bytes();
+            // Pairs with the same first byte share a group.
+            let group = 1 << (u32::from(first).wrapping_mul(HASH_FACTOR) >> 29);
+            map.sides[0].add(first, group);
+            map.sides[1].add(second, group);
+        }
+        let mut rank = 0;
+        for word in &map.words {
+            map.ranks.push(rank);
+            rank += word.count_ones();
+        }
+        map
+    }
+
+    /// Whether nothing is looked for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Whether these bytes may be looked for.
+    fn may_have(&self, bytes: u32) -> bool {
+        let hash = hash(bytes);
+        self.words.get(hash / 32).is_some_and(|word| word >> (hash % 32) & 1 == 1)
+    }
+
+    /// How many hashes that are looked for are less than that of these bytes.
+    #[inline]
+    pub(super) fn rank(&self, bytes: u32) -> usize {
+        let hash = hash(bytes);
+        let (Some(word), Some(rank)) = (self.words.get(hash / 32), self.ranks.get(hash / 32))
+        else {
+            return 0;
+        };
+        *rank as usize + (word & ((1 << (hash % 32)) - 1)).count_ones() as usize
+    }
+
+    /// Notes where in the first `length` bytes of a padded text four bytes may be looked for.
+    pub(super) fn mark_grams(&self, padded: &[u8], length: usize, marks: &mut Vec<Mark>) {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx512bw") {
+            // SAFETY: the CPU has AVX-512F and BW, which is all that the function needs of its caller.
+            return unsafe { wide::mark_grams_512(&self.words, padded, length, marks) };
+        } else if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has AVX2, which is all that the function needs of its caller.
+            return unsafe { wide::mark_grams_256(&self.words, padded, length, marks) };
+        }
+        self.mark_one_by_one(u32::MAX, padded, 0..length, marks);
+    }
+
+    /// The same for two bytes.
+    pub(super) fn mark_pairs(&self, padded: &[u8], length: usize, marks: &mut Vec<Mark>) {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has AVX2, which is all that the function needs of its caller.
+            return unsafe { wide::mark_pairs(self, padded, length, marks) };
+        }
+        self.mark_one_by_one(0xffff, padded, 0..length, marks);
+    }
+
+    fn mark_one_by_one(
+        &self,
+        mask: u32,
+        padded: &[u8],
+        range: std::ops::Range<usize>,
+        marks: &mut Vec<Mark>,
+    ) {
+        for at in range {
+            let Some(bytes) = padded.get(at..).and_then(<[u8]>::first_chunk) else { return };
+            if self.may_have(u32::from_le_bytes(*bytes) & mask) {
+                marks.push(Mark::at(at));
+            }
+        }
+    }
+}
+
+/// The same, many places at a time.
+#[cfg(target_arch = "x86_64")]
+mod wide {
+    use std::arch::x86_64::{
+        __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256,
+        _mm256_castsi256_ps, _mm256_cmpeq_epi8, _mm256_i32gather_epi32, _mm256_loadu_si256,
+        _mm256_movemask_epi8, _mm256_movemask_ps, _mm256_mullo_epi32, _mm256_set1_epi8,
+        _mm256_set1_epi32, _mm256_setr_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8,
+        _mm256_slli_epi32, _mm256_srli_epi16, _mm256_srli_epi32, _mm256_srlv_epi32,
+        _mm512_castsi256_si512, _mm512_i32gather_epi32, _mm512_mullo_epi32,
+        _mm512_permutexvar_epi32, _mm512_rorv_epi32, _mm512_set1_epi32, _mm512_set4_epi32,
+        _mm512_setr_epi32, _mm512_shuffle_epi8, _mm512_srli_epi32, _mm512_test_epi32_mask,
+    };
+
+    use super::{Bitmap, GRAM, HASH_BITS, HASH_FACTOR, Mark, Nibbles, PAIR, WORDS, run_length};
+
+    /// How far a product is shifted for its hash.
+    const SHIFT: u32 = 32 - HASH_BITS;
+    const FACTOR: i32 = HASH_FACTOR.cast_signed();
+
+    /// Some places that are looked at together.
+    struct Block<'t> {
+        /// The padded text from the first of them on.
+        text: &'t [u8],
+        /// Where that is.
+        at: usize,
+        /// How many there are.
+        places: usize,
+        /// How many bytes of each are looked at.
+        bytes: usize,
+    }
+
+    impl Block<'_> {
+        /// Notes the places of these bits, and says how many places that were.
+        #[inline]
+        fn note(self, mut yes: u32, marks: &mut Vec<Mark>) -> usize {
+            let end = self.places + self.bytes - 1;
+            let is_run = self.text.first() == self.text.get(end - 1)
+                && self.text.get(..end).is_some_and(|all| all.windows(2).all(|w| w[0] == w[1]));
+            if is_run {
+                return self.note_run(yes, marks);
+            }
+            while yes != 0 {
+                marks.push(Mark::at(self.at + yes.trailing_zeros() as usize));
+                yes &= yes - 1;
+            }
+            self.places
+        }
+
+        /// The same where one byte is repeated: the same bytes are at every place.
+        #[cold]
+        fn note_run(self, yes: u32, marks: &mut Vec<Mark>) -> usize {
+            let run = self.text.first().map_or(0, |byte| run_length(self.text, *byte));
+            let places = (run - (self.bytes - 1)) / self.places * self.places;
+            if yes != 0 {
+                marks.push(Mark { place: self.at as u32, places: places as u32 });
+            }
+            places
+        }
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn mark_grams_256(words: &[u32], text: &[u8], length: usize, marks: &mut Vec<Mark>) {
+        const PLACES: usize = 8;
+        let Some(words) = words.first_chunk::<WORDS>() else { return };
+        // Four bytes from each place on.
+        let windows = _mm256_setr_epi8(
+            0, 1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3, 4, 5, 6, 4, 5, 6, 7, 5, 6, 7, 8, 6, 7, 8, 9, 7,
+            8, 9, 10,
+        );
+        let mut at = 0;
+        while at < length {
+            let text = text.get(at..).unwrap_or_default();
+            let Some(sixteen) = text.first_chunk::<16>() else { return };
+            // SAFETY: sixteen bytes are there to be read; the load needs no alignment.
+            let bytes = unsafe { _mm_loadu_si128(sixteen.as_ptr().cast()) };
+            let keys = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), windows);
+            let product = _mm256_mullo_epi32(keys, _mm256_set1_epi32(FACTOR));
+            let hash = _mm256_srli_epi32::<{ SHIFT as i32 }>(product);
+            let word = _mm256_srli_epi32::<5>(hash);
+            // SAFETY: a hash has HASH_BITS bits, so a 32nd of it is a place in the bitmap.
+            let found = unsafe { _mm256_i32gather_epi32::<4>(words.as_ptr().cast(), word) };
+            let bit = _mm256_and_si256(hash, _mm256_set1_epi32(31));
+            let bits = _mm256_slli_epi32::<31>(_mm256_srlv_epi32(found, bit));
+            let yes = _mm256_movemask_ps(_mm256_castsi256_ps(bits)).cast_unsigned();
+            at += Block { text, at, places: PLACES, bytes: GRAM }.note(yes, marks);
+        }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) fn mark_grams_512(words: &[u32], text: &[u8], length: usize, marks: &mut Vec<Mark>) {
+        const PLACES: usize = 16;
+        let Some(words) = words.first_chunk::<WORDS>() else { return };
+        // The seven bytes that four places look at stand in each fourth, then four from each place on.
+        let fourths = _mm512_setr_epi32(0, 1, 2, 3, 1, 2, 3, 4, 2, 3, 4, 5, 3, 4, 5, 6);
+        let windows = _mm512_set4_epi32(0x0605_0403, 0x0504_0302, 0x0403_0201, 0x0302_0100);
+        let mut at = 0;
+        while at < length {
+            let text = text.get(at..).unwrap_or_default();
+            let Some(block) = text.first_chunk::<32>() else { return };
+            // SAFETY: 32 bytes are there to be read; the load needs no alignment.
+            let bytes = unsafe { _mm256_loadu_si256(block.as_ptr().cast()) };
+            let fours = _mm512_permutexvar_epi32(fourths, _mm512_castsi256_si512(bytes));
+            let keys = _mm512_shuffle_epi8(fours, windows);
+            let product = _mm512_mullo_epi32(keys, _mm512_set1_epi32(FACTOR));
+            let hash = _mm512_srli_epi32::<SHIFT>(product);
+            let word = _mm512_srli_epi32::<5>(hash);
+            // SAFETY: a hash has HASH_BITS bits, so a 32nd of it is a place in the bitmap.
+            let found = unsafe { _mm512_i32gather_epi32::<4>(word, words.as_ptr().cast()) };
+            // Turned by the last five bits of the hash, its bit is the last.
+            let bits = _mm512_rorv_epi32(found, hash);
+            let yes = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(1));
+            at += Block { text, at, places: PLACES, bytes: GRAM }.note(u32::from(yes), marks);
+        }
+    }
+
+    /// Which bytes may be in a group of these, as groups.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn groups(side: &Nibbles, bytes: __m256i) -> __m256i {
+        // SAFETY: sixteen bytes are there to be read; the loads need no alignment.
+        let (low, high) = unsafe {
+            (_mm_loadu_si128(side.low.as_ptr().cast()), _mm_loadu_si128(side.high.as_ptr().cast()))
+        };
+        let (low, high) = (_mm256_broadcastsi128_si256(low), _mm256_broadcastsi128_si256(high));
+        let half = _mm256_set1_epi8(15);
+        let low = _mm256_shuffle_epi8(low, _mm256_and_si256(bytes, half));
+        let highs = _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), half);
+        _mm256_and_si256(low, _mm256_shuffle_epi8(high, highs))
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn mark_pairs(map: &Bitmap, text: &[u8], length: usize, marks: &mut Vec<Mark>) {
+        const PLACES: usize = 32;
+        let mut at = 0;
+        while at < length {
+            let text = text.get(at..).unwrap_or_default();
+            let Some(block) = text.first_chunk::<{ PLACES + 1 }>() else { return };
+            // SAFETY: 33 bytes are there to be read; the loads need no alignment.
+            let (first, second) = unsafe {
+                let second = block.as_ptr().add(1);
+                (_mm256_loadu_si256(block.as_ptr().cast()), _mm256_loadu_si256(second.cast()))
+            };
+            let both =
+                _mm256_and_si256(groups(&map.sides[0], first), groups(&map.sides[1], second));
+            let none = _mm256_cmpeq_epi8(both, _mm256_setzero_si256());
+            let mut may = !_mm256_movemask_epi8(none).cast_unsigned();
+            let mut yes = 0;
+            while may != 0 {
+                let place = may.trailing_zeros() as usize;
+                let pair = u32::from(u16::from_le_bytes([block[place], block[place + 1]]));
+                yes |= u32::from(map.may_have(pair)) << place;
+                may &= may - 1;
+            }
+            at += Block { text, at, places: PLACES, bytes: PAIR }.note(yes, marks);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The places of marks within a text of this length.
+    fn places(marks: &[Mark], length: usize) -> Vec<usize> {
+        let places = marks.iter().flat_map(|mark| mark.place()..mark.place() + mark.places());
+        let mut places: Vec<usize> = places.filter(|place| *place < length).collect();
+        places.sort_unstable();
+        places
+    }
+
+    #[test]
+    fn many_places_at_a_time_say_what_one_by_one_says() {
+        let words = ["spam", "heap", "<a", "no", "viag", "\u{e4}b", "xxxx", "oo", "x<"];
+        let key = |word: &str| word.bytes().rev().fold(0, |key, b| key << 8 | u32::from(b));
+        let of = |length| {
+            words.iter().map(|w| key(w)).filter(move |k| (*k > 0xffff) == (length == GRAM))
+        };
+        let (grams, pairs) = (Bitmap::new(of(GRAM)), Bitmap::new(of(PAIR)));
+        let mut text = words.join(" x").into_bytes();
+        for length in 1..80 {
+            text.extend(["x".repeat(length), "o".repeat(length)].concat().bytes());
+        }
+        for length in (0..=text.len()).rev().step_by(3).chain(0..200) {
+            let padded = [&text[..length], &[0; PADDING]].concat();
+            let (mut together, mut alone) = (Vec::new(), Vec::new());
+            grams.mark_grams(&padded, length, &mut together);
+            grams.mark_one_by_one(u32::MAX, &padded, 0..length, &mut alone);
+            assert_eq!(places(&together, length), places(&alone, length), "{length}");
+            let mut together = Vec::new();
+            pairs.mark_pairs(&padded, length, &mut together);
+            let mut alone = Vec::new();
+            pairs.mark_one_by_one(0xffff, &padded, 0..length, &mut alone);
+            assert_eq!(places(&together, length), places(&alone, length), "{length}");
+        }
+    }
+
+    #[test]
+    fn ranks_number_what_is_looked_for() {
+        let keys: Vec<u32> = (0..3_000u32).map(|n| n.wrapping_mul(0x0101_6b43)).collect();
+        let bitmap = Bitmap::new(keys.iter().copied());
+        let mut ranks: Vec<usize> = keys.iter().map(|key| bitmap.rank(*key)).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let mut hashes: Vec<usize> = keys.iter().map(|key| hash(*key)).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(ranks, (0..hashes.len()).collect::<Vec<_>>());
+        assert!(keys.iter().all(|key| bitmap.may_have(*key)));
+    }
+}
