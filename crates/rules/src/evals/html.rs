@@ -88,7 +88,7 @@ pub(super) fn title_ratio(cx: &EvalContext<'_>, args: &Args) -> bool {
 
 /// `check_iframe_src()`: an `<iframe>` with a source.
 pub(super) fn iframe_source(cx: &EvalContext<'_>, _: &Args) -> bool {
-    cx.html().any(|html| html.uris.iter().any(|u| u.types.iter().any(|t| &**t == "iframe")))
+    cx.html().any(|html| html.uris.iter().any(|u| u.types.contains(&"iframe")))
 }
 
 /// A comparison with a number, as rules write it: `!= 0`, `< 384`.

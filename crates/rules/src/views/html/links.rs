@@ -20,7 +20,7 @@ pub struct HtmlUri {
     pub uri: Text,
     /// Elements that it was an attribute of, sorted; empty if it is only known as the target of an
     /// anchor as written.
-    pub types: Vec<Box<str>>,
+    pub types: Vec<&'static str>,
     /// Texts of the anchors to it, in order.
     pub anchor_text: Vec<Text>,
 }
@@ -78,7 +78,7 @@ impl HtmlState {
         Some(index)
     }
 
-    fn push_uri(&mut self, kind: &str, uri: &Piece<'_>) {
+    fn push_uri(&mut self, kind: &'static str, uri: &Piece<'_>) {
         let uri = tidy(uri, &mut self.uri_truncated);
         if uri.chars.is_empty() {
             return;
@@ -95,14 +95,14 @@ impl HtmlState {
             return;
         }
         if let Some(entry) = self.uri_entry(resolved).and_then(|i| self.uris.get_mut(i))
-            && let Err(place) = entry.types.binary_search_by(|t| (**t).cmp(kind))
+            && let Err(place) = entry.types.binary_search(&kind)
         {
-            entry.types.insert(place, kind.into());
+            entry.types.insert(place, kind);
         }
     }
 
     /// Notes the URIs among a start tag's attributes.
-    pub(super) fn note_links(&mut self, tag: &str, attributes: &Attributes<'_>) {
+    pub(super) fn note_links(&mut self, tag: &'static str, attributes: &Attributes<'_>) {
         let plain = match tag {
             "body" | "table" | "tr" | "td" => attributes.get("background"),
             "a" | "area" | "link" => {

@@ -120,13 +120,20 @@ fn without_line_ends(uri: &mut Vec<u8>) {
 /// Addresses without parameters and obfuscation.
 fn addresses(uri: &[u8], made: &mut Vec<Vec<u8>>) {
     let group = |re: &Regex| re.captures(uri).and_then(|c| c.get(1)).map(|m| m.as_bytes().to_vec());
-    made.extend(group(pattern!(r"(?s)\A([^@]+@[^?]+)\?")));
-    made.extend(group(pattern!(r"(?s)\A([^@]+@[^?&]+)&")));
+    let has = |b: u8| memchr::memchr(b, uri).is_some();
+    if has(b'?') {
+        made.extend(group(pattern!(r"(?s)\A([^@]+@[^?]+)\?")));
+    }
+    if has(b'&') {
+        made.extend(group(pattern!(r"(?s)\A([^@]+@[^?&]+)&")));
+    }
     let mail = |address: Vec<u8>| [b"mailto:".as_slice(), &address].concat();
-    if memchr::memmem::find(uri, b"%20").is_some() {
+    if has(b'%') && memchr::memmem::find(uri, b"%20").is_some() {
         made.extend(group(pattern!(r"(?s)\A(?:mailto:)?(?:%20)*([^@]+@[^?&%]+)")).map(mail));
     }
-    made.extend(group(pattern!(r"(?s)\A[^?&]*<([^@>]+@[^>]+)>")).map(mail));
+    if has(b'<') {
+        made.extend(group(pattern!(r"(?s)\A[^?&]*<([^@>]+@[^>]+)>")).map(mail));
+    }
 }
 
 /// Whether [`plain_form`] leaves a URI as it is, as most are written.
@@ -385,8 +392,9 @@ pub(super) fn host_of(uri: &[u8], boundaries: &Boundaries) -> Option<Vec<u8>> {
     if ip::address_at(&host, 0) == Some(host.len()) {
         return Some(host);
     }
-    let is_host = is_host_name(&host) && boundaries.is_valid(&host);
-    (is_host && !host.iter().any(|&b| is_space(b))).then_some(host)
+    // A host name holds no white space.
+    let top = memchr::memrchr(b'.', &host).map(|dot| &host[dot + 1..]);
+    (top.is_some_and(|top| boundaries.is_top(top)) && is_host_name(&host)).then_some(host)
 }
 
 #[cfg(test)]

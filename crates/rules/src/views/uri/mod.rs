@@ -30,7 +30,7 @@ pub struct UriDetail {
     /// It stands in the text (linked by no HTML).
     pub is_parsed: bool,
     /// HTML elements that have it in an attribute.
-    pub elements: Vec<Box<str>>,
+    pub elements: Vec<&'static str>,
     /// Texts of anchors to it.
     pub anchor_texts: Vec<Vec<u8>>,
 }
@@ -77,7 +77,7 @@ impl Uris {
                 detail.is_parsed |= link.types.is_empty();
                 for element in &link.types {
                     if !detail.elements.contains(element) {
-                        detail.elements.push(element.clone());
+                        detail.elements.push(element);
                     }
                 }
                 for text in &link.anchor_text {
@@ -117,7 +117,7 @@ impl Uris {
             let detail = self.details.entry(uri).or_default();
             if detail.hosts.is_empty() {
                 detail.hosts.push(host);
-                detail.elements.extend(["domainkeys", "noclean", "nocanon"].map(Box::from));
+                detail.elements.extend(["domainkeys", "noclean", "nocanon"]);
             }
         }
     }

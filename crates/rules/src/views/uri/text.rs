@@ -89,6 +89,11 @@ pub(super) fn find(text: &[u8], boundaries: &Boundaries, out: &mut Vec<Found>) {
     while at < text.len() {
         if mark.is_none_or(|mark| at > mark) {
             let Some(next) = mark_from(at) else { return };
+            // Nothing that a mark makes a URI of ends with it.
+            if text.get(next + 1).is_none_or(|&b| is(b, ENDS_URI)) {
+                at = next + 1;
+                continue;
+            }
             mark = Some(next);
             let end = text[at..next].iter().rposition(|&b| is(b, ENDS_URI));
             at += end.map_or(0, |end| end + 1);
@@ -313,6 +318,42 @@ mod tests {
             let before_host = b"!\"#$&'()*+,/:;<=>?@[\\]^`{|}~\x1b\xa0";
             assert_eq!(is(b, MAY_PRECEDE_HOST), space || before_host.contains(&b), "{b}");
             assert_eq!(is(b, WORD), is_word(b), "{b}");
+        }
+    }
+
+    #[test]
+    fn marks_miss_no_uri() {
+        let boundaries = Boundaries::default();
+        let pieces = [
+            "http:", "//", "www", ".", "@", ":", "a", "b.com", " ", "\n", ",", "mailto:", "(", ")",
+            "ftp", "\u{1b}", "/", "-", "com", "8",
+        ];
+        let mut seed = 11u32;
+        for _ in 0..30_000 {
+            let mut text = String::new();
+            for _ in 0..8 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                text.push_str(pieces[(seed >> 16) as usize % pieces.len()]);
+            }
+            let bytes = text.as_bytes();
+            let (mut expected, mut at) = (Vec::new(), 0);
+            while at < bytes.len() {
+                match may_start(bytes, at).then(|| match_at(bytes, at, &boundaries)).flatten() {
+                    Some((kind, end)) => {
+                        let host = match kind {
+                            Kind::Host(length) => Some(&bytes[at..at + length]),
+                            _ => None,
+                        };
+                        let uri = tidy(&bytes[at..end], kind, host, &boundaries);
+                        expected.extend(uri.map(|uri| Found { uri }));
+                        at = end;
+                    }
+                    None => at += 1,
+                }
+            }
+            let mut found = Vec::new();
+            find(bytes, &boundaries, &mut found);
+            assert_eq!(found, expected, "{text:?}");
         }
     }
 
