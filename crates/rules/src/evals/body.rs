@@ -48,9 +48,11 @@ fn compare_alternatives(cx: &EvalContext<'_>) -> Difference {
     let mut found = Difference::default();
     // A meeting request: HTML and a calendar.
     let root = tree.root();
-    let summary: Vec<String> = root.children.iter().map(|&c| kinds_below(cx, c)).collect();
-    if root.kind == "multipart/alternative" && summary == ["text/html", "text/calendar"] {
-        return found;
+    if root.kind == "multipart/alternative" {
+        let summary: Vec<String> = root.children.iter().map(|&c| kinds_below(cx, c)).collect();
+        if summary == ["text/html", "text/calendar"] {
+            return found;
+        }
     }
     for top in tree.in_order() {
         if !is_alternative(&tree.nodes[top]) {
@@ -105,23 +107,30 @@ fn count_words<'a>(cx: &'a EvalContext<'_>, parts: &[usize]) -> HashMap<&'a [u8]
 
 /// Words between white space that hold a letter, a digit or an underscore; not more than are compared.
 fn text_words<'t>(text: &'t Text, mut found: impl FnMut(&'t [u8])) {
-    if text.chars.is_ascii() {
-        let words = text.chars.as_bytes().split(|b| super::text::is_space(*b));
-        let words = words.filter(|w| w.iter().any(|b| super::text::is_word(*b)));
-        return words.take(WORDS_MAX).for_each(found);
-    }
-    let is_space = |c: char| {
-        if text.wide { c.is_whitespace() } else { c.is_ascii() && super::text::is_space(c as u8) }
-    };
-    let is_word = |c: char| {
-        if text.wide {
-            c.is_alphanumeric() || c == '_'
+    let bytes = text.chars.as_bytes();
+    let (mut start, mut has_letter, mut count, mut i) = (0, false, 0, 0);
+    while i <= bytes.len() && count < WORDS_MAX {
+        // What is here, and how long it is.
+        let (is_space, is_letter, length) = match bytes.get(i) {
+            None => (true, false, 1),
+            Some(b) if b.is_ascii() => (super::text::is_space(*b), super::text::is_word(*b), 1),
+            Some(_) if !text.wide => (false, false, 1),
+            Some(_) => {
+                let c = text.chars[i..].chars().next().unwrap_or_default();
+                (c.is_whitespace(), !has_letter && c.is_alphanumeric(), c.len_utf8())
+            }
+        };
+        if !is_space {
+            has_letter |= is_letter;
         } else {
-            c.is_ascii() && super::text::is_word(c as u8)
+            if has_letter {
+                found(&bytes[start..i]);
+                count += 1;
+            }
+            (start, has_letter) = (i + length, false);
         }
-    };
-    let words = text.chars.split(is_space).filter(move |w| w.chars().any(is_word));
-    words.take(WORDS_MAX).for_each(|word| found(word.as_bytes()));
+        i += length;
+    }
 }
 
 fn is_alternative(node: &Node<'_>) -> bool {
@@ -264,5 +273,7 @@ mod tests {
         };
         assert_eq!(words(Text::narrow(b"a-b\x0b -- \x1c_ .9\n")), "a-b|\x1c_|.9");
         assert_eq!(words(Text::wide("a-b\u{a0}\u{e9} \u{2014} _".to_owned())), "a-b|\u{e9}|_");
+        assert_eq!(words(Text::narrow(b"\xe9 \xe9a\xa0b ")), "\u{e9}a\u{a0}b");
+        assert_eq!(words(Text::wide("\u{3000}\u{3042}\u{3000}".to_owned())), "\u{3042}");
     }
 }

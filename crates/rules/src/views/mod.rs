@@ -36,7 +36,7 @@ pub use self::body::Rendered;
 pub use self::html::{HtmlState, HtmlUri};
 pub use self::mime::{MimeTree, Node};
 pub use self::perl::Text;
-pub(crate) use self::perl::{find, find_no_case, lines as perl_lines};
+pub(crate) use self::perl::{count, find, find_no_case, lines as perl_lines};
 pub use self::relays::{Networks, Relay, Relays, TrustSettings};
 pub(crate) use self::relays::{addresses_in, is_private, reversed_ip};
 use self::uri::{Redirector, Redirectors};

@@ -94,6 +94,12 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
+/// How many bytes of a text are so. Counted in bytes as far as these do, which vectors hold many of.
+pub(crate) fn count(text: &[u8], is_so: impl Fn(&u8) -> bool) -> usize {
+    let chunks = text.chunks(usize::from(u8::MAX));
+    chunks.map(|chunk| usize::from(chunk.iter().map(|b| u8::from(is_so(b))).sum::<u8>())).sum()
+}
+
 /// Bytes that are looked at together whether they are plain.
 const BLOCK_BYTES: usize = 32;
 
@@ -183,6 +189,13 @@ pub(crate) fn is_space_char(c: char, wide: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_counted() {
+        for length in [0, 1, 254, 255, 256, 600] {
+            assert_eq!(count(&vec![b'a'; length], u8::is_ascii_lowercase), length);
+        }
+    }
 
     #[test]
     fn finding_and_trimming() {

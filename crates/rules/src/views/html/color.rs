@@ -74,11 +74,16 @@ impl Color {
         Color::Rgb(r, g, b)
     }
 
+    /// A `#` and digits only, as most are written; none if it is anything else.
+    pub(super) fn of_digits(text: &str) -> Option<Color> {
+        let is_digit = |b: u8| b == b'#' || b.is_ascii_hexdigit();
+        (text.starts_with('#') && text.bytes().all(is_digit)).then(|| hex_color(text))
+    }
+
     /// A colour attribute: a name, `#` and digits, or `rgb(...)`. Digits without `#` are none.
     pub(super) fn of_name(text: &str) -> Color {
-        let is_digit = |b: u8| b == b'#' || b.is_ascii_hexdigit();
-        if text.starts_with('#') && text.bytes().all(is_digit) {
-            return hex_color(text);
+        if let Some(color) = Color::of_digits(text) {
+            return color;
         }
         let text = lower_trimmed(text);
         if let Ok(i) = NAMES.binary_search_by(|n| n.0.cmp(&text)) {

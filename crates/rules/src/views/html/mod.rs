@@ -234,12 +234,12 @@ impl HtmlState {
     fn count_text(&mut self) {
         let text = &self.rendered;
         self.html_length = text.len();
-        let spaces = if text.wide {
-            text.chars.chars().filter(|&c| perl::is_space_char(c, true)).count()
-        } else {
-            // The original counts a narrow text's form feeds as text.
-            text.chars.bytes().filter(|&b| perl::is_space(b) && b != 0x0c).count()
-        };
+        // The original counts a narrow text's form feeds as text.
+        let is_space = |b: &u8| perl::is_space(*b) && (text.wide || *b != 0x0c);
+        let mut spaces = perl::count(text.chars.as_bytes(), is_space);
+        if text.wide && self.html_length < text.chars.len() {
+            spaces += other_spaces(&text.chars);
+        }
         self.non_space_len = self.html_length - spaces;
     }
 
@@ -279,12 +279,15 @@ impl HtmlState {
                 self.rendered.chars.pop();
             }
         }
-        self.push_piece(space, false, true, false);
+        if self.begin_piece(false, true, false) {
+            self.rendered.chars.push_str(space);
+        }
     }
 
-    fn push_piece(&mut self, text: &str, wide: bool, is_space: bool, hidden: bool) {
+    /// Begins another piece of text; whether there may be one.
+    fn begin_piece(&mut self, wide: bool, is_space: bool, hidden: bool) -> bool {
         if self.pieces.count >= PIECES_MAX {
-            return;
+            return false;
         }
         self.pieces = Pieces {
             count: self.pieces.count + 1,
@@ -294,18 +297,20 @@ impl HtmlState {
             last_is_hidden: hidden,
             hidden: self.pieces.hidden + usize::from(hidden),
         };
-        self.rendered.chars.push_str(text);
         self.rendered.wide |= wide;
+        true
     }
 
     /// Adds text, white space runs made one space.
     fn show(&mut self, text: &Piece<'_>, hidden: bool) {
-        let squeezed = squeeze(&text.chars);
-        let mut shown = squeezed.as_ref();
-        if self.pieces.count > 0 && !hidden && self.pieces.last_is_space {
-            shown = shown.strip_prefix(' ').unwrap_or(shown);
+        let is_after_space = self.pieces.count > 0 && !hidden && self.pieces.last_is_space;
+        if self.begin_piece(text.wide, false, hidden) {
+            let start = self.pieces.last_start;
+            squeeze(&text.chars, &mut self.rendered.chars);
+            if is_after_space && self.rendered.chars[start..].starts_with(' ') {
+                self.rendered.chars.remove(start);
+            }
         }
-        self.push_piece(shown, text.wide, false, hidden);
     }
 
     /// Notes tags inside words.
@@ -408,6 +413,15 @@ fn pixels(value: &str, per_percent: f64) -> f64 {
     if size > 0.0 { size } else { 200.0 }
 }
 
+/// How many characters beyond ASCII are white space.
+fn other_spaces(text: &str) -> usize {
+    // They begin with one of these bytes.
+    let bytes = text.as_bytes();
+    let starts =
+        memchr::memchr3_iter(0xc2, 0xe2, 0xe3, bytes).chain(memchr::memchr_iter(0xe1, bytes));
+    starts.filter(|&i| text[i..].chars().next().is_some_and(char::is_whitespace)).count()
+}
+
 /// Whether there is anything but spaces.
 fn has_text(text: &str) -> bool {
     let mut chars = text.chars().peekable();
@@ -421,42 +435,38 @@ fn has_text(text: &str) -> bool {
     false
 }
 
-/// Runs of white space become one space; so does a no-break space that was decoded as Latin-1.
-fn squeeze(text: &str) -> std::borrow::Cow<'_, str> {
+/// Appends the text; runs of white space become one space, so does a no-break space that was decoded as
+/// Latin-1.
+fn squeeze(text: &str, out: &mut String) {
+    const NO_BREAK: &str = "\u{c2}\u{a0}";
     let bytes = text.as_bytes();
-    let odd = |i: usize| {
-        let next = bytes.get(i + 1).copied().unwrap_or(0);
-        perl::is_space(bytes[i]) && (bytes[i] != b' ' || perl::is_space(next))
-            || bytes[i] == 0xc3 && bytes[i..].starts_with("\u{c2}\u{a0}".as_bytes())
-    };
-    let Some(first) = (perl::plain_blocks(bytes)..bytes.len()).find(|&i| odd(i)) else {
-        return std::borrow::Cow::Borrowed(text);
-    };
-    let mut out = String::with_capacity(text.len());
-    out.push_str(&text[..first]);
-    let mut i = first;
+    let mut i = 0;
     while i < bytes.len() {
         let start = i;
-        while i < bytes.len() && perl::is_space(bytes[i]) {
-            i += 1;
-        }
-        if i > start {
-            out.push(' ');
-        }
-        let start = i;
-        while i < bytes.len() && !perl::is_space(bytes[i]) {
-            if bytes[i] == 0xc3 && bytes[i..].starts_with("\u{c2}\u{a0}".as_bytes()) {
+        i += perl::plain_blocks(&bytes[i..]);
+        while let Some(&byte) = bytes.get(i) {
+            let stops = match byte {
+                b' ' => bytes.get(i + 1).is_some_and(|&next| perl::is_space(next)),
+                b'\t'..=b'\r' => true,
+                0xc3 => bytes[i..].starts_with(NO_BREAK.as_bytes()),
+                _ => false,
+            };
+            if stops {
                 break;
             }
             i += 1;
         }
         out.push_str(&text[start..i]);
-        if i < bytes.len() && bytes[i] == 0xc3 {
-            out.push(' ');
-            i += "\u{c2}\u{a0}".len();
+        match bytes.get(i) {
+            None => break,
+            Some(0xc3) => i += NO_BREAK.len(),
+            Some(_) => {
+                let rest = &bytes[i..];
+                i += rest.iter().position(|&b| !perl::is_space(b)).unwrap_or(rest.len());
+            }
         }
+        out.push(' ');
     }
-    std::borrow::Cow::Owned(out)
 }
 
 impl Events for HtmlState {
@@ -503,7 +513,7 @@ impl Events for HtmlState {
         }
         self.space_of(element);
         if element.links {
-            self.note_links(name, attributes);
+            self.note_links(element.name, attributes);
         }
         self.test_start(name, attributes);
     }
@@ -531,5 +541,36 @@ impl Events for HtmlState {
             self.tags += 1;
             self.inside.insert("!doctype".into(), 0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_is_squeezed() {
+        let plain = regex::Regex::new("[ \\t\\n\\r\\x0b\\x0c]+|\u{c2}\u{a0}").unwrap();
+        let pieces =
+            ["a", " ", "\n", "\t", "\u{c2}\u{a0}", "\u{c2}", "\u{a0}", "some words in a row"];
+        let mut seed = 1u32;
+        for _ in 0..5_000 {
+            let mut text = String::new();
+            for _ in 0..10 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                text.push_str(pieces[(seed >> 16) as usize % pieces.len()]);
+            }
+            let mut out = "|".to_owned();
+            squeeze(&text, &mut out);
+            assert_eq!(out[1..], *plain.replace_all(&text, " "), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn white_space_beyond_ascii_is_counted() {
+        let all: String = (0x80..0x1_0000).filter_map(char::from_u32).collect();
+        let expected = all.chars().filter(|c| c.is_whitespace()).count();
+        assert_eq!(other_spaces(&all), expected);
+        assert_eq!(other_spaces(" a\u{e9}\u{a0}\u{3000}"), 2);
     }
 }

@@ -145,10 +145,14 @@ impl StyleStack {
         };
         let mut looked = false;
         for name in names {
+            if !matches!(*name, "text" | "color" | "size" | "style") {
+                // A background colour given as an attribute never reaches SpamAssassin's styles.
+                looked |= attributes.has(name);
+                continue;
+            }
             let Some(value) = attributes.get(name) else { continue };
             looked = true;
             match *name {
-                "text" | "color" => new.color = Color::of_name(&value.chars),
                 "size" => {
                     if let Some(step) = signed_number(&value.chars) {
                         new.size = self.basefont + step;
@@ -157,8 +161,7 @@ impl StyleStack {
                     }
                 }
                 "style" => declarations(&value.chars, outer, new),
-                // A background colour given as an attribute never reaches SpamAssassin's styles.
-                _ => {}
+                _ => new.color = Color::of_name(&value.chars),
             }
         }
         looked
@@ -213,6 +216,11 @@ fn declaration(part: &str, new: &mut Style) {
     let Some(value) = rest.strip_prefix(':').and_then(value_of) else { return };
     let background = name.eq_ignore_ascii_case("background-color");
     if background || name.eq_ignore_ascii_case("color") {
+        let slot = if background { &mut new.background } else { &mut new.color };
+        if let Some(color) = Color::of_digits(value) {
+            *slot = color;
+            return;
+        }
         let value = lower(value);
         let value = match value.strip_suffix("important") {
             Some(v) if v.trim_end().ends_with('!') => {
@@ -221,7 +229,7 @@ fn declaration(part: &str, new: &mut Style) {
             _ => value,
         };
         if let Some(color) = Color::of_declaration(&value) {
-            *(if background { &mut new.background } else { &mut new.color }) = color;
+            *slot = color;
         }
     } else if name == "background" {
         if let Some(color) = background_color(&lower(value)) {

@@ -302,7 +302,11 @@ impl<'m> MimeTree<'m> {
 
     /// Indices of a part and all parts inside it, in the order of the message.
     pub fn below(&self, top: usize) -> Vec<usize> {
-        let (mut order, mut stack) = (Vec::new(), vec![top]);
+        if self.nodes[top].children.is_empty() {
+            return vec![top];
+        }
+        let mut order = Vec::with_capacity(self.nodes.len());
+        let mut stack = vec![top];
         while let Some(index) = stack.pop() {
             order.push(index);
             stack.extend(self.nodes[index].children.iter().rev());
