@@ -1,5 +1,6 @@
 //! From a [`Node`] to the `regex` engines, for patterns whose matches they find exactly.
 
+use regex_automata::meta;
 use regex_syntax::hir::{Class, ClassBytes, ClassBytesRange, Hir, Look, Repetition};
 
 use super::syntax::{Anchor, ByteSet, Greed, Node};
@@ -12,6 +13,20 @@ use super::syntax::{Anchor, ByteSet, Greed, Node};
 /// That is for patterns too large for PCRE2.
 pub(crate) fn hir(node: &Node, relaxed: bool) -> Option<Hir> {
     Converter { relaxed }.convert(node, true, false)
+}
+
+/// Largest automaton of one pattern, in bytes.
+const BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Lazy DFA states kept of one pattern for each thread, in bytes.
+const CACHE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The engines for a pattern; none if it is too large.
+pub(super) fn regex(hir: &Hir) -> Option<meta::Regex> {
+    let config = meta::Config::new()
+        .utf8_empty(false)
+        .nfa_size_limit(Some(BYTES_MAX))
+        .hybrid_cache_capacity(CACHE_BYTES);
+    meta::Builder::new().configure(config).build_from_hir(hir).ok()
 }
 
 struct Converter {

@@ -133,7 +133,7 @@ fn pieces(parts: impl Iterator<Item = Known>, texts: Texts) -> Vec<Candidate> {
             push(candidate.strings);
         }
         let Some(exact) = part.exact else {
-            push(std::mem::replace(&mut run, vec![Vec::new()]));
+            push(cut(&mut run, part.edge));
             continue;
         };
         let longest = run.iter().map(Vec::len).max().unwrap_or(0);
@@ -178,6 +178,8 @@ struct Known {
     exact: Option<Strings>,
     /// Every match contains one of these.
     best: Option<Candidate>,
+    /// Every match begins with one of these and ends with one of these.
+    edge: Option<Strings>,
 }
 
 /// Strings of which one occurs in every match.
@@ -203,6 +205,18 @@ fn chance_if_rarer(best: Option<&Candidate>, strings: &Strings, texts: Texts) ->
     }
     let chance: f64 = strings.iter().map(|s| string_chance(s, texts)).sum();
     best.is_none_or(|b| chance < b.chance).then_some(chance)
+}
+
+/// Ends a run at something that begins and ends with one of these strings: what the run is with its
+/// beginning. Its end begins the next.
+fn cut(run: &mut Strings, edge: Option<Strings>) -> Strings {
+    let Some(edge) = edge else { return std::mem::replace(run, vec![Vec::new()]) };
+    let ended = std::mem::replace(run, edge);
+    let longest = ended.iter().map(Vec::len).max().unwrap_or(0);
+    if ended.len() * run.len() > EXACT_MAX || longest >= STRING_BYTES_MAX {
+        return ended;
+    }
+    join(ended, run)
 }
 
 /// Continues each of the strings with each of the others.
@@ -241,11 +255,13 @@ fn analyse(node: &Node, texts: Texts) -> Known {
             bytes.sort_unstable();
             bytes.dedup();
             let exact = (bytes.len() <= SET_MAX).then(|| bytes.iter().map(|b| vec![*b]).collect());
-            Known { exact, best: None }
+            Known { exact, best: None, edge: None }
         }
-        Node::Anchor(Anchor::Word) => Known { exact: Some(vec![vec![BOUNDARY]]), best: None },
+        Node::Anchor(Anchor::Word) => {
+            Known { exact: Some(vec![vec![BOUNDARY]]), ..Known::default() }
+        }
         Node::Anchor(_) | Node::Around { .. } => {
-            Known { exact: Some(vec![Vec::new()]), best: None }
+            Known { exact: Some(vec![Vec::new()]), ..Known::default() }
         }
         Node::Backreference { .. } | Node::Template { .. } => Known::default(),
         Node::Group { node, .. } | Node::Atomic(node) => analyse(node, texts),
@@ -285,7 +301,7 @@ fn alternate(nodes: &[Node], texts: Texts) -> Known {
     if let Some(strings) = best {
         better(&mut candidate, unique(strings), texts);
     }
-    Known { exact: exact.map(unique), best: candidate }
+    Known { exact: exact.map(unique), best: candidate, edge: None }
 }
 
 fn unique(mut strings: Strings) -> Strings {
@@ -304,7 +320,7 @@ fn concat(parts: impl Iterator<Item = Known>, texts: Texts) -> Known {
             better(&mut best, candidate.strings, texts);
         }
         let Some(exact) = part.exact else {
-            better(&mut best, std::mem::replace(&mut run, vec![Vec::new()]), texts);
+            better(&mut best, cut(&mut run, part.edge), texts);
             whole = false;
             continue;
         };
@@ -320,7 +336,7 @@ fn concat(parts: impl Iterator<Item = Known>, texts: Texts) -> Known {
             best = Some(Candidate { strings: run.clone(), chance });
         }
     }
-    Known { exact: whole.then_some(run), best }
+    Known { exact: whole.then_some(run), best, edge: None }
 }
 
 fn repeat(node: &Node, min: u32, max: Option<u32>, texts: Texts) -> Known {
@@ -332,7 +348,7 @@ fn repeat(node: &Node, min: u32, max: Option<u32>, texts: Texts) -> Known {
             }
             _ => None,
         };
-        return Known { exact, best: None };
+        return Known { exact, best: None, edge: None };
     }
     if max == Some(min) && min <= STRING_BYTES_MAX as u32 {
         return concat((0..min).map(|_| analyse(node, texts)), texts);
@@ -340,8 +356,9 @@ fn repeat(node: &Node, min: u32, max: Option<u32>, texts: Texts) -> Known {
     // At least `min` times: what `min` of them make stands in a row, but more may follow.
     let copies = min.min(STRING_BYTES_MAX as u32);
     let mut known = concat((0..copies).map(|_| analyse(node, texts)), texts);
-    if let Some(exact) = known.exact.take() {
-        better(&mut known.best, exact, texts);
+    known.edge = known.exact.take();
+    if let Some(edge) = &known.edge {
+        better(&mut known.best, edge.clone(), texts);
     }
     known
 }
@@ -429,6 +446,9 @@ mod tests {
         assert_eq!(strings("(?!abc)\\w+"), None);
         assert_eq!(strings("(?:viagra|\\d+)"), None);
         assert_eq!(strings("(?:wizard){2,}"), some(&["wizardwizard"]));
+        assert_eq!(strings("dol+ars?"), some(&["dol"]));
+        assert_eq!(strings("quiz+(?:a|b)"), some(&["quiz"]));
+        assert_eq!(strings("j(?:ab){2,}x"), some(&["jabab"]));
         assert_eq!(strings("x*"), None);
         assert_eq!(strings("(?:xyzzy)?"), None);
     }

@@ -2,7 +2,8 @@
 //!
 //! A pattern is read into a tree ([`syntax`]) in which all flags are applied. From there it goes to
 //! PCRE2, compiled to machine code: a pattern is tried only on texts that a prefilter chose, and there
-//! backtracking is quicker than automata whose states must be made first. A match that spends its
+//! backtracking is quicker than automata whose states must be made first. Where the first bytes tell that
+//! hardly any place begins a match ([`starts`]), only the others are tried. A match that spends its
 //! budget, or a pattern too large for PCRE2, goes to the `regex` engines, which take linear time,
 //! where they match exactly. Engines are made when first needed and shared between threads.
 
@@ -13,26 +14,27 @@ mod chances;
 mod letters;
 pub(crate) mod literal;
 pub(crate) mod parse;
+mod paths;
 mod property;
 pub(crate) mod sequence;
 mod sets;
 pub(crate) mod sieve;
+mod starts;
 pub(crate) mod syntax;
 
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use regex_automata::{Anchored, Input, meta};
+
 use letters::Letters;
 use parse::Refusal;
 use sieve::SieveCaches;
+use starts::Starts;
 use syntax::{Greed, Node};
 
 /// Most steps of a backtracking match.
 pub const MATCH_STEPS_MAX: u32 = 5_000_000;
-/// Largest automaton of one pattern, in bytes.
-const AUTOMATON_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Lazy DFA states kept of one pattern for each thread, in bytes.
-const DFA_CACHE_BYTES: usize = 4 * 1024 * 1024;
 /// Stack of machine code for the few matches that need more than 32 KB, in bytes.
 const JIT_STACK_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// PCRE2's error when that stack is full.
@@ -52,12 +54,18 @@ pub struct Pattern {
     is_words: bool,
     /// How it is matched if it takes but a few letters.
     letters: Option<Letters>,
-    automaton: OnceLock<Option<Box<regex_automata::meta::Regex>>>,
+    automaton: OnceLock<Option<Box<meta::Regex>>>,
     backtracker: OnceLock<Result<Box<pcre2::bytes::Regex>, String>>,
     /// The same for matches that are not empty at the place where the search begins.
     after_empty: OnceLock<Option<Box<pcre2::bytes::Regex>>>,
     /// What is asked first whether a pattern that backtracks much can match.
     sieve: OnceLock<Option<Box<regex_automata::hybrid::dfa::DFA>>>,
+    /// Where matches may begin; none where asking does not pay.
+    starts: OnceLock<Option<Box<Starts>>>,
+    /// The pattern tied to the place where the search begins.
+    here: OnceLock<Option<Box<pcre2::bytes::Regex>>>,
+    /// It has the tags of one message, so that what takes long to make would not pay.
+    is_of_one_message: bool,
     /// The same with a large stack, for texts on which the small one is full.
     roomy: OnceLock<Option<Box<pcre2::bytes::Regex>>>,
 }
@@ -96,6 +104,9 @@ impl Pattern {
             backtracker: OnceLock::new(),
             after_empty: OnceLock::new(),
             sieve: OnceLock::new(),
+            starts: OnceLock::new(),
+            here: OnceLock::new(),
+            is_of_one_message: false,
             roomy: OnceLock::new(),
         };
         if pattern.node.as_ref().is_none_or(needs_check) {
@@ -138,7 +149,7 @@ impl Pattern {
         tags: &dyn Fn(&str) -> Vec<Vec<u8>>,
     ) -> Result<Pattern, PatternError> {
         let node = self.node.as_ref().map_or(String::new(), |n| backtrack::text(n, tags));
-        Pattern::new(&node)
+        Ok(Pattern { is_of_one_message: true, ..Pattern::new(&node)? })
     }
 
     /// Runs every engine and the prefilter on a text and compares their answers; the error says how
@@ -164,6 +175,11 @@ impl Pattern {
             }
             _ => {}
         }
+        if let Some(start) =
+            (0..text.len()).find(|from| self.find(text, *from) != self.find_everywhere(text, *from))
+        {
+            return Err(format!("from {start} on the starts lead to another match"));
+        }
         if slow && self.node.as_ref().is_some_and(Node::is_impossible) {
             return Err("it matches, but is thought to be impossible".to_owned());
         }
@@ -181,19 +197,14 @@ impl Pattern {
         self.automaton().is_none()
     }
 
-    fn automaton(&self) -> Option<&regex_automata::meta::Regex> {
+    fn automaton(&self) -> Option<&meta::Regex> {
         let build = || {
             let node = self.node.as_ref()?;
             let strict = automaton::hir(node, false);
             // Too large for PCRE2: an answer that may be too generous beats none.
             let relaxed = || self.backtracker().err().and_then(|_| automaton::hir(node, true));
             let hir = strict.or_else(relaxed)?;
-            let config = regex_automata::meta::Config::new()
-                .utf8_empty(false)
-                .nfa_size_limit(Some(AUTOMATON_BYTES_MAX))
-                .hybrid_cache_capacity(DFA_CACHE_BYTES);
-            let regex = regex_automata::meta::Builder::new().configure(config).build_from_hir(&hir);
-            regex.ok().map(Box::new)
+            automaton::regex(&hir).map(Box::new)
         };
         self.automaton.get_or_init(build).as_deref()
     }
@@ -232,13 +243,7 @@ impl Pattern {
             // Perl allows a name for several groups.
             None => format!("(?J){}", self.text),
         };
-        let text = format!("(*LIMIT_MATCH={MATCH_STEPS_MAX})(*LF){before}{body}{after}");
-        let mut builder = pcre2::bytes::RegexBuilder::new();
-        builder.jit_if_available(true);
-        if roomy {
-            builder.max_jit_stack_size(Some(JIT_STACK_BYTES_MAX));
-        }
-        builder.build(&text).map(Box::new).map_err(|e| e.to_string())
+        compile(&format!("{before}{body}{after}"), roomy)
     }
 
     /// The leftmost match at or after `from`. Fails if the budget is spent.
@@ -250,15 +255,62 @@ impl Pattern {
         if self.is_words
             && let Some(regex) = self.automaton()
         {
-            let input = regex_automata::Input::new(text).range(from..);
+            let input = Input::new(text).range(from..);
             return Ok(regex.search(&input).map(|m| m.range()));
         }
+        if let Some(starts) = self.starts() {
+            return starts.find(text, from, |at| self.find_here(text, at)).unwrap_or(Ok(None));
+        }
+        self.find_everywhere(text, from)
+    }
+
+    /// Where matches may begin; none if looking for that does not pay.
+    fn starts(&self) -> Option<&Starts> {
+        let build = || {
+            // Patterns with tags are made for one message.
+            let node = self.node.as_ref().filter(|_| !self.is_of_one_message)?;
+            let starts = Starts::of(node)?;
+            let pays = starts.pays() || starts.is_in_lines() && self.here().is_none();
+            pays.then(|| Box::new(starts))
+        };
+        self.starts.get_or_init(build).as_deref()
+    }
+
+    /// The same as [`Pattern::find`], by engines that begin anew at each byte.
+    fn find_everywhere(
+        &self,
+        text: &[u8],
+        from: usize,
+    ) -> Result<Option<Range<usize>>, PatternError> {
         if let Some(Ok(found)) = self.backtrack(text, from) {
             return Ok(found);
         }
         let regex = self.automaton().ok_or(PatternError::Budget)?;
-        let input = regex_automata::Input::new(text).range(from..);
+        let input = Input::new(text).range(from..);
         Ok(regex.search(&input).map(|m| m.range()))
+    }
+
+    /// The pattern for PCRE2, tied to the place where the search begins.
+    fn here(&self) -> Option<&pcre2::bytes::Regex> {
+        self.here.get_or_init(|| self.compile("\\G(?:", ")", false).ok()).as_deref()
+    }
+
+    /// What the search comes to if it does not go on behind `at`: none if no match begins there.
+    fn find_here(
+        &self,
+        text: &[u8],
+        at: usize,
+    ) -> Option<Result<Option<Range<usize>>, PatternError>> {
+        match self.here().map(|regex| regex.find_at(text, at)) {
+            Some(Ok(found)) => return found.map(|m| Ok(Some(m.start()..m.end()))),
+            // Once the budget or the stack is spent, the others end the search.
+            Some(Err(_)) => return Some(self.find_everywhere(text, at)),
+            None if self.backtracker().is_ok() => return Some(self.find_everywhere(text, at)),
+            None => {}
+        }
+        let Some(regex) = self.automaton() else { return Some(Err(PatternError::Budget)) };
+        let input = Input::new(text).range(at..).anchored(Anchored::Yes);
+        regex.search(&input).map(|m| Ok(Some(m.range())))
     }
 
     /// The leftmost match at or after `from` that is not empty at `from`: what Perl looks for after an
@@ -292,13 +344,7 @@ impl Pattern {
 
     /// Whether it matches anywhere. Fails if the budget is spent.
     pub fn matches(&self, text: &[u8]) -> Result<bool, PatternError> {
-        if let Some(letters) = &self.letters {
-            return Ok(letters.find(text, 0).is_some());
-        }
-        if let Some(Ok(found)) = self.backtrack(text, 0) {
-            return Ok(found.is_some());
-        }
-        Ok(self.automaton().ok_or(PatternError::Budget)?.is_match(text))
+        Ok(self.find(text, 0)?.is_some())
     }
 
     /// Whether it matches anywhere; a spent budget counts as no match.
@@ -318,6 +364,17 @@ impl Pattern {
         let found = found.map_err(|_| PatternError::Budget)?;
         Ok(found.map(|_| (0..groups.len()).map(|i| groups.get(i).map(|g| g.0..g.1)).collect()))
     }
+}
+
+/// Compiles what PCRE2 reads.
+fn compile(text: &str, roomy: bool) -> Result<Box<pcre2::bytes::Regex>, String> {
+    let mut builder = pcre2::bytes::RegexBuilder::new();
+    builder.jit_if_available(true);
+    if roomy {
+        builder.max_jit_stack_size(Some(JIT_STACK_BYTES_MAX));
+    }
+    let text = format!("(*LIMIT_MATCH={MATCH_STEPS_MAX})(*LF){text}");
+    builder.build(&text).map(Box::new).map_err(|e| e.to_string())
 }
 
 /// Whether the pattern is a choice of strings, perhaps with sets, without anchors and repetitions.

@@ -104,6 +104,11 @@ impl ByteSet {
         set
     }
 
+    /// A bit for each byte.
+    pub(crate) fn words(&self) -> [u64; 4] {
+        self.0
+    }
+
     /// The sum of what a table holds for each of its bytes.
     pub(crate) fn sum_of(&self, values: &[f64; 256]) -> f64 {
         self.iter().map(|byte| values[usize::from(byte)]).sum()
