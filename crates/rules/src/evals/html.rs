@@ -65,13 +65,13 @@ pub(super) fn image_ratio(cx: &EvalContext<'_>, args: &Args) -> bool {
 /// `html_text_match(texts, pattern)`: a comment, script, title or anchor matches.
 pub(super) fn text_match(cx: &EvalContext<'_>, args: &Args) -> bool {
     let (Some(name), Some(pattern)) = (args.word(0), &args.pattern) else { return false };
-    cx.html().any(|html| html.texts(name).iter().any(|t| pattern.is_match(&t.bytes())))
+    cx.html().any(|html| html.texts(name).iter().any(|t| pattern.is_match(&t.as_bytes())))
 }
 
 /// `html_text_not_match(texts, pattern)`: some comment, script, title or anchor does not match.
 pub(super) fn text_not_match(cx: &EvalContext<'_>, args: &Args) -> bool {
     let (Some(name), Some(pattern)) = (args.word(0), &args.pattern) else { return false };
-    cx.html().any(|html| html.texts(name).iter().any(|t| !pattern.is_match(&t.bytes())))
+    cx.html().any(|html| html.texts(name).iter().any(|t| !pattern.is_match(&t.as_bytes())))
 }
 
 /// `html_title_subject_ratio(min)`: a title longer than the subject by more than this factor.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::text::{count, is_space, re, trim, trim_end};
 use super::{Args, EvalContext, locale};
-use crate::views::{MimeTree, Node};
+use crate::views::{MimeTree, Node, find_no_case};
 
 /// Longest line that quoted-printable text should have, with its line feed (RFC 5322).
 const QP_LINE_BYTES_MAX: usize = 79;
@@ -122,11 +122,27 @@ pub(super) fn faraway_charset(cx: &EvalContext<'_>, _: &Args) -> bool {
     all - high <= high && high > 3
 }
 
-/// The charset in a Content-Type, quoted or not.
+/// The charset in a Content-Type: in double quotes, in single ones, or up to white space.
 fn declared_charset(kind: &[u8]) -> Option<&[u8]> {
-    let patterns =
-        [re!(r#"(?i)charset="([^"]+)""#), re!(r"(?i)charset='([^']+)'"), re!(r"(?i)charset=(\S+)")];
-    patterns.iter().find_map(|p| p.captures(kind)).and_then(|c| c.get(1)).map(|m| m.as_bytes())
+    const NAME: &[u8] = b"charset=";
+    let mut values = Vec::new();
+    let mut from = 0;
+    while let Some(at) = find_no_case(&kind[from..], NAME) {
+        from += at + NAME.len();
+        values.push(&kind[from..]);
+    }
+    let quoted = |quote: u8| {
+        values.iter().find_map(|value| {
+            let inner = value.strip_prefix(&[quote])?;
+            let end = memchr::memchr(quote, inner).filter(|end| *end > 0)?;
+            Some(&inner[..end])
+        })
+    };
+    let bare = |value: &&'_ [u8]| value.iter().position(|b| is_space(*b)).unwrap_or(value.len());
+    quoted(b'"').or_else(|| quoted(b'\'')).or_else(|| {
+        let value = values.iter().find(|value| bare(value) > 0)?;
+        Some(&value[..bare(value)])
+    })
 }
 
 /// `check_for_uppercase(min, max)`: percent of letters that are capitals.
@@ -371,6 +387,20 @@ mod tests {
         assert_eq!(declared_charset(b"text/plain; charset=\"a b\""), Some(&b"a b"[..]));
         assert_eq!(declared_charset(b"text/plain; charset=x;"), Some(&b"x;"[..]));
         assert_eq!(declared_charset(b"text/plain"), None);
+        let patterns = [r#"charset="([^"]+)""#, r"charset='([^']+)'", r"charset=(\S+)"];
+        let patterns = patterns.map(|p| regex::bytes::Regex::new(&format!("(?i-u){p}")).unwrap());
+        let pieces = ["charset=", "CharSet=", "\"", "'", "a", " ", "\x0b", ";", "charset"];
+        let mut seed = 9u32;
+        for _ in 0..20_000 {
+            let mut kind = String::new();
+            for _ in 0..7 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                kind.push_str(pieces[(seed >> 16) as usize % pieces.len()]);
+            }
+            let found = patterns.iter().find_map(|p| p.captures(kind.as_bytes()));
+            let expected = found.as_ref().and_then(|c| c.get(1)).map(|m| m.as_bytes());
+            assert_eq!(declared_charset(kind.as_bytes()), expected, "{kind:?}");
+        }
         assert!(is_ascii_charset(b"us-ascii"));
     }
 }

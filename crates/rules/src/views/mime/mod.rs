@@ -67,6 +67,14 @@ impl<'m> Piece<'m> {
         }
     }
 
+    /// A part of it, lent if it is of the message.
+    fn lend(&self, range: Range<usize>) -> Cow<'m, [u8]> {
+        match self {
+            Piece::Raw(bytes) => Cow::Borrowed(bytes.get(range).unwrap_or_default()),
+            Piece::Made(..) => Cow::Owned(self.get(range).unwrap_or_default().to_vec()),
+        }
+    }
+
     /// A part of it.
     fn slice(&self, range: Range<usize>) -> Self {
         match self {
@@ -83,15 +91,15 @@ impl<'m> Piece<'m> {
 #[derive(Debug)]
 pub struct Field<'m> {
     /// Name as written.
-    pub name: Box<[u8]>,
+    pub name: Cow<'m, [u8]>,
     raw: Piece<'m>,
     /// The decoded value with a line end.
     decoded: OnceCell<Vec<u8>>,
 }
 
 impl<'m> Field<'m> {
-    fn new(name: &[u8], raw: Piece<'m>) -> Self {
-        Field { name: name.into(), raw, decoded: OnceCell::new() }
+    fn new(name: Cow<'m, [u8]>, raw: Piece<'m>) -> Self {
+        Field { name, raw, decoded: OnceCell::new() }
     }
 
     /// Whether this is its name.
@@ -237,8 +245,8 @@ pub struct MimeTree<'m> {
 }
 
 /// What is kept of a head to make a part of it.
-struct Opened<'n, 'r> {
-    fields: Vec<(&'n [u8], Range<usize>)>,
+struct Opened<'r> {
+    fields: Vec<(Cow<'r, [u8]>, Range<usize>)>,
     values: Piece<'r>,
     body: Cow<'r, [u8]>,
     crlf: bool,
@@ -277,11 +285,11 @@ impl<'m> MimeTree<'m> {
             header: head.pristine,
             full,
         };
-        let mut fields = head.fields;
         // What another filter said is no part of the message; `full` and `ALL:raw` still show it.
-        fields.retain(|(name, _)| !perl::starts_no_case(name, b"x-spam-"));
+        let fields = head.fields.into_iter();
+        let fields = fields.filter(|(name, _)| !perl::starts_no_case(name, b"x-spam-"));
         let head = Opened {
-            fields,
+            fields: fields.map(|(name, range)| (Cow::Borrowed(name), range)).collect(),
             values: Piece::of(head.values),
             body: Cow::Borrowed(head.body),
             crlf: head.crlf,
@@ -360,9 +368,9 @@ impl<'m> MimeTree<'m> {
     }
 
     /// Adds a message (the root, or an attached one) and says what is to be read of it.
-    fn add_message(&mut self, head: Opened<'_, 'm>, depth_left: u32) -> Job<'m> {
-        let fields = head.fields.iter();
-        let fields = fields.map(|(name, range)| Field::new(name, head.values.slice(range.clone())));
+    fn add_message(&mut self, head: Opened<'m>, depth_left: u32) -> Job<'m> {
+        let fields = head.fields.into_iter();
+        let fields = fields.map(|(name, range)| Field::new(name, head.values.slice(range)));
         let mut node = Node { fields: fields.collect(), is_leaf: true, ..Node::default() };
         node.read_content_type();
         let boundary = node.content_type.boundary.clone();
@@ -410,8 +418,9 @@ impl<'m> MimeTree<'m> {
             return;
         }
         let head = read_head(&decoded);
+        let fields = head.fields.into_iter();
         let head = Opened {
-            fields: head.fields,
+            fields: fields.map(|(name, range)| (Cow::Owned(name.to_vec()), range)).collect(),
             values: Piece::of(Cow::Owned(head.values.into_owned())),
             body: Cow::Owned(head.body.to_vec()),
             crlf: head.crlf,
@@ -516,7 +525,7 @@ impl<'m> MimeTree<'m> {
         for (name, mut range) in part.fields {
             let blank = job.body[range.clone()].iter().take_while(|&&b| is_space(b)).count();
             range.start += blank;
-            node.fields.push(Field::new(&job.body[name], job.body.slice(range)));
+            node.fields.push(Field::new(job.body.lend(name), job.body.slice(range)));
         }
         node.read_content_type();
         let found = &node.content_type;
