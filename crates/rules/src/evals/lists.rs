@@ -275,10 +275,10 @@ fn host_listed(cx: &EvalContext<'_>, list: &str) -> bool {
         if net::ipv4(host).is_some() {
             return list.get(host).copied().unwrap_or_default();
         }
-        let starts: Vec<usize> =
-            std::iter::once(0).chain(memchr::memchr_iter(b'.', host).map(|dot| dot + 1)).collect();
-        let skip = starts.len().saturating_sub(LABELS_MAX);
-        let verdict = starts[skip..].iter().find_map(|&start| list.get(&host[start..]));
+        let dots = || memchr::memchr_iter(b'.', host);
+        let starts = std::iter::once(0).chain(dots().map(|dot| dot + 1));
+        let skip = (dots().count() + 1).saturating_sub(LABELS_MAX);
+        let verdict = starts.skip(skip).find_map(|start| list.get(&host[start..]));
         verdict.copied().unwrap_or_default()
     })
 }

@@ -51,8 +51,13 @@ pub(crate) fn find_ignore_case<'t>(
     text: &'t [u8],
     needle: &'t [u8],
 ) -> impl Iterator<Item = usize> + 't {
-    let windows = text.windows(needle.len().max(1)).enumerate();
-    windows.filter(move |(_, w)| w.eq_ignore_ascii_case(needle)).map(|(i, _)| i)
+    let first = needle.first().copied().unwrap_or_default();
+    let starts = memchr::memchr2_iter(first.to_ascii_lowercase(), first.to_ascii_uppercase(), text);
+    let is_there = move |start: &usize| {
+        let found = text.get(*start..start + needle.len());
+        !needle.is_empty() && found.is_some_and(|found| found.eq_ignore_ascii_case(needle))
+    };
+    starts.filter(is_there)
 }
 
 /// The text without its leading and trailing white space.

@@ -188,7 +188,6 @@ pub(crate) fn name_hash(name: &[u8]) -> u8 {
 
 /// The values before modifiers are applied, and whether they are final.
 fn selected<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> (Vec<Value<'v>>, bool) {
-    let relays = || views.relays();
     let text = |text: &'v [u8]| vec![Cow::Borrowed(text)];
     if let Some((start, end)) = relay_range(views, name) {
         let all = if wanted.raw { raw_fields(views) } else { decoded_lines(views) };
@@ -207,12 +206,11 @@ fn selected<'v>(views: &'v Views<'_>, name: &str, wanted: &Wanted) -> (Vec<Value
     if is_field_name(name) {
         return (plain(views, name, wanted), false);
     }
+    if let Some(relays) = relays_text(views, name) {
+        return (text(relays), false);
+    }
     let values = match name.to_ascii_lowercase().as_str() {
         "envelopefrom" => views.envelope_from().map(text).unwrap_or_default(),
-        "x-spam-relays-trusted" => text(&relays().trusted_text),
-        "x-spam-relays-untrusted" => text(&relays().untrusted_text),
-        "x-spam-relays-internal" => text(&relays().internal_text),
-        "x-spam-relays-external" => text(&relays().external_text),
         "tocc" => ["To", "Cc"].iter().flat_map(|f| lines_of(views, f, wanted.raw)).collect(),
         _ => {
             let values = plain(views, name, wanted);
@@ -343,6 +341,23 @@ fn raw_places(header: &[u8]) -> impl Iterator<Item = Range<usize>> {
 
 fn decoded_lines<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
     perl::lines(views.all_fields()).map(Cow::Borrowed).collect()
+}
+
+/// The relays that a name stands for, as text; none if it is no such name.
+pub(super) fn relays_text<'v>(views: &'v Views<'_>, name: &str) -> Option<&'v [u8]> {
+    let (head, which) = name.split_at_checked("X-Spam-Relays-".len())?;
+    if !head.eq_ignore_ascii_case("X-Spam-Relays-") {
+        return None;
+    }
+    let relays = views.relays();
+    let texts = [
+        ("Trusted", &relays.trusted_text),
+        ("Untrusted", &relays.untrusted_text),
+        ("Internal", &relays.internal_text),
+        ("External", &relays.external_text),
+    ];
+    let found = texts.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(which));
+    found.map(|(_, text)| text.as_slice())
 }
 
 /// From which Received field to which one a name's lines are; none if it is no such name.

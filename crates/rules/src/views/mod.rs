@@ -342,8 +342,13 @@ impl<'m> Views<'m> {
         {
             return Some(Cow::Borrowed(lines)).filter(|lines| !lines.is_empty());
         }
-        if selector.modifiers.is_empty() && header::is_field_name(&selector.name) {
-            return self.lines(&selector.name);
+        if selector.modifiers.is_empty() {
+            if header::is_field_name(&selector.name) {
+                return self.lines(&selector.name);
+            }
+            if let Some(relays) = header::relays_text(self, &selector.name) {
+                return Some(Cow::Borrowed(relays));
+            }
         }
         let mut values = self.header_values(selector);
         match values.len() {

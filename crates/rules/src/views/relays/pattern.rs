@@ -122,7 +122,7 @@ impl Pattern {
     /// Matches at the start of `line`.
     pub(super) fn matches(&self, line: &Line<'_>, kept: &mut Kept) -> bool {
         kept.slots = [None; 26];
-        line.may_have(&self.pairs) && run(&self.pieces, &[], line, 0, kept)
+        line.may_have(&self.pairs) && run(&self.pieces, None, line, 0, kept)
     }
 
     #[cfg(test)]
@@ -184,13 +184,18 @@ fn token(token: &[u8]) -> Piece {
     }
 }
 
-/// Matches `pieces`, then each of `then`, at `at`.
-fn run(pieces: &[Piece], then: &[&[Piece]], line: &[u8], at: usize, kept: &mut Kept) -> bool {
+/// What follows the pieces of an optional part: the pieces behind it, and what follows these.
+type Then<'p> = Option<&'p Rest<'p>>;
+
+struct Rest<'p> {
+    pieces: &'p [Piece],
+    then: Then<'p>,
+}
+
+/// Matches `pieces`, then what follows them, at `at`.
+fn run(pieces: &[Piece], then: Then<'_>, line: &[u8], at: usize, kept: &mut Kept) -> bool {
     let Some((first, rest)) = pieces.split_first() else {
-        return match then.split_first() {
-            Some((next, then)) => run(next, then, line, at, kept),
-            None => true,
-        };
+        return then.is_none_or(|next| run(next.pieces, next.then, line, at, kept));
     };
     if kept.steps == 0 {
         return false;
@@ -231,8 +236,8 @@ fn run(pieces: &[Piece], then: &[&[Piece]], line: &[u8], at: usize, kept: &mut K
         }
         Piece::End => text.is_empty() && next(at),
         Piece::Optional(inner) => {
-            let after: Vec<&[Piece]> = std::iter::once(rest).chain(then.iter().copied()).collect();
-            run(inner, &after, line, at, kept) || run(rest, then, line, at, kept)
+            let after = Rest { pieces: rest, then };
+            run(inner, Some(&after), line, at, kept) || run(rest, then, line, at, kept)
         }
     }
 }
@@ -243,7 +248,7 @@ fn longest(
     slot: u8,
     at: usize,
     lengths: Range<usize>,
-    (rest, then): (&[Piece], &[&[Piece]]),
+    (rest, then): (&[Piece], Then<'_>),
     line: &[u8],
     kept: &mut Kept,
 ) -> bool {

@@ -13,11 +13,13 @@ impl Pairs {
     /// The pairs of a text.
     pub(super) const fn of(text: &[u8]) -> Self {
         let mut pairs = [0; 8];
-        let mut i = 1;
-        while i < text.len() {
-            let hash = ((text[i - 1] & 0xdf) as usize * 11) ^ (text[i] & 0xdf) as usize;
+        let Some((first, mut rest)) = text.split_first() else { return Pairs(pairs) };
+        let mut before = *first & 0xdf;
+        while let Some((byte, after)) = rest.split_first() {
+            let byte = *byte & 0xdf;
+            let hash = (before as usize * 11) ^ byte as usize;
             pairs[hash >> 6 & 7] |= 1 << (hash & 63);
-            i += 1;
+            (before, rest) = (byte, after);
         }
         Pairs(pairs)
     }

@@ -57,10 +57,12 @@ pub(super) fn take_named(found: &mut Found, text: &[u8]) {
 }
 
 fn clean(text: &mut [u8]) {
+    let is_odd = |byte: u8| {
+        is_space(byte)
+            | matches!(byte, b'\0' | b'#' | b'[' | b']' | b'(' | b')' | b'<' | b'>' | b'|')
+    };
     for byte in text {
-        if is_space(*byte) || b"\0#[]()<>|".contains(byte) {
-            *byte = b'!';
-        }
+        *byte = if is_odd(*byte) { b'!' } else { *byte };
     }
 }
 
