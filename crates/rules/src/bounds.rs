@@ -272,6 +272,24 @@ fn binary(op: Op, a: Bounds, b: Bounds) -> Bounds {
     }
 }
 
+impl Flat<u32> {
+    /// What must be true of single names for it to be true: a name doubled, and 1 if it must be false.
+    pub(crate) fn conjuncts(&self) -> Vec<u32> {
+        let single = |item: &Self| match item {
+            Flat::Name(name) => Some(name << 1),
+            Flat::Not(inner) => match **inner {
+                Flat::Name(name) => Some(name << 1 | 1),
+                _ => None,
+            },
+            _ => None,
+        };
+        match self {
+            Flat::All(items) => items.iter().filter_map(single).collect(),
+            other => single(other).into_iter().collect(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -349,5 +367,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn single_names_that_must_be_true_or_false() {
+        let names = |name: &str| Ok(Expr::Name(u32::from(name.as_bytes()[0] - b'A')));
+        let conjuncts = |text: &str| {
+            let expr = parse(&tokens(text), &mut |name, _| names(name)).expect("valid");
+            Flat::of(&expr).conjuncts()
+        };
+        assert_eq!(conjuncts("A && !B && (C || D) && E"), [0, 3, 8]);
+        assert_eq!(conjuncts("!C"), [5]);
+        assert_eq!(conjuncts("A || B"), [0u32; 0]);
+        assert_eq!(conjuncts("A + B > 1"), [0u32; 0]);
     }
 }

@@ -241,7 +241,9 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         let metas = &self.program.metas;
         let meta = &metas.programs[place];
         let can_wait = self.tally.pending.is_on && meta.can_wait;
-        if !meta.at_once && self.truth_of(place) == Some(false) {
+        if !meta.at_once
+            && (metas.is_ruled_out(place, &self.truths) || self.truth_of(place) == Some(false))
+        {
             return;
         }
         if let Some(limits) = limits.filter(|_| !meta.at_once && !meta.can_wait) {

@@ -13,7 +13,10 @@ pub(crate) struct Metas {
     pub(crate) programs: Vec<Meta>,
     /// For each rule, the metas (places in `programs`) that wait for it: without any of the rules that
     /// it waits for a meta is not true.
-    waiting: Waiting,
+    waiting: Lists,
+    /// For each meta what must be true of single rules before it is true: the rule, doubled, and 1 if it
+    /// must not fire.
+    conjuncts: Lists,
     /// For each rule its place in `programs`, if it is a meta that runs.
     place_of: Vec<Option<u32>>,
     /// Places in `programs` of metas that are true when nothing fires.
@@ -22,29 +25,28 @@ pub(crate) struct Metas {
     pub(crate) guarded: Vec<u32>,
 }
 
-/// Metas that wait, by rule, side by side: most rules have none.
+/// Short lists side by side: most are empty.
 #[derive(Debug, Default)]
-struct Waiting {
-    /// For each rule where its metas begin; and the end of the last.
+struct Lists {
+    /// Where each begins; and the end of the last.
     firsts: Vec<u32>,
-    metas: Vec<u32>,
+    items: Vec<u32>,
 }
 
-impl Waiting {
-    fn of(users: &[Vec<u32>]) -> Self {
-        let mut all = Waiting { firsts: vec![0], metas: Vec::new() };
-        for users in users {
-            all.metas.extend(users);
-            all.firsts.push(all.metas.len() as u32);
+impl Lists {
+    fn of<'l>(lists: impl Iterator<Item = &'l Vec<u32>>) -> Self {
+        let mut all = Lists { firsts: vec![0], items: Vec::new() };
+        for list in lists {
+            all.items.extend(list);
+            all.firsts.push(all.items.len() as u32);
         }
         all
     }
 
-    fn of_rule(&self, rule: u32) -> &[u32] {
-        let at = rule as usize;
+    fn get(&self, at: usize) -> &[u32] {
         match self.firsts.get(at..at + 2) {
             Some([first, end]) => {
-                self.metas.get(*first as usize..*end as usize).unwrap_or_default()
+                self.items.get(*first as usize..*end as usize).unwrap_or_default()
             }
             _ => &[],
         }
@@ -171,7 +173,8 @@ impl Metas {
         let programs = in_order(rules, without_useless(waiting), ran, &mut unsolved);
         let mut metas = Metas {
             programs,
-            waiting: Waiting::default(),
+            waiting: Lists::default(),
+            conjuncts: Lists::default(),
             place_of: vec![None; rules.len()],
             always: Vec::new(),
             guarded: Vec::new(),
@@ -195,7 +198,10 @@ impl Metas {
                 }
             }
         }
-        metas.waiting = Waiting::of(&users);
+        metas.waiting = Lists::of(users.iter());
+        let conjuncts: Vec<Vec<u32>> =
+            metas.programs.iter().map(|meta| meta.flat.conjuncts()).collect();
+        metas.conjuncts = Lists::of(conjuncts.iter());
         (metas, unsolved)
     }
 
@@ -232,7 +238,15 @@ impl Metas {
 
     /// Marks the metas (by place) that a rule which fired or was put off can make true.
     pub(crate) fn mark_due(&self, rule: u32, due: &mut Due) {
-        self.waiting.of_rule(rule).iter().for_each(|place| due.mark(*place));
+        self.waiting.get(rule as usize).iter().for_each(|place| due.mark(*place));
+    }
+
+    /// Whether a single rule makes a meta false, by what is known of rules: a look at little memory.
+    pub(crate) fn is_ruled_out(&self, place: usize, truths: &[Option<bool>]) -> bool {
+        self.conjuncts.get(place).iter().any(|conjunct| {
+            let must_not_fire = conjunct & 1 == 1;
+            truths.get(*conjunct as usize >> 1).is_some_and(|truth| *truth == Some(must_not_fire))
+        })
     }
 }
 
