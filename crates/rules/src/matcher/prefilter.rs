@@ -17,13 +17,11 @@ use crate::pattern::{Pattern, literal};
 /// looking for by its strings.
 const CHANCE_MAX: f64 = 2e-4;
 
-/// Strings that begin at more than this share of bytes are often there by chance: the pattern's row
-/// must be there too.
-const STRINGS_SURE: f64 = 1e-5;
-/// More strings than this are taken as often there by chance.
-const STRINGS_SURE_COUNT: usize = 64;
 /// A row that is found at more than this share of bytes is not worth looking for.
 const ROW_CHANCE_MAX: f64 = 0.03;
+
+/// Fewer rows are not worth a step for each byte: their patterns are tried if the text has the bytes they need.
+const ROWS_MIN: usize = 4;
 
 /// Fewest repetitions that are counted: fewer are often there by chance.
 const TIMES_MIN: u32 = 3;
@@ -82,7 +80,6 @@ struct Gated {
 enum Way {
     Strings(Vec<Vec<u8>>),
     Row(Row),
-    Both(Vec<Vec<u8>>, Row),
     /// So many of the strings, and perhaps the row.
     Counted(Vec<Vec<u8>>, u16, Option<Row>),
     Gated(Vec<ByteSet>),
@@ -91,23 +88,21 @@ enum Way {
 
 fn way(node: Option<&Node>, texts: Texts) -> Way {
     let Some(node) = node else { return Way::Always };
-    let strings = literal::required(node, CHANCE_MAX, texts);
-    if let Some(strings) = strings.as_ref()
-        && strings.chance <= STRINGS_SURE
-        && strings.strings.len() <= STRINGS_SURE_COUNT
-    {
-        return Way::Strings(strings.strings.clone());
+    if let Some(strings) = literal::required(node, CHANCE_MAX, texts) {
+        return Way::Strings(strings.strings);
     }
     let row = sequence::rarest_row(node).filter(|row| row.chance <= ROW_CHANCE_MAX);
     if let Some((strings, times)) = literal::repeated(node, TIMES_MIN, COUNTED_CHANCE_MAX, texts) {
         return Way::Counted(strings.strings, times.min(TIMES_MAX) as u16, row);
     }
-    match (strings, row) {
-        (Some(strings), Some(row)) => return Way::Both(strings.strings, row),
-        (Some(strings), None) => return Way::Strings(strings.strings),
-        (None, Some(row)) => return Way::Row(row),
-        (None, None) => {}
+    if let Some(row) = row {
+        return Way::Row(row);
     }
+    by_bytes(node)
+}
+
+/// By the bytes that it needs.
+fn by_bytes(node: &Node) -> Way {
     let sets = literal::required_sets(node);
     if sets.is_empty() { Way::Always } else { Way::Gated(sets) }
 }
@@ -125,13 +120,11 @@ struct Look {
 fn look((pattern, is_tried): (&Pattern, bool), texts: Texts) -> Look {
     let way = way(pattern.node(), texts);
     let before = match (&way, pattern.node()) {
-        (Way::Strings(strings) | Way::Both(strings, _), Some(node)) => {
-            literal::bytes_before(node, strings, texts)
-        }
+        (Way::Strings(strings), Some(node)) => literal::bytes_before(node, strings, texts),
         _ => None,
     };
     let second = match (&way, pattern.node()) {
-        (Way::Strings(first) | Way::Both(first, _), Some(node)) if is_tried => {
+        (Way::Strings(first), Some(node)) if is_tried => {
             literal::second(node, first, SECOND_CHANCE_MAX, texts)
         }
         _ => None,
@@ -152,8 +145,25 @@ fn looks(patterns: &[(&Pattern, bool)], texts: Texts) -> Vec<Look> {
         let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<_>>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        threads.into_iter().flat_map(join).collect()
+        let mut looks: Vec<Look> = threads.into_iter().flat_map(join).collect();
+        without_few_rows(&mut looks, patterns);
+        looks
     })
+}
+
+/// Gives up rows if there are but a few.
+fn without_few_rows(looks: &mut [Look], patterns: &[(&Pattern, bool)]) {
+    let has_row = |look: &&Look| matches!(look.way, Way::Row(_) | Way::Counted(_, _, Some(_)));
+    if looks.iter().filter(has_row).count() >= ROWS_MIN {
+        return;
+    }
+    for (look, (pattern, _)) in looks.iter_mut().zip(patterns) {
+        match (&mut look.way, pattern.node()) {
+            (Way::Counted(_, _, row), _) => *row = None,
+            (Way::Row(_), Some(node)) => look.way = by_bytes(node),
+            _ => {}
+        }
+    }
 }
 
 impl Prefilter {
@@ -179,7 +189,6 @@ impl Prefilter {
             before.push(bytes.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(UNBOUNDED));
             let (mut need, found, row) = match way {
                 Way::Strings(found) => (STRING, found, None),
-                Way::Both(found, row) => (STRING | ROW, found, Some(row)),
                 Way::Counted(found, times, row) => {
                     if let Some(least) = least.get_mut(number as usize) {
                         *least = times;
