@@ -249,6 +249,10 @@ impl Pattern {
     /// The leftmost match at or after `from`. Fails if the budget is spent.
     pub fn find(&self, text: &[u8], from: usize) -> Result<Option<Range<usize>>, PatternError> {
         let from = from.min(text.len());
+        // Engines need not be made for texts that are too short, as those of missing fields are.
+        if text.len() - from < self.min_len {
+            return Ok(None);
+        }
         if let Some(letters) = &self.letters {
             return Ok(letters.find(text, from));
         }
