@@ -448,7 +448,8 @@ mod tests {
         assert_eq!(strings("(?:wizard){2,}"), some(&["wizardwizard"]));
         assert_eq!(strings("dol+ars?"), some(&["dol"]));
         assert_eq!(strings("quiz+(?:a|b)"), some(&["quiz"]));
-        assert_eq!(strings("j(?:ab){2,}x"), some(&["jabab"]));
+        assert_eq!(strings("zz(?:ab){2,}"), some(&["zzabab"]));
+        assert_eq!(strings("(?:ab){2,}zz"), some(&["ababzz"]));
         assert_eq!(strings("x*"), None);
         assert_eq!(strings("(?:xyzzy)?"), None);
     }
