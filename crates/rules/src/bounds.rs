@@ -103,6 +103,8 @@ impl<N> Expr<N> {
 pub(crate) enum Flat<N> {
     Number(f64),
     Name(N),
+    /// `!` before a name, which metas are full of.
+    NotName(N),
     Not(Box<Flat<N>>),
     All(Box<[Flat<N>]>),
     Any(Box<[Flat<N>]>),
@@ -118,7 +120,10 @@ impl<N: Clone> Flat<N> {
         match expr {
             Expr::Number(number) => Flat::Number(*number),
             Expr::Name(name) => Flat::Name(name.clone()),
-            Expr::Not(inner) => Flat::Not(Box::new(Flat::of(inner))),
+            Expr::Not(inner) => match inner.as_ref() {
+                Expr::Name(name) => Flat::NotName(name.clone()),
+                inner => Flat::Not(Box::new(Flat::of(inner))),
+            },
             Expr::Binary(op @ (Op::And | Op::Or | Op::Add), ..) => {
                 let mut items = Vec::new();
                 let mut left = expr;
@@ -148,14 +153,12 @@ impl<N: Clone> Flat<N> {
         match self {
             Flat::Number(number) => Bounds::exactly(*number),
             Flat::Name(name) => known(name),
+            Flat::NotName(name) => Bounds::truth_of(known(name).truth.map(|yes| !yes)),
             Flat::Not(inner) => Bounds::truth_of(inner.bounds(known).truth.map(|yes| !yes)),
             Flat::All(items) => {
                 let is_false = |item: &Flat<N>| match item {
                     Flat::Name(name) => known(name).truth == Some(false),
-                    Flat::Not(inner) => match inner.as_ref() {
-                        Flat::Name(name) => known(name).truth == Some(true),
-                        _ => false,
-                    },
+                    Flat::NotName(name) => known(name).truth == Some(true),
                     _ => false,
                 };
                 if items.iter().any(is_false) {
@@ -188,7 +191,12 @@ impl<N: Clone> Flat<N> {
         let of_chain = |items: &[Self], end: bool| {
             let mut all = Some(!end);
             for item in items {
-                match item.truth(truth, known) {
+                let of_item = match item {
+                    Flat::Name(name) => truth(name),
+                    Flat::NotName(name) => truth(name).map(|yes| !yes),
+                    item => item.truth(truth, known),
+                };
+                match of_item {
                     Some(yes) if yes == end => return Some(end),
                     Some(_) => {}
                     None => all = None,
@@ -199,6 +207,7 @@ impl<N: Clone> Flat<N> {
         match self {
             Flat::Number(number) => Some(*number != 0.0),
             Flat::Name(name) => truth(name),
+            Flat::NotName(name) => truth(name).map(|yes| !yes),
             Flat::Not(inner) => inner.truth(truth, known).map(|yes| !yes),
             Flat::All(items) => of_chain(items, false),
             Flat::Any(items) => of_chain(items, true),
@@ -277,10 +286,7 @@ impl Flat<u32> {
     pub(crate) fn conjuncts(&self) -> Vec<u32> {
         let single = |item: &Self| match item {
             Flat::Name(name) => Some(name << 1),
-            Flat::Not(inner) => match **inner {
-                Flat::Name(name) => Some(name << 1 | 1),
-                _ => None,
-            },
+            Flat::NotName(name) => Some(name << 1 | 1),
             _ => None,
         };
         match self {

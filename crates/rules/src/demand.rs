@@ -45,6 +45,8 @@ pub(crate) struct Demand<'a, 'm, 'e> {
     /// Header values that were asked for, by group.
     headers: Vec<(u32, Option<Cow<'a, [u8]>>)>,
     due: Due,
+    /// Texts that a rule waits to be tried on.
+    candidates: Vec<Candidate>,
     /// Metas with points that were put off because the scan may end before they are needed.
     open: Vec<Open>,
     /// By place of a meta that was put off, the cost of the dearest rule that it waits for; empty unless
@@ -106,6 +108,7 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
             truths,
             headers: Vec::new(),
             due,
+            candidates: Vec::new(),
             open: Vec::new(),
             meta_costs: Vec::new(),
         }
@@ -356,9 +359,10 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         match self.tally.pending.take(rule) {
             Work::Done => return,
             Work::Texts(last) => {
-                for candidate in self.tally.pending.candidates(last) {
-                    self.try_candidate(candidate);
-                }
+                let mut candidates = std::mem::take(&mut self.candidates);
+                self.tally.pending.candidates(last, &mut candidates);
+                candidates.iter().for_each(|candidate| self.try_candidate(*candidate));
+                self.candidates = candidates;
             }
             Work::Eval(at) => self.program.run_eval(at, self.evals, self.tally),
             Work::Template(at) => self.program.run_template(at, self.evals, self.tally),

@@ -108,6 +108,11 @@ fn count_words<'a>(cx: &'a EvalContext<'_>, parts: &[usize]) -> HashMap<&'a [u8]
 /// Words between white space that hold a letter, a digit or an underscore; not more than are compared.
 fn text_words<'t>(text: &'t Text, mut found: impl FnMut(&'t [u8])) {
     let bytes = text.chars.as_bytes();
+    if bytes.is_ascii() {
+        let words = bytes.split(|b| super::text::is_space(*b));
+        let words = words.filter(|word| word.iter().any(|b| super::text::is_word(*b)));
+        return words.take(WORDS_MAX).for_each(found);
+    }
     let (mut start, mut has_letter, mut count, mut i) = (0, false, 0, 0);
     while i <= bytes.len() && count < WORDS_MAX {
         // What is here, and how long it is.

@@ -111,15 +111,14 @@ impl Pending {
         self.work.get_mut(rule as usize).map_or(Work::Done, std::mem::take)
     }
 
-    /// The candidates of a rule, of which `last` is the last, in order.
-    pub(crate) fn candidates(&self, last: u32) -> Vec<Candidate> {
-        let mut out = Vec::new();
+    /// Puts the candidates of a rule, of which `last` is the last, into `out`, in order.
+    pub(crate) fn candidates(&self, last: u32, out: &mut Vec<Candidate>) {
+        out.clear();
         let mut next = Some(last);
         while let Some(candidate) = next.and_then(|at| self.candidates.get(at as usize)) {
             out.push(*candidate);
             next = candidate.previous;
         }
         out.reverse();
-        out
     }
 }
