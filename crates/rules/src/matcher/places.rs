@@ -14,6 +14,8 @@ pub(super) const PADDING: usize = 64;
 pub(super) const GRAM: usize = 4;
 /// The same for short strings.
 pub(super) const PAIR: usize = 2;
+/// Most grams that are looked for by their bytes before the bitmap is asked.
+const SMALL: usize = 128;
 
 /// A place of a text, or some with the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +47,10 @@ pub(super) struct Bitmap {
     words: Vec<u32>,
     /// How many bits stand before each word.
     ranks: Vec<u32>,
-    /// Of pairs, which bytes are the first and the second of one.
-    sides: [Nibbles; 2],
+    /// Which bytes are the first of what is looked for, the second and so on.
+    bytes: [Nibbles; GRAM],
+    /// So little is looked for that its bytes alone rule out most places.
+    is_small: bool,
 }
 
 /// Groups of bytes, a bit each, by both halves of a byte: a byte may be in the groups that both halves have.
@@ -70,16 +74,17 @@ fn hash(bytes: u32) -> usize {
 impl Bitmap {
     /// Of these bytes, as numbers whose lowest byte is the first.
     pub(super) fn new(keys: impl Iterator<Item = u32>) -> Self {
-        let mut map = Bitmap::default();
+        let (mut map, mut count) = (Bitmap::default(), 0);
         for key in keys {
             map.words.resize(WORDS, 0);
             map.words[hash(key) / 32] |= 1 << (hash(key) % 32);
-            let [first, second, ..] = key.to_le_bytes();
-            // Pairs with the same first byte share a group.
-            let group = 1 << (u32::from(first).wrapping_mul(HASH_FACTOR) >> 29);
-            map.sides[0].add(first, group);
-            map.sides[1].add(second, group);
+            let bytes = key.to_le_bytes();
+            // What begins with the same byte shares a group.
+            let group = 1 << (u32::from(bytes[0]).wrapping_mul(HASH_FACTOR) >> 29);
+            map.bytes.iter_mut().zip(bytes).for_each(|(side, byte)| side.add(byte, group));
+            count += 1;
         }
+        map.is_small = count <= SMALL;
         let mut rank = 0;
         for word in &map.words {
             map.ranks.push(rank);
@@ -113,7 +118,10 @@ impl Bitmap {
     /// Notes where in the first `length` bytes of a padded text four bytes may be looked for.
     pub(super) fn mark_grams(&self, padded: &[u8], length: usize, marks: &mut Vec<Mark>) {
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx512bw") {
+        if self.is_small && std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has AVX2, which is all that the function needs of its caller.
+            return unsafe { wide::mark_by_bytes::<GRAM>(self, padded, length, marks) };
+        } else if std::arch::is_x86_feature_detected!("avx512bw") {
             // SAFETY: the CPU has AVX-512F and BW, which is all that the function needs of its caller.
             return unsafe { wide::mark_grams_512(&self.words, padded, length, marks) };
         } else if std::arch::is_x86_feature_detected!("avx2") {
@@ -128,7 +136,7 @@ impl Bitmap {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the CPU has AVX2, which is all that the function needs of its caller.
-            return unsafe { wide::mark_pairs(self, padded, length, marks) };
+            return unsafe { wide::mark_by_bytes::<PAIR>(self, padded, length, marks) };
         }
         self.mark_one_by_one(0xffff, padded, 0..length, marks);
     }
@@ -163,7 +171,7 @@ mod wide {
         _mm512_setr_epi32, _mm512_shuffle_epi8, _mm512_srli_epi32, _mm512_test_epi32_mask,
     };
 
-    use super::{Bitmap, GRAM, HASH_BITS, HASH_FACTOR, Mark, Nibbles, PAIR, WORDS, run_length};
+    use super::{Bitmap, GRAM, HASH_BITS, HASH_FACTOR, Mark, Nibbles, WORDS, run_length};
 
     /// How far a product is shifted for its hash.
     const SHIFT: u32 = 32 - HASH_BITS;
@@ -280,30 +288,38 @@ mod wide {
         _mm256_and_si256(low, _mm256_shuffle_epi8(high, highs))
     }
 
+    /// Looks for what begins with `N` bytes of what is looked for.
     #[target_feature(enable = "avx2")]
-    pub(super) fn mark_pairs(map: &Bitmap, text: &[u8], length: usize, marks: &mut Vec<Mark>) {
+    pub(super) fn mark_by_bytes<const N: usize>(
+        map: &Bitmap,
+        text: &[u8],
+        length: usize,
+        marks: &mut Vec<Mark>,
+    ) {
         const PLACES: usize = 32;
+        let mask = if N < GRAM { (1 << (8 * N)) - 1 } else { u32::MAX };
         let mut at = 0;
         while at < length {
             let text = text.get(at..).unwrap_or_default();
-            let Some(block) = text.first_chunk::<{ PLACES + 1 }>() else { return };
-            // SAFETY: 33 bytes are there to be read; the loads need no alignment.
-            let (first, second) = unsafe {
-                let second = block.as_ptr().add(1);
-                (_mm256_loadu_si256(block.as_ptr().cast()), _mm256_loadu_si256(second.cast()))
-            };
-            let both =
-                _mm256_and_si256(groups(&map.sides[0], first), groups(&map.sides[1], second));
-            let none = _mm256_cmpeq_epi8(both, _mm256_setzero_si256());
+            let Some(block) = text.first_chunk::<{ PLACES + GRAM - 1 }>() else { return };
+            let mut all = _mm256_set1_epi8(-1);
+            for (i, side) in map.bytes.iter().take(N).enumerate() {
+                // SAFETY: the block has PLACES bytes from each of its first GRAM places on; the load needs no
+                // alignment.
+                let bytes = unsafe { _mm256_loadu_si256(block.as_ptr().add(i).cast()) };
+                all = _mm256_and_si256(all, groups(side, bytes));
+            }
+            let none = _mm256_cmpeq_epi8(all, _mm256_setzero_si256());
             let mut may = !_mm256_movemask_epi8(none).cast_unsigned();
             let mut yes = 0;
             while may != 0 {
                 let place = may.trailing_zeros() as usize;
-                let pair = u32::from(u16::from_le_bytes([block[place], block[place + 1]]));
-                yes |= u32::from(map.may_have(pair)) << place;
+                let four = block.get(place..).and_then(<[u8]>::first_chunk);
+                let key = four.map_or(0, |four| u32::from_le_bytes(*four)) & mask;
+                yes |= u32::from(map.may_have(key)) << place;
                 may &= may - 1;
             }
-            at += Block { text, at, places: PLACES, bytes: PAIR }.note(yes, marks);
+            at += Block { text, at, places: PLACES, bytes: N }.note(yes, marks);
         }
     }
 }
@@ -327,7 +343,7 @@ mod tests {
         let of = |length| {
             words.iter().map(|w| key(w)).filter(move |k| (*k > 0xffff) == (length == GRAM))
         };
-        let (grams, pairs) = (Bitmap::new(of(GRAM)), Bitmap::new(of(PAIR)));
+        let (mut grams, pairs) = (Bitmap::new(of(GRAM)), Bitmap::new(of(PAIR)));
         let mut text = words.join(" x").into_bytes();
         for length in 1..80 {
             text.extend(["x".repeat(length), "o".repeat(length)].concat().bytes());
@@ -335,9 +351,13 @@ mod tests {
         for length in (0..=text.len()).rev().step_by(3).chain(0..200) {
             let padded = [&text[..length], &[0; PADDING]].concat();
             let (mut together, mut alone) = (Vec::new(), Vec::new());
-            grams.mark_grams(&padded, length, &mut together);
             grams.mark_one_by_one(u32::MAX, &padded, 0..length, &mut alone);
-            assert_eq!(places(&together, length), places(&alone, length), "{length}");
+            for is_small in [true, false] {
+                grams.is_small = is_small;
+                together.clear();
+                grams.mark_grams(&padded, length, &mut together);
+                assert_eq!(places(&together, length), places(&alone, length), "{length}");
+            }
             let mut together = Vec::new();
             pairs.mark_pairs(&padded, length, &mut together);
             let mut alone = Vec::new();

@@ -143,6 +143,34 @@ pub(crate) fn string_chance(string: &[u8], texts: Texts) -> f64 {
     chance
 }
 
+/// [`byte_chance`] of every byte.
+pub(super) static BYTE_CHANCES: [f64; 256] = {
+    let mut table = [0.0; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = byte_chance(byte as u8);
+        byte += 1;
+    }
+    table
+};
+
+/// How likely a byte of text is this one.
+const fn byte_chance(byte: u8) -> f64 {
+    match byte {
+        b' ' => 0.14,
+        b'e' | b't' | b'a' | b'o' => 0.06,
+        b'i' | b'n' | b's' | b'r' => 0.045,
+        b'h' | b'l' | b'd' | b'c' | b'u' | b'm' => 0.024,
+        b'f' | b'p' | b'g' | b'w' | b'y' | b'b' | b'.' => 0.012,
+        b'v' | b'k' | b'\n' | b'-' | b',' | b'/' => 0.008,
+        b'0'..=b'9' => 0.005,
+        b'A'..=b'Z' => 0.004,
+        b'!'..=b'~' => 0.002,
+        0x80..=0xff => 0.0005,
+        _ => 0.0001,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,8 +4,9 @@
 //! patterns; a string that occurs in another case only costs a confirmation. [`BOUNDARY`] in one stands for a
 //! word boundary: most words of rules are parts of longer, harmless ones.
 
+use super::chance::BYTE_CHANCES;
 pub(crate) use super::chance::{Texts, string_chance};
-use super::syntax::{Anchor, ByteSet, Node, byte_table};
+use super::syntax::{Anchor, ByteSet, Node};
 
 /// Most strings that stand for one pattern.
 const STRINGS_MAX: usize = 768;
@@ -381,25 +382,6 @@ pub(crate) fn required_sets(node: &Node) -> Vec<ByteSet> {
 
 fn set_chance(set: &ByteSet) -> f64 {
     set.sum_of(&BYTE_CHANCES)
-}
-
-/// [`byte_chance`] of every byte.
-static BYTE_CHANCES: [f64; 256] = byte_table!(byte_chance);
-
-/// How likely a byte of mail is this one.
-const fn byte_chance(byte: u8) -> f64 {
-    match byte {
-        b' ' => 0.15,
-        b'e' | b't' | b'a' | b'o' => 0.08,
-        b'i' | b'n' | b's' | b'r' => 0.065,
-        b'h' | b'l' | b'd' | b'c' | b'u' | b'm' => 0.035,
-        b'f' | b'p' | b'g' | b'w' | b'y' | b'b' | b'.' | b'\n' => 0.02,
-        b'v' | b'k' | b'=' | b'/' | b'-' | b',' | b'"' | b'<' | b'>' | b':' => 0.012,
-        b'0'..=b'9' => 0.012,
-        b'x' | b'j' | b'q' | b'z' | b'_' | b'&' | b';' | b'@' | b'?' | b'\'' => 0.004,
-        0x80..=0xff => 0.004,
-        _ => 0.003,
-    }
 }
 
 fn collect_sets(node: &Node, out: &mut Vec<ByteSet>) {

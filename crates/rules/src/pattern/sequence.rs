@@ -5,7 +5,8 @@
 //! on the way; a choice of different lengths becomes as many places as its shortest branch has.
 //! [`crate::matcher`] looks for the rows of hundreds of patterns at once.
 
-use super::syntax::{Anchor, ByteSet, Node, byte_table};
+use super::chance::BYTE_CHANCES;
+use super::syntax::{Anchor, ByteSet, Node};
 
 /// Places of a row at most: one machine word holds it.
 pub(crate) const PLACES_MAX: usize = 64;
@@ -75,26 +76,6 @@ fn chance(row: &[(f64, f64)]) -> f64 {
 fn set_chance(set: &ByteSet) -> f64 {
     let share: f64 = set.sum_of(&BYTE_CHANCES);
     if share > 0.5 { share.sqrt().min(1.0) } else { share }
-}
-
-/// [`byte_chance`] of every byte.
-static BYTE_CHANCES: [f64; 256] = byte_table!(byte_chance);
-
-/// How likely a byte of text is this one.
-const fn byte_chance(byte: u8) -> f64 {
-    match byte {
-        b' ' => 0.14,
-        b'e' | b't' | b'a' | b'o' => 0.06,
-        b'i' | b'n' | b's' | b'r' => 0.045,
-        b'h' | b'l' | b'd' | b'c' | b'u' | b'm' => 0.024,
-        b'f' | b'p' | b'g' | b'w' | b'y' | b'b' | b'.' => 0.012,
-        b'v' | b'k' | b'\n' | b'-' | b',' | b'/' => 0.008,
-        b'0'..=b'9' => 0.005,
-        b'A'..=b'Z' => 0.004,
-        b'!'..=b'~' => 0.002,
-        0x80..=0xff => 0.0005,
-        _ => 0.0001,
-    }
 }
 
 /// All places of the pattern, with those before and after it where they tell something.

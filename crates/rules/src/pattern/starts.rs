@@ -4,8 +4,9 @@
 //! bytes tell of 32 places at once (as Hyperscan's Teddy does), and a few bytes more of those that are
 //! left. Patterns that begin at the start of a line are looked at there only.
 
+use super::chance::BYTE_CHANCES;
 use super::paths::{self, Lead, Path};
-use super::syntax::{ByteSet, Node, byte_table};
+use super::syntax::{ByteSet, Node};
 
 /// First bytes that are looked at, if that does not lead to too many rows of them.
 const LENGTHS: [usize; 3] = [3, 6, 12];
@@ -328,26 +329,6 @@ fn kinds(rows: &[Path], length: usize) -> Vec<Path> {
     let joined = (1..=length).rev().find_map(first);
     let any = || by(&|number, _| vec![ByteSet::of((number * KINDS_MAX / rows.len()) as u8)]);
     joined.or_else(any).unwrap_or_default()
-}
-
-/// [`byte_chance`] of every byte.
-static BYTE_CHANCES: [f64; 256] = byte_table!(byte_chance);
-
-/// How likely a byte of text is this one.
-const fn byte_chance(byte: u8) -> f64 {
-    match byte {
-        b' ' => 0.14,
-        b'e' | b't' | b'a' | b'o' => 0.06,
-        b'i' | b'n' | b's' | b'r' => 0.045,
-        b'h' | b'l' | b'd' | b'c' | b'u' | b'm' => 0.024,
-        b'f' | b'p' | b'g' | b'w' | b'y' | b'b' | b'.' => 0.012,
-        b'v' | b'k' | b'\n' | b'-' | b',' | b'/' => 0.008,
-        b'0'..=b'9' => 0.005,
-        b'A'..=b'Z' => 0.004,
-        b'!'..=b'~' => 0.002,
-        0x80..=0xff => 0.0005,
-        _ => 0.0001,
-    }
 }
 
 #[cfg(test)]

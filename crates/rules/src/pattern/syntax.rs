@@ -1,20 +1,6 @@
 //! The tree of a Perl pattern, every flag already applied: what is left says byte by byte what
 //! matches.
 
-/// What a constant function says of every byte, as a table.
-macro_rules! byte_table {
-    ($of:ident) => {{
-        let mut table = [0.0; 256];
-        let mut byte = 0;
-        while byte < table.len() {
-            table[byte] = $of(byte as u8);
-            byte += 1;
-        }
-        table
-    }};
-}
-pub(super) use byte_table;
-
 /// A set of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct ByteSet([u64; 4]);
