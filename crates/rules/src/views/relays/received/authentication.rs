@@ -63,10 +63,8 @@ pub(super) fn authentication(line: &Line<'_>) -> Vec<u8> {
     {
         return if name == b"Postfix" { name } else { [b"Postfix (", &*name, b")"].concat() };
     }
-    let pro = ["HTTP", "SMTP", "XIMSS", "IMAP"];
-    if has!(line, " (account ")
-        && pro.iter().any(|p| find(line, format!("CommuniGate Pro {p}").as_bytes()).is_some())
-    {
+    let is_pro = |name: &&str| find(line, format!("CommuniGate Pro {name}").as_bytes()).is_some();
+    if has!(line, " (account ") && ["HTTP", "SMTP", "XIMSS", "IMAP"].iter().any(is_pro) {
         return b"Communigate".to_vec();
     }
     if has!(line, " with Microsoft Exchange Server HTTP-DAV") {
