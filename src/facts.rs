@@ -11,9 +11,10 @@ use gauntlet_gateway::config::Loaded;
 use gauntlet_gateway::facts::Gatherer;
 use gauntlet_gateway::resolver::Resolver;
 use gauntlet_mail::{Envelope, Facts, Message};
-use gauntlet_rules::{LoadOptions, Profile, Ruleset};
+use gauntlet_rules::Ruleset;
 
 use crate::message_file;
+use crate::ruleset::{ProfileName, ReadingArgs};
 
 /// Arguments of `gauntlet facts`.
 #[derive(Debug, clap::Args)]
@@ -106,10 +107,8 @@ fn ruleset(args: &Args) -> anyhow::Result<Option<Arc<Ruleset>>> {
     if args.rules.is_empty() {
         return Ok(None);
     }
-    let options =
-        LoadOptions { site: args.site.clone(), profile: Profile::Full, ..LoadOptions::default() };
-    let (ruleset, _) = Ruleset::load(&args.rules, &options)?;
-    Ok(Some(Arc::new(ruleset)))
+    let reading = ReadingArgs { profile: ProfileName::Full, site: args.site.clone() };
+    Ok(Some(Arc::new(reading.load(&args.rules, false, false)?)))
 }
 
 /// Signatures are over CRLF line ends; files mostly have LF. An mbox line is not part of a message.

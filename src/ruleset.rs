@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::Context;
 use clap::ValueEnum;
 use gauntlet_engine::signatures::known::DAYS_DEFAULT;
 use gauntlet_engine::{Snapshot, Thresholds, own_rules};
-use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset};
+use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset, Severity};
 
 use crate::learning;
 
@@ -63,26 +64,37 @@ impl From<ProfileName> for Profile {
 }
 
 impl ReadingArgs {
-    /// Loads rules from these sources.
+    /// Loads rules from these sources, and says on standard error if anything is wrong with them. Fails
+    /// if there is no rule: mail would pass as if it had been looked at.
     pub(crate) fn load(
         &self,
         sources: &[PathBuf],
         subtests: bool,
         strict: bool,
-    ) -> anyhow::Result<(Ruleset, LoadReport)> {
-        Ok(Ruleset::load(sources, &self.options(subtests, strict))?)
+    ) -> anyhow::Result<Ruleset> {
+        let (ruleset, report) = Ruleset::load(sources, &self.options(subtests, strict))?;
+        if ruleset.rules().is_empty() {
+            return Err(without_rules(sources));
+        }
+        say_problems(&report);
+        Ok(ruleset)
     }
 
-    /// Loads rules from these sources; without any, our own.
+    /// Loads rules from these sources, with what was found on the way; without any source, our own.
+    /// Fails if there is no rule file.
     pub(crate) fn load_or_own(
         &self,
         sources: &[PathBuf],
         subtests: bool,
     ) -> anyhow::Result<(Ruleset, LoadReport)> {
-        if !sources.is_empty() {
-            return self.load(sources, subtests, false);
+        if sources.is_empty() {
+            return Ok(own_rules::with(&[], &self.options(subtests, false))?);
         }
-        Ok(own_rules::with(&[], &self.options(subtests, false))?)
+        let (ruleset, report) = Ruleset::load(sources, &self.options(subtests, false))?;
+        if report.files.is_empty() {
+            return Err(without_rules(sources));
+        }
+        Ok((ruleset, report))
     }
 
     fn options(&self, subtests: bool, strict: bool) -> LoadOptions {
@@ -93,6 +105,26 @@ impl ReadingArgs {
             strict,
             ..LoadOptions::default()
         }
+    }
+}
+
+fn without_rules(sources: &[PathBuf]) -> anyhow::Error {
+    let names: Vec<String> = sources.iter().map(|s| s.display().to_string()).collect();
+    anyhow::anyhow!(
+        "{}: there is no rule in it; name .cf files or folders with some",
+        names.join(" ")
+    )
+}
+
+/// Says on standard error how many problems rule files have, and the first.
+pub(crate) fn say_problems(report: &LoadReport) {
+    let mut bad = report.problems.iter().filter(|p| p.severity > Severity::Note);
+    if let Some(first) = bad.next() {
+        let more = match bad.count() {
+            0 => String::new(),
+            n => format!("; {n} more are told by gauntlet rules check"),
+        };
+        eprintln!("gauntlet: {first}{more}");
     }
 }
 
@@ -109,12 +141,8 @@ impl RulesetArgs {
                 None => snapshot,
             });
         }
-        let (mut ruleset, _) = self.reading.load(&self.rules, self.subtests, self.strict)?;
-        // Mail would pass as if it had been looked at.
-        if ruleset.rules().is_empty() {
-            let names: Vec<String> = self.rules.iter().map(|s| s.display().to_string()).collect();
-            anyhow::bail!("--rules {}: there is no rule in it; name .cf files", names.join(" "));
-        }
+        let mut ruleset =
+            self.reading.load(&self.rules, self.subtests, self.strict).context("--rules")?;
         if self.early_stop {
             let required = ruleset.required_score();
             let thresholds =

@@ -19,7 +19,7 @@ use gauntlet_gateway::policy_source;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::probes::Probes;
 use gauntlet_gateway::{Doors, Judge, Node};
-use gauntlet_rules::{LoadOptions, Profile, Ruleset};
+use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset, Severity};
 use gauntlet_store::{Policies, Users};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -39,6 +39,8 @@ pub(crate) struct Args {
 const DESCRIPTORS_WANTED: u64 = 1 << 20;
 /// Threads of stores, logs, console and what blocks.
 const THREADS_BESIDE: usize = 24;
+/// Problems of rule files that are told in the log one by one.
+const PROBLEMS_LOGGED_MAX: usize = 20;
 
 /// Runs `gauntlet serve`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -237,14 +239,21 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         if *early_stop {
             ruleset = Snapshot::stopping_early(ruleset, &thresholds);
         }
-        tracing::info!(?report, "rules loaded");
+        if ruleset.rules().is_empty() {
+            let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
+            bail!(
+                "rules.paths {}: there is no rule in it; name .cf files or folders with some",
+                names.join(" ")
+            );
+        }
+        log_loaded(&ruleset, &report);
         let mut snapshot = Snapshot::of_rules(Arc::new(ruleset));
         snapshot.thresholds = thresholds;
         snapshot
     } else {
         if !paths.is_empty() {
             let (ruleset, report) = own_rules::with(paths, &options)?;
-            tracing::info!(?report, "rules loaded");
+            log_loaded(&ruleset, &report);
             settings.rules = Some(Arc::new(ruleset));
         }
         Snapshot::build(&settings)?
@@ -257,6 +266,16 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         probes => Some(Probes::start(config.node.data.clone(), probes, learning.signature_days)?),
     };
     Ok(Judge { snapshot, policy, limits: config.limits, probes, scans: config.scan.enabled })
+}
+
+/// Says in the log what was loaded, and what is wrong with it.
+fn log_loaded(ruleset: &Ruleset, report: &LoadReport) {
+    let bad = report.problems.iter().filter(|p| p.severity > Severity::Note);
+    for problem in bad.clone().take(PROBLEMS_LOGGED_MAX) {
+        tracing::warn!("rules: {problem}");
+    }
+    let (rules, files, problems) = (ruleset.rules().len(), report.files.len(), bad.count());
+    tracing::info!(rules, files, problems, version = ruleset.version(), "rules loaded");
 }
 
 /// The model that the configuration names, if it names one.

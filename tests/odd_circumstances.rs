@@ -117,6 +117,28 @@ fn rules_without_a_rule_are_refused() {
         let output = gauntlet().args(["scan", "-", "--rules"]).arg(rules).output().unwrap();
         says(&output, 2, &["--rules", "there is no rule in it"]);
     }
+    let one = folder.path().join("one.cf");
+    fs::write(&one, "body ONE /one/\nscore ONE 1\n").unwrap();
+    let mail = folder.path().join("one.eml");
+    fs::write(&mail, message("one", 100)).unwrap();
+    let of = |words: &[&str], paths: &[&std::path::PathBuf]| {
+        gauntlet().arg("rules").args(words).args(paths).output().unwrap()
+    };
+    let refused = ["there is no rule in it", empty.to_str().unwrap()];
+    says(&of(&["check"], &[&empty]), 2, &refused);
+    says(&of(&["test"], &[&empty]), 2, &refused);
+    says(&of(&["profile", "--rules"], &[&empty, &mail]), 2, &refused);
+    says(&of(&["diff"], &[&empty, &one, &mail]), 2, &refused);
+    let output = of(&["check", "--strict"], &[&one, &empty]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("warning: there is no .cf file in this folder"));
+    let output = gauntlet()
+        .args(["scan", "--rules"])
+        .args([&one, &mail])
+        .arg("--rules")
+        .arg(&empty)
+        .output();
+    says(&output.unwrap(), 0, &["empty: warning: there is no .cf file in this folder"]);
 }
 
 #[test]

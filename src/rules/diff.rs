@@ -35,7 +35,7 @@ pub(crate) struct Args {
 /// Judges all messages by both and prints what differs.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let load = |path: &PathBuf| args.reading.load(std::slice::from_ref(path), false, false);
-    let ((before, _), (after, _)) = (load(&args.before)?, load(&args.after)?);
+    let (before, after) = (load(&args.before)?, load(&args.after)?);
     let mut out = io::stdout().lock();
     print_rules(&mut out, &before, &after)?;
     let mut scratch = RulesScratch::default();

@@ -104,7 +104,7 @@ struct Comparison {
 /// Compares every message.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let answers = oracle::read(&args.oracle)?;
-    let (ruleset, _) = args.reading.load(&args.rules, true, false)?;
+    let ruleset = args.reading.load(&args.rules, true, false)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let parts: Vec<Comparison> = std::thread::scope(|scope| {

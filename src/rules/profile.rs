@@ -9,7 +9,7 @@ use gauntlet_rules::{Outcome, RulesScratch, Ruleset};
 use serde::Serialize;
 
 use super::messages::{self, Labels};
-use crate::ruleset::ReadingArgs;
+use crate::ruleset::{ReadingArgs, say_problems};
 
 const AFTER_HELP: &str = "\
 Cost is the time of trying the rule's pattern or function, summed over all messages; what is shared
@@ -61,7 +61,8 @@ struct Line {
 
 /// Judges all messages and prints the rules.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (ruleset, _) = args.reading.load_or_own(&args.rules, true)?;
+    let (ruleset, report) = args.reading.load_or_own(&args.rules, true)?;
+    say_problems(&report);
     // Engines are made when first needed, which would count as the rule's cost.
     ruleset.not_run();
     let labels = args.labels.as_deref().map(Labels::read).transpose()?;

@@ -54,7 +54,7 @@ struct Line<'a> {
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let loaded = match args.ruleset.rules.as_slice() {
         [] => None,
-        rules => Some(args.ruleset.reading.load(rules, false, false)?.0),
+        rules => Some(args.ruleset.reading.load(rules, false, false)?),
     };
     let defaults = ViewSettings::default();
     let settings = loaded.as_ref().map_or(&defaults, |ruleset| ruleset.view_settings());

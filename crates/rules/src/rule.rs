@@ -9,13 +9,16 @@ use crate::questions::RecordType;
 pub struct Source {
     /// The file's path as it was reached.
     pub file: Arc<str>,
-    /// Line, from 1.
+    /// Line, from 1; 0 is the file or folder as a whole.
     pub line: u32,
 }
 
 impl std::fmt::Display for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
+        match self.line {
+            0 => f.write_str(&self.file),
+            line => write!(f, "{}:{line}", self.file),
+        }
     }
 }
 

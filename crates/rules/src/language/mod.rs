@@ -66,8 +66,13 @@ pub(crate) fn read(
         reader.files.push(PathBuf::from(name));
     }
     reader.no_includes = false;
-    for source in sources.iter().chain(&options.site) {
-        reader.source(source, Kind::Cf)?;
+    for source in sources {
+        if reader.source(source, Kind::Cf)? == 0 && source.is_dir() {
+            reader.nothing_in(source);
+        }
+    }
+    for site in &options.site {
+        reader.source(site, Kind::Cf)?;
     }
     Ok(reader.finish())
 }
@@ -159,6 +164,13 @@ impl Reader {
             }
         }
         Ok(list.len())
+    }
+
+    /// Whoever names a folder without rules has mostly mistyped it.
+    fn nothing_in(&mut self, folder: &Path) {
+        let at = Source { file: folder.display().to_string().into(), line: 0 };
+        let message = "there is no .cf file in this folder".to_owned();
+        self.problem(Severity::Warning, &at, None, message);
     }
 
     /// Reads the lines of one file.
