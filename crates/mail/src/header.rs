@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use memchr::{memchr, memchr2};
+use memchr::{memchr, memchr_iter, memchr2};
 
 use crate::charset;
 use crate::defect::{Defect, DefectKind};
@@ -62,10 +62,17 @@ impl<'a> Header<'a> {
 /// Removes line ends inside a field (RFC 5322 section 2.2.3) and white space around it.
 pub fn unfold(raw: &[u8]) -> Cow<'_, [u8]> {
     let trimmed = raw.trim_ascii();
-    if memchr2(b'\r', b'\n', trimmed).is_none() {
-        return Cow::Borrowed(trimmed);
+    let Some(first) = memchr2(b'\r', b'\n', trimmed) else { return Cow::Borrowed(trimmed) };
+    let (line, mut rest) = trimmed.split_at(first);
+    let mut out = Vec::with_capacity(trimmed.len());
+    out.extend_from_slice(line);
+    // The byte that `rest` begins with is left out.
+    while let Some((_, after)) = rest.split_first() {
+        let (line, next) = after.split_at(memchr2(b'\r', b'\n', after).unwrap_or(after.len()));
+        out.extend_from_slice(line);
+        rest = next;
     }
-    Cow::Owned(trimmed.iter().copied().filter(|b| !matches!(b, b'\r' | b'\n')).collect())
+    Cow::Owned(out)
 }
 
 /// Reads the header block at the start of `raw[range]`.
@@ -164,7 +171,7 @@ fn is_name(name: &[u8]) -> bool {
 /// ASCII are taken as UTF-8, else as Windows-1252. Adjacent words of one charset and encoding are
 /// joined before the charset is decoded, since senders split characters between them.
 pub fn decode_words(value: &[u8]) -> (Cow<'_, str>, bool) {
-    if memchr::memmem::find(value, b"=?").is_none() {
+    if find_word(value).is_none() {
         return (charset::guess(value), true);
     }
     let mut out = String::with_capacity(value.len());
@@ -172,7 +179,7 @@ pub fn decode_words(value: &[u8]) -> (Cow<'_, str>, bool) {
     let mut all = true;
     let mut at = 0;
     while at < value.len() {
-        let Some(start) = memchr::memmem::find(&value[at..], b"=?").map(|i| at + i) else { break };
+        let Some(start) = find_word(&value[at..]).map(|i| at + i) else { break };
         let Some(word) = EncodedWord::read(&value[start..]) else {
             flush(&mut pending, &mut out, &mut all);
             out.push_str(&charset::guess(&value[at..start + 2]));
@@ -199,6 +206,12 @@ pub fn decode_words(value: &[u8]) -> (Cow<'_, str>, bool) {
     flush(&mut pending, &mut out, &mut all);
     out.push_str(&charset::guess(&value[at..]));
     (Cow::Owned(out), all)
+}
+
+/// Where an encoded word may begin: at the first `=?`, of which the question mark is rarer.
+pub(crate) fn find_word(value: &[u8]) -> Option<usize> {
+    let mut starts = memchr_iter(b'?', value).filter_map(|mark| mark.checked_sub(1));
+    starts.find(|&start| value[start] == b'=')
 }
 
 fn flush(pending: &mut Option<(&[u8], Vec<u8>)>, out: &mut String, all: &mut bool) {
@@ -230,7 +243,7 @@ impl<'a> EncodedWord<'a> {
             return None;
         }
         let text = &rest[q1 + 3..];
-        let end = memchr::memmem::find(text, b"?=")?;
+        let end = memchr_iter(b'?', text).find(|mark| text.get(mark + 1) == Some(&b'='))?;
         let bytes = match kind {
             b'B' | b'b' => encoding::base64(&text[..end]).bytes.into_owned(),
             b'Q' | b'q' => encoding::q_word(&text[..end]),
@@ -251,6 +264,14 @@ mod tests {
         let pairs =
             headers.iter().map(|h| (h.name_str().into_owned(), h.decoded().into_owned())).collect();
         (pairs, body, defects.iter().map(|d| d.kind).collect())
+    }
+
+    #[test]
+    fn unfolding_leaves_out_line_ends_alone() {
+        for text in ["", "a", " a\r\n b\n\tc ", "\n\na\r\r\n\nb\r", "a\rb\nc"] {
+            let slowly = text.trim_ascii().replace(['\r', '\n'], "");
+            assert_eq!(*unfold(text.as_bytes()), *slowly.as_bytes(), "{text:?}");
+        }
     }
 
     #[test]

@@ -138,7 +138,8 @@ impl<'a> Message<'a> {
     fn has_too_many_urls(&self) -> bool {
         let max = self.limits.urls_max as usize;
         if self.urls.get().is_none() {
-            let mut at_most = extract::text_urls_at_most(&self.subject());
+            // A character of the Subject comes from a byte at least.
+            let mut at_most = self.header("subject").map_or(0, |field| field.raw_value.len());
             for part in &self.parts {
                 at_most += part.urls_at_most(max.saturating_sub(at_most));
             }
@@ -174,7 +175,7 @@ impl<'a> Message<'a> {
     pub fn defects(&self) -> Vec<Defect> {
         let mut defects = self.defects.clone();
         for (part, index) in self.parts.iter().zip(0u16..) {
-            oddities::of_part(part, index, &mut defects);
+            oddities::of_part(self.raw, part, index, &mut defects);
             part.decoding_defects(index, &mut defects);
         }
         oddities::of_message(self, &mut defects);

@@ -3,7 +3,7 @@
 use memchr::{memchr, memchr_iter};
 
 use crate::defect::{Defect, DefectKind};
-use crate::header::{Header, decode_words};
+use crate::header::{Header, decode_words, find_word};
 use crate::message::Message;
 use crate::part::Part;
 
@@ -69,61 +69,71 @@ fn odd_line_end(raw: &[u8]) -> Option<usize> {
     if returns == 0 {
         return None;
     }
-    let (mut bare_lf, mut crlf) = (None, 0);
-    for i in memchr_iter(b'\n', raw) {
-        if i > 0 && raw[i - 1] == b'\r' {
-            crlf += 1;
-        } else {
-            bare_lf = bare_lf.or(Some(i));
-        }
+    let crlf = line_ends(raw);
+    if crlf == returns && crlf == memchr_iter(b'\n', raw).count() {
+        return None;
     }
     let mut bare_cr = None;
     if crlf < returns {
         bare_cr = memchr_iter(b'\r', raw).find(|&i| raw.get(i + 1) != Some(&b'\n'));
     }
-    bare_cr.into_iter().chain(bare_lf.filter(|_| crlf > 0)).min()
+    let is_bare = |i: &usize| i.checked_sub(1).is_none_or(|before| raw[before] != b'\r');
+    let bare_lf = if crlf > 0 { memchr_iter(b'\n', raw).find(is_bare) } else { None };
+    bare_cr.into_iter().chain(bare_lf).min()
+}
+
+/// How many CRLF there are. In pieces whose counts fit a byte, of which the compiler makes vectors.
+fn line_ends(raw: &[u8]) -> usize {
+    const PIECE: usize = 192;
+    let next = raw.get(1..).unwrap_or_default();
+    let in_piece = |(first, second): (&[u8], &[u8])| {
+        let pairs = first.iter().zip(second);
+        pairs.fold(0u8, |n, (a, b)| n.wrapping_add(u8::from((*a == b'\r') & (*b == b'\n'))))
+    };
+    raw.chunks(PIECE).zip(next.chunks(PIECE)).map(in_piece).map(usize::from).sum()
 }
 
 /// Oddities of one part's header block.
-pub(crate) fn of_part(part: &Part<'_>, index: u16, defects: &mut Vec<Defect>) {
-    let mut found = |kind, header: &Header<'_>| {
-        defects.push(Defect::new(kind, index).at(header.offset).detail(&header.name_str()));
+pub(crate) fn of_part(raw: &[u8], part: &Part<'_>, index: u16, defects: &mut Vec<Defect>) {
+    // What the whole block lacks no field has: nearly all blocks are spared a look at each.
+    let block = raw.get(part.header_range.clone()).unwrap_or_default();
+    let mut found = |kind, header: Option<&Header<'_>>| {
+        let defect = |h: &Header<'_>| Defect::new(kind, index).at(h.offset).detail(&h.name_str());
+        defects.extend(header.map(defect));
     };
-    let long = |h: &&Header<'_>| {
-        let name_and_colon = h.name.len() + 1;
-        h.raw_value.len() + name_and_colon > LINE_BYTES_MAX
-            && h.raw_value.split(|b| *b == b'\n').enumerate().any(|(i, line)| {
-                let line = line.strip_suffix(b"\r").unwrap_or(line);
-                line.len() + if i == 0 { name_and_colon } else { 0 } > LINE_BYTES_MAX
-            })
-    };
-    if let Some(header) = part.headers.iter().find(long) {
-        found(DefectKind::LongHeaderLine, header);
+    found(DefectKind::LongHeaderLine, part.headers.iter().find(|h| has_long_line(h)));
+    if !block.is_ascii() {
+        let eight_bit = |h: &&Header<'_>| {
+            !h.raw_value.is_ascii() && simdutf8::basic::from_utf8(h.raw_value).is_err()
+        };
+        found(DefectKind::EightBitHeader, part.headers.iter().find(eight_bit));
     }
-    let eight_bit = |h: &&Header<'_>| {
-        !h.raw_value.is_ascii() && simdutf8::basic::from_utf8(h.raw_value).is_err()
-    };
-    if let Some(header) = part.headers.iter().find(eight_bit) {
-        found(DefectKind::EightBitHeader, header);
+    if memchr(0, block).is_some() {
+        let nul = |h: &&Header<'_>| memchr(0, h.raw_value).is_some();
+        found(DefectKind::NulInHeader, part.headers.iter().find(nul));
     }
-    let nul = |h: &&Header<'_>| memchr(0, h.raw_value).is_some();
-    if let Some(header) = part.headers.iter().find(nul) {
-        found(DefectKind::NulInHeader, header);
-    }
-    let bad_word = |h: &&Header<'_>| {
-        let mut marks = memchr_iter(b'?', h.raw_value);
-        marks.any(|at| at > 0 && h.raw_value[at - 1] == b'=') && !decode_words(&h.unfolded()).1
-    };
-    if let Some(header) = part.headers.iter().find(bad_word) {
-        found(DefectKind::BadEncodedWord, header);
+    if find_word(block).is_some() {
+        let bad_word =
+            |h: &&Header<'_>| find_word(h.raw_value).is_some() && !decode_words(&h.unfolded()).1;
+        found(DefectKind::BadEncodedWord, part.headers.iter().find(bad_word));
     }
     let mut seen = [false; ONCE.len()];
     for header in &part.headers {
         let Some(i) = ONCE.iter().position(|name| header.is(name)) else { continue };
         if std::mem::replace(&mut seen[i], true) {
-            found(DefectKind::DuplicateHeader, header);
+            found(DefectKind::DuplicateHeader, Some(header));
         }
     }
+}
+
+/// Whether a line of the field is longer than lines may be.
+fn has_long_line(header: &Header<'_>) -> bool {
+    let name_and_colon = header.name.len() + 1;
+    header.raw_value.len() + name_and_colon > LINE_BYTES_MAX
+        && header.raw_value.split(|b| *b == b'\n').enumerate().any(|(i, line)| {
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            line.len() + if i == 0 { name_and_colon } else { 0 } > LINE_BYTES_MAX
+        })
 }
 
 #[cfg(test)]
@@ -185,6 +195,31 @@ mod tests {
         assert_eq!(of(&format!("{HEAD}\nabcd"), &narrow), [K::DecodedTooLarge]);
         let narrow = Limits { urls_max: 1, ..Limits::default() };
         assert_eq!(of(&format!("{HEAD}\nhttp://a.b/ http://c.d/"), &narrow), [K::TooManyUrls]);
+    }
+
+    #[test]
+    fn line_ends_are_judged_as_byte_by_byte() {
+        fn slowly(raw: &[u8]) -> Option<usize> {
+            let after_cr = |i: usize| i > 0 && raw[i - 1] == b'\r';
+            let is_crlf = |i: &usize| raw[*i] == b'\n' && after_cr(*i);
+            let has_crlf = (0..raw.len()).any(|i| is_crlf(&i));
+            (0..raw.len()).find(|&i| match raw[i] {
+                b'\r' => raw.get(i + 1) != Some(&b'\n'),
+                b'\n' => has_crlf && !after_cr(i),
+                _ => false,
+            })
+        }
+        let mut seed = 3u32;
+        for round in 0..20_000 {
+            let mut raw = vec![b'a'; if round % 2 == 0 { 0 } else { 188 }];
+            for _ in 0..7 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                raw.extend_from_slice(
+                    [&b"\r\n"[..], b"\n", b"\r", b"a", b"\r\n"][(seed >> 16) as usize % 5],
+                );
+            }
+            assert_eq!(odd_line_end(&raw), slowly(&raw), "{raw:?}");
+        }
     }
 
     #[test]

@@ -108,32 +108,73 @@ pub(crate) fn text_urls_at_most(text: &str) -> usize {
     count(text.as_bytes(), |b| b == b'.' || b == b':')
 }
 
-/// The same for the source of an HTML part; a look at its tags only if that is needed to stay within
-/// `enough`. What it shows has its dots and colons from the source's text, from character references
-/// (`&`), from images (`<im`) and from marks of list items (`<li`); a link is an attribute's value
-/// (`=`) or stands in brackets in a style.
+/// The same for the source of an HTML part; a look at its tags only as far as that is needed to stay
+/// within `enough`. What it shows has its dots and colons from the source's text, from character
+/// references (`&`), from images (`<im`) and from marks of list items (`<li`); a link is an attribute's
+/// value (`=`) or stands in brackets in a style.
 pub(crate) fn html_urls_at_most(source: &str, enough: usize) -> usize {
     let bytes = source.as_bytes();
-    let plain = count(bytes, |b| matches!(b, b'.' | b':' | b'&' | b'(' | b'='));
-    let marks = memchr::memchr_iter(b'<', bytes);
-    let marks = marks.filter(|at| matches!(bytes.get(at + 1), Some(b'l' | b'L' | b'i' | b'I')));
-    let at_most = plain + marks.count();
+    let mut at_most = marks(bytes);
     if at_most <= enough {
         return at_most;
     }
-    let of_token = |(token, range): (Token<'_>, Range<usize>)| {
+    let fewer = at_most.saturating_sub(idle_marks(bytes));
+    if fewer <= enough {
+        return fewer;
+    }
+    let mut tokens = Tokenizer::new(bytes);
+    while at_most > enough
+        && let Some((token, range)) = tokens.next()
+    {
         let piece = bytes.get(range).unwrap_or_default();
-        match token {
-            Token::Start(tag) => {
-                let is_shown = matches!(tag.name.first(), Some(b'l' | b'L' | b'i' | b'I'));
-                let shown = if is_shown { 1 + count(piece, is_shown_mark) } else { 0 };
-                shown + links_at_most(piece)
-            }
-            Token::Text(_) | Token::RawText(_) => count(piece, |b| is_shown_mark(b) || b == b'('),
-            _ => 0,
-        }
+        at_most -= marks(piece).saturating_sub(token_urls_at_most(&token, piece));
+    }
+    at_most
+}
+
+/// How many marks stand for no URL whatever they are in, by the bytes beside them: most are in styles.
+///
+/// Before the `=` of a link is the end of its name (see [`links_at_most`]). The colon of a URL is shown
+/// after `mailto` or before slashes: if not, then a reference or a tag is beside it, of which the first
+/// has a mark of its own.
+fn idle_marks(bytes: &[u8]) -> usize {
+    let is_alphanumeric =
+        |b: u8| ((b | 0x20).wrapping_sub(b'a') < 26) | (b.wrapping_sub(b'0') < 10);
+    let is_idle = |((before, here), after): ((&u8, &u8), &u8)| {
+        let ends_name =
+            b"fcarndt".iter().fold(*before <= b' ', |any, b| any | (before | 0x20 == *b));
+        let joins = is_alphanumeric(*before)
+            & (before | 0x20 != b'o')
+            & (is_alphanumeric(*after) | (*after == b' '));
+        ((*here == b'=') & !ends_name) | ((*here == b':') & joins)
     };
-    Tokenizer::new(bytes).map(of_token).sum()
+    let from = |at: usize| bytes.get(at..).unwrap_or_default().chunks(PIECE);
+    let pieces = from(0).zip(from(1)).zip(from(2));
+    let in_piece = |((before, here), after): ((&[u8], &[u8]), &[u8])| {
+        let places = before.iter().zip(here).zip(after);
+        places.fold(0u8, |count, place| count.wrapping_add(u8::from(is_idle(place))))
+    };
+    pieces.map(in_piece).map(usize::from).sum()
+}
+
+/// All in a piece of HTML that may stand for a URL, whatever it is a piece of.
+fn marks(piece: &[u8]) -> usize {
+    let opens = memchr::memchr_iter(b'<', piece);
+    let shown = opens.filter(|at| matches!(piece.get(at + 1), Some(b'l' | b'L' | b'i' | b'I')));
+    count(piece, |b| is_shown_mark(b) || matches!(b, b'(' | b'=')) + shown.count()
+}
+
+/// A number that the URLs which come from a token do not exceed.
+fn token_urls_at_most(token: &Token<'_>, piece: &[u8]) -> usize {
+    match token {
+        Token::Start(tag) => {
+            let is_shown = matches!(tag.name.first(), Some(b'l' | b'L' | b'i' | b'I'));
+            let shown = if is_shown { 1 + count(piece, is_shown_mark) } else { 0 };
+            shown + links_at_most(piece)
+        }
+        Token::Text(_) | Token::RawText(_) => count(piece, |b| is_shown_mark(b) || b == b'('),
+        _ => 0,
+    }
 }
 
 /// What every URL in a text has, or may come from.
@@ -154,9 +195,11 @@ fn links_at_most(tag: &[u8]) -> usize {
     values.count() + memchr::memchr_iter(b'(', tag).count()
 }
 
-/// How many bytes are so. In pieces whose counts fit a byte, of which the compiler makes vectors.
+/// Bytes counted at a time: a count fits a byte then, and the compiler makes vectors of it.
+const PIECE: usize = 192;
+
+/// How many bytes are so.
 fn count(text: &[u8], is_so: impl Fn(u8) -> bool) -> usize {
-    const PIECE: usize = 192;
     let in_piece =
         |piece: &[u8]| piece.iter().fold(0u8, |count, b| count.wrapping_add(u8::from(is_so(*b))));
     text.chunks(PIECE).map(|piece| usize::from(in_piece(piece))).sum()
@@ -263,6 +306,8 @@ mod tests {
         for source in [
             &styled,
             listed,
+            "mailto:a@b.c MAILTO:d@e.f mailt&#111:g@h.i mailt&#x6f:j@k.l http:<b>//a.b/ a:b c: d",
+            "<a href=mailto:a@b.c/><img src =http:x><form action\n=http:y><p style=a:b;c:url(d:e)>",
             "http://a.com b.com&#46;c&period;com <textarea><b x.com y.com></textarea>",
             "<a href = 'http://a'>1</a><style>p{background:url(http://b)}</style> 1<2 a.com>b.com",
             "<p style='background:url(x.com/1), url(\"http://x.com/2\")'><meta http-equiv=refresh \
@@ -271,7 +316,7 @@ mod tests {
             let page = render(source, &Limits::default());
             let mut collector = Collector { urls: Vec::new(), max: 100, full: false };
             collector.html(0, source, &page);
-            for enough in [0, 1_000] {
+            for enough in [0, 3, 10, 1_000] {
                 let at_most = html_urls_at_most(source, enough);
                 assert!(collector.urls.len() <= at_most, "{source}");
                 assert!(page.links.len() <= at_most, "{source}");
@@ -282,6 +327,48 @@ mod tests {
         }
         assert_eq!(html_urls_at_most(&styled, 0), 0, "styles are no text");
         assert!(html_urls_at_most(&styled, 1_000) > 100);
+    }
+
+    #[test]
+    fn marks_that_are_idle_stand_for_no_url() {
+        let pieces = [
+            "a",
+            "o",
+            ":",
+            "=",
+            " ",
+            "//x.com",
+            "b.com",
+            "mailto:a@b.c",
+            "mailt&#111",
+            "http",
+            "<b>",
+            "</b>",
+            "<img src",
+            "<a href=",
+            "<li>",
+            "<p style=",
+            "'",
+            ">",
+            "url(",
+            ")",
+            "&colon;",
+            "\n",
+        ];
+        let mut seed = 7u32;
+        for _ in 0..20_000 {
+            let mut source = String::new();
+            for _ in 0..9 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                source.push_str(pieces[(seed >> 16) as usize % pieces.len()]);
+            }
+            let page = render(&source, &Limits::default());
+            let mut collector = Collector { urls: Vec::new(), max: 100, full: false };
+            collector.html(0, &source, &page);
+            let at_most = marks(source.as_bytes()) - idle_marks(source.as_bytes());
+            assert!(collector.urls.len() <= at_most, "{source}");
+            assert!(page.links.len() <= at_most, "{source}");
+        }
     }
 
     #[test]
