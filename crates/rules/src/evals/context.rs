@@ -35,27 +35,27 @@ pub struct EvalContext<'a> {
     pub profile: Profile,
     /// The classifier's probability of spam, 0 to 1; none if there is no classifier.
     pub spam_probability: Option<f64>,
-    pub(super) memo: Memo,
+    pub(super) memo: Memo<'a>,
 }
 
 /// Header values of one selector, each made when first asked for.
 #[derive(Debug)]
-struct HeaderMemo {
+struct HeaderMemo<'a> {
     /// As the function writes it.
     selector: Box<str>,
-    text: OnceCell<Vec<u8>>,
+    text: OnceCell<Cow<'a, [u8]>>,
     values: OnceCell<Vec<Vec<u8>>>,
-    next: HeaderMemos,
+    next: HeaderMemos<'a>,
 }
 
 /// A list that only grows, so that what is in it can be lent.
-type HeaderMemos = OnceCell<Box<HeaderMemo>>;
+type HeaderMemos<'a> = OnceCell<Box<HeaderMemo<'a>>>;
 
 /// Header values by the hash of their selectors. A rule set names a few dozen, of which a message has some.
 #[derive(Debug)]
-struct Headers([HeaderMemos; HEADER_LISTS]);
+struct Headers<'a>([HeaderMemos<'a>; HEADER_LISTS]);
 
-impl Default for Headers {
+impl Default for Headers<'_> {
     fn default() -> Self {
         Headers(std::array::from_fn(|_| OnceCell::new()))
     }
@@ -63,8 +63,8 @@ impl Default for Headers {
 
 /// What several functions need, computed when first asked for.
 #[derive(Debug, Default)]
-pub(super) struct Memo {
-    headers: Headers,
+pub(super) struct Memo<'a> {
+    headers: Headers<'a>,
     pub(super) all_from: OnceCell<Vec<Vec<u8>>>,
     pub(super) all_to: OnceCell<Vec<Vec<u8>>>,
     pub(super) base64_length: OnceCell<usize>,
@@ -108,16 +108,18 @@ impl<'a> EvalContext<'a> {
     /// A header value in scalar context: all fields in one text; of addresses and other extracts only
     /// the first, without its line end. Empty if there is none.
     pub(crate) fn text(&self, name: &str) -> Cow<'_, [u8]> {
-        if name == "ALL" {
-            return Cow::Borrowed(self.views.all_fields());
+        match name {
+            "ALL" => return Cow::Borrowed(self.views.all_fields()),
+            "ALL:raw" => return Cow::Borrowed(self.views.raw_fields()),
+            _ => {}
         }
         let make = || self.make_text(name);
         let memo = self.header_memo(name);
-        Cow::Borrowed(memo.map_or(&[], |memo| memo.text.get_or_init(make).as_slice()))
+        Cow::Borrowed(memo.map_or(&[], |memo| &**memo.text.get_or_init(make)))
     }
 
     /// Where the values of a selector are kept; none if the message has none of the fields that it names.
-    fn header_memo(&self, name: &str) -> Option<&HeaderMemo> {
+    fn header_memo(&self, name: &str) -> Option<&HeaderMemo<'a>> {
         let hash = usize::from(header::name_hash(name.as_bytes()));
         let mut slot = &self.memo.headers.0[hash % HEADER_LISTS];
         while let Some(memo) = slot.get() {
@@ -136,24 +138,30 @@ impl<'a> EvalContext<'a> {
 
     /// Whether the message has none of the fields that a selector names.
     fn lacks(&self, selector: &str) -> bool {
-        let name = selector.split(':').next().unwrap_or_default();
+        let name = header::field_name(selector);
         header::is_field_name(name)
             && !self.views.may_have_field(header::name_hash(name.as_bytes()))
     }
 
-    fn make_text(&self, selector: &str) -> Vec<u8> {
+    fn make_text(&self, selector: &str) -> Cow<'a, [u8]> {
+        let views: &'a Views<'a> = self.views;
         let (name, wanted) = header::Wanted::parse(selector);
         let is_single = name == "EnvelopeFrom" || wanted.is_extract();
-        let mut values = self.views.values_of(selector);
+        let mut values = views.selected(name, wanted);
         if !is_single && values.len() > 1 {
-            return values.concat();
+            return Cow::Owned(values.concat());
         }
         values.truncate(1);
-        let mut value = values.pop().unwrap_or_default().into_owned();
-        if is_single && value.ends_with(b"\n") {
-            value.pop();
+        match values.pop().unwrap_or_default() {
+            Cow::Borrowed(value) if is_single => {
+                Cow::Borrowed(value.strip_suffix(b"\n").unwrap_or(value))
+            }
+            Cow::Owned(mut value) if is_single && value.ends_with(b"\n") => {
+                value.pop();
+                Cow::Owned(value)
+            }
+            value => value,
         }
-        value
     }
 
     /// A header value in list context: each field or extract by itself, without line ends.

@@ -26,7 +26,7 @@ pub(super) fn header(cx: &EvalContext<'_>, args: &Args) -> bool {
     let Some(name) = args.word(0).filter(|_| cx.tables.freemail.is_available()) else {
         return false;
     };
-    let values = cx.values(&format!("{name}:addr"));
+    let values = cx.values(&[name, ":addr"].concat());
     values.iter().any(|a| is_match(cx, args, &a.to_ascii_lowercase()))
 }
 

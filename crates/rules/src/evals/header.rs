@@ -35,7 +35,7 @@ pub(super) fn envelope_is_from(cx: &EvalContext<'_>, _: &Args) -> bool {
 pub(super) fn illegal_chars(cx: &EvalContext<'_>, args: &Args) -> bool {
     let Some(name) = args.word(0) else { return false };
     let raw = name.strip_suffix(":raw").unwrap_or(name);
-    let text = cx.text(&format!("{raw}:raw"));
+    let text = cx.text(&[raw, ":raw"].concat());
     if !text.iter().any(|&b| !(b.is_ascii_whitespace() || b == 0x0b)) {
         return false;
     }
@@ -100,12 +100,14 @@ pub(super) fn ratware_name_id(cx: &EvalContext<'_>, _: &Args) -> bool {
 /// `check_ratware_envelope_from()`: the recipient's `domain.user@` hidden in the envelope sender.
 pub(super) fn ratware_envelope_from(cx: &EvalContext<'_>, _: &Args) -> bool {
     let (to, from) = (cx.text("To:addr"), cx.text("EnvelopeFrom:addr"));
-    if from.is_empty() || to.is_empty() || re!(r"(?i)\ASRS\d[=+-]").is_match(&from) {
-        return false;
-    }
     let Some(at) = memchr::memchr(b'@', &to) else { return false };
     let (user, host) = (&to[..at], &to[at + 1..]);
     if user.is_empty() || host.is_empty() {
+        return false;
+    }
+    // Few senders have the recipient's name before their at sign.
+    let is_named = |start| from.get(start + user.len()) == Some(&b'@');
+    if !find_ignore_case(&from, user).any(is_named) || re!(r"(?i)\ASRS\d[=+-]").is_match(&from) {
         return false;
     }
     let domain = cx.boundaries().trim(host);

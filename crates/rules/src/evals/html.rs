@@ -24,14 +24,14 @@ pub(super) fn range(cx: &EvalContext<'_>, args: &Args) -> bool {
 /// `html_eval(fact, comparison)`: the fact compared with a number, e.g. `< 384`.
 pub(super) fn compare(cx: &EvalContext<'_>, args: &Args) -> bool {
     let name = args.word(0).unwrap_or_default();
-    let Some(comparison) = args.word(1).and_then(Comparison::parse) else { return false };
+    let Some(comparison) = args.comparison else { return false };
     cx.html().filter_map(|html| html.number(name)).any(|value| comparison.holds(value))
 }
 
 /// `html_tag_balance(tag, comparison)`: how many of a tag are open at the end.
 pub(super) fn tag_balance(cx: &EvalContext<'_>, args: &Args) -> bool {
     let tag = args.word(0).unwrap_or_default();
-    let Some(comparison) = args.word(1).and_then(Comparison::parse) else { return false };
+    let Some(comparison) = args.comparison else { return false };
     !tag.is_empty()
         && tag.bytes().all(|b| b.is_ascii_alphanumeric())
         && cx.html().filter_map(|html| html.inside(tag)).any(|n| comparison.holds(f64::from(n)))
@@ -93,14 +93,14 @@ pub(super) fn iframe_source(cx: &EvalContext<'_>, _: &Args) -> bool {
 
 /// A comparison with a number, as rules write it: `!= 0`, `< 384`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Comparison {
+pub(super) struct Comparison {
     /// Which of less, equal and greater holds.
     holds: [bool; 3],
     number: f64,
 }
 
 impl Comparison {
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let operators = [
             ("<=", [true, true, false]),

@@ -54,13 +54,8 @@ fn images<'a>(cx: &'a EvalContext<'_>) -> &'a Images {
     cx.memo.images.get_or_init(|| {
         let mut images = Images::default();
         let tree = cx.tree();
-        for node in tree
-            .in_order()
-            .into_iter()
-            .map(|i| &tree.nodes[i])
-            .filter(|n| n.is_leaf && is_base64(n))
-        {
-            let Some(kind) = image_kind(&node.kind) else { continue };
+        for node in tree.in_order().into_iter().map(|i| &tree.nodes[i]).filter(|n| n.is_leaf) {
+            let Some(kind) = image_kind(&node.kind).filter(|_| is_base64(node)) else { continue };
             let data = node.decoded();
             let (tally, size) = match kind {
                 "gif" => (&mut images.gif, gif_size(data)),
@@ -96,9 +91,9 @@ fn within(value: f64, args: &Args) -> bool {
 /// `image_to_text_ratio(kind, min, max)`: bytes of text per pixel. A `rawbody` rule counts the raw
 /// text, a `body` rule the rendered one.
 pub(super) fn text_ratio(cx: &EvalContext<'_>, args: &Args) -> bool {
+    let Some(area) = tally(cx, args).map(|t| t.area).filter(|&a| a > 0) else { return false };
     let texts = if args.kind == EvalKind::Rawbody { cx.views.rawbody() } else { cx.views.body() };
     let bytes: usize = texts.iter().map(|t| t.len()).sum();
-    let Some(area) = tally(cx, args).map(|t| t.area).filter(|&a| a > 0) else { return false };
     let ratio = bytes as f64 / area as f64;
     bytes > 0 && args.word(2).is_some() && ratio >= args.number(1) && ratio < args.number(2)
 }

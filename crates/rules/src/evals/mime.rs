@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::text::{count, is_space, re, trim, trim_end};
 use super::{Args, EvalContext, locale};
-use crate::views::{MimeTree, Node, find_no_case};
+use crate::views::{MimeTree, Node, find, find_no_case};
 
 /// Longest line that quoted-printable text should have, with its line feed (RFC 5322).
 const QP_LINE_BYTES_MAX: usize = 79;
@@ -100,7 +100,7 @@ pub(super) fn ascii_illegal(cx: &EvalContext<'_>, _: &Args) -> bool {
 pub(super) fn unicode_ratio(cx: &EvalContext<'_>, args: &Args) -> bool {
     let is_ratio = re!(r"\A\d{0,3}\.\d{1,3}\n?\z");
     let given = args.word(0).unwrap_or_default();
-    is_ratio.is_match(given.as_bytes()) && facts(cx).unicode_ratio >= args.number(0)
+    facts(cx).unicode_ratio >= args.number(0) && is_ratio.is_match(given.as_bytes())
 }
 
 /// `check_msg_parse_flags(flag)`: an oddity met while reading the message.
@@ -308,8 +308,9 @@ impl Gather {
             self.facts.text_count += 1;
         }
         let known = re!(r"iso-(?:8859-\d{1,2}|2022-(?:jp|kr))\b");
-        self.facts.bad_iso_charset |=
-            re!(r"(?i)iso-\S+-\S+\b").is_match(charset) && !known.is_match(charset);
+        self.facts.bad_iso_charset |= find(charset, b"iso-").is_some()
+            && re!(r"(?i)iso-\S+-\S+\b").is_match(charset)
+            && !known.is_match(charset);
         if charset.iter().any(u8::is_ascii_alphabetic) {
             let names = charset.split(|&b| is_space(b)).filter(|n| !n.is_empty());
             self.facts.charsets.extend(names.map(<[u8]>::to_vec));

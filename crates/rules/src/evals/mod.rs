@@ -55,6 +55,8 @@ struct Args {
     words: Vec<String>,
     /// The same read as numbers.
     numbers: Vec<f64>,
+    /// The second read as a comparison.
+    comparison: Option<html::Comparison>,
     /// The argument that is a pattern, for functions that take one.
     pattern: Option<Pattern>,
     kind: EvalKind,
@@ -62,12 +64,18 @@ struct Args {
 
 impl Args {
     /// No arguments, for functions that call each other.
-    const NONE: &'static Args =
-        &Args { words: Vec::new(), numbers: Vec::new(), pattern: None, kind: EvalKind::Header };
+    const NONE: &'static Args = &Args {
+        words: Vec::new(),
+        numbers: Vec::new(),
+        comparison: None,
+        pattern: None,
+        kind: EvalKind::Header,
+    };
 
     fn new(words: Vec<String>, pattern: Option<Pattern>, kind: EvalKind) -> Self {
         let numbers = words.iter().map(|word| text::leading_number(word)).collect();
-        Args { words, numbers, pattern, kind }
+        let comparison = words.get(1).and_then(|word| html::Comparison::parse(word));
+        Args { words, numbers, comparison, pattern, kind }
     }
 
     fn word(&self, i: usize) -> Option<&str> {

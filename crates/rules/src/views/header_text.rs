@@ -32,6 +32,13 @@ pub(crate) fn value(raw: &[u8], name: &[u8]) -> Vec<u8> {
     if is_final(&text, name) { text } else { decode(&text, name) }
 }
 
+/// Where the decoded value begins in a raw one that has it as it stands, with one line end behind it.
+pub(crate) fn line_start(raw: &[u8], name: &[u8]) -> Option<usize> {
+    let text = raw.strip_suffix(b"\n").filter(|text| !text.last().is_some_and(|b| is_space(*b)))?;
+    let start = text.iter().position(|b| !is_space(*b)).unwrap_or(text.len());
+    is_final(&text[start..], name).then_some(start)
+}
+
 /// Whether decoding an unfolded value would leave it as it is.
 fn is_final(text: &[u8], name: &[u8]) -> bool {
     text.is_ascii()
@@ -177,6 +184,17 @@ mod tests {
             assert!(!is_final(text, name) || decode(text, name) == text, "{text:?}");
         }
         assert!(is_final(b"a =?utf-8?Q?b?=", b"References") && is_final(b"a b", b"Subject"));
+        let raws =
+            ["\n", " \n", "", " a", " a b\n", "a\n", " a\r\n", " a \n", " a\n b\n", "\ta\n\n"];
+        let raws = raws.iter().chain(&[" =?utf-8?Q?b?=\n", " \u{e9}\n", " a\0\r\x1b\n"]);
+        let mut lent = 0;
+        for (raw, name) in raws.flat_map(|raw| [(raw, "Subject"), (raw, "References")]) {
+            let (raw, name) = (raw.as_bytes(), name.as_bytes());
+            let Some(start) = line_start(raw, name) else { continue };
+            assert_eq!(raw[start..], [value(raw, name).as_slice(), b"\n"].concat(), "{raw:?}");
+            lent += 1;
+        }
+        assert!(lent > 6);
         assert_eq!(unfold(b" a\n\tb \n c\nd \n"), b"a b  c\nd");
     }
 

@@ -328,6 +328,11 @@ impl<'m> Views<'m> {
     /// The same of a selector as it is written.
     pub(crate) fn values_of(&self, selector: &str) -> Vec<Cow<'_, [u8]>> {
         let (name, wanted) = header::Wanted::parse(selector);
+        self.selected(name, wanted)
+    }
+
+    /// The same of a selector that is read already.
+    pub(crate) fn selected(&self, name: &str, wanted: header::Wanted) -> Vec<Cow<'_, [u8]>> {
         header::values_of(self, name, wanted)
     }
 
@@ -392,7 +397,7 @@ impl<'m> Views<'m> {
     }
 
     /// The fields as they came, in one text: what `ALL:raw` selects.
-    fn raw_fields(&self) -> &[u8] {
+    pub(crate) fn raw_fields(&self) -> &[u8] {
         self.raw_fields.get_or_init(|| header::raw_fields_text(self.mime().pristine_header()))
     }
 

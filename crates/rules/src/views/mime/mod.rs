@@ -93,8 +93,15 @@ pub struct Field<'m> {
     /// Name as written.
     pub name: Cow<'m, [u8]>,
     raw: Piece<'m>,
-    /// The decoded value with a line end.
-    decoded: OnceCell<Vec<u8>>,
+    decoded: OnceCell<Line>,
+}
+
+/// The decoded value of a field with a line end.
+#[derive(Debug)]
+enum Line {
+    /// What the raw value is from here on.
+    Raw(usize),
+    Made(Vec<u8>),
 }
 
 impl<'m> Field<'m> {
@@ -121,11 +128,19 @@ impl<'m> Field<'m> {
 
     /// The same with a line end.
     pub(crate) fn line(&self) -> &[u8] {
-        self.decoded.get_or_init(|| {
-            let mut line = header_text::value(&self.raw, &self.name);
-            line.push(b'\n');
-            line
-        })
+        let raw: &[u8] = &self.raw;
+        let line = self.decoded.get_or_init(|| match header_text::line_start(raw, &self.name) {
+            Some(start) => Line::Raw(start),
+            None => {
+                let mut line = header_text::value(raw, &self.name);
+                line.push(b'\n');
+                Line::Made(line)
+            }
+        });
+        match line {
+            Line::Raw(start) => raw.get(*start..).unwrap_or_default(),
+            Line::Made(line) => line,
+        }
     }
 }
 

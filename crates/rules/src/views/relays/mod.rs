@@ -208,8 +208,13 @@ impl Relays {
         }
         relays.trusted_text = text_of(relays.trusted());
         relays.untrusted_text = text_of(relays.untrusted());
-        relays.internal_text = text_of(relays.internal());
-        relays.external_text = text_of(relays.external());
+        if relays.internal == relays.trusted {
+            relays.internal_text.clone_from(&relays.trusted_text);
+            relays.external_text.clone_from(&relays.untrusted_text);
+        } else {
+            relays.internal_text = text_of(relays.internal());
+            relays.external_text = text_of(relays.external());
+        }
         relays
     }
 }

@@ -139,7 +139,7 @@ fn addresses(uri: &[u8], made: &mut Vec<Vec<u8>>) {
 /// Whether [`plain_form`] leaves a URI as it is, as most are written.
 fn is_plain_form(uri: &[u8]) -> bool {
     let Some(start) = web_scheme(uri) else { return false };
-    let host = start + run_until(&uri[start..], b"/?#");
+    let host = start + run_until(&uri[start..], &ENDS_AUTHORITY);
     let lacks_slash = host > start && matches!(uri.get(host), Some(b'?' | b'#'));
     !lacks_slash
         && memchr::memchr2(b'\\', b'%', uri).is_none()
@@ -166,7 +166,7 @@ fn plain_form(uri: &[u8]) -> Vec<u8> {
         uri.splice(..0, scheme.iter().copied());
     }
     if let Some(start) = web_scheme(&uri) {
-        let end = start + run_until(&uri[start..], b"/?#");
+        let end = start + run_until(&uri[start..], &ENDS_AUTHORITY);
         if end > start && matches!(uri.get(end), Some(b'?' | b'#')) {
             uri.insert(end, b'/');
         }
@@ -183,9 +183,25 @@ fn web_scheme(uri: &[u8]) -> Option<usize> {
     schemes.iter().find(|scheme| starts_no_case(uri, scheme)).map(|scheme| scheme.len())
 }
 
-/// Bytes before the first of these.
-fn run_until(text: &[u8], stops: &[u8]) -> usize {
-    text.iter().position(|b| stops.contains(b)).unwrap_or(text.len())
+/// Which bytes end a piece of a URI.
+type Stops = [bool; 256];
+
+const fn stops(bytes: &[u8]) -> Stops {
+    let (mut stops, mut i) = ([false; 256], 0);
+    while i < bytes.len() {
+        stops[bytes[i] as usize] = true;
+        i += 1;
+    }
+    stops
+}
+
+static ENDS_AUTHORITY: Stops = stops(b"/?#");
+static ENDS_USER: Stops = stops(b"@/?#");
+static ENDS_HOST: Stops = stops(b"/?#:");
+
+/// Bytes before the first that ends them.
+fn run_until(text: &[u8], stops: &Stops) -> usize {
+    text.iter().position(|b| stops[usize::from(*b)]).unwrap_or(text.len())
 }
 
 /// A web URI in pieces.
@@ -203,12 +219,12 @@ struct Shape<'u> {
 /// As `(?i)\A(https?://)([^@/?#]*@)?([^/?#:]+)((?::(\d*))?.*)\z` matches.
 fn shape(uri: &[u8]) -> Option<Shape<'_>> {
     let (scheme, after) = uri.split_at(web_scheme(uri)?);
-    let user = run_until(after, b"@/?#");
+    let user = run_until(after, &ENDS_USER);
     let user = if after.get(user) == Some(&b'@') { user + 1 } else { 0 };
     // Without a host after it, what looks like a user is the host.
-    let user = if run_until(&after[user..], b"/?#:") == 0 { 0 } else { user };
+    let user = if run_until(&after[user..], &ENDS_HOST) == 0 { 0 } else { user };
     let after = &after[user..];
-    let (host, rest) = after.split_at(run_until(after, b"/?#:"));
+    let (host, rest) = after.split_at(run_until(after, &ENDS_HOST));
     if host.is_empty() || memchr::memchr(b'\n', rest).is_some() {
         return None;
     }
@@ -378,7 +394,7 @@ pub(super) fn host_of(uri: &[u8], boundaries: &Boundaries) -> Option<Vec<u8>> {
             let slashes = rest.iter().take(2).take_while(|&&b| b == b'/').count();
             rest = &rest[slashes..];
         }
-        rest = &rest[..run_until(rest, b"/?#")];
+        rest = &rest[..run_until(rest, &ENDS_AUTHORITY)];
         rest = &rest[memchr::memrchr(b'@', rest).map_or(0, |i| i + 1)..];
         let digits = rest.iter().rev().take_while(|b| b.is_ascii_digit()).count();
         let colon = rest.len() - digits;
