@@ -142,18 +142,35 @@ fn listed_start(labels: &[&[u8]]) -> usize {
 /// Whether a name can be a host name with at least two labels: letters, digits and inner hyphens;
 /// underscores only from the third label on (counted from the right).
 pub fn is_host_name(host: &[u8]) -> bool {
+    const PLAIN: u8 = 1;
+    const UNDERSCORE: u8 = 2;
+    const HYPHEN: u8 = 4;
+    const KINDS: [u8; 256] = {
+        let (mut kinds, mut i) = ([0; 256], 0);
+        while i < 256 {
+            kinds[i] = match i as u8 {
+                b'_' => UNDERSCORE,
+                b'-' => HYPHEN,
+                b if b.is_ascii_alphanumeric() => PLAIN,
+                _ => 0,
+            };
+            i += 1;
+        }
+        kinds
+    };
     let end = host.iter().rposition(|&b| b != b'.').map_or(0, |last| last + 1);
     let host = &host[..end];
-    let labels = host.split(|&b| b == b'.').count();
-    host.len() <= 253
-        && labels > 1
-        && host.split(|&b| b == b'.').zip((1..=labels).rev()).all(|(label, from_right)| {
-            let is_plain = |b: &u8| b.is_ascii_alphanumeric() || (*b == b'_' && from_right > 2);
-            (1..=63).contains(&label.len())
-                && label.first().is_some_and(is_plain)
-                && label.last().is_some_and(is_plain)
-                && label.iter().all(|b| is_plain(b) || *b == b'-')
-        })
+    let mut labels = 0;
+    let is_label = |label: &[u8]| {
+        labels += 1;
+        let plain = if labels > 2 { PLAIN | UNDERSCORE } else { PLAIN };
+        let is = |b: &u8, kinds: u8| KINDS[usize::from(*b)] & kinds != 0;
+        label.len() <= 63
+            && label.first().is_some_and(|b| is(b, plain))
+            && label.last().is_some_and(|b| is(b, plain))
+            && label.iter().all(|b| is(b, plain | HYPHEN))
+    };
+    host.len() <= 253 && host.rsplit(|&b| b == b'.').all(is_label) && labels > 1
 }
 
 #[cfg(test)]
@@ -247,5 +264,29 @@ mod tests {
         assert!(is_host_name(b"a_b.example.com") && is_host_name(b"x-y.com."));
         assert!(!is_host_name(b"com") && !is_host_name(b"-x.com") && !is_host_name(b"x_y.com"));
         assert!(!is_host_name(b"a..com"));
+        fn slowly(host: &str) -> bool {
+            let labels: Vec<&str> = host.trim_end_matches('.').split('.').rev().collect();
+            let is_label = |(place, label): (usize, &&str)| {
+                let is_plain = |c: char| c.is_ascii_alphanumeric() || (c == '_' && place > 1);
+                (1..=63).contains(&label.len())
+                    && label.starts_with(is_plain)
+                    && label.ends_with(is_plain)
+                    && label.chars().all(|c| is_plain(c) || c == '-')
+            };
+            host.trim_end_matches('.').len() <= 253
+                && labels.len() > 1
+                && labels.iter().enumerate().all(is_label)
+        }
+        let long = "x".repeat(62);
+        let pieces = ["a", "Z9", "_", "-", ".", ".", "com", "\u{e9}", " ", &long];
+        let mut seed = 11u32;
+        for _ in 0..50_000 {
+            let mut host = String::new();
+            for _ in 0..7 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                host.push_str(pieces[(seed >> 16) as usize % pieces.len()]);
+            }
+            assert_eq!(is_host_name(host.as_bytes()), slowly(&host), "{host}");
+        }
     }
 }

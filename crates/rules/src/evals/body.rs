@@ -58,7 +58,12 @@ fn compare_alternatives(cx: &EvalContext<'_>) -> Difference {
         if !is_alternative(&tree.nodes[top]) {
             continue;
         }
-        let words = count_words(cx, &tree.below(top));
+        let parts = tree.below(top);
+        let is_html = |part: &usize| cx.rendered(*part).is_some_and(|r| r.html.is_some());
+        if !parts.iter().any(is_html) {
+            continue;
+        }
+        let words = count_words(cx, &parts);
         let html = words.values().filter(|n| n.html > 0);
         let (html_words, missing) = html
             .fold((0, 0), |(all, missing), n| (all + 1, missing + usize::from(n.html > n.text)));

@@ -146,6 +146,9 @@ impl<'a> EvalContext<'a> {
     fn make_text(&self, selector: &str) -> Cow<'a, [u8]> {
         let views: &'a Views<'a> = self.views;
         let (name, wanted) = header::Wanted::parse(selector);
+        if name.len() == selector.len() && header::is_field_name(name) {
+            return views.lines(name).unwrap_or_default();
+        }
         let is_single = name == "EnvelopeFrom" || wanted.is_extract();
         let mut values = views.selected(name, wanted);
         if !is_single && values.len() > 1 {

@@ -279,7 +279,7 @@ impl Gather {
             self.sizes.push((is_html, bytes));
         }
         if encoding == b"quoted-printable" {
-            node.lines().for_each(|line| qp.line(line));
+            qp.text(node.raw_body());
         }
         if is_plain && charset.as_deref().is_none_or(|c| c == b"us-ascii") {
             let is_legal = |l: &[u8]| l.is_ascii() && memchr::memchr2(0, b'\r', l).is_none();
@@ -338,14 +338,29 @@ struct Quoted {
 }
 
 impl Quoted {
-    fn line(&mut self, line: &[u8]) {
+    fn text(&mut self, text: &[u8]) {
+        let (mut start, mut count) = (0, 0);
+        for at in memchr::memchr2_iter(b'=', b'\n', text) {
+            if text[at] == b'=' {
+                // Digits never go beyond their line.
+                count += usize::from(text.get(at + 1..at + 3).is_some_and(Self::is_needless));
+            } else {
+                self.line(&text[start..=at], count);
+                (start, count) = (at + 1, 0);
+            }
+        }
+        if start < text.len() {
+            self.line(&text[start..], count);
+        }
+    }
+
+    /// A line in which so many bytes are encoded without need.
+    fn line(&mut self, line: &[u8], count: usize) {
         if line.starts_with(b"SPAM: ") {
             return;
         }
         self.has_long_line |= line.len() > QP_LINE_BYTES_MAX;
         self.bytes += line.len();
-        let after = memchr::memchr_iter(b'=', line).filter_map(|at| line.get(at + 1..at + 3));
-        let count = after.filter(|digits| Self::is_needless(digits)).count();
         if count > 0 {
             let mut rest = trim_end(line);
             while let Some(before) = rest.strip_suffix(b"=09").or(rest.strip_suffix(b"=20")) {

@@ -127,10 +127,9 @@ fn decode_words(body: &[u8]) -> Vec<u8> {
             i = next;
             continue;
         };
-        let charset = charset.to_ascii_lowercase();
-        if charset != section_charset {
+        if !charset.eq_ignore_ascii_case(&section_charset) {
             flush(&mut section, &mut section_charset, &mut out);
-            section_charset = charset;
+            section_charset = charset.to_ascii_lowercase();
         }
         section.extend_from_slice(&payload_bytes(kind, payload));
         i += length;

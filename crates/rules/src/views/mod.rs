@@ -131,6 +131,7 @@ pub struct Views<'m> {
     envelope_from: OnceCell<Option<Vec<u8>>>,
     all_fields: OnceCell<Vec<u8>>,
     raw_fields: OnceCell<Vec<u8>>,
+    received: OnceCell<Vec<u8>>,
     names: OnceCell<header::Names>,
     addresses: address::Kept,
 }
@@ -205,6 +206,7 @@ impl<'m> Views<'m> {
             envelope_from: OnceCell::new(),
             all_fields: OnceCell::new(),
             raw_fields: OnceCell::new(),
+            received: OnceCell::new(),
             names: OnceCell::new(),
             addresses: address::Kept::default(),
         }
@@ -367,12 +369,16 @@ impl<'m> Views<'m> {
     }
 
     /// The decoded values of a field in one text; none if there is no such field.
-    fn lines(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+    pub(crate) fn lines(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let mut fields = self.fields(name).map(mime::Field::line);
         let first = fields.next()?;
         let Some(second) = fields.next() else { return Some(Cow::Borrowed(first)) };
-        let lines: Vec<&[u8]> = [first, second].into_iter().chain(fields).collect();
-        Some(Cow::Owned(lines.concat()))
+        let all = || [first, second].into_iter().chain(fields).collect::<Vec<_>>().concat();
+        // Nearly all messages have several of these, and many rules look at them.
+        if name.eq_ignore_ascii_case("received") {
+            return Some(Cow::Borrowed(self.received.get_or_init(all)));
+        }
+        Some(Cow::Owned(all()))
     }
 
     fn names(&self) -> &header::Names {

@@ -70,28 +70,11 @@ pub(super) fn forms(
     let mut made: Vec<Vec<u8>> = Vec::new();
     let mut next = 0;
     while next < given.len() && next < REDIRECTS_MAX {
-        without_line_ends(&mut given[next]);
-        let clean = given[next].clone();
+        let mut clean = std::mem::take(&mut given[next]);
+        without_line_ends(&mut clean);
+        others(&clean, boundaries, redirectors, &mut given, &mut made);
+        given[next] = clean;
         next += 1;
-        let is_relative = matches!(clean.first(), Some(b'#' | b'?' | b'&'))
-            || (clean.first() == Some(&b'/') && clean.get(1) != Some(&b'/'));
-        if clean.len() <= 1 || is_relative {
-            continue;
-        }
-        let is_address = memchr::memchr2(b':', b'@', &clean).is_some_and(|at| clean[at] == b'@');
-        if starts_no_case(&clean, b"mailto:") || is_address {
-            addresses(&clean, &mut made);
-            continue;
-        }
-        if is_plain_form(&clean) {
-            hosts(&clean, boundaries, redirectors, &mut given, &mut made);
-            continue;
-        }
-        let plain = plain_form(&clean);
-        if plain != clean {
-            made.push(plain.clone());
-        }
-        hosts(&plain, boundaries, redirectors, &mut given, &mut made);
     }
     if given.len() == 1 && made.is_empty() {
         return given;
@@ -103,6 +86,35 @@ pub(super) fn forms(
         }
     }
     out
+}
+
+/// The other forms of one without line ends: `given` gets those that are looked into as this one is.
+fn others(
+    clean: &[u8],
+    boundaries: &Boundaries,
+    redirectors: &Redirectors,
+    given: &mut Vec<Vec<u8>>,
+    made: &mut Vec<Vec<u8>>,
+) {
+    let is_relative = matches!(clean.first(), Some(b'#' | b'?' | b'&'))
+        || (clean.first() == Some(&b'/') && clean.get(1) != Some(&b'/'));
+    if clean.len() <= 1 || is_relative {
+        return;
+    }
+    let is_address = memchr::memchr2(b':', b'@', clean).is_some_and(|at| clean[at] == b'@');
+    if starts_no_case(clean, b"mailto:") || is_address {
+        addresses(clean, made);
+        return;
+    }
+    if is_plain_form(clean) {
+        hosts(clean, boundaries, redirectors, given, made);
+        return;
+    }
+    let plain = plain_form(clean);
+    if plain != clean {
+        made.push(plain.clone());
+    }
+    hosts(&plain, boundaries, redirectors, given, made);
 }
 
 /// Takes out line feeds, then white space at both ends, then carriage returns.
