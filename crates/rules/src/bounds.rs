@@ -148,41 +148,50 @@ impl<N: Clone> Flat<N> {
         }
     }
 
-    /// As [`Expr::bounds`].
-    pub(crate) fn bounds(&self, known: &impl Fn(&N) -> Bounds) -> Bounds {
+    /// As [`Expr::bounds`], where `truth` says of a name whether it is true.
+    pub(crate) fn bounds(
+        &self,
+        truth: &impl Fn(&N) -> Option<bool>,
+        known: &impl Fn(&N) -> Bounds,
+    ) -> Bounds {
         match self {
             Flat::Number(number) => Bounds::exactly(*number),
             Flat::Name(name) => known(name),
-            Flat::NotName(name) => Bounds::truth_of(known(name).truth.map(|yes| !yes)),
-            Flat::Not(inner) => Bounds::truth_of(inner.bounds(known).truth.map(|yes| !yes)),
+            Flat::NotName(name) => Bounds::truth_of(truth(name).map(|yes| !yes)),
+            Flat::Not(inner) => Bounds::truth_of(inner.bounds(truth, known).truth.map(|yes| !yes)),
             Flat::All(items) => {
                 let is_false = |item: &Flat<N>| match item {
-                    Flat::Name(name) => known(name).truth == Some(false),
-                    Flat::NotName(name) => known(name).truth == Some(true),
+                    Flat::Name(name) => truth(name) == Some(false),
+                    Flat::NotName(name) => truth(name) == Some(true),
                     _ => false,
                 };
                 if items.iter().any(is_false) {
                     return Bounds::exactly(0.0);
                 }
-                Self::chain(Op::And, false, items, known)
+                Self::chain(Op::And, false, items, truth, known)
             }
-            Flat::Any(items) => Self::chain(Op::Or, true, items, known),
+            Flat::Any(items) => Self::chain(Op::Or, true, items, truth, known),
             Flat::Sum(items) => {
                 let (mut low, mut high) = (0.0, 0.0);
                 for item in items {
-                    let item = item.bounds(known);
+                    let item = match item {
+                        // Sums are long, and most of what they add up is certainly 0.
+                        Flat::Name(name) if truth(name) == Some(false) => continue,
+                        item => item.bounds(truth, known),
+                    };
                     low += item.low;
                     high += item.high;
                 }
                 Bounds::between(low, high)
             }
-            Flat::Binary(op, sides) => binary(*op, sides.0.bounds(known), sides.1.bounds(known)),
+            Flat::Binary(op, sides) => {
+                binary(*op, sides.0.bounds(truth, known), sides.1.bounds(truth, known))
+            }
             Flat::Tree(expr) => expr.bounds(&|name| known(name)),
         }
     }
 
     /// Whether the value is true, if that is certain: quicker than [`Flat::bounds`], and never less certain.
-    /// `truth` says it of a name.
     pub(crate) fn truth(
         &self,
         truth: &impl Fn(&N) -> Option<bool>,
@@ -211,19 +220,25 @@ impl<N: Clone> Flat<N> {
             Flat::Not(inner) => inner.truth(truth, known).map(|yes| !yes),
             Flat::All(items) => of_chain(items, false),
             Flat::Any(items) => of_chain(items, true),
-            Flat::Sum(_) | Flat::Binary(..) | Flat::Tree(_) => self.bounds(known).truth,
+            Flat::Sum(_) | Flat::Binary(..) | Flat::Tree(_) => self.bounds(truth, known).truth,
         }
     }
 
     /// `a op b op c`, which ends with what is certainly `end`.
-    fn chain(op: Op, end: bool, items: &[Self], known: &impl Fn(&N) -> Bounds) -> Bounds {
+    fn chain(
+        op: Op,
+        end: bool,
+        items: &[Self],
+        truth: &impl Fn(&N) -> Option<bool>,
+        known: &impl Fn(&N) -> Bounds,
+    ) -> Bounds {
         let mut items = items.iter();
-        let mut all = items.next().map_or(Bounds::UNKNOWN, |first| first.bounds(known));
+        let mut all = items.next().map_or(Bounds::UNKNOWN, |first| first.bounds(truth, known));
         for item in items {
             if all.truth == Some(end) {
                 break;
             }
-            all = binary(op, all, item.bounds(known));
+            all = binary(op, all, item.bounds(truth, known));
         }
         all
     }
@@ -313,7 +328,7 @@ mod tests {
             _ => Bounds::exactly(0.0),
         };
         let bounds = expr(text).bounds(&known);
-        let flat = Flat::of(&expr(text)).bounds(&known);
+        let flat = Flat::of(&expr(text)).bounds(&|name| known(name).truth, &known);
         // What is false is seen sooner in a chain; nothing is less certain.
         assert!(bounds.low <= flat.low && flat.high <= bounds.high, "{text}: {flat:?} {bounds:?}");
         assert!(bounds.truth.is_none_or(|yes| flat.truth == Some(yes)), "{text}: {flat:?}");

@@ -331,8 +331,9 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
     }
 
     fn bounds_of(&self, place: usize) -> Bounds {
+        let truth = |rule: &u32| self.truths.get(*rule as usize).copied().unwrap_or(Some(false));
         let known = |rule: &u32| self.known.get(*rule as usize).copied().unwrap_or(Bounds::NEVER);
-        self.program.metas.programs[place].flat.bounds(&known)
+        self.program.metas.programs[place].flat.bounds(&truth, &known)
     }
 
     /// Roughly what answering a rule costs, in nanoseconds: patterns cost by their length and by how

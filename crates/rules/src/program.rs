@@ -51,6 +51,10 @@ pub(crate) struct Program {
     uri_details: Vec<UriDetailRule>,
     /// Those that edit the body stand first.
     evals: Vec<EvalRule>,
+    /// Of each of them the rule, and whether its answer may wait until a meta needs it.
+    eval_heads: Vec<(u32, bool)>,
+    /// Their rules, in order, with their places.
+    eval_places: Vec<(u32, u32)>,
     /// How many edit the body.
     editors: usize,
     /// Their least priority.
@@ -124,6 +128,10 @@ impl Program {
         builder.evals.sort_by_key(|rule| !rule.eval.edits_body());
         let editors = builder.evals.iter().filter(|rule| rule.eval.edits_body());
         let priorities: Vec<i32> = editors.map(|rule| rule.priority).collect();
+        let eval_heads = builder.evals.iter().map(|rule| (rule.rule, rule.can_wait)).collect();
+        let eval_places = builder.evals.iter().map(|rule| rule.rule).zip(0..);
+        let mut eval_places: Vec<(u32, u32)> = eval_places.collect();
+        eval_places.sort_unstable();
         let mut program = Program {
             order: stages::order(rules, &metas, profile),
             editors: priorities.len(),
@@ -137,6 +145,8 @@ impl Program {
             templates: builder.templates,
             uri_details: builder.uri_details,
             evals: builder.evals,
+            eval_heads,
+            eval_places,
             metas,
             prospects: Vec::new(),
         };
@@ -217,11 +227,11 @@ impl Program {
     }
 
     fn run_evals(&self, evals: &EvalContext<'_>, tally: &mut Tally) {
-        for (at, rule) in (0u32..).zip(&self.evals).skip(self.editors) {
-            if tally.pending.is_on && rule.can_wait {
-                tally.pending.put_off(rule.rule, Work::Eval(at));
+        for (at, (rule, can_wait)) in (0u32..).zip(&self.eval_heads).skip(self.editors) {
+            if tally.pending.is_on && *can_wait {
+                tally.pending.put_off(*rule, Work::Eval(at));
             } else {
-                rule.run(evals, tally);
+                self.run_eval(at, evals, tally);
             }
         }
     }
@@ -236,7 +246,7 @@ impl Program {
         }
     }
 
-    /// Runs an eval that was put off.
+    /// Runs an eval.
     pub(crate) fn run_eval(&self, at: u32, evals: &EvalContext<'_>, tally: &mut Tally) {
         if let Some(rule) = self.evals.get(at as usize) {
             rule.run(evals, tally);
@@ -319,8 +329,8 @@ impl Program {
         // Rules of two kinds see different strings: none of them waits.
         let is_on = std::mem::replace(&mut tally.pending.is_on, false);
         let unedited = views.unedited_body().iter().map(Vec::as_slice);
-        self.body.scan_some(unedited, Place::Body, |m| m.priority < self.editors_priority, tally);
-        self.body.scan_some(body, Place::Body, |m| m.priority >= self.editors_priority, tally);
+        self.body.scan_some(unedited, Place::Body, |p| p < self.editors_priority, tally);
+        self.body.scan_some(body, Place::Body, |p| p >= self.editors_priority, tally);
         tally.pending.is_on = is_on;
     }
 
@@ -371,7 +381,9 @@ impl Program {
 
     /// What a rule saw that does not fire on a match at a place: an eval, a negated pattern.
     fn evidence_of_no_place(&self, rule: u32, views: &Views<'_>) -> Option<Evidence> {
-        if let Some(found) = self.evals.iter().find(|e| e.rule == rule) {
+        let place = self.eval_places.binary_search_by_key(&rule, |place| place.0).ok();
+        let eval = place.and_then(|at| self.evals.get(self.eval_places.get(at)?.1 as usize));
+        if let Some(found) = eval {
             return Some(found.eval.evidence(views));
         }
         if let Some(found) = self.uri_details.iter().find(|u| u.rule == rule) {

@@ -16,6 +16,9 @@ pub(super) const PREFILTER_MIN: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct HeaderRules {
     groups: Vec<Group>,
+    /// Of each group the hash of the field's name where nothing is to be done without such a field: most
+    /// fields that rules ask for are in no message, and groups lie far apart.
+    skipped_without: Vec<Option<u8>>,
 }
 
 /// Rules that ask for the same value.
@@ -23,6 +26,8 @@ pub(crate) struct HeaderRules {
 struct Group {
     selector: HeaderSelector,
     members: Vec<HeaderMember>,
+    /// Members that fire where their pattern does not match.
+    negated: Vec<u32>,
     /// Rules that ask whether the value exists.
     exists: Vec<u32>,
     prefilter: Option<Prefilter>,
@@ -87,9 +92,13 @@ impl HeaderRulesBuilder {
                 .collect();
             let name_hash = header::is_field_name(&selector.name)
                 .then(|| header::name_hash(selector.name.as_bytes()));
-            Group { selector, members, exists, prefilter, on_missing, name_hash }
+            let negated = (0u32..).zip(&members).filter(|(_, m)| m.member.negated);
+            let negated = negated.map(|(i, _)| i).collect();
+            Group { selector, members, negated, exists, prefilter, on_missing, name_hash }
         });
-        HeaderRules { groups: groups.collect() }
+        let groups: Vec<Group> = groups.collect();
+        let hash = |g: &Group| g.name_hash.filter(|_| g.on_missing.is_empty());
+        HeaderRules { skipped_without: groups.iter().map(hash).collect(), groups }
     }
 }
 
@@ -112,8 +121,11 @@ fn is_pseudo(name: &str) -> bool {
 impl HeaderRules {
     /// Tries all rules.
     pub(crate) fn scan(&self, views: &Views<'_>, tally: &mut Tally) {
-        for (number, group) in (0u32..).zip(&self.groups) {
-            // Most fields that rules ask for are in no message.
+        for (number, without) in (0u32..).zip(&self.skipped_without) {
+            if without.is_some_and(|hash| !views.may_have_field(hash)) {
+                continue;
+            }
+            let Some(group) = self.groups.get(number as usize) else { continue };
             if group.name_hash.is_some_and(|hash| !views.may_have_field(hash)) {
                 group.scan_missing(Place::Header(number), tally);
                 continue;
@@ -157,13 +169,32 @@ impl Group {
         };
         let mut candidates = std::mem::take(&mut tally.candidates);
         prefilter.search(value, &mut tally.buffers, &mut candidates);
-        let mut next = candidates.iter().peekable();
-        for (number, member) in (0u32..).zip(&self.members) {
-            let candidate = next.next_if(|c| **c == number);
-            let start = candidate.map(|number| prefilter.start(*number, &tally.buffers));
+        // In the order of the members: those that fire without a match, and those that may match.
+        let mut negated = self.negated.iter().copied().peekable();
+        for number in &candidates {
+            while let Some(before) = negated.next_if(|negated| negated < number) {
+                self.try_member(before, value, None, place, tally);
+            }
+            negated.next_if_eq(number);
+            let start = prefilter.start(*number, &tally.buffers);
+            self.try_member(*number, value, Some(start), place, tally);
+        }
+        negated.for_each(|number| self.try_member(number, value, None, place, tally));
+        tally.candidates = candidates;
+    }
+
+    /// Tries a member or puts it off. No match begins before `start`; with none there is no match.
+    fn try_member(
+        &self,
+        number: u32,
+        value: &[u8],
+        start: Option<usize>,
+        place: Place,
+        tally: &mut Tally,
+    ) {
+        if let Some(member) = self.members.get(number as usize) {
             member.member.try_or_put_off(value, start, (place, number), tally);
         }
-        tally.candidates = candidates;
     }
 
     fn scan_missing(&self, place: Place, tally: &mut Tally) {

@@ -39,6 +39,8 @@ struct Group {
     /// Their places among the rules.
     rules: std::ops::Range<usize>,
     prefilter: Option<Prefilter>,
+    /// Places of those that may fire where no value matches.
+    always: Vec<usize>,
 }
 
 impl MimeRules {
@@ -49,7 +51,9 @@ impl MimeRules {
         for same in rules.chunk_by(|a, b| a.selector == b.selector) {
             let prefilter = (same.len() >= PREFILTER_MIN)
                 .then(|| Prefilter::new(same.iter().map(|rule| &rule.member.pattern)));
-            groups.push(Group { rules: start..start + same.len(), prefilter });
+            let always = (start..).zip(same).filter(|(_, rule)| rule.may_fire_without_match());
+            let always = always.map(|(place, _)| place).collect();
+            groups.push(Group { rules: start..start + same.len(), prefilter, always });
             start += same.len();
         }
         MimeRules { rules, groups }
@@ -66,8 +70,14 @@ impl MimeRules {
             let rules = self.rules.get(group.rules.clone()).unwrap_or_default();
             let Some(first) = rules.first() else { continue };
             let values = views.mime_headers(&first.selector);
+            // Rules lie far apart: most are not looked at.
+            let always = group.always.iter().filter_map(|place| self.rules.get(*place));
             let Some(prefilter) = &group.prefilter else {
-                rules.iter().for_each(|rule| rule.scan(&values, &|_| true, tally));
+                let scan = |rule: &MimeRule| rule.scan(&values, &|_| true, tally);
+                match values.iter().any(Option::is_some) {
+                    true => rules.iter().for_each(scan),
+                    false => always.for_each(scan),
+                }
                 continue;
             };
             let mut candidates = std::mem::take(&mut tally.candidates);
@@ -83,6 +93,10 @@ impl MimeRules {
                 }
             }
             tally.candidates = candidates;
+            if !may_match.contains(&true) {
+                always.for_each(|rule| rule.scan(&values, &|_| false, tally));
+                continue;
+            }
             for (number, rule) in rules.iter().enumerate() {
                 let may = |part: usize| may_match.get(part * rules.len() + number) == Some(&true);
                 rule.scan(&values, &may, tally);
@@ -110,6 +124,11 @@ impl MimeRule {
             range: rule.flag_value("range").map_or((0, HITS_DEFAULT_MAX as usize), part_range),
             concat: rule.has_flag("concat"),
         }
+    }
+
+    /// Whether the rule may fire where its pattern matches no value.
+    fn may_fire_without_match(&self) -> bool {
+        self.on_missing || self.concat || self.member.negated
     }
 
     /// The rule's pattern.

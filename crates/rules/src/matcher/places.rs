@@ -194,10 +194,11 @@ mod wide {
         #[inline]
         fn note(self, mut yes: u32, marks: &mut Vec<Mark>) -> usize {
             let end = self.places + self.bytes - 1;
-            let is_run = self.text.first() == self.text.get(end - 1)
-                && self.text.get(..end).is_some_and(|all| all.windows(2).all(|w| w[0] == w[1]));
-            if is_run {
-                return self.note_run(yes, marks);
+            if self.text.first() == self.text.get(end - 1) {
+                let run = self.run();
+                if run >= end {
+                    return self.note_run(run, yes, marks);
+                }
             }
             while yes != 0 {
                 marks.push(Mark::at(self.at + yes.trailing_zeros() as usize));
@@ -206,10 +207,15 @@ mod wide {
             self.places
         }
 
+        /// How often the first byte is repeated. Apart, so that the loop that seldom needs it stays small.
+        #[inline(never)]
+        fn run(&self) -> usize {
+            self.text.first().map_or(0, |byte| run_length(self.text, *byte))
+        }
+
         /// The same where one byte is repeated: the same bytes are at every place.
         #[cold]
-        fn note_run(self, yes: u32, marks: &mut Vec<Mark>) -> usize {
-            let run = self.text.first().map_or(0, |byte| run_length(self.text, *byte));
+        fn note_run(self, run: usize, yes: u32, marks: &mut Vec<Mark>) -> usize {
             let places = (run - (self.bytes - 1)) / self.places * self.places;
             if yes != 0 {
                 marks.push(Mark { place: self.at as u32, places: places as u32 });

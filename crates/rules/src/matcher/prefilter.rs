@@ -23,6 +23,9 @@ const ROW_CHANCE_MAX: f64 = 0.03;
 /// Fewer rows are not worth a step for each byte: their patterns are tried if the text has the bytes they need.
 const ROWS_MIN: usize = 4;
 
+/// So few patterns look for the bytes that they need each by itself.
+const GATED_FEW: usize = 8;
+
 /// Fewest repetitions that are counted: fewer are often there by chance.
 const TIMES_MIN: u32 = 3;
 /// More are not counted.
@@ -256,12 +259,12 @@ impl Prefilter {
         buffers.forget_counts();
         buffers.strings = strings;
         self.rows.search(text, |pattern| buffers.mark(pattern, ROW, found));
-        if !self.gated.is_empty() {
-            let bytes = ByteSet::of_text(text);
-            for gated in &self.gated {
-                if gated.sets.iter().all(|set| set.meets(&bytes)) {
-                    buffers.mark(gated.pattern, BYTES, found);
-                }
+        // What a pattern needs often stands at the beginning.
+        let bytes = (self.gated.len() > GATED_FEW).then(|| ByteSet::of_text(text));
+        for gated in &self.gated {
+            let has = |set: &ByteSet| bytes.map_or_else(|| set.is_in(text), |all| set.meets(&all));
+            if gated.sets.iter().all(has) {
+                buffers.mark(gated.pattern, BYTES, found);
             }
         }
         found.retain(|pattern| {

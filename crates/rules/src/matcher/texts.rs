@@ -8,10 +8,37 @@ use crate::pattern::literal::Texts;
 #[derive(Debug)]
 pub(crate) struct TextRules {
     members: Vec<Member>,
+    /// What is asked of each member before it is tried, side by side.
+    briefs: Vec<Brief>,
     prefilter: Prefilter,
     /// The members that wait without a look at the text, and a prefilter for the others (whose
     /// numbers stand beside it).
     unseen: Option<(Vec<u32>, Prefilter, Vec<u32>)>,
+}
+
+/// What says whether a member is tried now.
+#[derive(Debug)]
+struct Brief {
+    rule: u32,
+    hits_max: u32,
+    /// Fewest bytes of a match.
+    min_len: u32,
+    priority: i32,
+    nosubject: bool,
+    can_wait: bool,
+}
+
+impl Brief {
+    fn of(member: &Member) -> Self {
+        Brief {
+            rule: member.rule,
+            hits_max: member.hits_max,
+            min_len: u32::try_from(member.pattern.min_len()).unwrap_or(u32::MAX),
+            priority: member.priority,
+            nosubject: member.nosubject,
+            can_wait: member.can_wait,
+        }
+    }
 }
 
 impl TextRules {
@@ -19,7 +46,8 @@ impl TextRules {
     pub(crate) fn new(members: Vec<Member>, texts: Texts) -> Self {
         let patterns = members.iter().map(|m| (&m.pattern, !m.can_wait));
         let prefilter = Prefilter::on(texts, patterns);
-        TextRules { members, prefilter, unseen: None }
+        let briefs = members.iter().map(Brief::of).collect();
+        TextRules { members, briefs, prefilter, unseen: None }
     }
 
     /// The same for one large text: members that can wait are put off without a look at it.
@@ -85,31 +113,31 @@ impl TextRules {
         self.scan_some(strings, place, |_| true, tally);
     }
 
-    /// The same for the rules that are chosen.
+    /// The same for the rules that are chosen by their priority.
     pub(crate) fn scan_some<'t>(
         &self,
         strings: impl Iterator<Item = &'t [u8]>,
         place: impl Fn(u32) -> Place,
-        chosen: impl Fn(&Member) -> bool,
+        chosen: impl Fn(i32) -> bool,
         tally: &mut Tally,
     ) {
         for (number, text) in (0u32..).zip(strings) {
             let mut candidates = std::mem::take(&mut tally.candidates);
             self.prefilter.search(text, &mut tally.buffers, &mut candidates);
-            for member in &candidates {
-                let at = *member;
-                let Some(member) = self.members.get(at as usize) else { continue };
-                let full = tally.count(member.rule) >= f64::from(member.hits_max);
-                let too_short = text.len() < member.pattern.min_len();
+            for &at in &candidates {
+                let Some(brief) = self.briefs.get(at as usize) else { continue };
+                let full = tally.count(brief.rule) >= f64::from(brief.hits_max);
+                let too_short = text.len() < brief.min_len as usize;
                 let is_subject = number == 0;
-                if !(full || too_short || member.nosubject && is_subject) && chosen(member) {
-                    let start = self.prefilter.start(at, &tally.buffers);
-                    let place = place(number);
-                    if member.can_wait && tally.pending.is_on {
-                        tally.pending.put_off_text(member.rule, text, start, (place, at));
-                    } else {
-                        member.apply(text, start, place, tally);
-                    }
+                if full || too_short || brief.nosubject && is_subject || !chosen(brief.priority) {
+                    continue;
+                }
+                let start = self.prefilter.start(at, &tally.buffers);
+                let place = place(number);
+                if brief.can_wait && tally.pending.is_on {
+                    tally.pending.put_off_text(brief.rule, text, start, (place, at));
+                } else if let Some(member) = self.members.get(at as usize) {
+                    member.apply(text, start, place, tally);
                 }
             }
             tally.candidates = candidates;

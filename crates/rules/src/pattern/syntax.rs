@@ -90,6 +90,15 @@ impl ByteSet {
         set
     }
 
+    /// Whether a text has a byte of the set.
+    pub(crate) fn is_in(&self, text: &[u8]) -> bool {
+        if let Some(byte) = self.single() {
+            return memchr::memchr(byte, text).is_some();
+        }
+        let has_ascii = self.0[0] | self.0[1] != 0;
+        (has_ascii || !text.is_ascii()) && text.iter().any(|byte| self.contains(*byte))
+    }
+
     /// A bit for each byte.
     pub(crate) fn words(&self) -> [u64; 4] {
         self.0
@@ -322,6 +331,22 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_has_a_byte_of_a_set_if_its_bytes_meet_it() {
+        let texts = [&b""[..], b"a", b"abc\0", b"\xff\x80 z"];
+        let sets = [ByteSet::default(), ByteSet::of(b'a'), ByteSet::of(0), ByteSet::ALL]
+            .into_iter()
+            .chain(
+                [b"az".as_slice(), b"\x80\xff", b"q7"]
+                    .map(|b| ByteSet::from_bytes(b.iter().copied())),
+            );
+        for set in sets {
+            for text in texts {
+                assert_eq!(set.is_in(text), set.meets(&ByteSet::of_text(text)), "{set:?} {text:?}");
+            }
+        }
+    }
 
     #[test]
     fn letters_and_nothing_else_have_another_case() {
