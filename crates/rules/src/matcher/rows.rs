@@ -8,25 +8,29 @@ use crate::pattern::sequence::{PLACES_MAX, Row};
 
 /// Words that are stepped together: the compiler makes vector instructions of them.
 const LANES: usize = 8;
-type Words = [u64; LANES];
+/// So many are enough for a few rows, whose tables then are a quarter as large: most of them stay in the
+/// cache that is next to the CPU.
+const LANES_FEW: usize = 2;
 /// Bytes of a text that are looked at together whether they are all the same.
 const BLOCK_BYTES: usize = 16;
 
 /// Rows of many patterns.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    chunks: Vec<Chunk>,
+    chunks: Vec<Chunk<LANES>>,
+    /// In place of chunks, where there are but a few rows.
+    few: Option<Chunk<LANES_FEW>>,
 }
 
 /// Some words of bits, and what each byte does to them.
 #[derive(Debug)]
-struct Chunk {
+struct Chunk<const L: usize> {
     /// For each byte the places that it enters, then those that it stays at.
-    steps: Box<[(Words, Words); 256]>,
+    steps: Box<[([u64; L], [u64; L]); 256]>,
     /// First places.
-    first: Words,
+    first: [u64; L],
     /// Last places.
-    last: Words,
+    last: [u64; L],
     /// The pattern of each bit in `last`.
     owners: Vec<[u32; PLACES_MAX]>,
 }
@@ -48,18 +52,18 @@ pub(super) fn run_length(text: &[u8], byte: u8) -> usize {
     length
 }
 
-impl Chunk {
+impl<const L: usize> Chunk<L> {
     fn new() -> Self {
         Chunk {
-            steps: Box::new([([0; LANES], [0; LANES]); 256]),
-            first: [0; LANES],
-            last: [0; LANES],
-            owners: vec![[0; PLACES_MAX]; LANES],
+            steps: Box::new([([0; L], [0; L]); 256]),
+            first: [0; L],
+            last: [0; L],
+            owners: vec![[0; PLACES_MAX]; L],
         }
     }
 
     /// Calls `found` with each pattern whose last place was reached.
-    fn tell(&self, reached: &Words, found: &mut impl FnMut(u32)) {
+    fn tell(&self, reached: &[u64; L], found: &mut impl FnMut(u32)) {
         for ((reached, last), owners) in reached.iter().zip(&self.last).zip(&self.owners) {
             let mut ends = reached & last;
             while ends != 0 {
@@ -84,7 +88,7 @@ impl Chunk {
     }
 
     /// The places that are reached at the end of the text, last ones wherever they were.
-    fn reached(&self, text: &[u8]) -> Words {
+    fn reached(&self, text: &[u8]) -> [u64; L] {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the CPU has AVX2, the only thing that the function needs beyond safe code.
@@ -96,13 +100,13 @@ impl Chunk {
     /// The same, compiled for wider vectors.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn reached_with_avx2(&self, text: &[u8]) -> Words {
+    fn reached_with_avx2(&self, text: &[u8]) -> [u64; L] {
         self.reached_step_by_step(text)
     }
 
     #[inline(always)]
-    fn reached_step_by_step(&self, text: &[u8]) -> Words {
-        let mut state = [0; LANES];
+    fn reached_step_by_step(&self, text: &[u8]) -> [u64; L] {
+        let mut state = [0; L];
         self.step(b'\n', &mut state);
         let mut rest = text;
         // Loops, because closures would not be compiled for the wider vectors.
@@ -139,10 +143,12 @@ impl Chunk {
     }
 
     #[inline(always)]
-    fn step(&self, byte: u8, state: &mut Words) {
+    fn step(&self, byte: u8, state: &mut [u64; L]) {
         let (enter, stay) = &self.steps[usize::from(byte)];
-        for i in 0..LANES {
-            state[i] = (state[i] << 1 | self.first[i]) & enter[i] | state[i] & stay[i];
+        for i in 0..L {
+            // What does not wait for the state stands apart.
+            let begun = self.first[i] & enter[i];
+            state[i] = state[i] << 1 & enter[i] | (state[i] & stay[i] | begun);
         }
     }
 }
@@ -152,7 +158,7 @@ impl Rows {
     pub(crate) fn new(mut rows: Vec<(Row, u32)>) -> Self {
         rows.sort_by_key(|(row, _)| std::cmp::Reverse(row.places.len()));
         let mut filled: Vec<usize> = Vec::new();
-        let mut chunks: Vec<Chunk> = Vec::new();
+        let mut packed = Vec::with_capacity(rows.len());
         for (row, owner) in &rows {
             let length = row.places.len();
             let fits = filled.iter().position(|used| used + length <= PLACES_MAX);
@@ -160,20 +166,32 @@ impl Rows {
             if word == filled.len() {
                 filled.push(0);
             }
-            if word / LANES >= chunks.len() {
-                chunks.push(Chunk::new());
-            }
-            if let (Some(chunk), Some(used)) = (chunks.get_mut(word / LANES), filled.get_mut(word))
-            {
-                chunk.put(row, *owner, word % LANES, *used);
+            if let Some(used) = filled.get_mut(word) {
+                packed.push((row, *owner, word, *used));
                 *used += length;
             }
         }
-        Rows { chunks }
+        let mut all = Rows::default();
+        if (1..=LANES_FEW).contains(&filled.len()) {
+            all.few = Some(Chunk::new());
+        } else {
+            all.chunks.resize_with(filled.len().div_ceil(LANES), Chunk::new);
+        }
+        for (row, owner, word, bit) in packed {
+            if let Some(few) = &mut all.few {
+                few.put(row, owner, word, bit);
+            } else if let Some(chunk) = all.chunks.get_mut(word / LANES) {
+                chunk.put(row, owner, word % LANES, bit);
+            }
+        }
+        all
     }
 
     /// Calls `found` with each pattern whose row is in the text.
     pub(crate) fn search(&self, text: &[u8], mut found: impl FnMut(u32)) {
+        if let Some(few) = &self.few {
+            return few.tell(&few.reached(text), &mut found);
+        }
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx512f") {
             // SAFETY: the CPU has AVX-512F, which is all that the function needs of its caller.
@@ -193,7 +211,10 @@ mod wide {
         _mm512_setzero_si512, _mm512_slli_epi64, _mm512_storeu_si512, _mm512_ternarylogic_epi64,
     };
 
-    use super::{BLOCK_BYTES, Chunk, LANES, Words, run_length};
+    use super::{BLOCK_BYTES, LANES, run_length};
+
+    type Words = [u64; LANES];
+    type Chunk = super::Chunk<LANES>;
 
     /// `(a | b) & c`, as a table of three inputs.
     const OR_AND: i32 = 0xa8;
@@ -354,6 +375,9 @@ mod tests {
             rows.search(&text, |p| together.push(p));
             for chunk in &rows.chunks {
                 chunk.tell(&chunk.reached_step_by_step(&text), &mut |p| alone.push(p));
+            }
+            if let Some(few) = &rows.few {
+                few.tell(&few.reached_step_by_step(&text), &mut |p| alone.push(p));
             }
             together.sort_unstable();
             alone.sort_unstable();
