@@ -38,10 +38,11 @@ pub(crate) struct Demand<'a, 'm, 'e> {
     views: &'a Views<'m>,
     evals: &'a EvalContext<'e>,
     tally: &'a mut Tally,
-    /// What is certain of each rule's count; nothing else than 0 between messages.
-    known: Vec<Bounds>,
-    /// The same of whether it is true, close together: most metas are certainly false by that.
+    /// Whether each rule fires, if that is certain; close together, for most metas are certainly false by that.
+    /// None fires between messages.
     truths: Vec<Option<bool>>,
+    /// What is certain of the value of each meta that was put off.
+    known: Vec<Bounds>,
     /// Header values that were asked for, by group.
     headers: Vec<(u32, Option<Cow<'a, [u8]>>)>,
     due: Due,
@@ -119,7 +120,7 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
     pub(crate) fn run(mut self, limits: Option<&Limits>) -> bool {
         let metas = &self.program.metas;
         self.due.clear(metas.programs.len());
-        self.begin_known();
+        self.begin_truths();
         if limits.is_some() {
             self.meta_costs.resize(metas.programs.len(), 0);
         }
@@ -132,19 +133,19 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         let mut next = 0;
         while let Some(place) = self.next_place(next, &blocked) {
             next = place + 1;
-            let meta = &metas.programs[place];
-            let is_blocked = meta.guarded
-                && !blocked.is_empty()
-                && meta.operands.iter().any(|r| blocked.contains(r));
+            let is_blocked = !blocked.is_empty() && {
+                let meta = &metas.programs[place];
+                meta.guarded && meta.operands.iter().any(|r| blocked.contains(r))
+            };
             if is_blocked {
-                blocked.push(meta.rule);
+                blocked.push(metas.programs[place].rule);
             } else if self.due.has(place) {
                 self.meta(place, limits, &mut blocked);
             }
         }
         let is_decided = limits.is_some_and(|limits| self.pursue(limits));
         for rule in self.tally.fired.iter().chain(&self.tally.pending.rules) {
-            set(&mut self.known, &mut self.truths, *rule, Bounds::NEVER);
+            set(&mut self.truths, *rule, Some(false));
         }
         (self.tally.due, self.tally.known, self.tally.truths) = (self.due, self.known, self.truths);
         is_decided
@@ -220,33 +221,48 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         waiting.map(|rule| (*rule, self.cost(*rule))).min_by_key(|next| next.1)
     }
 
-    /// Notes what is certain before the first meta: counts of what was tried, bounds of what was put
-    /// off.
-    fn begin_known(&mut self) {
+    /// Notes what is certain before the first meta: what was tried fires or does not, what was put off may.
+    fn begin_truths(&mut self) {
         self.known.resize(self.tally.counts.len(), Bounds::NEVER);
         self.truths.resize(self.tally.counts.len(), Some(false));
         for rule in &self.tally.fired {
-            let count = Bounds::exactly(self.tally.count(*rule));
-            set(&mut self.known, &mut self.truths, *rule, count);
+            set(&mut self.truths, *rule, Some(true));
         }
         for rule in &self.tally.pending.rules {
-            let bounds = Bounds::between(0.0, self.program.prospect(*rule).hits_max);
-            set(&mut self.known, &mut self.truths, *rule, bounds);
+            set(&mut self.truths, *rule, None);
         }
     }
 
-    fn know(&mut self, rule: u32, bounds: Bounds) {
-        set(&mut self.known, &mut self.truths, rule, bounds);
+    /// Notes that a rule's count is certain.
+    fn know(&mut self, rule: u32) {
+        set(&mut self.truths, rule, Some(self.tally.count(rule) != 0.0));
+    }
+
+    fn truth(&self, rule: u32) -> Option<bool> {
+        self.truths.get(rule as usize).copied().unwrap_or(Some(false))
+    }
+
+    /// What is certain of a rule's count.
+    fn known(&self, rule: u32) -> Bounds {
+        if self.truth(rule) == Some(false) {
+            return Bounds::NEVER;
+        }
+        match self.tally.pending.work(rule) {
+            Work::Done => Bounds::exactly(self.tally.count(rule)),
+            Work::Meta(_) => self.known.get(rule as usize).copied().unwrap_or(Bounds::NEVER),
+            _ => Bounds::between(0.0, self.program.prospect(rule).hits_max),
+        }
     }
 
     /// Answers one meta, or puts it off; with limits one that scores too, unless its answer is cheap.
     fn meta(&mut self, place: usize, limits: Option<&Limits>, blocked: &mut Vec<u32>) {
         let metas = &self.program.metas;
+        if metas.is_ruled_out(place, &self.truths) {
+            return;
+        }
         let meta = &metas.programs[place];
         let can_wait = self.tally.pending.is_on && meta.can_wait;
-        if !meta.at_once
-            && (metas.is_ruled_out(place, &self.truths) || self.truth_of(place) == Some(false))
-        {
+        if !meta.at_once && self.truth_of(place) == Some(false) {
             return;
         }
         if let Some(limits) = limits.filter(|_| !meta.at_once && !meta.can_wait) {
@@ -271,7 +287,7 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
             blocked.push(meta.rule);
         } else if value != 0.0 {
             self.tally.set(meta.rule, value);
-            self.know(meta.rule, Bounds::exactly(self.tally.count(meta.rule)));
+            self.know(meta.rule);
             metas.mark_due(meta.rule, &mut self.due);
         }
     }
@@ -287,7 +303,10 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
         // A negative value counts as one hit.
         let high = if bounds.low < 0.0 { bounds.high.max(1.0) } else { bounds.high };
         let low = bounds.low.max(0.0);
-        self.know(rule, Bounds { low, high, truth: bounds.truth });
+        if let Some(known) = self.known.get_mut(rule as usize) {
+            *known = Bounds { low, high, truth: bounds.truth };
+        }
+        set(&mut self.truths, rule, bounds.truth);
         self.tally.pending.put_off(rule, Work::Meta(place as u32));
         self.program.metas.mark_due(rule, &mut self.due);
     }
@@ -325,15 +344,13 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
     }
 
     fn truth_of(&self, place: usize) -> Option<bool> {
-        let truth = |rule: &u32| self.truths.get(*rule as usize).copied().unwrap_or(Some(false));
-        let known = |rule: &u32| self.known.get(*rule as usize).copied().unwrap_or(Bounds::NEVER);
-        self.program.metas.programs[place].flat.truth(&truth, &known)
+        let meta = &self.program.metas.programs[place];
+        meta.flat.truth(&|rule| self.truth(*rule), &|rule| self.known(*rule))
     }
 
     fn bounds_of(&self, place: usize) -> Bounds {
-        let truth = |rule: &u32| self.truths.get(*rule as usize).copied().unwrap_or(Some(false));
-        let known = |rule: &u32| self.known.get(*rule as usize).copied().unwrap_or(Bounds::NEVER);
-        self.program.metas.programs[place].flat.bounds(&truth, &known)
+        let meta = &self.program.metas.programs[place];
+        meta.flat.bounds(&|rule| self.truth(*rule), &|rule| self.known(*rule))
     }
 
     /// Roughly what answering a rule costs, in nanoseconds: patterns cost by their length and by how
@@ -377,7 +394,7 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
                 }
             }
         }
-        self.know(rule, Bounds::exactly(self.tally.count(rule)));
+        self.know(rule);
     }
 
     fn try_candidate(&mut self, candidate: Candidate) {
@@ -396,10 +413,8 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
     }
 }
 
-/// Notes what is certain of a rule's count.
-fn set(known: &mut [Bounds], truths: &mut [Option<bool>], rule: u32, bounds: Bounds) {
-    let at = rule as usize;
-    if let (Some(known), Some(truth)) = (known.get_mut(at), truths.get_mut(at)) {
-        (*known, *truth) = (bounds, bounds.truth);
+fn set(truths: &mut [Option<bool>], rule: u32, truth: Option<bool>) {
+    if let Some(slot) = truths.get_mut(rule as usize) {
+        *slot = truth;
     }
 }

@@ -199,8 +199,11 @@ impl Metas {
             }
         }
         metas.waiting = Lists::of(users.iter());
-        let conjuncts: Vec<Vec<u32>> =
-            metas.programs.iter().map(|meta| meta.flat.conjuncts()).collect();
+        let conjuncts = |meta: &Meta| match meta.at_once {
+            true => Vec::new(),
+            false => meta.flat.conjuncts(),
+        };
+        let conjuncts: Vec<Vec<u32>> = metas.programs.iter().map(conjuncts).collect();
         metas.conjuncts = Lists::of(conjuncts.iter());
         (metas, unsolved)
     }

@@ -185,7 +185,7 @@ pub(crate) struct Tally {
     pub(crate) candidates: Vec<u32>,
     pub(crate) sieves: SieveCaches,
     pub(crate) due: Due,
-    /// See [`crate::demand::Demand`]: all of it 0 between messages.
+    /// See [`crate::demand::Demand`].
     pub(crate) known: Vec<Bounds>,
     pub(crate) truths: Vec<Option<bool>>,
     /// What was put off.

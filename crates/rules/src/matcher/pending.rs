@@ -41,9 +41,8 @@ pub(crate) struct Candidate {
 pub(crate) struct Pending {
     /// Sub-rules are put off.
     pub(crate) is_on: bool,
-    work: Vec<Work>,
-    /// Bytes of the texts that wait to be searched, by rule.
-    bytes: Vec<u32>,
+    /// By rule what is left to do, and bytes of the texts that wait to be searched.
+    slots: Vec<(Work, u32)>,
     candidates: Vec<Candidate>,
     /// Rules that were put off, in this order.
     pub(crate) rules: Vec<u32>,
@@ -54,34 +53,32 @@ impl Pending {
     pub(super) fn begin(&mut self, rules: usize, is_on: bool) {
         self.is_on = is_on;
         for rule in self.rules.drain(..) {
-            let at = rule as usize;
-            if let (Some(work), Some(bytes)) = (self.work.get_mut(at), self.bytes.get_mut(at)) {
-                (*work, *bytes) = (Work::Done, 0);
+            if let Some(slot) = self.slots.get_mut(rule as usize) {
+                *slot = (Work::Done, 0);
             }
         }
-        self.work.resize(rules, Work::Done);
-        self.bytes.resize(rules, 0);
+        self.slots.resize(rules, (Work::Done, 0));
         self.candidates.clear();
     }
 
     /// What is left to do for a rule.
     pub(crate) fn work(&self, rule: u32) -> Work {
-        self.work.get(rule as usize).copied().unwrap_or_default()
+        self.slots.get(rule as usize).map_or(Work::Done, |slot| slot.0)
     }
 
     /// Puts a rule off.
     pub(crate) fn put_off(&mut self, rule: u32, work: Work) {
-        if let Some(slot) = self.work.get_mut(rule as usize) {
-            if *slot == Work::Done {
+        if let Some(slot) = self.slots.get_mut(rule as usize) {
+            if slot.0 == Work::Done {
                 self.rules.push(rule);
             }
-            *slot = work;
+            slot.0 = work;
         }
     }
 
     /// How many bytes of text a rule's pattern waits to be tried on.
     pub(crate) fn bytes(&self, rule: u32) -> usize {
-        self.bytes.get(rule as usize).map_or(0, |bytes| *bytes as usize)
+        self.slots.get(rule as usize).map_or(0, |slot| slot.1 as usize)
     }
 
     /// Puts off trying a pattern on this text at a place, from `start` on, after those that wait already.
@@ -94,7 +91,7 @@ impl Pending {
     ) {
         let start = u32::try_from(start).unwrap_or_default();
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
-        if let Some(bytes) = self.bytes.get_mut(rule as usize) {
+        if let Some((_, bytes)) = self.slots.get_mut(rule as usize) {
             *bytes = bytes.saturating_add(length.saturating_sub(start));
         }
         let Ok(at) = u32::try_from(self.candidates.len()) else { return };
@@ -108,7 +105,7 @@ impl Pending {
 
     /// Takes what is left to do for a rule, which then counts as done.
     pub(crate) fn take(&mut self, rule: u32) -> Work {
-        self.work.get_mut(rule as usize).map_or(Work::Done, std::mem::take)
+        self.slots.get_mut(rule as usize).map_or(Work::Done, |slot| std::mem::take(&mut slot.0))
     }
 
     /// Puts the candidates of a rule, of which `last` is the last, into `out`, in order.

@@ -4,6 +4,8 @@ use super::rows::run_length;
 
 /// Bits of the hash of some bytes.
 const HASH_BITS: u32 = 17;
+/// The same where little is looked for, so that the bitmap stays in the cache next to the CPU.
+const HASH_BITS_SMALL: u32 = 13;
 /// What they are multiplied with to hash them.
 const HASH_FACTOR: u32 = 0x9e37_79b1;
 /// Words of a bitmap: a bit for each hash.
@@ -51,6 +53,8 @@ pub(super) struct Bitmap {
     bytes: [Nibbles; GRAM],
     /// So little is looked for that its bytes alone rule out most places.
     is_small: bool,
+    /// How far a product is shifted for its hash.
+    shift: u32,
 }
 
 /// Groups of bytes, a bit each, by both halves of a byte: a byte may be in the groups that both halves have.
@@ -67,24 +71,28 @@ impl Nibbles {
     }
 }
 
-fn hash(bytes: u32) -> usize {
-    (bytes.wrapping_mul(HASH_FACTOR) >> (32 - HASH_BITS)) as usize
-}
-
 impl Bitmap {
     /// Of these bytes, as numbers whose lowest byte is the first.
     pub(super) fn new(keys: impl Iterator<Item = u32>) -> Self {
-        let (mut map, mut count) = (Bitmap::default(), 0);
+        let keys: Vec<u32> = keys.collect();
+        Self::of(&keys, keys.len() <= SMALL)
+    }
+
+    fn of(keys: &[u32], is_small: bool) -> Self {
+        if keys.is_empty() {
+            return Bitmap::default();
+        }
+        let bits = if is_small { HASH_BITS_SMALL } else { HASH_BITS };
+        let words = vec![0; (1 << bits) / 32];
+        let mut map = Bitmap { words, is_small, shift: 32 - bits, ..Bitmap::default() };
         for key in keys {
-            map.words.resize(WORDS, 0);
-            map.words[hash(key) / 32] |= 1 << (hash(key) % 32);
+            let hash = map.hash(*key);
+            map.words[hash / 32] |= 1 << (hash % 32);
             let bytes = key.to_le_bytes();
             // What begins with the same byte shares a group.
             let group = 1 << (u32::from(bytes[0]).wrapping_mul(HASH_FACTOR) >> 29);
             map.bytes.iter_mut().zip(bytes).for_each(|(side, byte)| side.add(byte, group));
-            count += 1;
         }
-        map.is_small = count <= SMALL;
         let mut rank = 0;
         for word in &map.words {
             map.ranks.push(rank);
@@ -98,16 +106,21 @@ impl Bitmap {
         self.words.is_empty()
     }
 
+    #[inline]
+    fn hash(&self, bytes: u32) -> usize {
+        (bytes.wrapping_mul(HASH_FACTOR) >> self.shift) as usize
+    }
+
     /// Whether these bytes may be looked for.
     fn may_have(&self, bytes: u32) -> bool {
-        let hash = hash(bytes);
+        let hash = self.hash(bytes);
         self.words.get(hash / 32).is_some_and(|word| word >> (hash % 32) & 1 == 1)
     }
 
     /// How many hashes that are looked for are less than that of these bytes.
     #[inline]
     pub(super) fn rank(&self, bytes: u32) -> usize {
-        let hash = hash(bytes);
+        let hash = self.hash(bytes);
         let (Some(word), Some(rank)) = (self.words.get(hash / 32), self.ranks.get(hash / 32))
         else {
             return 0;
@@ -349,18 +362,18 @@ mod tests {
         let of = |length| {
             words.iter().map(|w| key(w)).filter(move |k| (*k > 0xffff) == (length == GRAM))
         };
-        let (mut grams, pairs) = (Bitmap::new(of(GRAM)), Bitmap::new(of(PAIR)));
+        let grams: Vec<u32> = of(GRAM).collect();
+        let grams = [true, false].map(|is_small| Bitmap::of(&grams, is_small));
+        let pairs = Bitmap::new(of(PAIR));
         let mut text = words.join(" x").into_bytes();
         for length in 1..80 {
             text.extend(["x".repeat(length), "o".repeat(length)].concat().bytes());
         }
         for length in (0..=text.len()).rev().step_by(3).chain(0..200) {
             let padded = [&text[..length], &[0; PADDING]].concat();
-            let (mut together, mut alone) = (Vec::new(), Vec::new());
-            grams.mark_one_by_one(u32::MAX, &padded, 0..length, &mut alone);
-            for is_small in [true, false] {
-                grams.is_small = is_small;
-                together.clear();
+            for grams in &grams {
+                let (mut together, mut alone) = (Vec::new(), Vec::new());
+                grams.mark_one_by_one(u32::MAX, &padded, 0..length, &mut alone);
                 grams.mark_grams(&padded, length, &mut together);
                 assert_eq!(places(&together, length), places(&alone, length), "{length}");
             }
@@ -379,7 +392,7 @@ mod tests {
         let mut ranks: Vec<usize> = keys.iter().map(|key| bitmap.rank(*key)).collect();
         ranks.sort_unstable();
         ranks.dedup();
-        let mut hashes: Vec<usize> = keys.iter().map(|key| hash(*key)).collect();
+        let mut hashes: Vec<usize> = keys.iter().map(|key| bitmap.hash(*key)).collect();
         hashes.sort_unstable();
         hashes.dedup();
         assert_eq!(ranks, (0..hashes.len()).collect::<Vec<_>>());
