@@ -120,14 +120,30 @@ fn is_ascii_superset(label: &str) -> bool {
 
 /// UTF-8 as Perl's strict decoder takes it: no surrogates, no noncharacters.
 pub(crate) fn strict_utf8(data: &[u8]) -> Option<&str> {
+    const BLOCK: usize = 256;
     let text = simdutf8::basic::from_utf8(data).ok()?;
-    let nonchar = |c: char| {
-        let c = u32::from(c);
-        (0xfdd0..=0xfdef).contains(&c) || c & 0xfffe == 0xfffe
-    };
-    // Noncharacters begin with EF or F0..F4. No way out within a block: vector instructions come of it.
-    let is_suspicious = |block: &[u8]| block.iter().fold(false, |any, &b| any | (b >= 0xef));
-    if data.chunks(256).any(is_suspicious) && text.chars().any(nonchar) { None } else { Some(text) }
+    // No way out within a block: vector instructions come of it.
+    let is_suspicious =
+        |block: &[u8]| block.iter().fold(false, |any, &b| any | (b >= NONCHARACTER_START));
+    let blocks = (0..).step_by(BLOCK).zip(data.chunks(BLOCK));
+    let mut starts = blocks.filter(|(_, block)| is_suspicious(block)).flat_map(|(from, block)| {
+        let bytes = (from..).zip(block);
+        bytes.filter(|(_, b)| **b >= NONCHARACTER_START).map(|(at, _)| at)
+    });
+    let has_any = starts.any(|at| data.get(at..).is_some_and(begins_with_noncharacter));
+    (!has_any).then_some(text)
+}
+
+/// The lowest byte that a noncharacter begins with in UTF-8.
+const NONCHARACTER_START: u8 = 0xef;
+
+/// Whether valid UTF-8 begins with a noncharacter: U+FDD0 to U+FDEF, and the last two of each plane.
+fn begins_with_noncharacter(text: &[u8]) -> bool {
+    match *text {
+        [0xef, 0xb7, 0x90..=0xaf, ..] | [0xef, 0xbf, 0xbe | 0xbf, ..] => true,
+        [0xf0..=0xff, second, 0xbf, 0xbe | 0xbf, ..] => second & 0x0f == 0x0f,
+        _ => false,
+    }
 }
 
 /// UTF-8 with U+FFFD for what is none: one for each start byte with its continuation.
@@ -428,6 +444,23 @@ mod tests {
 
     fn utf8(data: &[u8], declared: &str) -> Vec<u8> {
         normalize(data, declared.as_bytes()).bytes()
+    }
+
+    #[test]
+    fn noncharacters_are_found_by_their_bytes() {
+        for c in (0..=0x0010_ffff).filter_map(char::from_u32) {
+            let code = u32::from(c);
+            let is_none = (0xfdd0..=0xfdef).contains(&code) || code & 0xfffe == 0xfffe;
+            assert_eq!(begins_with_noncharacter(c.encode_utf8(&mut [0; 4]).as_bytes()), is_none);
+        }
+        for at in [0, 252, 253, 254, 255, 256, 600] {
+            let text = ["a".repeat(at), "\u{1f600}\u{feff}\u{fffd}b".to_owned()].concat();
+            assert_eq!(strict_utf8(text.as_bytes()), Some(text.as_str()));
+            for bad in ["\u{fdd0}", "\u{ffff}", "\u{2fffe}"] {
+                assert_eq!(strict_utf8([&text, bad].concat().as_bytes()), None);
+                assert_eq!(strict_utf8([bad, &text].concat().as_bytes()), None);
+            }
+        }
     }
 
     #[test]
