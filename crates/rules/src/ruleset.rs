@@ -10,6 +10,7 @@ use gauntlet_mail::{Defect, Envelope, Evidence, Facts, Hit, Message, View};
 use crate::evals::{EvalContext, EvalTables};
 use crate::language::{self, Config, Problem, Severity, SourceHash};
 use crate::matcher::{Found, Tally};
+use crate::pattern::scratch::Spare;
 use crate::program::{Program, runs};
 use crate::questions::{Question, Restrictions};
 use crate::rule::{Rule, Test};
@@ -165,6 +166,8 @@ pub struct Ruleset {
     program: Program,
     version: Arc<str>,
     bounds: Option<Bounds>,
+    /// For the next scans.
+    scratches: Spare,
 }
 
 impl Ruleset {
@@ -215,6 +218,7 @@ impl Ruleset {
             version: version(&config.sources, options).into(),
             program,
             bounds: None,
+            scratches: Spare::default(),
         };
         Ok((ruleset, report))
     }
@@ -340,8 +344,9 @@ impl Ruleset {
         }
         let evals = EvalContext::new(&views, &self.eval_tables, now, self.profile);
         let tally = &mut scratch.tally;
-        tally.begin(&self.version, self.rules.len(), !self.subtests);
+        tally.begin(self.scratches.lend(), self.rules.len(), !self.subtests);
         let stopped_early = self.program.run(&views, &evals, self.bounds.as_ref(), tally);
+        self.scratches.take_back(std::mem::take(&mut tally.scratches));
         Outcome { stopped_early, ..self.outcome(&views, tally) }
     }
 

@@ -176,7 +176,7 @@ impl Group {
                 self.try_member(before, value, None, place, tally);
             }
             negated.next_if_eq(number);
-            let start = prefilter.start(*number, &tally.buffers);
+            let start = prefilter.start(*number, value, &tally.buffers);
             self.try_member(*number, value, Some(start), place, tally);
         }
         negated.for_each(|number| self.try_member(number, value, None, place, tally));
@@ -228,9 +228,10 @@ impl Member {
     /// Tries the pattern on a header value; `start` as above.
     fn try_value(&self, value: &[u8], start: Option<usize>, place: Place, tally: &mut Tally) {
         if self.negated {
-            match if start.is_some() { self.pattern.matches(value) } else { Ok(false) } {
-                Ok(false) => tally.hit(self.rule, 1, place),
-                Ok(true) => {}
+            let scratch = tally.scratches.of(self.rule, &self.pattern);
+            match start.map_or(Ok(None), |_| self.pattern.find_with(value, 0, scratch)) {
+                Ok(None) => tally.hit(self.rule, 1, place),
+                Ok(Some(_)) => {}
                 Err(error) => tally.spent(self.rule, &error),
             }
         } else if let Some(start) = start {

@@ -11,13 +11,11 @@ pub(crate) mod tags;
 pub(crate) mod texts;
 pub(crate) mod uri_detail;
 
-use std::sync::Arc;
-
 use gauntlet_mail::{Defect, DefectKind};
 
 use crate::bounds::Bounds;
 use crate::meta::Due;
-use crate::pattern::sieve::SieveCaches;
+use crate::pattern::scratch::Scratches;
 use crate::pattern::{Pattern, PatternError};
 use crate::rule::Rule;
 use pending::Pending;
@@ -76,13 +74,14 @@ impl Member {
 
     fn apply_untimed(&self, text: &[u8], start: usize, place: Place, tally: &mut Tally) {
         let pattern = &self.pattern;
-        if self.has_sieve && !pattern.may_match(text, self.rule, &mut tally.sieves) {
+        let mut scratch = tally.scratches.of(self.rule, pattern);
+        if self.has_sieve && !pattern.may_match(text, scratch.as_deref_mut()) {
             return;
         }
         let simple = self.hits_max == 1 && pattern.names().is_empty();
         if simple {
-            match pattern.find(text, start) {
-                Ok(Some(found)) => tally.hit_at(self.rule, place, &found),
+            match pattern.find_with(text, start, scratch) {
+                Ok(Some(found)) => tally.hits_at(self.rule, 1, place, &found),
                 Ok(None) => {}
                 Err(error) => tally.spent(self.rule, &error),
             }
@@ -101,17 +100,28 @@ impl Member {
         place: Place,
         tally: &mut Tally,
     ) -> Result<(), PatternError> {
+        let left = f64::from(self.hits_max) - tally.count(self.rule);
+        if self.pattern.names().is_empty()
+            && let Some((times, first)) = self.pattern.count(text, start, left as u32)
+        {
+            tally.hits_at(self.rule, times, place, &first);
+            return Ok(());
+        }
         let mut from = start;
         let mut was_empty = false;
         while tally.count(self.rule) < f64::from(self.hits_max) {
             let found = match was_empty {
-                false => self.pattern.find(text, from)?,
+                false => {
+                    let scratch = tally.scratches.of(self.rule, &self.pattern);
+                    self.pattern.find_with(text, from, scratch)?
+                }
                 true => self.pattern.find_after_empty(text, from)?,
             };
             let Some(found) = found else { break };
-            tally.hit_at(self.rule, place, &found);
+            tally.hits_at(self.rule, 1, place, &found);
+            let scratch = tally.scratches.of(self.rule, &self.pattern);
             if !self.pattern.names().is_empty()
-                && let Some(groups) = self.pattern.captures(text, found.start)?
+                && let Some(groups) = self.pattern.captures_with(text, found.start, scratch)?
             {
                 tally.tags.take(self.rule, place, self.pattern.names(), &groups, text);
             }
@@ -127,7 +137,7 @@ pub(crate) fn first_start(pattern: &Pattern, text: &[u8]) -> Option<usize> {
     let (mut found, mut buffers) = (Vec::new(), Buffers::default());
     let filter = prefilter::Prefilter::new(std::iter::once(pattern));
     filter.search(text, &mut buffers, &mut found);
-    found.first().map(|pattern| filter.start(*pattern, &buffers))
+    found.first().map(|pattern| filter.start(*pattern, text, &buffers))
 }
 
 /// In which string of which view something was found.
@@ -183,7 +193,8 @@ pub(crate) struct Tally {
     pub(crate) defects: Vec<Defect>,
     pub(crate) buffers: Buffers,
     pub(crate) candidates: Vec<u32>,
-    pub(crate) sieves: SieveCaches,
+    /// Lent by the set of rules for this message.
+    pub(crate) scratches: Scratches,
     pub(crate) due: Due,
     /// See [`crate::demand::Demand`].
     pub(crate) known: Vec<Bounds>,
@@ -201,8 +212,8 @@ pub(crate) struct Tally {
 impl Tally {
     /// Begins a message over the `rules` rules of a set; with `put_off`, sub-rules wait until a meta
     /// needs them.
-    pub(crate) fn begin(&mut self, ruleset: &Arc<str>, rules: usize, put_off: bool) {
-        self.sieves.begin(ruleset);
+    pub(crate) fn begin(&mut self, scratches: Scratches, rules: usize, put_off: bool) {
+        self.scratches = scratches;
         self.pending.begin(rules, put_off);
         // Few of the rules fire.
         for rule in self.fired.drain(..) {
@@ -227,10 +238,10 @@ impl Tally {
         self.add(rule, times, Found { place, span: None });
     }
 
-    /// Adds a hit of a rule that matched this part of the place's text.
-    fn hit_at(&mut self, rule: u32, place: Place, range: &std::ops::Range<usize>) {
+    /// Adds hits of a rule, of which the first matched this part of the place's text.
+    fn hits_at(&mut self, rule: u32, times: u32, place: Place, range: &std::ops::Range<usize>) {
         let at = |offset| u32::try_from(offset).unwrap_or(u32::MAX);
-        self.add(rule, 1, Found { place, span: Some((at(range.start), at(range.end))) });
+        self.add(rule, times, Found { place, span: Some((at(range.start), at(range.end))) });
     }
 
     fn add(&mut self, rule: u32, times: u32, found: Found) {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::rows::Rows;
 use super::strings::{StringBuffers, Strings};
-use crate::pattern::literal::Texts;
+use crate::pattern::literal::{Before, Texts};
 use crate::pattern::sequence::{self, Row};
 use crate::pattern::syntax::{ByteSet, Node};
 use crate::pattern::{Pattern, literal};
@@ -65,12 +65,12 @@ pub(crate) struct Prefilter {
     needs: Vec<u8>,
     /// How often strings of each pattern must be found.
     least: Vec<u16>,
-    /// How many bytes of a match may stand before the first string of each pattern.
-    before: Vec<u32>,
+    /// How much of a match may stand before the first string of each pattern.
+    before: Vec<Before>,
 }
 
-/// There is no bound, or there are no strings.
-const UNBOUNDED: u32 = u32::MAX;
+/// There are no strings.
+const NOWHERE: u32 = u32::MAX;
 
 /// A pattern, and the sets of each of which it needs a byte.
 #[derive(Debug)]
@@ -116,15 +116,15 @@ struct Look {
     /// Strings that must be there too. A pattern that is put off where it might match is seldom tried,
     /// so that they would not pay for themselves.
     second: Option<literal::Strings>,
-    /// Bytes of a match that may stand before the first string.
-    before: Option<usize>,
+    /// What may stand before the first string.
+    before: Before,
 }
 
 fn look((pattern, is_tried): (&Pattern, bool), texts: Texts) -> Look {
     let way = way(pattern.node(), texts);
     let before = match (&way, pattern.node()) {
-        (Way::Strings(strings), Some(node)) => literal::bytes_before(node, strings, texts),
-        _ => None,
+        (Way::Strings(strings), Some(node)) => Before::of(node, strings, texts),
+        _ => Before::Any,
     };
     let second = match (&way, pattern.node()) {
         (Way::Strings(first), Some(node)) if is_tried => {
@@ -188,8 +188,8 @@ impl Prefilter {
         let (mut gated, mut always) = (Vec::new(), Vec::new());
         let mut before = Vec::with_capacity(patterns.len());
         for (look, number) in looks(&patterns, texts).into_iter().zip(0u32..) {
-            let Look { way, second, before: bytes } = look;
-            before.push(bytes.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(UNBOUNDED));
+            let Look { way, second, before: of_this } = look;
+            before.push(of_this);
             let (mut need, found, row) = match way {
                 Way::Strings(found) => (STRING, found, None),
                 Way::Counted(found, times, row) => {
@@ -227,8 +227,8 @@ impl Prefilter {
         let (strings, too_short) = Strings::new(strings, chance, times);
         for number in too_short {
             // Not all of its strings are looked for: those that are do not say where it begins.
-            if let Some(bytes) = before.get_mut(number as usize & !(SECOND_OWNER as usize)) {
-                *bytes = UNBOUNDED;
+            if let Some(before) = before.get_mut(number as usize & !(SECOND_OWNER as usize)) {
+                *before = Before::Any;
             }
             if let Some(need) = needs.get_mut(number as usize)
                 && *need & STRING != 0
@@ -274,12 +274,12 @@ impl Prefilter {
         found.sort_unstable();
     }
 
-    /// Where in the text that was searched last the first match of a pattern that was found may begin.
-    pub(crate) fn start(&self, pattern: u32, buffers: &Buffers) -> usize {
-        let first = buffers.starts.get(pattern as usize).copied().unwrap_or(UNBOUNDED);
-        let before = self.before.get(pattern as usize).copied().unwrap_or(UNBOUNDED);
+    /// Where in the text, which was searched last, the first match of a pattern that was found may begin.
+    pub(crate) fn start(&self, pattern: u32, text: &[u8], buffers: &Buffers) -> usize {
+        let first = buffers.starts.get(pattern as usize).copied().unwrap_or(NOWHERE);
+        let before = self.before.get(pattern as usize).copied().unwrap_or(Before::Any);
         // Only strings that must be there say where.
-        if first == UNBOUNDED { 0 } else { first.saturating_sub(before) as usize }
+        if first == NOWHERE { 0 } else { before.start(text, first as usize) }
     }
 
     /// Patterns without a string of their own.
@@ -319,17 +319,17 @@ impl Buffers {
     fn begin(&mut self, pattern: u32, start: usize) {
         let at = pattern as usize;
         if self.starts.len() <= at {
-            self.starts.resize(at + 1, UNBOUNDED);
+            self.starts.resize(at + 1, NOWHERE);
         }
-        if self.starts[at] == UNBOUNDED {
+        if self.starts[at] == NOWHERE {
             self.started.push(pattern);
         }
-        self.starts[at] = self.starts[at].min(u32::try_from(start).unwrap_or(UNBOUNDED - 1));
+        self.starts[at] = self.starts[at].min(u32::try_from(start).unwrap_or(NOWHERE - 1));
     }
 
     fn forget_starts(&mut self) {
         for pattern in self.started.drain(..) {
-            self.starts[pattern as usize] = UNBOUNDED;
+            self.starts[pattern as usize] = NOWHERE;
         }
     }
 

@@ -81,7 +81,7 @@ impl TextRules {
             let at = others.get(*found as usize).map_or(0, |at| *at as usize);
             let fits = |m: &&Member| !m.nosubject && m.pattern.min_len() <= text.len();
             if let Some(member) = self.members.get(at).filter(fits) {
-                let start = prefilter.start(*found, &tally.buffers);
+                let start = prefilter.start(*found, text, &tally.buffers);
                 member.apply(text, start, place, tally);
             }
         }
@@ -132,7 +132,7 @@ impl TextRules {
                 if full || too_short || brief.nosubject && is_subject || !chosen(brief.priority) {
                     continue;
                 }
-                let start = self.prefilter.start(at, &tally.buffers);
+                let start = self.prefilter.start(at, text, &tally.buffers);
                 let place = place(number);
                 if brief.can_wait && tally.pending.is_on {
                     tally.pending.put_off_text(brief.rule, text, start, (place, at));

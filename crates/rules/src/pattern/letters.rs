@@ -19,19 +19,24 @@ pub(super) struct Letters {
     single: Option<u8>,
     /// No match begins with an ASCII byte.
     is_high: bool,
-    /// Sets of bytes side by side, in the order in which they are tried.
-    choices: Vec<Vec<ByteSet>>,
+    /// What matches in ASCII text, if that is single bytes alone.
+    ascii: Option<ByteSet>,
+    choices: Ways,
 }
 
-/// Every way to match a pattern without anchors and repetitions, in order; none if there are too many.
-fn choices(node: &Node) -> Option<Vec<Vec<ByteSet>>> {
+/// Sets of bytes side by side, in the order in which they are tried.
+pub(super) type Ways = Vec<Vec<ByteSet>>;
+
+/// Every way to match a pattern without anchors and repetitions, in order; none if there are too many or one may
+/// have more bytes.
+pub(super) fn ways(node: &Node, bytes_max: usize) -> Option<Ways> {
     match node {
         Node::Set(set) => Some(vec![vec![*set]]),
-        Node::Group { node, .. } => choices(node),
+        Node::Group { node, .. } => ways(node, bytes_max),
         Node::Alternate(nodes) => {
             let mut all = Vec::new();
             for node in nodes {
-                all.extend(choices(node)?);
+                all.extend(ways(node, bytes_max)?);
                 if all.len() > CHOICES_MAX {
                     return None;
                 }
@@ -41,9 +46,9 @@ fn choices(node: &Node) -> Option<Vec<Vec<ByteSet>>> {
         Node::Concat(nodes) => {
             let mut all = vec![Vec::new()];
             for node in nodes {
-                let next = choices(node)?;
+                let next = ways(node, bytes_max)?;
                 let is_small = all.len() * next.len() <= CHOICES_MAX
-                    && all.iter().all(|way: &Vec<ByteSet>| way.len() < BYTES_MAX);
+                    && all.iter().all(|way: &Vec<ByteSet>| way.len() < bytes_max);
                 if !is_small {
                     return None;
                 }
@@ -61,7 +66,7 @@ fn choices(node: &Node) -> Option<Vec<Vec<ByteSet>>> {
 impl Letters {
     /// Of a pattern; none if it is no choice of letters.
     pub(super) fn of(node: &Node) -> Option<Self> {
-        let choices = choices(node)?;
+        let choices = ways(node, BYTES_MAX)?;
         // Where it may match nothing, the engines know best.
         if !choices.iter().any(|way| way.len() == 1) || choices.iter().any(Vec::is_empty) {
             return None;
@@ -71,7 +76,29 @@ impl Letters {
         let mut first = Box::new([false; 256]);
         begins.iter().for_each(|byte| first[usize::from(byte)] = true);
         let single = begins.single().filter(|_| choices.len() == 1);
-        Some(Letters { first, single, is_high: begins.iter().all(|b| !b.is_ascii()), choices })
+        let ascii = ByteSet::from_bytes(0..0x80);
+        let in_ascii = |way: &&Vec<ByteSet>| way.iter().all(|set| set.meets(&ascii));
+        let ascii = choices.iter().filter(in_ascii).try_fold(ByteSet::default(), |all, way| {
+            let [only] = way.as_slice() else { return None };
+            Some(all.union(&only.intersection(&ascii)))
+        });
+        let is_high = begins.iter().all(|b| !b.is_ascii());
+        Some(Letters { first, single, is_high, ascii, choices })
+    }
+
+    /// How many matches there are from `from` on, at most `most`, and the first of them; none if there is none, or
+    /// if the text is one where they must be found one after the other.
+    pub(super) fn count(&self, text: &[u8], from: usize, most: u32) -> Option<(u32, Range<usize>)> {
+        let set = self.ascii?;
+        let rest = text.get(from..).filter(|_| most > 0)?;
+        let count = match (self.single, set.single()) {
+            (Some(byte), _) => memchr::memchr_iter(byte, rest).count(),
+            _ if !rest.is_ascii() => return None,
+            (None, Some(byte)) => memchr::memchr_iter(byte, rest).count(),
+            (None, None) => rest.iter().filter(|byte| set.contains(**byte)).count(),
+        };
+        let count = u32::try_from(count).unwrap_or(u32::MAX).min(most);
+        Some((count, self.find(text, from)?))
     }
 
     /// The leftmost match at or after `from`.
@@ -118,6 +145,7 @@ mod tests {
             b"xb\xe9",
             b"plain ascii text that is longer than one vector of the CPU",
         ];
+        let mut counted = 0;
         for pattern in patterns {
             let node = parse(pattern).unwrap().node;
             let letters = Letters::of(&node).expect(pattern);
@@ -128,9 +156,23 @@ mod tests {
                     let input = regex_automata::Input::new(text).range(from..);
                     let found = regex.search(&input).map(|m| m.range());
                     assert_eq!(letters.find(text, from), found, "{pattern} {text:?} {from}");
+                    let input = regex_automata::Input::new(text).range(from..);
+                    let all = regex.find_iter(input).count() as u32;
+                    for most in [0, 1, 2, u32::MAX] {
+                        let Some((count, first)) = letters.count(text, from, most) else {
+                            continue;
+                        };
+                        counted += 1;
+                        assert_eq!(
+                            (count, Some(first)),
+                            (all.min(most), found.clone()),
+                            "{pattern}"
+                        );
+                    }
                 }
             }
         }
+        assert!(counted > 300, "{counted}");
     }
 
     #[test]

@@ -67,21 +67,79 @@ pub(crate) fn second(
     Some(minimize(rarest.strings))
 }
 
-/// How many bytes of a match may stand before the first of these strings (and the string itself), which
-/// are those of [`required`]; none if there is no bound.
-pub(crate) fn bytes_before(node: &Node, strings: &[Vec<u8>], texts: Texts) -> Option<usize> {
-    if let Some(bytes) = node.max_len() {
-        return Some(bytes);
+/// How much of a match may stand before the first of some strings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// So many bytes at most.
+    Bytes(u32),
+    /// So many newlines at most, among any number of bytes.
+    Lines(u32),
+    /// There is no bound.
+    Any,
+}
+
+impl Before {
+    /// Of a pattern's strings, which are those of [`required`].
+    pub(crate) fn of(node: &Node, strings: &[Vec<u8>], texts: Texts) -> Self {
+        let bound = |most| most_before(node, strings, texts, most)?.try_into().ok();
+        let lines = || bound(&newlines_max).map(Before::Lines);
+        bound(&Node::max_len).map(Before::Bytes).or_else(lines).unwrap_or(Before::Any)
+    }
+
+    /// Where the first match in a text may begin whose first string is at `at`.
+    pub(crate) fn start(self, text: &[u8], at: usize) -> usize {
+        match self {
+            Before::Bytes(bytes) => at.saturating_sub(bytes as usize),
+            Before::Lines(lines) => {
+                let before = text.get(..at).unwrap_or_default();
+                let newline = memchr::memrchr_iter(b'\n', before).nth(lines as usize);
+                newline.map_or(0, |newline| newline + 1)
+            }
+            Before::Any => 0,
+        }
+    }
+}
+
+/// Most newlines that a match has; none if there is no bound.
+fn newlines_max(node: &Node) -> Option<usize> {
+    match node {
+        Node::Set(set) => Some(usize::from(set.contains(b'\n'))),
+        Node::Anchor(_) | Node::Around { .. } => Some(0),
+        Node::Backreference { .. } | Node::Template { .. } => None,
+        Node::Concat(nodes) => {
+            nodes.iter().try_fold(0usize, |sum, node| Some(sum.saturating_add(newlines_max(node)?)))
+        }
+        Node::Alternate(nodes) => {
+            nodes.iter().try_fold(0usize, |most, node| Some(most.max(newlines_max(node)?)))
+        }
+        Node::Repeat { node, max, .. } => match newlines_max(node)? {
+            0 => Some(0),
+            lines => Some(lines.saturating_mul((*max)? as usize)),
+        },
+        Node::Group { node, .. } | Node::Atomic(node) => newlines_max(node),
+    }
+}
+
+/// How much of a match, by this measure, may stand before the first of these strings (and the string itself);
+/// none if there is no bound.
+fn most_before(
+    node: &Node,
+    strings: &[Vec<u8>],
+    texts: Texts,
+    most: &dyn Fn(&Node) -> Option<usize>,
+) -> Option<usize> {
+    if let Some(all) = most(node) {
+        return Some(all);
     }
     let nodes = match node {
         Node::Group { node, .. } | Node::Atomic(node) => {
-            return bytes_before(node, strings, texts);
+            return most_before(node, strings, texts, most);
         }
         Node::Concat(nodes) => nodes,
         _ => return None,
     };
     // The shortest beginning in which one of them must be.
-    let bounded = nodes.iter().take_while(|node| node.max_len().is_some()).count();
+    let bounded = nodes.iter().take_while(|node| most(node).is_some()).count();
     let holds = |length: usize| {
         let parts = nodes.iter().take(length).map(|node| analyse(node, texts));
         let found = concat(parts, texts);
@@ -103,7 +161,7 @@ pub(crate) fn bytes_before(node: &Node, strings: &[Vec<u8>], texts: Texts) -> Op
         if holds(middle) { enough = middle } else { less = middle }
     }
     let mut beginning = nodes.iter().take(enough);
-    beginning.try_fold(0usize, |sum, node| Some(sum.saturating_add(node.max_len()?)))
+    beginning.try_fold(0usize, |sum, node| Some(sum.saturating_add(most(node)?)))
 }
 
 /// The bytes of a string, without word boundaries.
@@ -441,13 +499,43 @@ mod tests {
         let before = |pattern: &str| {
             let node = parse(pattern).expect("valid").node;
             let strings = required(&node, 1.0, Texts::Mail)?.strings;
-            bytes_before(&node, &strings, Texts::Mail)
+            Some(Before::of(&node, &strings, Texts::Mail))
         };
-        assert_eq!(before("viagra"), Some(6));
-        assert_eq!(before("a.{0,9}viagra.*"), Some(16));
-        assert_eq!(before("(?:(?:viagra|cialis) xyz.+)"), Some(10));
-        assert_eq!(before("a.*viagra"), None);
-        assert_eq!(before("(?:a*viagra|viagra.*)"), None);
+        assert_eq!(before("viagra"), Some(Before::Bytes(6)));
+        assert_eq!(before("a.{0,9}viagra.*"), Some(Before::Bytes(16)));
+        assert_eq!(before("(?:(?:viagra|cialis) xyz.+)"), Some(Before::Bytes(10)));
+        assert_eq!(before("a.*viagra"), Some(Before::Lines(0)));
+        assert_eq!(before("(?:a*viagra|viagra.*)"), Some(Before::Lines(0)));
+        assert_eq!(before("(?m)^[^>].*?viagra\\s*x"), Some(Before::Lines(1)));
+        assert_eq!(before("(?:a|\\n){3}b*(?:\\n\\n|c)viagra"), Some(Before::Lines(5)));
+        assert_eq!(before("a\\s*viagra"), Some(Before::Any));
+        assert_eq!(before("(?s)a.*viagra"), Some(Before::Any));
+    }
+
+    #[test]
+    fn where_a_match_may_begin() {
+        let text = b"ab\ncd\n\nef viagra";
+        let at = text.len() - 6;
+        let starts = |before: Before| before.start(text, at);
+        assert_eq!([Before::Bytes(3), Before::Bytes(99)].map(starts), [at - 3, 0]);
+        assert_eq!([0, 1, 2, 3, 4].map(|n| starts(Before::Lines(n))), [7, 6, 3, 0, 0]);
+        assert_eq!((starts(Before::Any), Before::Lines(0).start(text, 99)), (0, 0));
+    }
+
+    #[test]
+    fn no_match_begins_before_the_line_of_its_string() {
+        for pattern in
+            ["(?m)^[^>].*?<a href=", "[^a]*?\\n?x.*viagra", "(?:\\n|.*b)viagra|cd.*viagra"]
+        {
+            let pattern = crate::pattern::Pattern::new(pattern).expect("valid");
+            let text =
+                b"cd\n>a <a href=\n\n<a href=x\nx\nxb viagra\nviagra\ncd\nviagra b viagra <a href=";
+            for end in 0..=text.len() {
+                for start in 0..end {
+                    assert_eq!(pattern.self_check(&text[start..end]), Ok(()));
+                }
+            }
+        }
     }
 
     #[test]

@@ -11,11 +11,13 @@ pub(crate) mod automaton;
 mod backtrack;
 pub mod chance;
 mod chances;
+mod gap;
 mod letters;
 pub(crate) mod literal;
 pub(crate) mod parse;
 mod paths;
 mod property;
+pub(crate) mod scratch;
 pub(crate) mod sequence;
 mod sets;
 pub(crate) mod sieve;
@@ -24,12 +26,14 @@ pub(crate) mod syntax;
 
 use std::ops::Range;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use regex_automata::{Anchored, Input, meta};
 
+use gap::Gap;
 use letters::Letters;
 use parse::Refusal;
-use sieve::SieveCaches;
+use scratch::Scratch;
 use starts::Starts;
 use syntax::{Greed, Node};
 
@@ -40,34 +44,63 @@ const JIT_STACK_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// PCRE2's error when that stack is full.
 const JIT_STACK_FULL: i32 = -46;
 
-/// A pattern; engines are made when first needed.
+/// The number of the next pattern.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A pattern; engines are made when first needed. What every search reads stands first, in few cache lines.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Pattern {
+    /// No other pattern has the same.
+    id: u64,
+    /// Fewest bytes that a match has.
+    min_len: usize,
+    /// How it is matched where no engine is needed.
+    plain: Option<Box<Plain>>,
+    /// Where matches may begin; none where asking does not pay.
+    starts: OnceLock<Option<Box<Starts>>>,
+    /// The pattern tied to the place where the search begins.
+    here: OnceLock<Option<Box<pcre2::bytes::Regex>>>,
+    backtracker: OnceLock<Result<Box<pcre2::bytes::Regex>, String>>,
+    /// Nothing but a choice of strings, which the `regex` engines find quickest of all.
+    is_words: bool,
+    /// It has the tags of one message, so that what takes long to make would not pay.
+    is_of_one_message: bool,
+    automaton: OnceLock<Option<Box<meta::Regex>>>,
+    /// What is asked first whether a pattern that backtracks much can match.
+    sieve: OnceLock<Option<Box<regex_automata::hybrid::dfa::DFA>>>,
     /// None for patterns that only PCRE2 reads.
     node: Option<Node>,
     /// The text for PCRE2, where `node` is none.
     text: String,
     names: Vec<(String, u32)>,
-    /// Fewest bytes that a match has.
-    min_len: usize,
-    /// Nothing but a choice of strings, which the `regex` engines find quickest of all.
-    is_words: bool,
-    /// How it is matched if it takes but a few letters.
-    letters: Option<Letters>,
-    automaton: OnceLock<Option<Box<meta::Regex>>>,
-    backtracker: OnceLock<Result<Box<pcre2::bytes::Regex>, String>>,
     /// The same for matches that are not empty at the place where the search begins.
     after_empty: OnceLock<Option<Box<pcre2::bytes::Regex>>>,
-    /// What is asked first whether a pattern that backtracks much can match.
-    sieve: OnceLock<Option<Box<regex_automata::hybrid::dfa::DFA>>>,
-    /// Where matches may begin; none where asking does not pay.
-    starts: OnceLock<Option<Box<Starts>>>,
-    /// The pattern tied to the place where the search begins.
-    here: OnceLock<Option<Box<pcre2::bytes::Regex>>>,
-    /// It has the tags of one message, so that what takes long to make would not pay.
-    is_of_one_message: bool,
     /// The same with a large stack, for texts on which the small one is full.
     roomy: OnceLock<Option<Box<pcre2::bytes::Regex>>>,
+}
+
+/// A pattern that needs no engine.
+#[derive(Debug)]
+enum Plain {
+    /// It takes but a few letters.
+    Letters(Letters),
+    /// It asks for a string in a line.
+    Gap(Gap),
+}
+
+impl Plain {
+    fn of(node: &Node) -> Option<Box<Self>> {
+        let plain = Letters::of(node).map(Plain::Letters);
+        plain.or_else(|| Gap::of(node).map(Plain::Gap)).map(Box::new)
+    }
+
+    fn find(&self, text: &[u8], from: usize) -> Option<Range<usize>> {
+        match self {
+            Plain::Letters(letters) => letters.find(text, from),
+            Plain::Gap(gap) => gap.find(text, from),
+        }
+    }
 }
 
 /// Why a pattern could not be compiled, or a match not be finished.
@@ -94,9 +127,10 @@ impl Pattern {
             Err(Refusal::Foreign) => (None, Vec::new(), pattern.to_owned()),
         };
         let pattern = Pattern {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             min_len: node.as_ref().map_or(0, Node::min_len),
             is_words: node.as_ref().is_some_and(is_words),
-            letters: node.as_ref().and_then(Letters::of),
+            plain: node.as_ref().and_then(Plain::of),
             node,
             text,
             names,
@@ -175,8 +209,8 @@ impl Pattern {
             }
             _ => {}
         }
-        if let Some(start) =
-            (0..text.len()).find(|from| self.find(text, *from) != self.find_everywhere(text, *from))
+        if let Some(start) = (0..text.len())
+            .find(|from| self.find(text, *from) != self.find_everywhere(text, *from, None))
         {
             return Err(format!("from {start} on the starts lead to another match"));
         }
@@ -218,14 +252,15 @@ impl Pattern {
         &self,
         text: &[u8],
         from: usize,
+        kept: Option<&mut Scratch>,
     ) -> Option<Result<Option<Range<usize>>, PatternError>> {
-        let range = |found: Option<pcre2::bytes::Match<'_>>| found.map(|m| m.start()..m.end());
-        match self.backtracker().ok()?.find_at(text, from) {
-            Ok(found) => Some(Ok(range(found))),
+        let regex = self.backtracker().ok()?;
+        match scratch::find(regex, text, from, kept.map(|kept| &mut kept.anywhere)) {
+            Ok(found) => Some(Ok(found)),
             Err(error) if error.code() == JIT_STACK_FULL => {
                 let regex = self.roomy.get_or_init(|| self.compile("", "", true).ok());
-                let found = regex.as_deref()?.find_at(text, from);
-                Some(found.map(range).map_err(|_| PatternError::Budget))
+                let found = scratch::find(regex.as_deref()?, text, from, None);
+                Some(found.map_err(|_| PatternError::Budget))
             }
             Err(_) => Some(Err(PatternError::Budget)),
         }
@@ -246,26 +281,53 @@ impl Pattern {
         compile(&format!("{before}{body}{after}"), roomy)
     }
 
+    /// What the automaton finds.
+    fn search(
+        regex: &meta::Regex,
+        input: &Input<'_>,
+        kept: Option<&mut Scratch>,
+    ) -> Option<Range<usize>> {
+        let found = match kept {
+            Some(kept) => {
+                let cache = &mut kept.automaton;
+                let cache = cache.get_or_insert_with(|| Box::new(regex.create_cache()));
+                regex.search_with(cache, input)
+            }
+            None => regex.search(input),
+        };
+        found.map(|found| found.range())
+    }
+
     /// The leftmost match at or after `from`. Fails if the budget is spent.
     pub fn find(&self, text: &[u8], from: usize) -> Result<Option<Range<usize>>, PatternError> {
+        self.find_with(text, from, None)
+    }
+
+    /// The same, with what the engines keep from one match to the next.
+    pub(crate) fn find_with(
+        &self,
+        text: &[u8],
+        from: usize,
+        mut kept: Option<&mut Scratch>,
+    ) -> Result<Option<Range<usize>>, PatternError> {
         let from = from.min(text.len());
         // Engines need not be made for texts that are too short, as those of missing fields are.
         if text.len() - from < self.min_len {
             return Ok(None);
         }
-        if let Some(letters) = &self.letters {
-            return Ok(letters.find(text, from));
+        if let Some(plain) = &self.plain {
+            return Ok(plain.find(text, from));
         }
         if self.is_words
             && let Some(regex) = self.automaton()
         {
-            let input = Input::new(text).range(from..);
-            return Ok(regex.search(&input).map(|m| m.range()));
+            return Ok(Self::search(regex, &Input::new(text).range(from..), kept));
         }
         if let Some(starts) = self.starts() {
-            return starts.find(text, from, |at| self.find_here(text, at)).unwrap_or(Ok(None));
+            let find_here = |at| self.find_here(text, at, kept.as_deref_mut());
+            return starts.find(text, from, find_here).unwrap_or(Ok(None));
         }
-        self.find_everywhere(text, from)
+        self.find_everywhere(text, from, kept)
     }
 
     /// Where matches may begin; none if looking for that does not pay.
@@ -285,13 +347,13 @@ impl Pattern {
         &self,
         text: &[u8],
         from: usize,
+        mut kept: Option<&mut Scratch>,
     ) -> Result<Option<Range<usize>>, PatternError> {
-        if let Some(Ok(found)) = self.backtrack(text, from) {
+        if let Some(Ok(found)) = self.backtrack(text, from, kept.as_deref_mut()) {
             return Ok(found);
         }
         let regex = self.automaton().ok_or(PatternError::Budget)?;
-        let input = Input::new(text).range(from..);
-        Ok(regex.search(&input).map(|m| m.range()))
+        Ok(Self::search(regex, &Input::new(text).range(from..), kept))
     }
 
     /// The pattern for PCRE2, tied to the place where the search begins.
@@ -304,17 +366,21 @@ impl Pattern {
         &self,
         text: &[u8],
         at: usize,
+        mut kept: Option<&mut Scratch>,
     ) -> Option<Result<Option<Range<usize>>, PatternError>> {
-        match self.here().map(|regex| regex.find_at(text, at)) {
-            Some(Ok(found)) => return found.map(|m| Ok(Some(m.start()..m.end()))),
+        let locations = kept.as_deref_mut().map(|kept| &mut kept.here);
+        match self.here().map(|regex| scratch::find(regex, text, at, locations)) {
+            Some(Ok(found)) => return found.map(|found| Ok(Some(found))),
             // Once the budget or the stack is spent, the others end the search.
-            Some(Err(_)) => return Some(self.find_everywhere(text, at)),
-            None if self.backtracker().is_ok() => return Some(self.find_everywhere(text, at)),
+            Some(Err(_)) => return Some(self.find_everywhere(text, at, kept)),
+            None if self.backtracker().is_ok() => {
+                return Some(self.find_everywhere(text, at, kept));
+            }
             None => {}
         }
         let Some(regex) = self.automaton() else { return Some(Err(PatternError::Budget)) };
         let input = Input::new(text).range(at..).anchored(Anchored::Yes);
-        regex.search(&input).map(|m| Ok(Some(m.range())))
+        Self::search(regex, &input, kept).map(|found| Ok(Some(found)))
     }
 
     /// The leftmost match at or after `from` that is not empty at `from`: what Perl looks for after an
@@ -339,11 +405,20 @@ impl Pattern {
         self.node.as_ref().is_some_and(sieve::is_worth_it)
     }
 
-    /// A quick answer whether it can match in this text; `number` tells it from the other patterns that
-    /// these caches are of.
-    pub(crate) fn may_match(&self, text: &[u8], number: u32, caches: &mut SieveCaches) -> bool {
+    /// A quick answer whether it can match in this text.
+    pub(crate) fn may_match(&self, text: &[u8], kept: Option<&mut Scratch>) -> bool {
+        let Some(kept) = kept else { return true };
         let sieve = self.sieve.get_or_init(|| self.node.as_ref().and_then(sieve::of));
-        sieve.as_deref().is_none_or(|dfa| sieve::may_match(dfa, text, number, caches))
+        sieve.as_deref().is_none_or(|dfa| sieve::may_match(dfa, text, &mut kept.sieve))
+    }
+
+    /// How many matches there are one after the other, at most `most`, and the first of them; none where
+    /// each has to be found by itself.
+    pub(crate) fn count(&self, text: &[u8], from: usize, most: u32) -> Option<(u32, Range<usize>)> {
+        match self.plain.as_deref()? {
+            Plain::Letters(letters) => letters.count(text, from, most),
+            Plain::Gap(_) => None,
+        }
     }
 
     /// Whether it matches anywhere. Fails if the budget is spent.
@@ -362,9 +437,21 @@ impl Pattern {
         text: &[u8],
         from: usize,
     ) -> Result<Option<Vec<Option<Range<usize>>>>, PatternError> {
+        self.captures_with(text, from, None)
+    }
+
+    /// The same, with what the engines keep from one match to the next.
+    pub(crate) fn captures_with(
+        &self,
+        text: &[u8],
+        from: usize,
+        kept: Option<&mut Scratch>,
+    ) -> Result<Option<Vec<Option<Range<usize>>>>, PatternError> {
         let Ok(regex) = self.backtracker() else { return Ok(None) };
-        let mut groups = regex.capture_locations();
-        let found = regex.captures_read_at(&mut groups, text, from.min(text.len()));
+        let mut none = None;
+        let groups = kept.map_or(&mut none, |kept| &mut kept.anywhere);
+        let groups = groups.get_or_insert_with(|| regex.capture_locations());
+        let found = regex.captures_read_at(groups, text, from.min(text.len()));
         let found = found.map_err(|_| PatternError::Budget)?;
         Ok(found.map(|_| (0..groups.len()).map(|i| groups.get(i).map(|g| g.0..g.1)).collect()))
     }

@@ -4,8 +4,6 @@
 //! same pattern takes one step a byte, once the states that ordinary texts lead to are made. It says
 //! "perhaps" wherever it is not sure, so that asking it first changes nothing but the time.
 
-use std::sync::Arc;
-
 use regex_automata::Input;
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::nfa::thompson;
@@ -27,25 +25,6 @@ const REPEATS_MIN: usize = 3;
 /// A repetition counts if it may be so much longer than it must.
 const SPREAD_MIN: u32 = 8;
 
-/// States made of the patterns of one set of rules, of one thread.
-#[derive(Debug, Default)]
-pub(crate) struct SieveCaches {
-    /// By the pattern's number.
-    kept: Vec<Option<Box<Cache>>>,
-    /// The set of rules, known by where its name stands.
-    ruleset: Option<Arc<str>>,
-}
-
-impl SieveCaches {
-    /// Begins a message: states of another set of rules are forgotten, they mean nothing here.
-    pub(crate) fn begin(&mut self, ruleset: &Arc<str>) {
-        if !self.ruleset.as_ref().is_some_and(|known| Arc::ptr_eq(known, ruleset)) {
-            self.kept.clear();
-            self.ruleset = Some(ruleset.clone());
-        }
-    }
-}
-
 /// The automaton of a pattern; none if there is none that matches wherever the pattern does.
 pub(super) fn of(node: &Node) -> Option<Box<DFA>> {
     // Atomic groups as plain ones: that matches more, never less.
@@ -62,20 +41,15 @@ pub(super) fn of(node: &Node) -> Option<Box<DFA>> {
     DFA::builder().configure(config).build_from_nfa(nfa).ok().map(Box::new)
 }
 
-/// Whether the pattern can match in this text; `number` tells it from others of the same thread.
+/// Whether the pattern can match in this text; `kept` are the states that were made before.
 ///
 /// The answer depends on the text alone, whatever states texts before it have led to: where it is "perhaps", the
 /// backtracking engine may run out of its budget, which is a defect of the message.
-pub(super) fn may_match(dfa: &DFA, text: &[u8], number: u32, caches: &mut SieveCaches) -> bool {
+pub(super) fn may_match(dfa: &DFA, text: &[u8], kept: &mut Option<Box<Cache>>) -> bool {
     if text.len() > TEXT_BYTES_MAX {
         return true;
     }
-    let at = number as usize;
-    if caches.kept.len() <= at {
-        caches.kept.resize_with(at + 1, || None);
-    }
-    let Some(slot) = caches.kept.get_mut(at) else { return true };
-    let states = slot.get_or_insert_with(|| Box::new(dfa.create_cache()));
+    let states = kept.get_or_insert_with(|| Box::new(dfa.create_cache()));
     let found = dfa.try_search_fwd(states, &Input::new(text).earliest(true));
     found.map_or(true, |end| end.is_some())
 }
@@ -114,16 +88,16 @@ mod tests {
             "0123456789abcdefghijklmnopqrstuvwxyz x",
             "aaab",
         ];
-        let mut caches = SieveCaches::default();
         let mut ruled_out = 0;
         for (number, pattern) in (0u32..).zip(patterns) {
             let pattern = Pattern::new(pattern).expect("valid");
             let Some(dfa) = pattern.node().and_then(of) else { continue };
             assert_eq!(number == 1, pattern.has_sieve());
+            let mut kept = None;
             for text in texts {
-                let may = may_match(&dfa, text.as_bytes(), number, &mut caches);
+                let may = may_match(&dfa, text.as_bytes(), &mut kept);
                 assert!(may || !pattern.is_match(text.as_bytes()), "{text}");
-                let alone = may_match(&dfa, text.as_bytes(), number, &mut SieveCaches::default());
+                let alone = may_match(&dfa, text.as_bytes(), &mut None);
                 assert_eq!(may, alone, "texts before it change nothing: {text}");
                 ruled_out += usize::from(!may);
             }
@@ -136,7 +110,7 @@ mod tests {
         let pattern = format!("^{}!", "(?:a[ab]{1,9}|b?a{1,9}b)".repeat(20));
         let pattern = Pattern::new(&pattern).expect("valid");
         let dfa = pattern.node().and_then(of).expect("it has an automaton");
-        let (mut seed, mut caches) = (7u32, SieveCaches::default());
+        let (mut seed, mut kept) = (7u32, None);
         let mut matching = 0;
         for length in (0..TEXT_BYTES_MAX).step_by(61) {
             let mut text: Vec<u8> = (0..length % 190)
@@ -146,12 +120,12 @@ mod tests {
                 })
                 .collect();
             text.push(b'!');
-            let may = may_match(&dfa, &text, 0, &mut caches);
-            assert_eq!(may, may_match(&dfa, &text, 0, &mut SieveCaches::default()));
+            let may = may_match(&dfa, &text, &mut kept);
+            assert_eq!(may, may_match(&dfa, &text, &mut None));
             matching += usize::from(may);
         }
         assert!((1..67).contains(&matching), "{matching} match");
-        let states = caches.kept[0].as_ref().expect("it was asked");
+        let states = kept.expect("it was asked");
         assert!(states.clear_count() > 0, "the room was never full");
     }
 

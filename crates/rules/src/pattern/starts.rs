@@ -403,8 +403,8 @@ mod tests {
             let Some(starts) = pattern.node().and_then(Starts::of) else { continue };
             for text in texts() {
                 for from in 0..=text.len() {
-                    let found = starts.find(&text, from, |at| pattern.find_here(&text, at));
-                    let expected = pattern.find_everywhere(&text, from);
+                    let found = starts.find(&text, from, |at| pattern.find_here(&text, at, None));
+                    let expected = pattern.find_everywhere(&text, from, None);
                     assert_eq!(
                         found.unwrap_or(Ok(None)),
                         expected,
@@ -456,10 +456,10 @@ mod tests {
         if let Some(starts) = pattern.node().and_then(Starts::of) {
             let text = b"1 22 7919 5831 x 333 3743 9999 12 no 0";
             for from in 0..text.len() {
-                let found = starts.find(text, from, |at| pattern.find_here(text, at));
+                let found = starts.find(text, from, |at| pattern.find_here(text, at, None));
                 assert_eq!(
                     found.unwrap_or(Ok(None)),
-                    pattern.find_everywhere(text, from),
+                    pattern.find_everywhere(text, from, None),
                     "{from}"
                 );
             }
