@@ -17,8 +17,9 @@ pub(crate) fn hir(node: &Node, relaxed: bool) -> Option<Hir> {
 
 /// Largest automaton of one pattern, in bytes.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Lazy DFA states kept of one pattern for each thread, in bytes.
-const CACHE_BYTES: usize = 4 * 1024 * 1024;
+/// Lazy DFA states kept of one pattern for each thread, in bytes. On thousands of real messages the largest of the stock
+/// rules fill 4 to 6 MB; where they do not fit, states are made over and over.
+const CACHE_BYTES: usize = 8 * 1024 * 1024;
 
 /// The engines for a pattern; none if it is too large.
 pub(super) fn regex(hir: &Hir) -> Option<meta::Regex> {
