@@ -108,7 +108,8 @@ impl ReadingArgs {
     }
 }
 
-fn without_rules(sources: &[PathBuf]) -> anyhow::Error {
+/// The error for sources that hold no rule.
+pub(crate) fn without_rules(sources: &[PathBuf]) -> anyhow::Error {
     let names: Vec<String> = sources.iter().map(|s| s.display().to_string()).collect();
     anyhow::anyhow!(
         "{}: there is no rule in it; name .cf files or folders with some",

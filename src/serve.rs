@@ -26,6 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::handle::Handle;
 use self::standing::Effective;
 use crate::node_args::NodeArgs;
+use crate::ruleset::without_rules;
 use crate::{digest, learning, report};
 
 /// Arguments of `gauntlet serve`.
@@ -240,11 +241,7 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
             ruleset = Snapshot::stopping_early(ruleset, &thresholds);
         }
         if ruleset.rules().is_empty() {
-            let names: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
-            bail!(
-                "rules.paths {}: there is no rule in it; name .cf files or folders with some",
-                names.join(" ")
-            );
+            return Err(without_rules(paths).context("rules.paths"));
         }
         log_loaded(&ruleset, &report);
         let mut snapshot = Snapshot::of_rules(Arc::new(ruleset));

@@ -72,8 +72,6 @@ struct EvalRule {
     rule: u32,
     eval: Eval,
     priority: i32,
-    /// Its answer may wait until a meta needs it.
-    can_wait: bool,
 }
 
 impl EvalRule {
@@ -128,7 +126,10 @@ impl Program {
         builder.evals.sort_by_key(|rule| !rule.eval.edits_body());
         let editors = builder.evals.iter().filter(|rule| rule.eval.edits_body());
         let priorities: Vec<i32> = editors.map(|rule| rule.priority).collect();
-        let eval_heads = builder.evals.iter().map(|rule| (rule.rule, rule.can_wait)).collect();
+        let can_wait = |e: &EvalRule| {
+            rules.get(e.rule as usize).is_some_and(Rule::is_sub) && !e.eval.edits_body()
+        };
+        let eval_heads = builder.evals.iter().map(|e| (e.rule, can_wait(e))).collect();
         let eval_places = builder.evals.iter().map(|rule| rule.rule).zip(0..);
         let mut eval_places: Vec<(u32, u32)> = eval_places.collect();
         eval_places.sort_unstable();
@@ -509,9 +510,8 @@ impl Builder {
                 }
                 let eval = Eval::compile(call, *kind)
                     .map_err(|e| problem(rule, Severity::Note, format!("never fires: {e}")))?;
-                let can_wait = rule.is_sub() && !eval.edits_body();
                 let (place, priority) = (place as u32, rule.priority);
-                self.evals.push(EvalRule { rule: place, eval, priority, can_wait });
+                self.evals.push(EvalRule { rule: place, eval, priority });
             }
             Test::UriDetail { conditions } => {
                 let compiled = UriDetailRule::new(place, rule, conditions);
@@ -530,9 +530,8 @@ impl Builder {
                 }
                 let eval = Eval::of_template(&rule.name, filter.as_deref());
                 let eval = eval.map_err(|e| problem(rule, Severity::Error, e.to_string()))?;
-                let can_wait = rule.is_sub() && !eval.edits_body();
                 let (place, priority) = (place as u32, rule.priority);
-                self.evals.push(EvalRule { rule: place, eval, priority, can_wait });
+                self.evals.push(EvalRule { rule: place, eval, priority });
             }
             Test::Meta { .. } | Test::Empty => return Ok(false),
         }
