@@ -17,6 +17,7 @@ pub mod rulebook;
 pub mod scan;
 pub mod signatures;
 pub mod snapshot;
+pub mod unscannable;
 pub mod verdict;
 
 pub use filter::{Filter, Findings, Item};

@@ -11,6 +11,7 @@ use crate::filter::{Findings, Item};
 use crate::filters;
 use crate::fusion::{self, Signals};
 use crate::snapshot::{FailAction, Snapshot};
+use crate::unscannable;
 use crate::verdict::{Class, FilterCost, Verdict};
 
 /// Buffers of one scan thread, reused from item to item.
@@ -97,11 +98,8 @@ fn verdict(
     defects.append(&mut findings.defects);
     let signals = signals(&findings, &|_| true);
     let judged = fusion::judge(&signals, snapshot);
-    // What is known to be harmful stays so, whatever else could not be seen.
-    let blind = (failed && snapshot.on_failure == FailAction::Unscannable)
-        || defects.iter().any(|d| hides_content(d.kind));
-    let class =
-        if blind && judged.class < Class::Phishing { Class::Unscannable } else { judged.class };
+    let failed = failed && snapshot.on_failure == FailAction::Unscannable;
+    let class = unscannable::class(judged.class, failed, &defects);
     let counterfactuals = match class {
         Class::Unscannable => Vec::new(),
         class => counterfactual::find(&findings, snapshot, class),
@@ -118,12 +116,6 @@ fn verdict(
         ruleset: snapshot.version.clone(),
         sub: findings.sub,
     }
-}
-
-/// Limits of the parse behind which content stays unseen. (Text and URLs over their limits do not
-/// count: the part that was read is judged, as every filter that reads a bounded prefix does.)
-fn hides_content(kind: DefectKind) -> bool {
-    matches!(kind, DefectKind::TooDeep | DefectKind::TooManyParts | DefectKind::DecodedTooLarge)
 }
 
 /// What is weighed, from the hits whose rule `counts`.

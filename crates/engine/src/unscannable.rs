@@ -1,0 +1,51 @@
+//! Which defects make an item [`Class::Unscannable`]: behind each of them a recipient's program may
+//! see content that no filter has seen, so the verdict of the filters alone would be a guess.
+
+use gauntlet_mail::{Defect, DefectKind};
+
+use crate::verdict::Class;
+
+/// Why an item with this defect cannot be judged; none where everything was seen all the same.
+pub fn reason(kind: DefectKind) -> Option<&'static str> {
+    limit(kind).or_else(|| ambiguity(kind))
+}
+
+/// Limits that leave something unread.
+fn limit(kind: DefectKind) -> Option<&'static str> {
+    Some(match kind {
+        DefectKind::TooDeep => "parts nested deeper than limits.depth_max were not opened",
+        DefectKind::TooManyParts => "parts over limits.parts_max were not read",
+        DefectKind::DecodedTooLarge => "bytes over limits.decoded_bytes_max were not decoded",
+        _ => return None,
+    })
+}
+
+/// Content that mail programs read in different ways.
+fn ambiguity(_kind: DefectKind) -> Option<&'static str> {
+    None
+}
+
+/// The class of an item that the filters found to be `judged`. Malware and phishing stay what they
+/// are: that is known whatever else could not be seen. Everything milder is unscannable, spam too:
+/// people may release spam to themselves, and what hides in it may be worse.
+pub fn class(judged: Class, filter_failed: bool, defects: &[Defect]) -> Class {
+    let blind = filter_failed || defects.iter().any(|d| reason(d.kind).is_some());
+    if blind && judged < Class::Phishing { Class::Unscannable } else { judged }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_defect_never_makes_an_item_milder() {
+        let defects = [Defect::new(DefectKind::TooDeep, 0)];
+        for judged in Class::ALL {
+            let expected = if judged < Class::Phishing { Class::Unscannable } else { judged };
+            assert_eq!(class(judged, false, &defects), expected);
+            assert_eq!(class(judged, true, &[]), expected);
+            assert_eq!(class(judged, false, &[]), judged);
+            assert_eq!(class(judged, false, &[Defect::new(DefectKind::NoDate, 0)]), judged);
+        }
+    }
+}
