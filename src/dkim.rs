@@ -8,6 +8,7 @@ use crate::node_args::NodeArgs;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use gauntlet_gateway::config::Config;
+use gauntlet_gateway::key_record::Publication;
 use gauntlet_gateway::resolver::{Kind, Resolver};
 use gauntlet_gateway::signing::{Algorithm, Key, KeyRing, KeyState};
 
@@ -86,6 +87,10 @@ impl Kinds {
         }
     }
 }
+
+/// What is wrong with a key that is published as PKCS#1.
+pub(crate) const BARE_RSA: &str = "is published as a bare RSAPublicKey (PKCS#1), which most verifiers \
+cannot read: they need the SubjectPublicKeyInfo";
 
 /// Bits of the keys that `rotate` makes.
 const RSA_BITS: usize = 2_048;
@@ -191,12 +196,10 @@ fn check_published(config: &Config, key: &Key) -> anyhow::Result<()> {
         anyhow::Ok(resolver.ask(&name, Kind::Txt).await)
     });
     let answer = asked.context("the DNS cannot be asked; --unchecked goes on without")?.answer;
-    if !answer.texts().any(|text| key.is_published_as(text)) {
-        let said = answer.outcome.name();
-        bail!(
-            "{name} is not published ({said}); publish this record, then try again:\n{}",
-            key.zone_line()
-        );
-    }
-    Ok(())
+    let said = match key.publication(answer.texts()) {
+        Publication::Good | Publication::Testing => return Ok(()),
+        Publication::BareRsa => BARE_RSA.to_owned(),
+        Publication::Different => format!("is not published ({})", answer.outcome.name()),
+    };
+    bail!("{name} {said}; publish this record, then try again:\n{}", key.zone_line())
 }

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use gauntlet_gateway::config::{Config, Loaded};
 use gauntlet_gateway::facts::lists::{Meaning, meaning};
+use gauntlet_gateway::key_record::Publication;
 use gauntlet_gateway::resolver::{Kind, Outcome, Resolver};
 use gauntlet_gateway::signing::{KeyRing, KeyState};
 
@@ -240,13 +241,22 @@ async fn keys(resolver: &Resolver, config: &Config, found: &mut Findings) -> any
     for key in ring.keys().filter(|k| k.state == KeyState::Active) {
         let name = key.record_name();
         let answer = resolver.ask(&name, Kind::Txt).await.answer;
-        if answer.texts().any(|text| key.is_published_as(text)) {
-            found.add(Health::Good, "dkim", format!("{name} is published"));
-        } else {
-            let said = answer.outcome.name();
-            let text = format!("{name} is not published ({said}): {}", key.zone_line());
-            found.add(Health::Bad, "dkim", text);
-        }
+        let (health, text) = match key.publication(answer.texts()) {
+            Publication::Good => (Health::Good, format!("{name} is published")),
+            Publication::Testing => (
+                Health::Odd,
+                format!("{name} says t=y: verifiers take the mail as not signed; take t=y out"),
+            ),
+            Publication::BareRsa => {
+                let (bare, line) = (crate::dkim::BARE_RSA, key.zone_line());
+                (Health::Bad, format!("{name} {bare}; publish this instead: {line}"))
+            }
+            Publication::Different => {
+                let (said, line) = (answer.outcome.name(), key.zone_line());
+                (Health::Bad, format!("{name} is not published ({said}): {line}"))
+            }
+        };
+        found.add(health, "dkim", text);
     }
     Ok(())
 }

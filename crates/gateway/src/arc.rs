@@ -7,8 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use ring::digest::{SHA256, digest};
-
+use crate::canonical::{body_hash, folded, relaxed, signed_fields, without_end};
 use crate::facts::auth_results::results_of;
 use crate::facts::{fields, is_named};
 
@@ -96,6 +95,8 @@ pub fn seal(
         let count = fields(message).filter(|f| is_named(f, name.as_bytes())).count();
         signed.extend(std::iter::repeat_n(*name, count.min(SAME_MAX)));
     }
+    // Once more than it is there, so that no other author can be added.
+    signed.push("from");
     seal_fields(message, sealing, &signed, sign)
 }
 
@@ -123,7 +124,7 @@ pub fn seal_fields(
 
     let tail = format!(
         "bh={};\r\n\tc=relaxed/relaxed; d={domain};\r\n\th={};\r\n\ti={instance}; s={selector}; t={now}\r\n",
-        base64(digest(&SHA256, &relaxed_body(message)).as_ref()),
+        base64(&body_hash(message)),
         folded(signed, 70),
     );
     let head = format!("ARC-Message-Signature: a={algorithm};\r\n\tb=");
@@ -191,113 +192,14 @@ fn tag<'f>(field: &'f [u8], name: &str) -> Option<&'f str> {
     crate::facts::tags::get(text.split_once(':')?.1, name)
 }
 
-/// These fields in canonical form, of each name from the last one up (RFC 6376 section 5.4.2).
-fn signed_fields(message: &[u8], names: &[&str]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for (i, name) in names.iter().enumerate() {
-        let before = names.iter().take(i).filter(|n| *n == name).count();
-        let all: Vec<&[u8]> = fields(message).filter(|f| is_named(f, name.as_bytes())).collect();
-        if let Some(field) = all.iter().rev().nth(before) {
-            out.extend(relaxed(field));
-        }
-    }
-    out
-}
-
-/// A field in relaxed canonical form, with its line end.
-fn relaxed(field: &[u8]) -> Vec<u8> {
-    let colon = memchr::memchr(b':', field).unwrap_or(field.len());
-    let (name, value) = field.split_at(colon);
-    let mut out = name.trim_ascii().to_ascii_lowercase();
-    out.push(b':');
-    let value = value.get(1..).unwrap_or_default().trim_ascii();
-    out.extend(single_spaces(value, |b| matches!(b, b' ' | b'\t' | b'\r' | b'\n')));
-    out.extend(b"\r\n");
-    out
-}
-
-/// The text with each run of white space as one space.
-fn single_spaces(text: &[u8], is_space: impl Fn(u8) -> bool) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut spaces = false;
-    for &byte in text {
-        let space = is_space(byte);
-        if space && !spaces {
-            out.push(b' ');
-        } else if !space {
-            out.push(byte);
-        }
-        spaces = space;
-    }
-    out
-}
-
-/// The body in relaxed canonical form.
-fn relaxed_body(message: &[u8]) -> Vec<u8> {
-    let header: usize = fields(message).map(<[u8]>::len).sum();
-    let rest = message.get(header..).unwrap_or_default();
-    let body = rest.strip_prefix(b"\r\n").or_else(|| rest.strip_prefix(b"\n")).unwrap_or(rest);
-    let mut out = Vec::with_capacity(body.len() + 2);
-    let mut empty_lines = 0;
-    for line in body.split_inclusive(|b| *b == b'\n') {
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let mut line = single_spaces(line, |b| matches!(b, b' ' | b'\t'));
-        if line.last() == Some(&b' ') {
-            line.pop();
-        }
-        if line.is_empty() {
-            empty_lines += 1;
-            continue;
-        }
-        out.extend(std::iter::repeat_n(*b"\r\n", empty_lines).flatten());
-        empty_lines = 0;
-        out.extend(line);
-        out.extend(b"\r\n");
-    }
-    out
-}
-
-fn without_end(mut line: Vec<u8>) -> Vec<u8> {
-    line.truncate(line.len().saturating_sub(2));
-    line
-}
-
 /// In one piece: white space within the value of an earlier field would be sealed with it.
 fn base64(bytes: &[u8]) -> String {
     base64_simd::STANDARD.encode_to_string(bytes)
 }
 
-/// Names between colons, in lines of about `columns`.
-fn folded(names: &[&str], columns: usize) -> String {
-    let (mut out, mut column) = (String::new(), 0);
-    for name in names {
-        if !out.is_empty() {
-            out.push(':');
-            if column > columns {
-                out.push_str("\r\n\t ");
-                column = 0;
-            }
-        }
-        out.push_str(name);
-        column += name.len() + 1;
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn canonical_forms() {
-        assert_eq!(relaxed(b"SubJect : a \r\n\t b\t c \r\n"), b"subject:a b c\r\n");
-        let body = |text: &str| String::from_utf8(relaxed_body(text.as_bytes())).unwrap();
-        assert_eq!(body("A: b\r\n\r\n C \r\nD \t E\r\n\r\n\r\n"), " C\r\nD E\r\n");
-        assert_eq!(body("A: b\r\n\r\n\r\n\r\nx"), "\r\n\r\nx\r\n");
-        assert_eq!(body("A: b\r\n"), "");
-        assert_eq!(body("A: b\r\n\r\n\r\n \r\n"), "");
-    }
 
     #[test]
     fn strange_chains_end() {

@@ -8,6 +8,7 @@
 pub mod acme;
 pub mod admission;
 pub mod arc;
+mod canonical;
 pub mod clock;
 pub mod config;
 pub mod control;
@@ -21,6 +22,7 @@ pub mod hold;
 pub mod ids;
 pub mod intake;
 pub mod judge;
+pub mod key_record;
 pub mod limits;
 pub mod logins;
 pub mod maildir;

@@ -15,18 +15,18 @@ use gauntlet_mail::Message;
 use gauntlet_mail::address::ascii_domain;
 use gauntlet_mail::facts::AuthResult;
 use mail_auth::common::crypto::{DkimKey, Ed25519Key, RsaKey, Sha256, SigningKey};
-use mail_auth::common::headers::HeaderWriter;
 use mail_auth::dkim::generate::DkimKeyPair;
-use mail_auth::dkim::{Canonicalization, DkimSigner, Done};
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
 
 use crate::arc::{self, Chain, Sealing};
+use crate::canonical;
+use crate::clock::now_ms;
+use crate::facts::{fields, is_named};
+use crate::key_record::{self, Publication};
 
-/// Fields that are signed, where a message has them (RFC 6376 section 5.4.1). `From` stands twice, so
-/// that none can be added.
-const FIELDS: [&str; 20] = [
-    "From",
+/// Fields that are signed (RFC 6376 section 5.4.1).
+const FIELDS: [&str; 19] = [
     "From",
     "Sender",
     "Reply-To",
@@ -47,6 +47,10 @@ const FIELDS: [&str; 20] = [
     "Resent-From",
     "Feedback-ID",
 ];
+/// Fields of one name that are signed.
+const SAME_MAX: usize = 10;
+/// Characters of a line of a signature.
+const SIGNATURE_COLUMNS: usize = 72;
 /// Keys of one domain that sign one message.
 const SIGNATURES_MAX: usize = 4;
 
@@ -140,22 +144,16 @@ impl Key {
 
     /// Text of its DNS record.
     pub fn record(&self) -> String {
-        let (kind, public) = match &self.secret {
-            DkimKey::Rsa(key) => ("rsa", key.public_key()),
-            DkimKey::Ed25519(key) => ("ed25519", key.public_key()),
+        let public = match &self.secret {
+            DkimKey::Rsa(key) => key_record::rsa_subject_public_key_info(&key.public_key()),
+            DkimKey::Ed25519(key) => key.public_key(),
         };
-        format!("v=DKIM1; k={kind}; p={}", base64_simd::STANDARD.encode_to_string(public))
+        key_record::record(self.algorithm(), &public)
     }
 
     /// Its DNS record as zone files write it.
     pub fn zone_line(&self) -> String {
-        let record = self.record();
-        let pieces: Vec<String> = record
-            .as_bytes()
-            .chunks(250)
-            .map(|piece| format!("\"{}\"", String::from_utf8_lossy(piece)))
-            .collect();
-        format!("{}. 3600 IN TXT ( {} )", self.record_name(), pieces.join(" "))
+        key_record::zone_line(&self.record_name(), &self.record())
     }
 
     /// `rsa` or `ed25519`.
@@ -166,22 +164,36 @@ impl Key {
         }
     }
 
-    /// A published record has this key.
-    pub fn is_published_as(&self, record: &[u8]) -> bool {
+    /// How the TXT records of its name stand to this key: the best of them counts.
+    pub fn publication<'r>(&self, records: impl Iterator<Item = &'r [u8]>) -> Publication {
         let wanted = self.record();
-        let of = |text: &str| -> String {
-            let key = crate::facts::tags::get(text, "p").unwrap_or_default();
-            key.split_whitespace().collect()
-        };
-        of(&String::from_utf8_lossy(record)) == of(&wanted)
+        let all = records.map(|record| key_record::publication(record, &wanted));
+        all.max().unwrap_or(Publication::Different)
     }
 
-    fn sign(&self, message: &[u8]) -> anyhow::Result<String> {
-        let header = match &self.secret {
-            DkimKey::Rsa(key) => self.signer(key).sign(message),
-            DkimKey::Ed25519(key) => self.signer(key).sign(message),
-        };
-        Ok(header.map_err(|e| anyhow::anyhow!("{}: {e}", self.path.display()))?.to_header())
+    /// A `DKIM-Signature` field over a message with CRLF line ends, whose body has this hash. `now` is Unix
+    /// time in seconds.
+    fn sign(&self, message: &[u8], body_hash: &[u8], now: i64) -> anyhow::Result<String> {
+        let names = signed_names(message);
+        let base64 = |bytes: &[u8]| base64_simd::STANDARD.encode_to_string(bytes);
+        let field = format!(
+            "DKIM-Signature: v=1; a={}-sha256; s={}; d={}; c=relaxed/relaxed;\r\n\th={};\r\n\t\
+             t={now}; bh={};\r\n\tb=",
+            self.algorithm(),
+            self.selector,
+            self.domain,
+            canonical::folded(&names, 70),
+            base64(body_hash),
+        );
+        let mut covered = canonical::signed_fields(message, &names);
+        covered.extend(canonical::without_end(canonical::relaxed(field.as_bytes())));
+        let signature = base64(&self.signature(&covered)?);
+        let lines: Vec<&str> = signature
+            .as_bytes()
+            .chunks(SIGNATURE_COLUMNS)
+            .map(|line| std::str::from_utf8(line).unwrap_or_default())
+            .collect();
+        Ok(field + &lines.join("\r\n\t") + "\r\n")
     }
 
     /// A signature over these bytes, without any field around it.
@@ -192,30 +204,18 @@ impl Key {
         };
         signature.map_err(|e| anyhow::anyhow!("{}: {e}", self.path.display()))
     }
-
-    fn signer<'k, K: SigningKey>(&self, key: &'k K) -> DkimSigner<Borrowed<'k, K>, Done> {
-        DkimSigner::from_key(Borrowed(key))
-            .domain(&self.domain)
-            .selector(&self.selector)
-            .headers(FIELDS)
-            .header_canonicalization(Canonicalization::Relaxed)
-            .body_canonicalization(Canonicalization::Relaxed)
-    }
 }
 
-/// A key that a signer does not own.
-struct Borrowed<'k, K>(&'k K);
-
-impl<K: SigningKey> SigningKey for Borrowed<'_, K> {
-    type Hasher = K::Hasher;
-
-    fn sign(&self, input: impl mail_auth::common::headers::Writable) -> mail_auth::Result<Vec<u8>> {
-        self.0.sign(input)
+/// Names of the fields that a signature of this message covers: each as often as the message has it, and
+/// once more, so that none can be added (RFC 6376 section 8.15).
+fn signed_names(message: &[u8]) -> Vec<&'static str> {
+    let mut names = Vec::with_capacity(2 * FIELDS.len());
+    for name in FIELDS {
+        let is_it = |field: &&[u8]| is_named(field, name.to_ascii_lowercase().as_bytes());
+        let count = fields(message).filter(is_it).count().min(SAME_MAX);
+        names.extend(std::iter::repeat_n(name, count + 1));
     }
-
-    fn algorithm(&self) -> mail_auth::common::crypto::Algorithm {
-        self.0.algorithm()
-    }
+    names
 }
 
 /// All keys of a node.
@@ -334,7 +334,9 @@ impl KeyRing {
             let mut active =
                 self.keys_of(name).iter().filter(|k| k.state == KeyState::Active).peekable();
             if active.peek().is_some() {
-                return active.take(SIGNATURES_MAX).map(|key| key.sign(message)).collect();
+                let (hash, now) = (canonical::body_hash(message), now_ms() / 1_000);
+                let keys = active.take(SIGNATURES_MAX);
+                return keys.map(|key| key.sign(message, &hash, now)).collect();
             }
             match name.split_once('.') {
                 Some((_, parent)) => name = parent,
@@ -365,14 +367,19 @@ impl KeyRing {
             bail!("{domain} has a key {selector} already");
         }
         let failed = |e: mail_auth::Error| anyhow::anyhow!("no key could be made: {e}");
-        let (label, pair) = match algorithm {
+        let (label, secret) = match algorithm {
             Algorithm::Rsa => {
                 if !(2_048..=4_096).contains(&bits) {
                     bail!("an RSA key has 2048 to 4096 bits");
                 }
-                ("RSA PRIVATE KEY", DkimKeyPair::generate_rsa(bits).map_err(failed)?)
+                let pair = DkimKeyPair::generate_rsa(bits).map_err(failed)?;
+                ("RSA PRIVATE KEY", pair.private_key().to_vec())
             }
-            Algorithm::Ed25519 => ("PRIVATE KEY", DkimKeyPair::generate_ed25519().map_err(failed)?),
+            Algorithm::Ed25519 => {
+                let mut seed = [0; 32];
+                getrandom::fill(&mut seed).map_err(|e| anyhow::anyhow!("no key: {e}"))?;
+                ("PRIVATE KEY", ed25519_pkcs8(&seed))
+            }
         };
         let word = if algorithm == Algorithm::Rsa { "rsa" } else { "ed25519" };
         let signs = |k: &&Key| k.state == KeyState::Active && k.algorithm() == word;
@@ -382,8 +389,7 @@ impl KeyRing {
         let mut made = fs::DirBuilder::new();
         made.recursive(true).mode(0o700).create(&folder)?;
         let path = folder.join(format!("{selector}.{}", state.extension()));
-        write_secret(&path, label, pair.private_key())
-            .with_context(|| path.display().to_string())?;
+        write_secret(&path, label, &secret).with_context(|| path.display().to_string())?;
         let key = Key::read(&path, &domain, &selector, state)?;
         let keys = self.keys.entry(domain).or_default();
         keys.push(key);
@@ -444,17 +450,35 @@ fn names(folder: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Writes a key that only its owner can read, durably.
+/// The PKCS#8 of an Ed25519 key in its first version (RFC 8410 section 7): OpenSSL 3.0, and with it OpenDKIM,
+/// cannot read the second one, which has the public key as well.
+fn ed25519_pkcs8(seed: &[u8; 32]) -> Vec<u8> {
+    const HEAD: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
+    [&HEAD[..], seed].concat()
+}
+
+/// Writes a key that only its owner can read: whole and durable, or not at all. A power cut at any time
+/// leaves no half key, which a node would refuse at its start.
 fn write_secret(path: &Path, label: &str, der: &[u8]) -> io::Result<()> {
     let encoded = base64_simd::STANDARD.encode_to_string(der);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let beside = path.with_extension("new");
+    if let Err(error) = fs::remove_file(&beside)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     writeln!(file, "-----BEGIN {label}-----")?;
     for line in encoded.as_bytes().chunks(64) {
         file.write_all(line)?;
         file.write_all(b"\n")?;
     }
     writeln!(file, "-----END {label}-----")?;
-    file.sync_all()
+    file.sync_all()?;
+    // Unlike a rename, a link never takes the place of a key that is there.
+    fs::hard_link(&beside, path)?;
+    fs::remove_file(&beside)?;
+    fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]
@@ -473,8 +497,12 @@ mod tests {
         assert!(
             first.zone_line().starts_with("s1._domainkey.example.org. 3600 IN TXT ( \"v=DKIM1;")
         );
-        assert!(first.is_published_as(first.record().replace("p=", "p= ").as_bytes()));
-        assert!(!first.is_published_as(b"v=DKIM1; p="));
+        let records = [first.record().replace("p=", "p= "), "v=DKIM1; p=".to_owned()];
+        let publication =
+            |records: &[String]| first.publication(records.iter().map(String::as_bytes));
+        assert_eq!(publication(&records), Publication::Good);
+        assert_eq!(publication(&records[1..]), Publication::Different);
+        assert_eq!(publication(&[]), Publication::Different);
         let second = ring.create("example.org", "s2", Algorithm::Ed25519, 0).unwrap();
         assert_eq!(second.state, KeyState::Next);
         let header = ring.sign(MAIL).unwrap();

@@ -16,13 +16,14 @@ use hickory_resolver::proto::op::ResponseCode;
 use mail_auth::common::crypto::Algorithm;
 use mail_auth::common::parse::TxtRecordParser;
 use mail_auth::common::verify::{DomainKey, VerifySignature};
+use mail_auth::dkim::Canonicalization;
 use mail_auth::{
-    ArcOutput, AuthenticatedMessage, DkimResult, DnsError, Error, MX, MessageAuthenticator,
-    Parameters, RecordSet, ResolverCache, Txt,
+    AuthenticatedMessage, DkimResult, DnsError, Error, MX, MessageAuthenticator, Parameters,
+    RecordSet, ResolverCache, Txt,
 };
 
 use super::inquiry::{Effect, Inquiry};
-use super::tags;
+use crate::key_record::key_bits;
 use crate::resolver::{Answer, Kind, Outcome};
 
 /// Bytes of bodies hashed for one message, over all its signatures.
@@ -86,26 +87,13 @@ impl Verifier {
         let Some(mut message) = AuthenticatedMessage::parse_with_opts(&bounded, None, false) else {
             return Signed { arc: AuthResult::None, ..Signed::default() };
         };
-        let now = now.max(0).cast_unsigned();
-        let mut expired = Vec::new();
-        for header in &mut message.dkim_headers {
-            // Expiry is judged here, by the time the message came; reports and third parties are not
-            // asked for.
-            let signature = &mut header.header;
-            expired.push(signature.x != 0 && (signature.x <= signature.t || signature.x <= now));
-            signature.x = 0;
-            signature.r = false;
-            signature.atps = None;
-        }
-        for header in &mut message.ams_headers {
-            if header.header.x > header.header.t && header.header.x > now {
-                header.header.x = 0;
-            }
-        }
+        let expired = prepare(&mut message, now.max(0).cast_unsigned());
         let keys = Keys::ask(inquiry, &message).await;
         let dkim = self.authenticator.verify_dkim(keys.parameters(&message)).await;
         let arc = self.authenticator.verify_arc(keys.parameters(&message)).await;
-        let mut signed = Signed { arc: result_of(arc_result(&arc)), ..Signed::default() };
+        let relaxed = self.verify_relaxed(&bounded, &keys, now).await;
+        let arc_found = if relaxed.arc { AuthResult::Pass } else { result_of(arc.result()) };
+        let mut signed = Signed { arc: arc_found, ..Signed::default() };
         let last = arc.sets().last();
         signed.arc_domain = last.map(|set| set.seal.header.d.to_ascii_lowercase());
         // The results are malformed signatures first, then the others in their order.
@@ -118,17 +106,19 @@ impl Verifier {
         }
         let body_bytes = bounded.len().saturating_sub(message.body_offset as usize);
         let outputs = dkim.iter().skip(malformed).zip(&message.dkim_headers).zip(expired);
-        for ((output, header), expired) in outputs {
+        for (i, ((output, header), expired)) in outputs.enumerate() {
             let signature = &header.header;
+            let passes = relaxed.dkim.get(i).is_some_and(|passes| *passes);
+            let result = if passes { &DkimResult::Pass } else { output.result() };
             let bits = keys.bits(&signature.domain_key());
             let mut one = DkimSignature {
                 domain: signature.d.to_ascii_lowercase(),
                 selector: signature.s.to_ascii_lowercase(),
-                result: result_of(output.result()),
+                result: result_of(result),
                 key_bits: bits,
                 partial_body: signature.l > 0 && (signature.l as usize) < body_bytes,
             };
-            let reason = judge(&mut one, signature.a, expired, output.result());
+            let reason = judge(&mut one, signature.a, expired, result);
             if let Some(reason) = reason {
                 inquiry.note(format!("dkim: {} of {}: {reason}", one.selector, one.domain));
             }
@@ -136,6 +126,73 @@ impl Verifier {
         }
         signed
     }
+
+    /// Which signatures over the relaxed form of the body are good where it ends in lines of white space
+    /// alone. The relaxed form has no such lines (RFC 6376 section 3.4.4), but the library keeps them: here
+    /// it gets a body without them.
+    async fn verify_relaxed(&self, raw: &[u8], keys: &Keys, now: i64) -> Relaxed {
+        let Some(end) = end_before_blank_lines(raw) else { return Relaxed::default() };
+        let raw = raw.get(..end).unwrap_or_default();
+        let Some(mut message) = AuthenticatedMessage::parse_with_opts(raw, None, false) else {
+            return Relaxed::default();
+        };
+        prepare(&mut message, now.max(0).cast_unsigned());
+        let dkim = self.authenticator.verify_dkim(keys.parameters(&message)).await;
+        let arc = self.authenticator.verify_arc(keys.parameters(&message)).await;
+        let malformed = dkim.len().saturating_sub(message.dkim_headers.len());
+        let passes = |result: &DkimResult| result_of(result) == AuthResult::Pass;
+        let is_relaxed = |cb: Canonicalization| cb == Canonicalization::Relaxed;
+        let outputs = dkim.iter().skip(malformed).zip(&message.dkim_headers);
+        Relaxed {
+            dkim: outputs.map(|(o, h)| is_relaxed(h.header.cb) && passes(o.result())).collect(),
+            arc: passes(arc.result())
+                && message.ams_headers.iter().all(|h| is_relaxed(h.header.cb)),
+        }
+    }
+}
+
+/// Signatures of relaxed bodies that are good, in the order of the fields, and the chain.
+#[derive(Debug, Default)]
+struct Relaxed {
+    dkim: Vec<bool>,
+    arc: bool,
+}
+
+/// Where the body's last line with text ends, if lines with white space alone follow it.
+fn end_before_blank_lines(raw: &[u8]) -> Option<usize> {
+    let is_blank = |b: &u8| matches!(b, b' ' | b'\t' | b'\r' | b'\n');
+    if raw.rsplit(|b| *b == b'\n').nth(1).is_none_or(|line| !line.iter().all(is_blank)) {
+        return None;
+    }
+    let header: usize = super::fields(raw).map(<[u8]>::len).sum();
+    let rest = raw.get(header..)?;
+    let empty_line = rest.iter().position(|b| *b == b'\n')? + 1;
+    let body = rest.get(empty_line..)?;
+    let text = body.iter().rposition(|b| !is_blank(b)).map_or(0, |last| last + 1);
+    let line_end = body.get(text..)?.iter().position(|b| *b == b'\n')? + 1;
+    // Without any text the first line is blank, too.
+    let kept = if text == 0 { 0 } else { text + line_end };
+    let blanks = body.get(kept..)?;
+    blanks.iter().any(|b| matches!(b, b' ' | b'\t')).then_some(header + empty_line + kept)
+}
+
+/// Takes out of signatures what is judged here, by the time the message came, or not asked for (reports and
+/// third parties). Says which have expired.
+fn prepare(message: &mut AuthenticatedMessage<'_>, now: u64) -> Vec<bool> {
+    let mut expired = Vec::new();
+    for header in &mut message.dkim_headers {
+        let signature = &mut header.header;
+        expired.push(signature.x != 0 && (signature.x <= signature.t || signature.x <= now));
+        signature.x = 0;
+        signature.r = false;
+        signature.atps = None;
+    }
+    for header in &mut message.ams_headers {
+        if header.header.x > header.header.t && header.header.x > now {
+            header.header.x = 0;
+        }
+    }
+    expired
 }
 
 /// What RFC 8301 adds to the arithmetic, and why a signature is not good.
@@ -164,10 +221,6 @@ fn judge(
     };
     one.result = word;
     Some(reason)
-}
-
-fn arc_result<'a>(arc: &'a ArcOutput<'_>) -> &'a DkimResult {
-    arc.result()
 }
 
 fn result_of(result: &DkimResult) -> AuthResult {
@@ -210,6 +263,8 @@ fn reason_of(result: &DkimResult) -> String {
 struct Counted {
     dkim: usize,
     arc: usize,
+    /// Fields with white space before their colon.
+    spaced: usize,
     body_bytes: usize,
 }
 
@@ -228,6 +283,7 @@ impl Counted {
             at += field.len();
             counted.dkim += usize::from(super::is_named(field, b"dkim-signature"));
             counted.arc += usize::from(super::is_named(field, b"arc-message-signature"));
+            counted.spaced += usize::from(space_before_colon(field).is_some());
         }
         counted.body_bytes = raw.len().saturating_sub(at);
         counted
@@ -242,9 +298,11 @@ impl Counted {
         Keep { dkim, arc }
     }
 
-    /// The message without the fields that are too many.
+    /// The message without the fields that are too many, and without white space before colons: the
+    /// library would not find such a field by its name. To the relaxed form, which nearly everybody signs,
+    /// it makes no difference (RFC 6376 section 3.4.2).
     fn cut<'m>(&self, raw: &'m [u8], keep: Keep, inquiry: &Inquiry<'_>) -> Cow<'m, [u8]> {
-        if keep.dkim == self.dkim && keep.arc == self.arc {
+        if keep.dkim == self.dkim && keep.arc == self.arc && self.spaced == 0 {
             return Cow::Borrowed(raw);
         }
         if keep.dkim < self.dkim {
@@ -263,11 +321,21 @@ impl Counted {
             if (is_dkim && dkim > keep.dkim) || (is_arc && keep.arc == 0) {
                 continue;
             }
-            out.extend_from_slice(field);
+            let space = space_before_colon(field).unwrap_or(0..0);
+            out.extend_from_slice(field.get(..space.start).unwrap_or_default());
+            out.extend_from_slice(field.get(space.end..).unwrap_or_default());
         }
         out.extend_from_slice(raw.get(at..).unwrap_or_default());
         Cow::Owned(out)
     }
+}
+
+/// Where white space stands before the colon of a field (RFC 5322 section 4.5).
+fn space_before_colon(field: &[u8]) -> Option<std::ops::Range<usize>> {
+    let colon = field.iter().position(|b| *b == b':')?;
+    let name = field.get(..colon)?;
+    let end = name.iter().rposition(|b| !matches!(b, b' ' | b'\t'))? + 1;
+    (end < colon).then_some(end..colon)
 }
 
 /// The keys of one message, as the library asks for them.
@@ -399,74 +467,22 @@ fn read_key(answer: &Answer) -> (Txt, u16) {
     (Txt::Error(other.unwrap_or(Error::Dns(last))), 0)
 }
 
-/// Bits of the key in a record: of the modulus of an RSA key, 256 of an Ed25519 key, 0 if it cannot be
-/// read.
-pub fn key_bits(record: &[u8]) -> u16 {
-    let text = String::from_utf8_lossy(record);
-    let is_ed25519 = tags::get(&text, "k").is_some_and(|k| k.eq_ignore_ascii_case("ed25519"));
-    if is_ed25519 {
-        return 256;
-    }
-    let key: String = tags::get(&text, "p").unwrap_or_default().split_whitespace().collect();
-    let Ok(der) = base64_simd::STANDARD.decode_to_vec(key.as_bytes()) else { return 0 };
-    modulus_bits(&der).unwrap_or(0)
-}
-
-/// Bits of the modulus in a `SubjectPublicKeyInfo` (RFC 5280) or `RSAPublicKey` (RFC 8017): the first
-/// integer of either.
-fn modulus_bits(der: &[u8]) -> Option<u16> {
-    const SEQUENCE: u8 = 0x30;
-    const INTEGER: u8 = 0x02;
-    const BIT_STRING: u8 = 0x03;
-    let (tag, outer, _) = der_value(der)?;
-    let (first, value, rest) = der_value(outer).filter(|_| tag == SEQUENCE)?;
-    let modulus = match first {
-        INTEGER => value,
-        _ => {
-            let (tag, bits, _) = der_value(rest)?;
-            let (sequence, key, _) = der_value(bits.get(1..).filter(|_| tag == BIT_STRING)?)?;
-            let (integer, value, _) = der_value(key).filter(|_| sequence == SEQUENCE)?;
-            (integer == INTEGER).then_some(value)?
-        }
-    };
-    let zeros = modulus.iter().take_while(|byte| **byte == 0).count();
-    let number = modulus.get(zeros..)?;
-    let first = number.first()?;
-    u16::try_from(number.len() * 8 - first.leading_zeros() as usize).ok()
-}
-
-/// Tag, value and what follows.
-fn der_value(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (tag, length) = (*der.first()?, *der.get(1)?);
-    let (length, from) = match length {
-        short @ 0..=127 => (usize::from(short), 2),
-        long => {
-            let count = usize::from(long & 127);
-            let bytes = der.get(2..2 + count).filter(|_| count <= 4)?;
-            (bytes.iter().fold(0, |n, b| n << 8 | usize::from(*b)), 2 + count)
-        }
-    };
-    let end = from.checked_add(length)?;
-    Some((tag, der.get(from..end)?, der.get(end..)?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn bits_of_keys() {
-        // The example of RFC 6376 appendix C, and the one of RFC 8463 appendix A.
-        let rsa = b"v=DKIM1; k=rsa; p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDkHlOQoBTzWRiGs5V6NpP3id\
-            Y6Wk08a5qhdR6wy5bdOKb2jLQiY/J16JYi0Qvx/byYzCNb3W91y3FutACDfzwQ/BC/e/8uBsCR+yz1Lxj+PL6lHv\
-            qMKrM3rG4hstT5QjvHO9PzoxZyVYLzBfO2EeC3Ip3G+2kryOTIKT+l/K4w3QIDAQAB";
-        assert_eq!(key_bits(rsa), 1024);
-        assert_eq!(
-            key_bits(b"v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="),
-            256
-        );
-        for bad in ["", "p=", "p=AAAA", "p=MIGf", "p=!!!!", "k=rsa; p=MP////8="] {
-            assert_eq!(key_bits(bad.as_bytes()), 0, "{bad}");
+    fn bodies_that_end_in_blank_lines() {
+        let end = |body: &str| {
+            let raw = format!("A: b\r\n\r\n{body}");
+            end_before_blank_lines(raw.as_bytes()).map(|end| raw[8..end].to_owned())
+        };
+        assert_eq!(end("x \r\n \t\r\n\r\n").as_deref(), Some("x \r\n"));
+        assert_eq!(end("x\r\n\r\n \r\n").as_deref(), Some("x\r\n"));
+        assert_eq!(end(" \r\n").as_deref(), Some(""));
+        for same in ["x\r\n", "x \r\n", "x\r\n\r\n", "", "\r\n", "x", " \r\nx\r\n", "x\r\n "] {
+            assert_eq!(end(same), None, "{same:?}");
         }
+        assert_eq!(end_before_blank_lines(b"A: b\r\n \r\n"), None);
     }
 }
