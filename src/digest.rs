@@ -65,6 +65,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         &config.node.data.join("quarantine"),
         gauntlet_gateway::node::body_keys(&config)?,
     )?;
+    quarantine.set_folder_release(gauntlet_gateway::node::folder_release(&config));
     let options = options(&config)?;
     let mut out = std::io::stdout().lock();
     match &args.action {

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use gauntlet_gateway::clock;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::control::{Answer, Request};
-use gauntlet_gateway::node::body_keys;
+use gauntlet_gateway::node::{body_keys, folder_release};
 use gauntlet_store::Quarantine;
 use gauntlet_store::quarantine::{Deletion, Held, HeldQuery, State};
 
@@ -96,7 +96,9 @@ enum Action {
 
 fn open(config: &Config) -> anyhow::Result<Quarantine> {
     let folder = config.node.data.join("quarantine");
-    Ok(Quarantine::open_beside_with(&folder, body_keys(config)?)?)
+    let quarantine = Quarantine::open_beside_with(&folder, body_keys(config)?)?;
+    quarantine.set_folder_release(folder_release(config));
+    Ok(quarantine)
 }
 
 /// Runs `gauntlet quarantine`.

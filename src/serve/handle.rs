@@ -53,6 +53,7 @@ impl NodeHandle for Handle {
         Ok(match self.node.release(id, order)? {
             Release::Done(addresses) => Released::Done(addresses),
             Release::NotHeld(state) => Released::NotHeld(state),
+            Release::NotAllowed => Released::NotAllowed,
             Release::Unknown => Released::Unknown,
         })
     }

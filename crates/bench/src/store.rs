@@ -455,6 +455,7 @@ fn record(id: u64, now_ms: i64, size: usize) -> LogRecord {
             end: Final::Deliver,
             changes: Vec::new(),
             rules: vec!["deliver the rest".to_owned()],
+            release: None,
         }],
         deliveries: vec![Delivery {
             address: recipient,

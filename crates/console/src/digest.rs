@@ -81,7 +81,7 @@ pub fn digest(
     // What goes out is not for its recipients to decide.
     held.retain(|h| h.seq > mark && h.item.envelope.direction == Direction::Inbound);
     let Some(upto) = held.iter().map(|h| h.seq).max() else { return Ok(None) };
-    let maker = Maker { users, options, address, now_ms };
+    let maker = Maker { quarantine, users, options, address, now_ms };
     let raw = maker.message(&held)?;
     Ok(Some(Digest { address: address.to_owned(), raw, upto }))
 }
@@ -126,19 +126,6 @@ fn is_fit(address: &str) -> bool {
         && address.bytes().all(|b| b.is_ascii_graphic() && !b"<>,;:\"()[]\\".contains(&b))
 }
 
-/// Mail of this class is for reviewers and administrators to release, not for whom it is meant to deceive.
-pub(crate) fn is_dangerous(class: Class) -> bool {
-    matches!(class, Class::Phishing | Class::Malware | Class::Unscannable)
-}
-
-/// People may release it themselves: it is for them alone, and not dangerous.
-pub(crate) fn is_own_to_release(held: &Held, address: &str) -> bool {
-    let item = &held.item;
-    item.envelope.direction == Direction::Inbound
-        && !is_dangerous(item.class)
-        && item.recipients.iter().all(|r| r.eq_ignore_ascii_case(address))
-}
-
 /// A line of a digest.
 struct Line {
     from: String,
@@ -150,6 +137,7 @@ struct Line {
 }
 
 struct Maker<'a> {
+    quarantine: &'a Quarantine,
     users: &'a Users,
     options: &'a DigestOptions,
     address: &'a str,
@@ -184,7 +172,8 @@ impl Maker<'_> {
 
     fn line(&self, held: &Held) -> Result<Line, StoreError> {
         let item = &held.item;
-        let links = if is_own_to_release(held, self.address) {
+        let own = [self.address.to_owned()];
+        let links = if self.quarantine.is_released_by_recipient(item, &own) {
             let release = self.link(LinkKind::Release, &item.id)?;
             let sender = &item.envelope.mail_from;
             let allow = (!sender.is_empty()).then(|| self.link(LinkKind::Allow, &item.id));

@@ -252,6 +252,8 @@ pub enum Released {
     Done(Vec<String>),
     /// It was not held any more; its state says why.
     NotHeld(State),
+    /// Who asked may not release it.
+    NotAllowed,
     /// There is no such message in the quarantine, or it is forgotten.
     Unknown,
 }

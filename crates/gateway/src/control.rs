@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gauntlet_store::quarantine::ReleaseOrder;
+use gauntlet_store::quarantine::{ReleaseOrder, ReleaseRight};
 use gauntlet_store::{Event, LogRecord};
 use serde::{Deserialize, Serialize};
 
@@ -290,12 +290,14 @@ fn rules(node: &Node) -> Vec<(String, f64)> {
 
 fn release(node: &Node, id: &str, to: Vec<String>, learn: bool) -> Answer {
     let who = "command line".to_owned();
-    let order = ReleaseOrder { who, to, learn };
+    // Who may open the control socket runs the node.
+    let order = ReleaseOrder { who, right: ReleaseRight::Admin, to, learn };
     match node.release(id, &order) {
         Ok(Release::Done(addresses)) => Answer::Done(addresses.len()),
         Ok(Release::NotHeld(state)) => {
             Answer::Failed(format!("it is not held any more: it is {}", state.name()))
         }
+        Ok(Release::NotAllowed) => Answer::Failed("it may not be released".to_owned()),
         Ok(Release::Unknown) => {
             Answer::Failed(format!("no message {id:?} in the quarantine, or it is forgotten"))
         }

@@ -71,7 +71,7 @@ const LOG_BATCH_WAIT: Duration = Duration::from_millis(25);
 /// The addresses that accept mail, with who they are for.
 type Addresses = Vec<(ListenerRole, SocketAddr)>;
 
-pub use people::body_keys;
+pub use people::{body_keys, folder_release};
 
 /// Makes the judge that a configuration asks for: the program knows how to load rules and models.
 pub type MakeJudge = Box<dyn Fn(&Config) -> anyhow::Result<Judge> + Send + Sync>;
@@ -397,6 +397,7 @@ impl Node {
         self.logins.forget();
         let r = &config.receiver;
         self.admission.set_limits(session_limits(&config));
+        self.quarantine.set_folder_release(people::folder_release(&config));
         self.memory.set_limit(r.memory_bytes_max);
         self.shared.receiver.store(Arc::new(config.receiver.clone()));
         self.shared.sender.store(Arc::new(config.sender.clone()));
@@ -454,6 +455,7 @@ impl Node {
         let begun = self.quarantine.begin_release(id, order, now).map_err(|e| e.to_string())?;
         match begun {
             Begin::Unknown => Ok(Release::Unknown),
+            Begin::NotAllowed => Ok(Release::NotAllowed),
             Begin::NotHeld(state) => Ok(Release::NotHeld(state)),
             Begin::Started(release) => {
                 let recipients = release.recipients.clone();
@@ -619,6 +621,8 @@ pub enum Release {
     Done(Vec<String>),
     /// It was not held any more.
     NotHeld(State),
+    /// Who asked may not release it.
+    NotAllowed,
     /// There is no such message.
     Unknown,
 }

@@ -3,7 +3,7 @@
 
 use gauntlet_mail::Direction;
 use gauntlet_mail::facts::AuthResult;
-use gauntlet_policy::{Change, Disposition, Final};
+use gauntlet_policy::{Change, Disposition, Final, ReleasedBy};
 use gauntlet_smtp::{MailCommand, Notify, RcptCommand, Ret};
 use gauntlet_store::{Delivery, LogRecord, Outcome, QuarantineItem};
 use serde::{Deserialize, Serialize};
@@ -100,6 +100,7 @@ impl Transit {
             end: Final::Deliver,
             changes: Vec::new(),
             rules: Vec::new(),
+            release: None,
         };
         record.dispositions = addresses.iter().map(disposition).collect();
         Transit::new(record, &MailCommand::default(), &[])
@@ -118,6 +119,17 @@ impl Transit {
             Some(first) if first != folder => format!("{}-{folder}", record.id),
             _ => record.id.clone(),
         };
+        // Who may release it: the strictest of what the rules say that hold it in this folder.
+        let held_here = record.dispositions.iter().filter(|d| match &d.end {
+            Final::Hold { folder: at } | Final::Quarantine { folder: at } => at == folder,
+            _ => false,
+        });
+        let said = held_here.map(Disposition::released_by);
+        let release = match said.clone().all(|one| one.is_some()) {
+            true => said.flatten().max(),
+            // Of those left to the folder nobody may widen it for the others.
+            false => said.flatten().max().filter(|most| *most == ReleasedBy::Admin),
+        };
         QuarantineItem {
             id,
             message: record.id.clone(),
@@ -129,6 +141,7 @@ impl Transit {
             score: record.verdict.score,
             subject: record.subject.clone(),
             from: record.from.clone(),
+            release,
         }
     }
 
@@ -246,7 +259,13 @@ mod tests {
     use super::*;
 
     fn disposition(recipient: &str, end: Final) -> Disposition {
-        Disposition { recipient: recipient.into(), end, changes: Vec::new(), rules: Vec::new() }
+        Disposition {
+            recipient: recipient.into(),
+            end,
+            changes: Vec::new(),
+            rules: Vec::new(),
+            release: None,
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::bounds;
 use crate::condition::{CONDITION_DEPTH_MAX, Condition};
-use crate::disposition::{Change, Final};
+use crate::disposition::{ADMIN_ONLY_FOLDERS, Change, Final, ReleasedBy};
 use crate::file::{ChangeTemplate, PolicyError, RULES_MAX, Rule};
 use crate::groups::Groups;
 
@@ -56,6 +56,9 @@ fn check_rule(rule: &Rule, groups: &Groups) -> Result<(), PolicyError> {
             "{folder:?} is no folder name: use letters, digits, '-' and '_', at most 64"
         ));
     }
+    if let Some(problem) = rule.release.and_then(|release| release_problem(rule, release)) {
+        return wrong(problem);
+    }
     if let Some(Final::Reject { text } | Final::Defer { text }) = &rule.end
         && let Some(problem) = one_line(text, 400)
     {
@@ -79,6 +82,18 @@ fn check_rule(rule: &Rule, groups: &Groups) -> Result<(), PolicyError> {
         }
         None => Ok(()),
     }
+}
+
+/// What is wrong with what a rule says about releasing.
+fn release_problem(rule: &Rule, release: ReleasedBy) -> Option<String> {
+    let Some(Final::Hold { folder } | Final::Quarantine { folder }) = &rule.end else {
+        let mend = "needs hold or quarantine in `do`: only held mail is released";
+        return Some(format!("release = {:?} {mend}", release.name()));
+    };
+    let admin_only = ADMIN_ONLY_FOLDERS.contains(&folder.as_str());
+    (release == ReleasedBy::User && admin_only).then(|| {
+        format!("mail in folder {folder:?} is released by administrators only; remove `release`")
+    })
 }
 
 fn is_folder_name(name: &str) -> bool {

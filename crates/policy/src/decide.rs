@@ -79,7 +79,7 @@ impl Policy {
         languages: &OnceCell<Vec<String>>,
         mut trace: Option<&mut Vec<Trace>>,
     ) -> Disposition {
-        let mut end: Option<Final> = None;
+        let (mut end, mut release): (Option<Final>, _) = (None, None);
         let (mut changes, mut rules) = (Vec::new(), Vec::new());
         let size = input.message.raw().len() as u64;
         let eval = Evaluation::new(self, input, recipient, size, languages);
@@ -97,13 +97,15 @@ impl Policy {
             rules.push(rule.name.clone());
             changes.extend(rule.changes.iter().filter_map(|c| eval.change(c)));
             // The first rule that decides is the one that counts; later ones may add changes.
-            end = end.or_else(|| rule.end.as_ref().map(|e| eval.fill_end(e)));
+            if let (None, Some(first)) = (&end, &rule.end) {
+                (end, release) = (Some(eval.fill_end(first)), rule.release);
+            }
             if rule.stop {
                 break;
             }
         }
         let end = end.unwrap_or(Final::Deliver);
-        Disposition { recipient: recipient.to_owned(), end, changes, rules }
+        Disposition { recipient: recipient.to_owned(), end, changes, rules, release }
     }
 }
 

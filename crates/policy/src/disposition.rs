@@ -71,6 +71,29 @@ impl fmt::Display for Final {
     }
 }
 
+/// Who may release a held message. Ordered: [`ReleasedBy::Admin`] is stricter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReleasedBy {
+    /// Its recipient, to themselves.
+    User,
+    /// Reviewers of the folder and administrators only.
+    Admin,
+}
+
+impl ReleasedBy {
+    /// Name in settings, policies and the API: `user`, `admin`.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReleasedBy::User => "user",
+            ReleasedBy::Admin => "admin",
+        }
+    }
+}
+
+/// Folders whose mail is never released by its recipients, whatever is set for them.
+pub const ADMIN_ONLY_FOLDERS: [&str; 3] = ["phishing", "malware", "unscannable"];
+
 /// A change made to the message on its way, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "change")]
@@ -148,4 +171,20 @@ pub struct Disposition {
     pub changes: Vec<Change>,
     /// The policy rules that matched, in order.
     pub rules: Vec<String>,
+    /// Who may release it, where the rule that holds it says so (`release = "user"`). None leaves
+    /// it to the folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<ReleasedBy>,
+}
+
+impl Disposition {
+    /// Who may release it according to the rule that holds it: what the rule says, else
+    /// [`ReleasedBy::Admin`] for `hold`, which keeps mail for a reviewer. None leaves it to the
+    /// folder.
+    pub fn released_by(&self) -> Option<ReleasedBy> {
+        match self.end {
+            Final::Hold { .. } => Some(self.release.unwrap_or(ReleasedBy::Admin)),
+            _ => self.release,
+        }
+    }
 }

@@ -216,6 +216,8 @@ pub struct RuleForm {
     pub more_do: String,
     /// `true`, `false`, or empty for what follows from the end.
     pub stop: String,
+    /// Who may release what is held: `user`, `admin`, or empty to leave it to the folder.
+    pub release: String,
 }
 
 impl RuleForm {
@@ -232,6 +234,7 @@ impl RuleForm {
             direction: block.direction().to_owned(),
             enabled: block.enabled(),
             stop: table.get("stop").map(ToString::to_string).unwrap_or_default(),
+            release: table.get("release").and_then(Value::as_str).unwrap_or_default().to_owned(),
             ..RuleForm::default()
         };
         if let Some(Value::Table(when)) = table.get("when") {
@@ -334,6 +337,9 @@ impl RuleForm {
             out.push_str(&format!("when.{key} = {value}\n"));
         }
         out.push_str(&format!("do = {}\n", self.actions()?));
+        if !self.release.is_empty() {
+            out.push_str(&format!("release = {}\n", quoted(&self.release)));
+        }
         if ["true", "false"].contains(&self.stop.as_str()) {
             out.push_str(&format!("stop = {}\n", self.stop));
         }

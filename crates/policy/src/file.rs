@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use crate::check::{self, Finding};
 use crate::condition::Condition;
-use crate::disposition::{Change, Final};
+use crate::disposition::{Change, Final, ReleasedBy};
 use crate::groups::Groups;
 use crate::pattern::OneOrMany;
 use crate::people::People;
@@ -58,6 +58,8 @@ pub struct Rule {
     pub changes: Vec<ChangeTemplate>,
     /// The end of the way, if the rule decides it.
     pub end: Option<Final>,
+    /// Who may release what the rule holds, if it says so.
+    pub release: Option<ReleasedBy>,
     /// No further rule is tried after a match.
     pub stop: bool,
     /// Line in the file, from 1.
@@ -105,6 +107,7 @@ struct RuleShape {
     when: Option<Condition>,
     #[serde(rename = "do")]
     actions: OneOrMany<ActionShape>,
+    release: Option<ReleasedBy>,
     stop: Option<bool>,
 }
 
@@ -222,6 +225,7 @@ fn read_rule(shape: RuleShape, line: usize) -> Result<Option<Rule>, PolicyError>
         when: shape.when,
         changes: Vec::new(),
         end: None,
+        release: shape.release,
         stop: false,
         line,
     };
@@ -298,6 +302,27 @@ mod tests {
         let error = Policy::parse(text, &Groups::default()).unwrap_err().to_string();
         assert!(error.starts_with("policy, line 3:"), "{error}");
         assert!(error.contains("did you mean `class`?"), "{error}");
+    }
+
+    #[test]
+    fn a_rule_says_who_releases_what_it_holds() {
+        let parse = |rest: &str| {
+            let text = format!("[[rule]]\nname = \"a\"\n{rest}\n");
+            Policy::parse(&text, &Groups::default()).map_err(|e| e.to_string())
+        };
+        let said = |rest| parse(rest).unwrap().rules[0].release;
+        assert_eq!(said("do = { quarantine = \"x\" }"), None);
+        assert_eq!(said("do = { quarantine = \"x\" }\nrelease = \"user\""), Some(ReleasedBy::User));
+        assert_eq!(said("do = { hold = \"x\" }\nrelease = \"admin\""), Some(ReleasedBy::Admin));
+        for (rest, why) in [
+            ("do = \"deliver\"\nrelease = \"user\"", "needs hold or quarantine"),
+            ("do = { quarantine = \"malware\" }\nrelease = \"user\"", "administrators only"),
+            ("do = { hold = \"unscannable\" }\nrelease = \"user\"", "administrators only"),
+            ("do = { hold = \"x\" }\nrelease = \"anybody\"", "line 4"),
+        ] {
+            let error = parse(rest).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub mod rewrite;
 pub use check::Finding;
 pub use condition::Condition;
 pub use decide::{Explanation, PolicyInput, Rates};
-pub use disposition::{Change, Disposition, Final, Trace};
+pub use disposition::{ADMIN_ONLY_FOLDERS, Change, Disposition, Final, ReleasedBy, Trace};
 pub use file::{Policy, PolicyError, Rule};
 pub use groups::Groups;
 pub use people::People;

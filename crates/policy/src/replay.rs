@@ -65,7 +65,8 @@ impl<'p> Replay<'p> {
         let recipient = &past.disposition.recipient;
         let languages = OnceCell::new();
         let eval = Evaluation::new(self.policy, &past.input, recipient, past.size, &languages);
-        let (mut end, mut changes, mut rules) = (None, Vec::new(), Vec::new());
+        let (mut end, mut release): (Option<Final>, _) = (None, None);
+        let (mut changes, mut rules) = (Vec::new(), Vec::new());
         for rule in &self.policy.rules {
             if !rule.directions.contains(&past.input.envelope.direction) {
                 continue;
@@ -81,13 +82,21 @@ impl<'p> Replay<'p> {
             }
             rules.push(rule.name.clone());
             changes.extend(rule.changes.iter().filter_map(|c| change(&eval, c, past)));
-            end = end.or_else(|| rule.end.as_ref().map(|e| eval.fill_end(e)));
+            if let (None, Some(first)) = (&end, &rule.end) {
+                (end, release) = (Some(eval.fill_end(first)), rule.release);
+            }
             if rule.stop {
                 break;
             }
         }
         let end = end.unwrap_or(Final::Deliver);
-        Replayed::Decided(Disposition { recipient: recipient.clone(), end, changes, rules })
+        Replayed::Decided(Disposition {
+            recipient: recipient.clone(),
+            end,
+            changes,
+            rules,
+            release,
+        })
     }
 
     /// The answer that an unchanged rule gave that day; none if it was not tried then.
@@ -195,6 +204,7 @@ mod tests {
             end,
             changes: Vec::new(),
             rules: rules.iter().map(|r| (*r).to_owned()).collect(),
+            release: None,
         };
         let message = Message::parse(b"From: a@b\r\nSubject: hello\r\n\r\n");
         let envelope = Envelope { rcpt_to: vec!["you@example.org".into()], ..Default::default() };

@@ -295,6 +295,7 @@ fn record(n: u64, received_ms: i64) -> LogRecord {
             end,
             changes: Vec::new(),
             rules: vec![if bad { "spam to suspect" } else { "deliver the rest" }.to_owned()],
+            release: None,
         }],
         deliveries: vec![Delivery {
             address: recipient,

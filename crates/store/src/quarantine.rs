@@ -25,6 +25,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use gauntlet_engine::Class;
 use gauntlet_mail::Envelope;
+use gauntlet_policy::ReleasedBy;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +34,7 @@ use crate::database;
 use crate::error::StoreError;
 
 pub use audit::AuditLine;
-pub use release::{Begin, Release, ReleaseOrder};
+pub use release::{Begin, FolderRelease, Release, ReleaseOrder, ReleaseRight, USER_FOLDERS};
 pub use search::{FolderSummary, HeldPage, HeldQuery};
 
 /// Items forgotten in one transaction of [`Quarantine::retain`].
@@ -104,6 +105,8 @@ CREATE TRIGGER item_forgotten AFTER DELETE ON item WHEN old.state = 'held' BEGIN
     UPDATE folder_total SET items = items - 1, bytes = bytes - old.size WHERE folder = old.folder;
 END;
 ",
+    // What the rule that held it says about releasing it: 'user', 'admin', or NULL for the folder's.
+    "ALTER TABLE item ADD COLUMN released_by TEXT;",
 ];
 
 /// A message to be held, for some or all of its recipients.
@@ -129,6 +132,10 @@ pub struct QuarantineItem {
     pub subject: String,
     /// Decoded From field.
     pub from: String,
+    /// Who may release it according to the rules that hold it; none leaves it to the folder.
+    /// [`Quarantine::released_by`] is what counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<ReleasedBy>,
 }
 
 /// Where an item is in its life.
@@ -210,6 +217,8 @@ pub struct Quarantine {
     /// Held for reading while a body and its row are put in, for writing while bodies that no row
     /// names are removed: else a body could vanish between the two.
     bodies: RwLock<()>,
+    /// Who may release what is held in single folders, as the settings say.
+    folder_release: RwLock<FolderRelease>,
 }
 
 impl Quarantine {
@@ -255,6 +264,7 @@ impl Quarantine {
             writer: Mutex::new(writer),
             reader: Mutex::new(reader),
             bodies: RwLock::new(()),
+            folder_release: RwLock::default(),
         })
     }
 
@@ -503,8 +513,8 @@ fn insert(
     let score = if item.score.is_finite() { item.score } else { 0.0 };
     let mut insert = batch.prepare_cached(
         "INSERT OR IGNORE INTO item (id, message, folder, state, received_ms, changed_ms, class, \
-         score, size, sender, subject, recipients, rest, content) \
-         VALUES (?1, ?2, ?3, 'held', ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+         score, size, sender, subject, recipients, rest, content, released_by) \
+         VALUES (?1, ?2, ?3, 'held', ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
     )?;
     let inserted = insert.execute(params![
         item.id,
@@ -519,6 +529,7 @@ fn insert(
         recipients,
         envelope,
         hash.to_string(),
+        item.release.map(ReleasedBy::name),
     ])?;
     if inserted == 0 {
         return Ok(false);

@@ -74,14 +74,16 @@ pub(crate) fn counts(app: &App, visit: &Visit) -> Result<Response, Fault> {
 
 /// `GET /api/v1/quarantine`: fields as in the filter of the page, and `after`, `limit`.
 pub(crate) fn quarantine(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let page = app.state.quarantine.search(&held_mail::query(visit)?)?;
+    let page = held_mail::search(app, visit, &held_mail::query(visit)?)?;
     done(&page)
 }
 
 /// `GET /api/v1/quarantine/{id}`.
 pub(crate) fn held(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let held = held_mail::find(app, visit, visit.param("id"))?;
-    done(&held)
+    let seen = held_mail::find(app, visit, visit.param("id"))?;
+    let mut value = json!(seen.held);
+    value["released_by"] = json!(app.state.quarantine.released_by(&seen.held.item));
+    done(&value)
 }
 
 /// Longest text of a preview, in characters.
@@ -89,7 +91,7 @@ const PREVIEW_CHARS_MAX: usize = 100_000;
 
 /// `GET /api/v1/quarantine/{id}/preview`.
 pub(crate) fn preview(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let held = held_mail::find(app, visit, visit.param("id"))?;
+    let held = held_mail::find(app, visit, visit.param("id"))?.held;
     let gone = Fault::NotFound(noted("Its text is not kept any more."));
     let raw = app.state.quarantine.body(&held.item.id)?.ok_or(gone)?;
     let message = Message::parse(&raw);
@@ -106,14 +108,15 @@ pub(crate) fn preview(app: &App, visit: &Visit) -> Result<Response, Fault> {
 }
 
 /// `POST /api/v1/quarantine/{id}/release`: `to` (may repeat) sends it to others instead,
-/// `learn=yes` teaches. 409 if it was released or deleted before; 403 if a user asks for what is
-/// dangerous.
+/// `learn=yes` teaches. 409 if it was released or deleted before; 403 if a user asks for what
+/// only an administrator may release.
 pub(crate) fn release(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let held = held_mail::find(app, visit, visit.param("id"))?;
-    held_mail::may_release(visit, &held)?;
-    match held_mail::release_one(app, visit, &held) {
+    let seen = held_mail::find(app, visit, visit.param("id"))?;
+    held_mail::may_release(&seen)?;
+    match held_mail::release_one(app, visit, &seen.held) {
         Ok(Released::Done(to)) => done(&json!({ "released_to": to })),
         Ok(Released::NotHeld(state)) => Ok(not_held(state)),
+        Ok(Released::NotAllowed) => Err(held_mail::ADMIN_ONLY),
         Ok(Released::Unknown) => Err(Fault::NotFound(noted(
             "There is no such message in the quarantine, or it is forgotten.",
         ))),
@@ -128,7 +131,9 @@ pub(crate) fn release(app: &App, visit: &Visit) -> Result<Response, Fault> {
 /// `POST /api/v1/quarantine/{id}/delete`: `learn=yes` teaches that it is unwanted. 409 if it was
 /// released or deleted before.
 pub(crate) fn delete(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let held = held_mail::find(app, visit, visit.param("id"))?;
+    let seen = held_mail::find(app, visit, visit.param("id"))?;
+    held_mail::may_delete(&seen)?;
+    let held = seen.held;
     held_mail::teach_unwanted(app, visit, &held.item.id);
     match held_mail::delete_one(app, visit, &held)? {
         Deletion::Done => done(&json!({ "deleted": true })),

@@ -147,6 +147,7 @@ fn read(visit: &Visit) -> RuleForm {
         tag_subject: text("tag_subject"),
         more_do: text("more_do"),
         stop: text("stop"),
+        release: text("release"),
     }
 }
 
@@ -256,6 +257,14 @@ fn actions(form: &RuleForm) -> Markup {
                     }
                 }
                 (shell::input("end_text", t("Folder, addresses or text of the end"), &form.end_text, "text", "suspect"))
+                label { span { (t("What is held is released by")) }
+                    select name="release" {
+                        @for (value, name) in [("", noted("who the folder's setting names")),
+                            ("admin", noted("administrators")), ("user", noted("its recipient"))] {
+                            option value=(value) selected[value == form.release] { (t(name)) }
+                        }
+                    }
+                }
                 (shell::input("tag_subject", t("Tag before the subject"), &form.tag_subject, "text", "[SPAM]"))
             }
             label { span { (t("Further actions (a TOML list)")) }

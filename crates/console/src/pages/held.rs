@@ -8,6 +8,7 @@ use gauntlet_store::quarantine::{Held, State};
 use gauntlet_store::users::Role;
 use maud::{Markup, html};
 
+use super::quarantine::Seen;
 use super::{activity, quarantine, senders, verdict};
 use crate::fault::Fault;
 use crate::format;
@@ -22,11 +23,16 @@ const AUDIT_MAX: usize = 20;
 
 /// `GET /quarantine/{id}`.
 pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let held = quarantine::find(app, visit, visit.param("id"))?;
+    let seen = quarantine::find(app, visit, visit.param("id"))?;
+    let (held, user) = (&seen.held, visit.role() == Role::User);
     let item = &held.item;
     let raw = app.state.quarantine.body(&item.id)?;
     let logged = app.state.log.get(&item.message)?;
-    let audit = app.state.quarantine.audit_log(&item.id, AUDIT_MAX)?;
+    let mut audit = app.state.quarantine.audit_log(&item.id, AUDIT_MAX)?;
+    if user {
+        // What others did with it may name other recipients.
+        audit.retain(|line| line.who == visit.who());
+    }
     let message = raw.as_deref().map(Message::parse);
     let hits = logged.as_ref().map(|l| l.record.verdict.hits.as_slice()).unwrap_or_default();
     let subject = format::plain(&item.subject);
@@ -36,11 +42,11 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
         h1 { (title) }
         div.columns {
             div {
-                (decision(visit, &held))
+                (decision(visit, &seen))
                 @if let Some(logged) = &logged {
                     section.card.flush { h2 { (t("Why")) } (verdict::hits(&logged.record.verdict)) }
                 }
-                (content(item.id.as_str(), message.as_ref(), hits))
+                (content(item.id.as_str(), message.as_ref(), hits, user))
             }
             div {
                 section.card {
@@ -51,7 +57,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
                             span.big { (format::points(item.score)) small { " " (t("points")) } } },
                     }
                 }
-                section.card { h2 { (t("Held")) } (about(visit, &held)) }
+                section.card { h2 { (t("Held")) } (about(visit, held)) }
                 @if let Some(logged) = &logged {
                     section.card { h2 { (t("Network")) } (verdict::facts(&logged.record.facts)) }
                     section.card { h2 { (t("Oddities")) } (verdict::defects(&logged.record.verdict)) }
@@ -63,7 +69,8 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     Ok(visit::page(StatusCode::OK, shell::page(visit, "/quarantine", &title, &body)))
 }
 
-fn decision(visit: &Visit, held: &Held) -> Markup {
+fn decision(visit: &Visit, seen: &Seen) -> Markup {
+    let held = &seen.held;
     if held.state != State::Held {
         return html! {
             section.card {
@@ -85,10 +92,14 @@ fn decision(visit: &Visit, held: &Held) -> Markup {
                         span { (t("Teach the classifier: wanted if released, unwanted if deleted")) } }
                 }
                 div.actions {
-                    @if quarantine::may_release(visit, held).is_ok() {
+                    @if seen.may_release {
                         button.main type="submit" name="decision" value="release" { (t("Release")) }
+                    } @else {
+                        p.hint { (t("Only a reviewer or an administrator can release this message: ask one.")) }
                     }
-                    button.danger type="submit" name="decision" value="delete" { (t("Delete")) }
+                    @if seen.may_delete {
+                        button.danger type="submit" name="decision" value="delete" { (t("Delete")) }
+                    }
                     @if visit.role() != Role::User {
                         a.button.quiet href={ "/quarantine/" (format::percent(&held.item.id)) "/download" } {
                             (t("Download")) }
@@ -100,7 +111,12 @@ fn decision(visit: &Visit, held: &Held) -> Markup {
     }
 }
 
-fn content(id: &str, message: Option<&Message<'_>>, hits: &[gauntlet_mail::Hit]) -> Markup {
+fn content(
+    id: &str,
+    message: Option<&Message<'_>>,
+    hits: &[gauntlet_mail::Hit],
+    user: bool,
+) -> Markup {
     let Some(message) = message else {
         return html! { section.card { h2 { (t("Message")) } p.hint { (t("Its text is not kept any more.")) } } };
     };
@@ -116,7 +132,7 @@ fn content(id: &str, message: Option<&Message<'_>>, hits: &[gauntlet_mail::Hit])
             }
         }
         section.card { h2 { (t("Text and evidence")) } (verdict::body(message, hits)) }
-        section.card { details { summary { h2 { (t("Header")) } } (verdict::headers(message, hits)) } }
+        section.card { details { summary { h2 { (t("Header")) } } (verdict::headers(message, hits, user)) } }
     }
 }
 
@@ -149,7 +165,7 @@ pub(crate) fn html_part<'m>(message: &'m Message<'_>) -> Option<&'m str> {
 
 /// `GET /quarantine/{id}/html`: for the frame; harmless, and without rights if opened by itself.
 pub(crate) fn html_frame(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let held = quarantine::find(app, visit, visit.param("id"))?;
+    let held = quarantine::find(app, visit, visit.param("id"))?.held;
     let gone = Fault::NotFound(noted("Its text is not kept any more."));
     let raw = app.state.quarantine.body(&held.item.id)?.ok_or(gone)?;
     let message = Message::parse(&raw);
@@ -163,7 +179,7 @@ pub(crate) fn html_frame(app: &App, visit: &Visit) -> Result<Response, Fault> {
 
 /// `GET /quarantine/{id}/download`: the message as received, never shown by the browser.
 pub(crate) fn download(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let held = quarantine::find(app, visit, visit.param("id"))?;
+    let held = quarantine::find(app, visit, visit.param("id"))?.held;
     let gone = Fault::NotFound(noted("Its text is not kept any more."));
     let raw = app.state.quarantine.body(&held.item.id)?.ok_or(gone)?;
     app.state.quarantine.note(visit.now_ms, visit.who(), "download", &held.item.id, "")?;

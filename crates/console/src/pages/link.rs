@@ -3,12 +3,11 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use gauntlet_store::quarantine::{Held, ReleaseOrder, State};
+use gauntlet_store::quarantine::{Held, ReleaseOrder, ReleaseRight, State};
 use gauntlet_store::users::{Link, LinkKind, Shown};
 use maud::{Markup, Render, html};
 
 use super::sign_in::with_cookie;
-use crate::digest::is_own_to_release;
 use crate::fault::Fault;
 use crate::node::Released;
 use crate::server::App;
@@ -23,7 +22,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
         other => return Ok(refused(&other)),
     };
     let held = held(app, &link)?;
-    if let Err(response) = decidable(&link, held.as_ref()) {
+    if let Err(response) = decidable(app, &link, held.as_ref()) {
         return Ok(*response);
     }
     let (title, button) = match link.kind {
@@ -55,7 +54,7 @@ pub(crate) fn follow(app: &App, visit: &Visit) -> Result<Response, Fault> {
         other => return Ok(refused(&other)),
     };
     let held = held(app, &link)?;
-    if let Err(response) = decidable(&link, held.as_ref()) {
+    if let Err(response) = decidable(app, &link, held.as_ref()) {
         return Ok(*response);
     }
     match users.use_link(text, visit.now_ms)? {
@@ -83,7 +82,8 @@ fn enter(app: &App, visit: &Visit, link: &Link) -> Result<Response, Fault> {
 }
 
 fn release(app: &App, visit: &Visit, link: &Link, held: &Held) -> Result<Response, Fault> {
-    let order = ReleaseOrder { who: link.address.clone(), to: Vec::new(), learn: false };
+    let right = ReleaseRight::Recipient(vec![link.address.clone()]);
+    let order = ReleaseOrder { who: link.address.clone(), right, ..ReleaseOrder::default() };
     match app.state.node.release(&held.item.id, &order) {
         Ok(Released::Done(_)) => {
             let mut text = t("It is on its way to {}.").with(&link.address).render();
@@ -98,6 +98,7 @@ fn release(app: &App, visit: &Visit, link: &Link, held: &Held) -> Result<Respons
             Ok(said(StatusCode::OK, noted("Released"), text))
         }
         Ok(Released::NotHeld(state)) => Ok(past(state)),
+        Ok(Released::NotAllowed) => Ok(not_allowed()),
         Ok(Released::Unknown) => Ok(gone()),
         Err(error) => {
             tracing::error!(item = held.item.id, error, "a release by a link failed");
@@ -127,17 +128,21 @@ fn held(app: &App, link: &Link) -> Result<Option<Held>, Fault> {
 }
 
 /// The item may be decided about by this link; else the answer that says why not.
-fn decidable(link: &Link, held: Option<&Held>) -> Result<(), Box<Response>> {
+fn decidable(app: &App, link: &Link, held: Option<&Held>) -> Result<(), Box<Response>> {
+    let own = std::slice::from_ref(&link.address);
+    let may = |held: &Held| app.state.quarantine.is_released_by_recipient(&held.item, own);
     match held {
         None if link.kind == LinkKind::Enter => Ok(()),
         None => Err(Box::new(gone())),
         Some(held) if held.state != State::Held => Err(Box::new(past(held.state))),
-        Some(held) if is_own_to_release(held, &link.address) => Ok(()),
-        Some(_) => {
-            let why = noted("Only an administrator can release this message.");
-            Err(Box::new(said(StatusCode::FORBIDDEN, noted("Not possible"), t(why))))
-        }
+        Some(held) if may(held) => Ok(()),
+        Some(_) => Err(Box::new(not_allowed())),
     }
+}
+
+fn not_allowed() -> Response {
+    let why = noted("Only an administrator can release this message.");
+    said(StatusCode::FORBIDDEN, noted("Not possible"), t(why))
 }
 
 fn about(held: &Held) -> Markup {

@@ -70,7 +70,7 @@ fn content(record: &LogRecord, raw: Option<&[u8]>) -> Markup {
         section.card {
             details {
                 summary { h2 { (t("Header")) } }
-                (verdict::headers(&message, &record.verdict.hits))
+                (verdict::headers(&message, &record.verdict.hits, false))
             }
         }
     }

@@ -4,12 +4,13 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_engine::Class;
 use gauntlet_store::Event;
-use gauntlet_store::quarantine::{Deletion, FolderSummary, Held, HeldQuery, ReleaseOrder, State};
+use gauntlet_store::quarantine::{
+    Deletion, FolderSummary, Held, HeldPage, HeldQuery, ReleaseOrder, ReleaseRight, State,
+};
 use gauntlet_store::users::{Role, User};
 use maud::{Markup, html};
 
 use super::messages::{day, number};
-use crate::digest::is_dangerous;
 use crate::fault::Fault;
 use crate::format::{self, DAY_MS};
 use crate::node::Released;
@@ -45,6 +46,7 @@ pub(crate) fn query(visit: &Visit) -> Result<HeldQuery, Fault> {
         recipient: visit.field("recipient").to_owned(),
         message: visit.field("message").to_owned(),
         text: visit.field("text").to_owned(),
+        hide_recipients: false,
         classes,
         since_ms: day(visit, "since")?,
         until_ms: day(visit, "until")?.map(|ms| ms + DAY_MS),
@@ -61,6 +63,7 @@ pub(crate) fn query(visit: &Visit) -> Result<HeldQuery, Fault> {
             let own = user.addresses.iter().find(|a| a.to_lowercase() == asked);
             let own = own.or(user.addresses.first());
             query.recipient = own.ok_or(Fault::Forbidden(NO_ADDRESS))?.clone();
+            query.hide_recipients = true;
         }
     }
     Ok(query)
@@ -68,32 +71,75 @@ pub(crate) fn query(visit: &Visit) -> Result<HeldQuery, Fault> {
 
 const NO_ADDRESS: &str = noted("No mail address is set for your account. Ask an administrator.");
 
-/// The person may see this item and decide about it.
-pub(crate) fn may(user: &User, held: &Held) -> bool {
+/// An item as somebody sees it, and what they may do with it.
+pub(crate) struct Seen {
+    /// The item; for a user without the addresses of others.
+    pub(crate) held: Held,
+    /// They may release it.
+    pub(crate) may_release: bool,
+    /// They may delete it.
+    pub(crate) may_delete: bool,
+}
+
+pub(crate) const ADMIN_ONLY: Fault = Fault::Forbidden(noted(
+    "Only a reviewer or an administrator can release this message: ask one.",
+));
+const NOT_ALONE: Fault =
+    Fault::Forbidden(noted("Only an administrator can decide about this message: ask one."));
+
+fn is_own(user: &User, address: &str) -> bool {
+    user.addresses.iter().any(|a| a.eq_ignore_ascii_case(address))
+}
+
+/// The item as this person may see it; none if they may not.
+fn seen(app: &App, user: &User, mut held: Held) -> Option<Seen> {
+    let all = |held| Some(Seen { held, may_release: true, may_delete: true });
     match user.role {
-        Role::Administrator => true,
-        Role::Reviewer => user.folders.is_empty() || user.folders.contains(&held.item.folder),
+        Role::Administrator => all(held),
+        Role::Reviewer if user.folders.is_empty() => all(held),
+        Role::Reviewer => user.folders.contains(&held.item.folder).then(|| all(held)).flatten(),
         Role::User => {
-            let own = |r: &String| user.addresses.iter().any(|a| a.eq_ignore_ascii_case(r));
-            // Of a message held for several, one of them must not decide for the others.
-            held.item.recipients.iter().all(own)
+            let item = &held.item;
+            let own = item.recipients.iter().filter(|r| is_own(user, r)).count();
+            let alone = own == item.recipients.len();
+            let quarantine = &app.state.quarantine;
+            let may_release = quarantine.is_released_by_recipient(item, &user.addresses);
+            hide_others(user, &mut held);
+            (own > 0).then_some(Seen { held, may_release, may_delete: alone })
         }
     }
 }
 
+/// Takes the addresses of others out of an item: who else got a message may be a blind copy.
+fn hide_others(user: &User, held: &mut Held) {
+    held.item.recipients.retain(|r| is_own(user, r));
+    held.item.envelope.rcpt_to.retain(|r| is_own(user, r));
+}
+
 /// The item, if the person may see it.
-pub(crate) fn find(app: &App, visit: &Visit, id: &str) -> Result<Held, Fault> {
+pub(crate) fn find(app: &App, visit: &Visit, id: &str) -> Result<Seen, Fault> {
     let unknown =
         Fault::NotFound(noted("There is no such message in the quarantine, or it is forgotten."));
     let held = app.state.quarantine.get(id)?;
     let user = visit.session.as_ref().map(|s| &s.user);
-    held.filter(|held| user.is_some_and(|u| may(u, held))).ok_or(unknown)
+    held.and_then(|held| seen(app, user?, held)).ok_or(unknown)
+}
+
+/// A page of the list, as the person may see it.
+pub(crate) fn search(app: &App, visit: &Visit, query: &HeldQuery) -> Result<HeldPage, Fault> {
+    let mut page = app.state.quarantine.search(query)?;
+    if let Some(user) = visit.session.as_ref().map(|s| &s.user).filter(|u| u.role == Role::User) {
+        for held in &mut page.items {
+            hide_others(user, held);
+        }
+    }
+    Ok(page)
 }
 
 /// `GET /quarantine`.
 pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let query = query(visit)?;
-    let page = app.state.quarantine.search(&query)?;
+    let page = search(app, visit, &query)?;
     let mut folders = app.state.quarantine.folders()?;
     folders.retain(|f| query.folders.is_empty() || query.folders.contains(&f.name));
     let body = html! {
@@ -227,26 +273,23 @@ pub(crate) fn decide(app: &App, visit: &Visit) -> Result<Response, Fault> {
     }
     match visit.field("decision") {
         "release" => release(app, visit, &items),
+        "delete" if items.iter().any(|seen| !seen.may_delete) => Err(NOT_ALONE),
         "delete" if visit.field("sure") == "yes" => delete(app, visit, &items),
         "delete" => Ok(ask(visit, &items)),
         other => Err(Fault::Bad(format!("decision: there is none named {other:?}"))),
     }
 }
 
-fn release(app: &App, visit: &Visit, items: &[Held]) -> Result<Response, Fault> {
+fn release(app: &App, visit: &Visit, items: &[Seen]) -> Result<Response, Fault> {
     let (mut done, mut past, mut failed) = (0, 0, 0);
-    if let [held] = items {
-        may_release(visit, held)?;
+    if let [seen] = items {
+        may_release(seen)?;
     }
-    for held in items {
-        if may_release(visit, held).is_err() {
-            failed += 1;
-            continue;
-        }
-        match release_one(app, visit, held) {
-            Ok(Released::Done(_)) => done += 1,
-            Ok(Released::NotHeld(_) | Released::Unknown) => past += 1,
-            Err(_) => failed += 1,
+    for seen in items {
+        match may_release(seen).map(|()| release_one(app, visit, &seen.held)) {
+            Ok(Ok(Released::Done(_))) => done += 1,
+            Ok(Ok(Released::NotHeld(_) | Released::Unknown)) => past += 1,
+            Ok(Ok(Released::NotAllowed) | Err(_)) | Err(_) => failed += 1,
         }
     }
     let notice = match (done, past, failed) {
@@ -257,23 +300,26 @@ fn release(app: &App, visit: &Visit, items: &[Held]) -> Result<Response, Fault> 
     Ok(visit::redirect(&format!("/quarantine?notice={notice}")))
 }
 
-/// Users do not release what is dangerous.
-pub(crate) fn may_release(visit: &Visit, held: &Held) -> Result<(), Fault> {
-    if visit.role() == Role::User && is_dangerous(held.item.class) {
-        return Err(Fault::Forbidden(noted(
-            "Phishing, malware and what could not be scanned is released by a reviewer: ask one.",
-        )));
-    }
-    Ok(())
+/// Refuses a release that the person may not ask for.
+pub(crate) fn may_release(seen: &Seen) -> Result<(), Fault> {
+    if seen.may_release { Ok(()) } else { Err(ADMIN_ONLY) }
+}
+
+/// Refuses to delete what the person may not decide about alone.
+pub(crate) fn may_delete(seen: &Seen) -> Result<(), Fault> {
+    if seen.may_delete { Ok(()) } else { Err(NOT_ALONE) }
 }
 
 /// Releases one item as the form asks. Users release to themselves only.
 pub(crate) fn release_one(app: &App, visit: &Visit, held: &Held) -> Result<Released, String> {
     let mut to: Vec<String> = visit.all("to").map(str::to_owned).collect();
+    let mut right = ReleaseRight::Admin;
     if visit.role() == Role::User {
         to.clear();
+        let own = visit.session.as_ref().map(|s| s.user.addresses.clone());
+        right = ReleaseRight::Recipient(own.unwrap_or_default());
     }
-    let order = ReleaseOrder { who: visit.who().to_owned(), to, learn: teaches(visit) };
+    let order = ReleaseOrder { who: visit.who().to_owned(), right, to, learn: teaches(visit) };
     let released = app.state.node.release(&held.item.id, &order);
     if let Err(error) = &released {
         tracing::error!(item = held.item.id, error, "a release failed");
@@ -295,9 +341,9 @@ pub(crate) fn teach_unwanted(app: &App, visit: &Visit, id: &str) {
     }
 }
 
-fn delete(app: &App, visit: &Visit, items: &[Held]) -> Result<Response, Fault> {
+fn delete(app: &App, visit: &Visit, items: &[Seen]) -> Result<Response, Fault> {
     let mut done = 0;
-    for held in items {
+    for Seen { held, .. } in items {
         teach_unwanted(app, visit, &held.item.id);
         done += u64::from(delete_one(app, visit, held)? == Deletion::Done);
     }
@@ -324,16 +370,17 @@ pub(crate) fn delete_one(app: &App, visit: &Visit, held: &Held) -> Result<Deleti
 }
 
 /// Asks before deleting: nothing brings a deleted message back.
-fn ask(visit: &Visit, items: &[Held]) -> Response {
+fn ask(visit: &Visit, items: &[Seen]) -> Response {
     let n = items.len();
+    let items: Vec<Held> = items.iter().map(|seen| seen.held.clone()).collect();
     let body = html! {
         h1 { (plural(n as u64, "Delete {} message?", "Delete {} messages?")) }
         p.lead { (t("Nothing brings a deleted message back. Their recipients will not get it.")) }
-        (list(items, false))
+        (list(&items, false))
         form.actions method="post" action="/quarantine/decide" {
             (shell::token(visit))
             input type="hidden" name="sure" value="yes";
-            @for held in items { input type="hidden" name="item" value=(held.item.id); }
+            @for held in &items { input type="hidden" name="item" value=(held.item.id); }
             @if teaches(visit) { input type="hidden" name="learn" value="yes"; }
             button.danger type="submit" name="decision" value="delete" { (t("Delete for good")) }
             a.button.quiet href="/quarantine" { (t("Keep")) }

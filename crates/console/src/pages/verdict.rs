@@ -12,6 +12,19 @@ use crate::{evidence, format, shell};
 const PARTS_MAX: usize = 50;
 /// Most header fields shown.
 const HEADERS_MAX: usize = 200;
+/// Fields that mail servers write for the envelope's recipients, blind copies included.
+const NAMES_RECIPIENTS: [&str; 10] = [
+    "bcc",
+    "resent-bcc",
+    "delivered-to",
+    "envelope-to",
+    "x-delivered-to",
+    "x-envelope-to",
+    "x-original-to",
+    "x-rcpt-to",
+    "x-forwarded-to",
+    "apparently-to",
+];
 
 /// Class, score, and what would have changed the class.
 pub(crate) fn summary(verdict: &Verdict) -> Markup {
@@ -248,10 +261,15 @@ fn scrolled(class: &str, name: &Phrase<'_>, text: &Markup) -> Markup {
 }
 
 /// The header fields, decoded, with the evidence marked.
-pub(crate) fn headers(message: &Message<'_>, hits: &[Hit]) -> Markup {
+///
+/// `for_user` leaves out what may name recipients whom the others should not know of.
+pub(crate) fn headers(message: &Message<'_>, hits: &[Hit], for_user: bool) -> Markup {
+    let shown = |name: &str| {
+        !for_user || !NAMES_RECIPIENTS.iter().any(|hidden| name.eq_ignore_ascii_case(hidden))
+    };
     html! {
         dl.headers {
-            @for header in message.headers().iter().take(HEADERS_MAX) {
+            @for header in message.headers().iter().filter(|h| shown(&h.name_str())).take(HEADERS_MAX) {
                 dt { (format::plain(&header.name_str())) }
                 dd { (evidence::marked(&format::plain(&header.decoded()), hits, &[View::Header], 0,
                     &header.name_str())) }

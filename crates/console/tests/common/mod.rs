@@ -218,6 +218,7 @@ impl NodeHandle for ListNode {
         let begun = self.quarantine.begin_release(id, order, now_ms());
         match begun.map_err(|e| e.to_string())? {
             Begin::Unknown => Ok(Released::Unknown),
+            Begin::NotAllowed => Ok(Released::NotAllowed),
             Begin::NotHeld(state) => Ok(Released::NotHeld(state)),
             Begin::Started(release) => {
                 let entry = (id.to_owned(), release.recipients.clone());
@@ -351,6 +352,7 @@ impl Running {
                 end,
                 changes: Vec::new(),
                 rules: vec!["Spam to quarantine".to_owned()],
+                release: None,
             }],
             deliveries: vec![Delivery {
                 address: sample.to.to_owned(),
@@ -384,6 +386,7 @@ impl Running {
                 score: sample.score,
                 subject,
                 from,
+                release: None,
             };
             self.state.quarantine.put(&item, sample.raw).unwrap();
         }

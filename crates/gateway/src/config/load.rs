@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
+use gauntlet_policy::{ADMIN_ONLY_FOLDERS, ReleasedBy};
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -339,6 +340,28 @@ fn check_thresholds(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Refuses folders without a name, and those that recipients would release dangerous mail from.
+fn check_folders(config: &Config) -> Result<(), ConfigError> {
+    let wrong = |key: &str, message: String| {
+        Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
+    };
+    if let Some(folder) = config.folder.iter().find(|f| f.name.trim().is_empty()) {
+        let message = format!("a folder needs a name (retention_days = {})", folder.retention_days);
+        return wrong("folder.name", message);
+    }
+    let opened = config.folder.iter().find(|f| {
+        f.release == Some(ReleasedBy::User) && ADMIN_ONLY_FOLDERS.contains(&f.name.as_str())
+    });
+    if let Some(folder) = opened {
+        let message = format!(
+            "mail in folder {:?} is released by administrators only; remove release = \"user\"",
+            folder.name
+        );
+        return wrong("folder.release", message);
+    }
+    Ok(())
+}
+
 /// Refuses digests that cannot be sent or read.
 fn check_digest(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| {
@@ -398,10 +421,7 @@ fn check_people(config: &Config) -> Result<(), ConfigError> {
             return wrong("group.query", message);
         }
     }
-    if let Some(folder) = config.folder.iter().find(|f| f.name.trim().is_empty()) {
-        let message = format!("a folder needs a name (retention_days = {})", folder.retention_days);
-        return wrong("folder.name", message);
-    }
+    check_folders(config)?;
     let plain = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
     let web = |url: &str| plain(url) && (url.starts_with("https://") || url.starts_with("http://"));
     let (oidc, report) = (&config.oidc, &config.report);

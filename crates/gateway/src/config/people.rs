@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use gauntlet_policy::ReleasedBy;
 use serde::{Deserialize, Serialize};
 
 /// A group of people that the policy may name: members from here, a file, and a database, all together.
@@ -30,11 +31,15 @@ pub struct FolderSettings {
     pub retention_days: u32,
     /// Bytes of held mail; above, the oldest of the folder goes first. 0 sets no cap of its own.
     pub bytes_max: u64,
+    /// Who may release its mail: `user`, its recipient; `admin`, reviewers and administrators only.
+    /// None: `user` for spam, suspect and bulk, `admin` for all other folders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<ReleasedBy>,
 }
 
 impl Default for FolderSettings {
     fn default() -> Self {
-        FolderSettings { name: String::new(), retention_days: 7, bytes_max: 0 }
+        FolderSettings { name: String::new(), retention_days: 7, bytes_max: 0, release: None }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use gauntlet_policy::Groups;
+use gauntlet_store::quarantine::FolderRelease;
 use gauntlet_store::{BodyKeys, FolderLimit, Quarantine};
 
 use super::Node;
@@ -28,7 +29,9 @@ pub fn body_keys(config: &Config) -> anyhow::Result<Option<BodyKeys>> {
 /// Opens the quarantine of a node.
 pub(super) fn open_quarantine(config: &Config) -> anyhow::Result<Arc<Quarantine>> {
     let folder = config.node.data.join("quarantine");
-    Ok(Arc::new(Quarantine::open_with(&folder, body_keys(config)?)?))
+    let quarantine = Quarantine::open_with(&folder, body_keys(config)?)?;
+    quarantine.set_folder_release(folder_release(config));
+    Ok(Arc::new(quarantine))
 }
 
 /// What single folders of the quarantine keep.
@@ -39,6 +42,12 @@ pub(super) fn folder_limits(config: &Config) -> Vec<FolderLimit> {
         bytes_max: (f.bytes_max > 0).then_some(f.bytes_max),
     });
     limits.collect()
+}
+
+/// Who may release what is held in single folders.
+pub fn folder_release(config: &Config) -> FolderRelease {
+    let said = config.folder.iter().filter_map(|f| Some((f.name.clone(), f.release?)));
+    said.collect()
 }
 
 impl Node {

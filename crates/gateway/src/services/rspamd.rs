@@ -322,6 +322,7 @@ mod tests {
             end: end.clone(),
             changes: Vec::new(),
             rules: Vec::new(),
+            release: None,
         };
         let mut record = LogRecord::default();
         record.verdict.class = class;

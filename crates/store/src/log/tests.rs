@@ -12,6 +12,7 @@ fn record(n: i64, at_ms: i64) -> LogRecord {
         end,
         changes: Vec::new(),
         rules: vec!["spam to quarantine".to_owned()],
+        release: None,
     };
     let class = if n % 2 == 0 { Class::Spam } else { Class::Ham };
     let hit = Hit {

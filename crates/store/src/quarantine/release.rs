@@ -1,16 +1,53 @@
-//! Releasing a held message, once.
+//! Releasing a held message, once, and who may do it.
+//!
+//! [`Quarantine::released_by`] is the one place that says whether a recipient may release a message to
+//! themselves. Pages, the API, digests and their links ask it to show what is possible;
+//! [`Quarantine::begin_release`] asks it again in the transaction that begins the release, so that
+//! no way in can forget to, and a setting that changed meanwhile counts.
 
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+use gauntlet_engine::Class;
+use gauntlet_mail::Direction;
+use gauntlet_policy::{ADMIN_ONLY_FOLDERS, ReleasedBy};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
-use super::{Held, Quarantine, State, audit, find_state, search, set_state};
+use super::{Held, Quarantine, QuarantineItem, State, audit, search, set_state};
 use crate::error::StoreError;
+
+/// Folders whose mail its recipients may release where neither the rule nor the settings say
+/// anything: mail that is unwanted at most. All other folders are for administrators.
+pub const USER_FOLDERS: [&str; 3] = ["spam", "suspect", "bulk"];
+
+/// Who may release what is held in a folder, by its name, as the settings say.
+pub type FolderRelease = BTreeMap<String, ReleasedBy>;
+
+/// By what right a release is asked for. The default may release nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReleaseRight {
+    /// Of a reviewer who may decide in the folder, or an administrator.
+    Admin,
+    /// Of a recipient, to themselves: these are their addresses.
+    Recipient(Vec<String>),
+}
+
+impl Default for ReleaseRight {
+    fn default() -> Self {
+        ReleaseRight::Recipient(Vec::new())
+    }
+}
 
 /// What a person asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ReleaseOrder {
     /// Login of the person.
     pub who: String,
+    /// By what right; not kept with the release, which is allowed once it has begun.
+    #[serde(skip)]
+    pub right: ReleaseRight,
     /// Addresses to send it to instead of the recipients; empty for the recipients.
     pub to: Vec<String>,
     /// Teach the classifier that the message is wanted.
@@ -38,12 +75,60 @@ pub enum Begin {
     Started(Box<Release>),
     /// It is not held any more; its state says why.
     NotHeld(State),
+    /// Who asked may not release it.
+    NotAllowed,
     /// There is no such item, or it is forgotten.
     Unknown,
 }
 
 impl Quarantine {
-    /// Begins a release: the item is nobody else's from now on.
+    /// Takes over what the settings say about releasing from single folders.
+    pub fn set_folder_release(&self, folders: FolderRelease) {
+        *self.folder_release.write().unwrap_or_else(PoisonError::into_inner) = folders;
+    }
+
+    /// Who may release this item: [`ReleasedBy::Admin`] whatever is set if its class or folder is
+    /// dangerous; else the strictest of what the rule and the setting of the folder say; where
+    /// neither says anything, [`ReleasedBy::User`] in [`USER_FOLDERS`] only. What goes out is never its
+    /// recipients' to decide.
+    pub fn released_by(&self, item: &QuarantineItem) -> ReleasedBy {
+        let dangerous = matches!(item.class, Class::Phishing | Class::Malware | Class::Unscannable);
+        let folder = item.folder.as_str();
+        let inbound = item.envelope.direction == Direction::Inbound;
+        if dangerous || !inbound || ADMIN_ONLY_FOLDERS.contains(&folder) {
+            return ReleasedBy::Admin;
+        }
+        let folders = self.folder_release.read().unwrap_or_else(PoisonError::into_inner);
+        let said = [item.release, folders.get(folder).copied()].into_iter().flatten().max();
+        said.unwrap_or(match USER_FOLDERS.contains(&folder) {
+            true => ReleasedBy::User,
+            false => ReleasedBy::Admin,
+        })
+    }
+
+    /// Somebody with these addresses may release this item to themselves: it is for them alone, and
+    /// [`Quarantine::released_by`] says [`ReleasedBy::User`].
+    pub fn is_released_by_recipient(&self, item: &QuarantineItem, addresses: &[String]) -> bool {
+        let own = |r: &String| addresses.iter().any(|a| a.eq_ignore_ascii_case(r));
+        // Of a message held for several, one of them must not decide for the others.
+        let alone = !item.recipients.is_empty() && item.recipients.iter().all(own);
+        alone && self.released_by(item) == ReleasedBy::User
+    }
+
+    /// The order is within the right that it is given by.
+    fn allows(&self, item: &QuarantineItem, order: &ReleaseOrder) -> bool {
+        match &order.right {
+            ReleaseRight::Admin => true,
+            ReleaseRight::Recipient(addresses) => {
+                order.to.is_empty()
+                    && !order.learn
+                    && self.is_released_by_recipient(item, addresses)
+            }
+        }
+    }
+
+    /// Begins a release: the item is nobody else's from now on. Refused to who may not release it,
+    /// which the audit log notes.
     ///
     /// # Errors
     /// If the change could not be made durable.
@@ -55,9 +140,15 @@ impl Quarantine {
     ) -> Result<Begin, StoreError> {
         let json = |e| rusqlite::Error::ToSqlConversionFailure(Box::new(e));
         let begun = self.change(|batch| {
-            let Some((seq, state)) = find_state(batch, id)? else { return Ok(Err(None)) };
+            let sql = format!("SELECT {} FROM item WHERE id = ?1", search::COLUMNS);
+            let found = batch.prepare_cached(&sql)?.query_row([id], search::held).optional()?;
+            let Some(Held { seq, item, state, .. }) = found else { return Ok(Err(Begin::Unknown)) };
+            if !self.allows(&item, order) {
+                audit::write(batch, now_ms, &order.who, "release refused", id, "")?;
+                return Ok(Err(Begin::NotAllowed));
+            }
             if state != State::Held {
-                return Ok(Err(Some(state)));
+                return Ok(Err(Begin::NotHeld(state)));
             }
             // `seq` is never used again and an item is released at most once unless a release is
             // abandoned, which nothing was spooled for: the name is unique.
@@ -71,8 +162,7 @@ impl Quarantine {
             Ok(Ok(seq))
         })?;
         match begun {
-            Err(None) => Ok(Begin::Unknown),
-            Err(Some(state)) => Ok(Begin::NotHeld(state)),
+            Err(refused) => Ok(refused),
             Ok(seq) => {
                 let release = self.read(|c| read_release(c, "seq = ?1", seq))?;
                 Ok(release

@@ -1,6 +1,7 @@
 //! Listing what is held.
 
 use gauntlet_engine::Class;
+use gauntlet_policy::ReleasedBy;
 use rusqlite::types::{Type, Value};
 use rusqlite::{Row, params, params_from_iter};
 use serde::{Deserialize, Serialize};
@@ -15,9 +16,9 @@ const PAGE_DEFAULT: usize = 50;
 
 /// The columns that [`held`] reads.
 pub(super) const COLUMNS: &str = "item.seq, id, message, folder, state, received_ms, changed_ms, \
-     class, score, size, sender, subject, recipients, rest";
+     class, score, size, sender, subject, recipients, rest, released_by";
 /// How many they are.
-pub(super) const COLUMNS_COUNT: usize = 14;
+pub(super) const COLUMNS_COUNT: usize = 15;
 
 /// Which items to list. Every field that is set must match; text ignores the case of ASCII letters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -35,6 +36,8 @@ pub struct HeldQuery {
     pub message: String,
     /// Part of the subject, the From field or a recipient.
     pub text: String,
+    /// `text` is not looked for among the recipients: for people who may see only their own.
+    pub hide_recipients: bool,
     /// Any of these classes; empty is all.
     pub classes: Vec<Class>,
     /// Received at or after this Unix time in milliseconds.
@@ -161,8 +164,13 @@ fn conditions(query: &HeldQuery) -> (String, Vec<Value>) {
         add("message = ?", text(&query.message));
     }
     if !query.text.trim().is_empty() {
-        let clause = "instr(lower(subject || char(10) || sender || char(10) || recipients), \
-                      lower(?)) > 0";
+        let clause = match query.hide_recipients {
+            true => "instr(lower(subject || char(10) || sender), lower(?)) > 0",
+            false => {
+                "instr(lower(subject || char(10) || sender || char(10) || recipients), \
+                 lower(?)) > 0"
+            }
+        };
         add(clause, text(&query.text));
     }
     if !query.classes.is_empty() {
@@ -197,10 +205,19 @@ pub(super) fn held(row: &Row<'_>) -> rusqlite::Result<Held> {
             score: row.get(8)?,
             subject: row.get(11)?,
             from: row.get(10)?,
+            release: released_by(row.get(14)?),
         },
         state: State::parse(row.get_ref(4)?.as_str()?),
         changed_ms: row.get(6)?,
         size: u64::try_from(row.get::<_, i64>(9)?).unwrap_or(0),
+    })
+}
+
+/// What a column says about releasing. A word that is unknown here allows the least.
+fn released_by(word: Option<String>) -> Option<ReleasedBy> {
+    word.map(|word| match word == ReleasedBy::User.name() {
+        true => ReleasedBy::User,
+        false => ReleasedBy::Admin,
     })
 }
 

@@ -12,11 +12,13 @@ fn item(n: i64) -> QuarantineItem {
         score: 7.5,
         subject: format!("Win {n} prizes"),
         from: "Eve <eve@example.net>".to_owned(),
+        release: None,
     }
 }
 
 fn order() -> ReleaseOrder {
-    ReleaseOrder { who: "ada".to_owned(), ..ReleaseOrder::default() }
+    let right = ReleaseRight::Admin;
+    ReleaseOrder { who: "ada".to_owned(), right, ..ReleaseOrder::default() }
 }
 
 fn begin(q: &Quarantine, id: &str, now_ms: i64) -> Release {

@@ -1,0 +1,255 @@
+//! What an attack from outside tried against the console, with what it sent: releasing programs to
+//! oneself, seeing blind copies, growing a token's rights, guessing passwords and codes.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Answer, Running, Sample, now_ms, start};
+use gauntlet_console::digest::{DigestOptions, digest};
+use gauntlet_engine::Class;
+use gauntlet_mail::{Direction, Envelope};
+use gauntlet_policy::ReleasedBy;
+use gauntlet_store::quarantine::{FolderRelease, QuarantineItem, State};
+use gauntlet_store::users::{Link, LinkKind};
+
+const URSULA: &str = "ursula@example.com";
+const SETUP_EXE: &[u8] = b"From: eve@example.net\r\nTo: ursula@example.com\r\nSubject: update\r\n\
+    Content-Type: application/octet-stream; name=setup.exe\r\n\
+    Content-Disposition: attachment; filename=setup.exe\r\n\
+    Content-Transfer-Encoding: base64\r\n\r\nTVqQAAMAAAAEAAAA\r\n";
+
+/// Holds `setup.exe` for Ursula in this folder, as class suspect.
+fn put_program(console: &Running, id: &str, folder: &str) {
+    console.put(&Sample {
+        id,
+        class: Class::Suspect,
+        score: 4.0,
+        folder: Some(folder),
+        to: URSULA,
+        raw: SETUP_EXE,
+        age_ms: 1_000,
+        hits: Vec::new(),
+    });
+}
+
+fn link(console: &Running, kind: LinkKind, item: &str) -> String {
+    let address = URSULA.to_owned();
+    let link = Link { kind, address, item: item.to_owned(), until_ms: i64::MAX, made_ms: 1 };
+    format!("/link/{}", console.state.users.sign_link(&link).unwrap())
+}
+
+fn decide(console: &Running, cookie: &str, what: &str, items: &[&str]) -> Answer {
+    let items: String = items.iter().map(|i| format!("&item={i}")).collect();
+    let form = format!("csrf={}&decision={what}{items}", console.csrf(cookie));
+    console.request("POST", "/quarantine/decide", cookie, &form)
+}
+
+fn api(console: &Running, cookie: &str, method: &str, path: &str, form: &str) -> Answer {
+    let csrf = console.csrf(cookie);
+    let headers = format!("Cookie: {cookie}\r\nX-CSRF-Token: {csrf}\r\n");
+    console.request_with(method, path, &headers, form)
+}
+
+fn state_of(console: &Running, id: &str) -> State {
+    console.state.quarantine.get(id).unwrap().unwrap().state
+}
+
+#[test]
+fn users_do_not_release_programs_to_themselves_by_any_way() {
+    let console = start();
+    put_program(&console, "one", "programs");
+    put_program(&console, "two", "programs");
+    let user = console.sign_in("ursula");
+    let page = console.request("GET", "/quarantine/held-one", &user, "");
+    assert_eq!(page.status, 200);
+    assert!(!page.body.contains("value=\"release\""), "no button");
+    assert_eq!(decide(&console, &user, "release", &["held-one"]).status, 403);
+    let several = decide(&console, &user, "release", &["held-one", "held-two"]);
+    assert_eq!(several.header("location"), Some("/quarantine?notice=failed-2"));
+    let path = "/api/v1/quarantine/held-one/release";
+    for form in ["x=", "", "to=ursula@example.com", "learn=yes"] {
+        let status = api(&console, &user, "POST", path, form).status;
+        assert!([400, 403].contains(&status), "{form}: {status}");
+    }
+    assert_eq!(api(&console, &user, "POST", path, "").status, 403);
+    // Links of digests that were sent before: checked when they are used.
+    for kind in [LinkKind::Release, LinkKind::Allow] {
+        let link = link(&console, kind, "held-one");
+        for method in ["GET", "POST"] {
+            let answer = console.request(method, &link, "", "");
+            assert_eq!(answer.status, 403, "{method} {kind:?}: {}", answer.body);
+        }
+    }
+    assert!(console.state.users.wishes(URSULA).unwrap().allow.is_empty());
+    // A new digest has no link for it.
+    let options = DigestOptions {
+        url: format!("http://{}", console.address),
+        from: "postmaster@gw.example".to_owned(),
+        link_days: 7,
+        texts: Arc::default(),
+    };
+    let (quarantine, users) = (&console.state.quarantine, &console.state.users);
+    let made = digest(quarantine, users, &options, URSULA, now_ms()).unwrap().unwrap();
+    let message = gauntlet_mail::Message::parse(made.raw.as_bytes());
+    let text = message.parts().iter().find_map(|p| p.text()).unwrap();
+    assert_eq!(text.matches("/link/").count(), 1, "the way in, nothing else: {text}");
+    // The message itself is not for downloading.
+    for path in ["/quarantine/held-one/download", "/api/v1/quarantine/held-one/download"] {
+        let answer = console.request("GET", path, &user, "");
+        assert!([403, 404].contains(&answer.status), "{path}: {}", answer.status);
+        assert!(!answer.body.contains("TVqQ"));
+    }
+    assert!(console.node.queued.lock().unwrap().is_empty());
+    assert_eq!(state_of(&console, "held-one"), State::Held);
+    // An administrator can, by page and API.
+    let admin = console.sign_in("admin");
+    assert_eq!(decide(&console, &admin, "release", &["held-one"]).status, 303);
+    let path = "/api/v1/quarantine/held-two/release";
+    assert_eq!(api(&console, &admin, "POST", path, "").status, 200);
+    assert_eq!(console.node.queued.lock().unwrap().len(), 2);
+}
+
+#[test]
+fn a_folders_setting_and_a_rule_say_who_releases() {
+    let console = start();
+    let quarantine = &console.state.quarantine;
+    let may = |folder: &str, class, release| {
+        let item = QuarantineItem {
+            id: "x".to_owned(),
+            message: "x".to_owned(),
+            folder: folder.to_owned(),
+            recipients: vec![URSULA.to_owned()],
+            envelope: Envelope { direction: Direction::Inbound, ..Envelope::default() },
+            received_ms: 1,
+            class,
+            score: 1.0,
+            subject: String::new(),
+            from: String::new(),
+            release,
+        };
+        quarantine.released_by(&item) == ReleasedBy::User
+    };
+    let (user, admin) = (Some(ReleasedBy::User), Some(ReleasedBy::Admin));
+    for folder in ["spam", "suspect", "bulk"] {
+        assert!(may(folder, Class::Spam, None) && !may(folder, Class::Spam, admin), "{folder}");
+    }
+    for folder in [
+        "programs",
+        "macros",
+        "encrypted",
+        "disk-images",
+        "forged",
+        "large",
+        "explicit",
+        "outbound-abuse",
+        "outbound-data",
+        "unscannable",
+        "malware",
+        "phishing",
+        "anything-else",
+        "",
+    ] {
+        assert!(!may(folder, Class::Suspect, None), "{folder}");
+    }
+    assert!(may("large", Class::Ham, user), "the rule says so");
+    for class in [Class::Malware, Class::Phishing, Class::Unscannable] {
+        assert!(!may("suspect", class, user), "{class:?}");
+    }
+    for folder in ["malware", "phishing", "unscannable"] {
+        assert!(!may(folder, Class::Ham, user), "{folder}");
+    }
+    let said = [("suspect", ReleasedBy::Admin), ("forged", ReleasedBy::User)];
+    let said: FolderRelease = said.into_iter().map(|(f, r)| (f.to_owned(), r)).collect();
+    quarantine.set_folder_release(said);
+    assert!(!may("suspect", Class::Spam, None) && !may("suspect", Class::Spam, user));
+    assert!(may("forged", Class::Spam, None) && !may("forged", Class::Spam, admin));
+    // Where it is allowed, it works from page to queue.
+    put_program(&console, "one", "forged");
+    let cookie = console.sign_in("ursula");
+    let page = console.request("GET", "/quarantine/held-one", &cookie, "");
+    assert!(page.body.contains("value=\"release\""), "{}", page.body);
+    // Taken back between page and button: what is set when the button is pressed counts.
+    quarantine.set_folder_release(FolderRelease::new());
+    assert_eq!(decide(&console, &cookie, "release", &["held-one"]).status, 403);
+    let said = FolderRelease::from([("forged".to_owned(), ReleasedBy::User)]);
+    quarantine.set_folder_release(said);
+    assert_eq!(decide(&console, &cookie, "release", &["held-one"]).status, 303);
+    assert_eq!(state_of(&console, "held-one"), State::Released);
+}
+
+/// Holds a message for Ursula and, as a blind copy, for somebody else.
+fn put_with_blind_copy(console: &Running, id: &str) {
+    let raw = b"From: eve@example.net\r\nTo: ursula@example.com\r\nBcc: boss@example.com\r\n\
+        Delivered-To: boss@example.com\r\nX-Original-To: boss@example.com\r\n\
+        Subject: to both\r\n\r\nhello\r\n";
+    let recipients = vec![URSULA.to_owned(), "boss@example.com".to_owned()];
+    let item = QuarantineItem {
+        id: id.to_owned(),
+        message: "one".to_owned(),
+        folder: "suspect".to_owned(),
+        envelope: Envelope { rcpt_to: recipients.clone(), ..Envelope::default() },
+        recipients,
+        received_ms: now_ms(),
+        class: Class::Suspect,
+        score: 4.0,
+        subject: "to both".to_owned(),
+        from: "eve@example.net".to_owned(),
+        release: None,
+    };
+    console.state.quarantine.put(&item, raw).unwrap();
+}
+
+#[test]
+fn users_see_no_recipient_but_themselves() {
+    let console = start();
+    put_with_blind_copy(&console, "both");
+    // Held for Ursula alone, of an envelope with others.
+    let mut alone = console.state.quarantine.get("both").unwrap().unwrap().item;
+    (alone.id, alone.recipients) = ("alone".to_owned(), vec![URSULA.to_owned()]);
+    console.state.quarantine.put(&alone, b"Subject: x\r\n\r\ny").unwrap();
+    let quarantine = &console.state.quarantine;
+    quarantine.note(now_ms(), "admin", "release", "alone", "boss@example.com").unwrap();
+    let user = console.sign_in("ursula");
+    for path in [
+        "/quarantine",
+        "/quarantine?state=any",
+        "/quarantine?text=both",
+        "/quarantine/both",
+        "/quarantine/alone",
+        "/quarantine/both/html",
+        "/api/v1/quarantine",
+        "/api/v1/quarantine?state=any",
+        "/api/v1/quarantine?recipient=boss@example.com",
+        "/api/v1/quarantine/both",
+        "/api/v1/quarantine/alone",
+        "/api/v1/quarantine/both/preview",
+        "/messages.csv",
+        "/api/v1/messages/one",
+    ] {
+        let answer = console.request("GET", path, &user, "");
+        assert!(!answer.body.contains("boss@"), "{path}: {}", answer.body);
+    }
+    let list = console.request("GET", "/quarantine", &user, "").body;
+    assert!(list.contains("to both") && list.contains(URSULA) && !list.contains("+1"), "{list}");
+    // A search tells nothing about others either.
+    let found = |text: &str| {
+        let path = format!("/api/v1/quarantine?text={text}");
+        let answer = console.request("GET", &path, &user, "");
+        serde_json::from_str::<serde_json::Value>(&answer.body).unwrap()["items"]
+            .as_array()
+            .unwrap()
+            .len()
+    };
+    assert_eq!((found("to+both"), found("boss"), found("boss%40example.com")), (2, 0, 0));
+    // One of several does not decide for the others.
+    assert_eq!(decide(&console, &user, "release", &["both"]).status, 403);
+    assert_eq!(decide(&console, &user, "delete", &["both"]).status, 403);
+    assert_eq!(api(&console, &user, "POST", "/api/v1/quarantine/both/release", "").status, 403);
+    assert_eq!(api(&console, &user, "POST", "/api/v1/quarantine/both/delete", "").status, 403);
+    assert_eq!(state_of(&console, "both"), State::Held);
+    // Who may see all sees all.
+    let admin = console.sign_in("admin");
+    let all = console.request("GET", "/api/v1/quarantine/both", &admin, "").body;
+    assert!(all.contains("boss@example.com"), "{all}");
+}
