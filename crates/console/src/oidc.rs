@@ -279,12 +279,19 @@ fn who(app: &App, options: &OidcOptions, claims: &Value, now_ms: i64) -> Result<
     if login.is_empty() {
         return Err(broken(&format!("the id_token has no {claim} (oidc.login_claim)")));
     }
+    // Anybody may write anybody's address into a profile: only one that the provider says is verified
+    // names a person here, or says whose mail they may see. A claim that is missing says nothing.
+    // Some providers write the word instead of the value.
     let verified = &claims["email_verified"];
-    if claim == "email" && (verified == &Value::Bool(false) || verified == "false") {
-        return Err(refused("the provider has not verified your mail address."));
-    }
-    // Whose mail somebody may see must be certain.
     let certain = verified == &Value::Bool(true) || verified == "true";
+    let by_address =
+        claim == "email" || claims["email"].as_str().is_some_and(|e| e.eq_ignore_ascii_case(login));
+    if by_address && !certain {
+        let why = "the id_token's email_verified is not true; have the provider verify the address \
+                   and send that claim, or set oidc.login_claim to one that people cannot choose";
+        tracing::error!(login, error = why, "single sign-on refused");
+        return Err(refused("the provider does not say that your mail address is verified."));
+    }
     let addresses: Vec<String> = match claims["email"].as_str() {
         Some(email) if certain => vec![email.to_lowercase()],
         _ => Vec::new(),

@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Form, Path, Query, Request};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use gauntlet_store::users::{Role, Session, User};
+use gauntlet_store::users::{Role, Scope, Session, Token, User, token_login};
 use serde_json::Value;
 
 use crate::api::Operation;
@@ -35,6 +35,8 @@ pub(crate) struct Visit {
     pub(crate) fields: Vec<(String, String)>,
     /// Who is signed in.
     pub(crate) session: Option<Session>,
+    /// The program's token that was shown instead of a session: what is done stays within it.
+    pub(crate) granted: Option<Token>,
     /// The session's token, as the browser sent it.
     pub(crate) token: Option<String>,
     /// The state of a single sign-on that the browser began.
@@ -79,6 +81,14 @@ impl Visit {
     /// Role of who is signed in; the least if nobody is.
     pub(crate) fn role(&self) -> Role {
         self.session.as_ref().map_or(Role::User, |s| s.user.role)
+    }
+
+    /// Refuses what needs this scope beside the operation's own, if a program asks without it.
+    pub(crate) fn needs(&self, scope: Scope) -> Result<(), Fault> {
+        match &self.granted {
+            Some(token) if !token.scopes.contains(&scope) => Err(Fault::Scope(scope.name())),
+            _ => Ok(()),
+        }
     }
 
     /// What forms must carry.
@@ -164,7 +174,8 @@ async fn read(client: IpAddr, mut request: Request) -> Result<(Visit, HeaderMap)
     let now_ms = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
     let token = access::token(&headers).map(str::to_owned);
     let sign_in_state = access::state(&headers).map(str::to_owned);
-    let visit = Visit { params, fields, session: None, token, sign_in_state, client, now_ms };
+    let (session, granted) = (None, None);
+    let visit = Visit { params, fields, session, granted, token, sign_in_state, client, now_ms };
     Ok((visit, headers))
 }
 
@@ -209,7 +220,7 @@ fn program(
     operation: &Operation,
     headers: &HeaderMap,
     now_ms: i64,
-) -> Result<Option<Session>, Fault> {
+) -> Result<Option<(Session, Token)>, Fault> {
     let Some(shown) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
     let secret = shown
         .to_str()
@@ -222,14 +233,14 @@ fn program(
         return Err(Fault::Scope(scope.name()));
     }
     let user = User {
-        login: format!("token {}", token.name),
+        login: token_login(&token.name),
         role: Role::Administrator,
         folders: Vec::new(),
         addresses: Vec::new(),
         must_change: false,
         created_ms: token.created_ms,
     };
-    Ok(Some(Session { user, csrf: String::new() }))
+    Ok(Some((Session { user, csrf: String::new() }, token)))
 }
 
 /// Finds the session, and refuses who may not.
@@ -241,9 +252,9 @@ fn admit(
     headers: &HeaderMap,
 ) -> Result<Visit, Fault> {
     if let Some(operation) = operation {
-        visit.session = program(state, operation, headers, visit.now_ms)?;
         // No browser sends a token by itself: nothing more is to be checked.
-        if visit.session.is_some() {
+        if let Some((session, token)) = program(state, operation, headers, visit.now_ms)? {
+            (visit.session, visit.granted) = (Some(session), Some(token));
             return Ok(visit);
         }
     }

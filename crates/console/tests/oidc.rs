@@ -209,13 +209,17 @@ fn token(
 }
 
 fn console(provider: &Provider, add_people: bool) -> Running {
-    let issuer = provider.issuer();
+    console_by(provider, add_people, "email")
+}
+
+fn console_by(provider: &Provider, add_people: bool, login_claim: &str) -> Running {
+    let (issuer, login_claim) = (provider.issuer(), login_claim.to_owned());
     start_with(|state, address| {
         state.oidc = Some(Arc::new(OidcOptions {
             issuer,
             client_id: CLIENT.to_owned(),
             client_secret: SECRET.to_owned(),
-            login_claim: "email".to_owned(),
+            login_claim,
             add_people,
             name: "Company login".to_owned(),
             url: format!("http://{address}"),
@@ -279,7 +283,7 @@ fn new_people_see_their_own_mail_if_it_is_certain_whose_it_is() {
     let console = console(&provider, true);
     for (claims, status) in [
         (people("dora@example.com", false), 400),
-        (json!({ "email": "dora@example.com" }), 403),
+        (json!({ "email": "dora@example.com" }), 400),
         (json!({ "name": "Dora" }), 400),
         (people("Dora@example.com", true), 200),
     ] {
@@ -294,6 +298,33 @@ fn new_people_see_their_own_mail_if_it_is_certain_whose_it_is() {
         (dora.role, dora.addresses.as_slice()),
         (Role::User, &["dora@example.com".to_owned()][..])
     );
+}
+
+#[test]
+fn an_address_that_is_not_verified_names_nobody() {
+    let provider = Provider::start();
+    for claim in ["email", "preferred_username"] {
+        let console = console_by(&provider, false, claim);
+        let (users, role) = (&console.state.users, Some(Role::Administrator));
+        users.person_from_outside("boss@example.com", role, &[], 1).unwrap();
+        // What anybody can write into a profile of their own.
+        for verified in [Value::Null, json!(false), json!("false"), json!(0), json!(1), json!("")] {
+            let mut claims = json!({ "email": "Boss@example.com", "preferred_username":
+                "boss@example.com", "email_verified": verified });
+            if verified.is_null() {
+                claims.as_object_mut().unwrap().remove("email_verified");
+            }
+            provider.mood.lock().unwrap().claims = claims.clone();
+            let (back, cookie) = round_trip(&console, "/");
+            let answer = console.request("GET", &back, &cookie, "");
+            assert_eq!((answer.status, answer.header("set-cookie")), (400, None), "{claims}");
+            assert!(answer.body.contains("verified"), "{}", answer.body);
+        }
+        provider.mood.lock().unwrap().claims = json!({ "email": "boss@example.com",
+            "preferred_username": "boss@example.com", "email_verified": true });
+        let (back, cookie) = round_trip(&console, "/");
+        assert_eq!(console.request("GET", &back, &cookie, "").status, 200, "{claim}");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use gauntlet_engine::Class;
 use gauntlet_mail::{Direction, Envelope};
 use gauntlet_policy::ReleasedBy;
 use gauntlet_store::quarantine::{FolderRelease, QuarantineItem, State};
-use gauntlet_store::users::{Link, LinkKind};
+use gauntlet_store::users::{Link, LinkKind, Scope, code_shown};
 
 const URSULA: &str = "ursula@example.com";
 const SETUP_EXE: &[u8] = b"From: eve@example.net\r\nTo: ursula@example.com\r\nSubject: update\r\n\
@@ -252,4 +252,116 @@ fn users_see_no_recipient_but_themselves() {
     let admin = console.sign_in("admin");
     let all = console.request("GET", "/api/v1/quarantine/both", &admin, "").body;
     assert!(all.contains("boss@example.com"), "{all}");
+}
+
+fn program(console: &Running, token: &str, method: &str, path: &str, body: &str) -> Answer {
+    let headers = format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n");
+    console.request_plain(method, path, &headers, body.as_bytes())
+}
+
+#[test]
+fn a_token_makes_nothing_stronger_than_itself() {
+    let console = start();
+    let users = &console.state.users;
+    let scopes = [Scope::UsersRead, Scope::UsersWrite];
+    let token = users.add_token("hr", &scopes, 2, "admin", now_ms()).unwrap();
+    let own_end = users.tokens().unwrap()[0].expires_ms;
+    let ask = |method, path: &str, body: &str| program(&console, &token, method, path, body);
+    // Scopes that it has not, and a longer life.
+    let all: Vec<String> = Scope::ALL.iter().map(|s| format!("\"{}\"", s.name())).collect();
+    let all = format!("{{\"name\":\"strong\",\"scopes\":[{}],\"days\":3650}}", all.join(","));
+    let wider = "{\"name\":\"strong\",\"scopes\":[\"users:write\",\"policy:write\"]}";
+    for body in [all.as_str(), wider] {
+        assert_eq!(ask("POST", "/api/v1/tokens", body).status, 403, "{body}");
+    }
+    let same = "{\"name\":\"child\",\"scopes\":[\"users:write\",\"users:read\"],\"days\":3650}";
+    let made = ask("POST", "/api/v1/tokens", same);
+    assert_eq!(made.status, 200, "{}", made.body);
+    let made: serde_json::Value = serde_json::from_str(&made.body).unwrap();
+    assert_eq!(made["expires_ms"], own_end, "it ends with the token that made it");
+    let child = made["secret"].as_str().unwrap();
+    let grandchild = "{\"name\":\"grandchild\",\"scopes\":[\"users:read\"]}";
+    assert_eq!(program(&console, child, "POST", "/api/v1/tokens", grandchild).status, 200);
+    // People who may do more than it.
+    for body in [
+        "{\"login\":\"mallory\",\"role\":\"administrator\"}",
+        "{\"login\":\"mallory\",\"role\":\"reviewer\"}",
+        "{\"login\":\"mallory\",\"role\":\"reviewer\",\"folders\":[\"suspect\"]}",
+        "{\"login\":\"mallory\",\"role\":\"user\",\"addresses\":[\"boss@example.com\"]}",
+    ] {
+        assert_eq!(ask("POST", "/api/v1/users", body).status, 403, "{body}");
+    }
+    // Passwords and second factors of people who may.
+    for login in ["admin", "rita", "ursula"] {
+        for (method, path, body) in
+            [("POST", "password", "{}"), ("DELETE", "second-factor", ""), ("DELETE", "", "")]
+        {
+            let path = format!("/api/v1/users/{login}/{path}");
+            let answer = ask(method, path.trim_end_matches('/'), body);
+            assert_eq!(answer.status, 403, "{method} {path}: {}", answer.body);
+        }
+        let rights = "{\"role\":\"user\",\"addresses\":[]}";
+        let path = format!("/api/v1/users/{login}");
+        assert_eq!(ask("PUT", &path, rights).status, 403, "{login}");
+        assert!(users.verify(login, common::PASSWORD).unwrap().is_some(), "{login}");
+    }
+    // What is within it works, and stays within it afterwards.
+    assert_eq!(ask("POST", "/api/v1/users", "{\"login\":\"bob\",\"role\":\"user\"}").status, 200);
+    for rights in [
+        "{\"role\":\"administrator\"}",
+        "{\"role\":\"reviewer\"}",
+        "{\"role\":\"user\",\"addresses\":[\"boss@example.com\"]}",
+    ] {
+        assert_eq!(ask("PUT", "/api/v1/users/bob", rights).status, 403, "{rights}");
+    }
+    assert_eq!(ask("DELETE", "/api/v1/users/bob", "").status, 200);
+    let all = users.add_token("all", &Scope::ALL, 1, "admin", now_ms()).unwrap();
+    let made = "{\"login\":\"mallory\",\"role\":\"administrator\"}";
+    assert_eq!(program(&console, &all, "POST", "/api/v1/users", made).status, 403, "never");
+    // Revoking takes what it made with it.
+    assert!(users.revoke_token("hr", "admin", now_ms()).unwrap());
+    let left: Vec<String> = users.tokens().unwrap().into_iter().map(|t| t.name).collect();
+    assert_eq!(left, ["all"]);
+    assert_eq!(program(&console, child, "GET", "/api/v1/users", "").status, 401);
+}
+
+#[test]
+fn a_token_that_may_not_read_held_mail_does_not_send_it_to_itself() {
+    let console = start();
+    put_program(&console, "one", "programs");
+    let path = "/api/v1/quarantine/held-one/release";
+    let users = &console.state.users;
+    let writes = users.add_token("w", &[Scope::QuarantineWrite], 1, "admin", now_ms()).unwrap();
+    let elsewhere = "{\"to\":[\"mallory@example.net\"]}";
+    assert_eq!(program(&console, &writes, "POST", path, elsewhere).status, 403);
+    assert!(console.node.queued.lock().unwrap().is_empty());
+    assert_eq!(program(&console, &writes, "POST", path, "{}").status, 200);
+}
+
+#[test]
+fn a_session_does_not_take_the_proofs_from_its_own_account() {
+    let console = start();
+    let admin = console.sign_in("admin");
+    let csrf = console.csrf(&admin);
+    for what in ["password", "factor_off"] {
+        let form = format!("csrf={csrf}&do={what}");
+        assert_eq!(console.request("POST", "/users/admin", &admin, &form).status, 403, "{what}");
+    }
+    let path = "/api/v1/users/Admin/";
+    assert_eq!(api(&console, &admin, "POST", &format!("{path}password"), "").status, 403);
+    assert_eq!(api(&console, &admin, "DELETE", &format!("{path}second-factor"), "").status, 403);
+    assert!(console.state.users.verify("admin", common::PASSWORD).unwrap().is_some());
+}
+
+#[test]
+fn a_digests_way_in_does_not_go_round_the_second_factor() {
+    let console = start();
+    let users = &console.state.users;
+    let secret = users.begin_totp("ursula").unwrap();
+    let code = code_shown(&secret, now_ms()).unwrap();
+    assert!(users.enable_totp("ursula", &code, now_ms()).unwrap().is_some());
+    let way_in = format!("/link/{}", console.way_in());
+    let answer = console.request("POST", &way_in, "", "");
+    assert_eq!((answer.status, answer.header("set-cookie")), (403, None), "{}", answer.body);
+    assert!(answer.body.contains("second factor"), "{}", answer.body);
 }

@@ -31,7 +31,7 @@ pub use links::{Link, LinkKind, Shown};
 pub use searches::{SEARCHES_MAX, SavedSearch};
 pub use senders::ListedSender;
 pub use session::{Session, Started};
-pub use tokens::{Scope, TOKEN_DAYS_MAX, TOKEN_MARK, Token};
+pub use tokens::{Scope, TOKEN_DAYS_MAX, TOKEN_MARK, Token, token_end, token_login};
 pub use totp::{RECOVERY_CODES, SecondFactor, code_shown};
 
 /// Shortest password taken, in characters.

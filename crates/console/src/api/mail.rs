@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_mail::Message;
 use gauntlet_store::quarantine::{Deletion, State};
-use gauntlet_store::users::Role;
+use gauntlet_store::users::{Role, Scope};
 use serde_json::json;
 
 use super::done;
@@ -113,6 +113,10 @@ pub(crate) fn preview(app: &App, visit: &Visit) -> Result<Response, Fault> {
 pub(crate) fn release(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let seen = held_mail::find(app, visit, visit.param("id"))?;
     held_mail::may_release(&seen)?;
+    if visit.all("to").next().is_some() {
+        // Who sends a message elsewhere can read it there.
+        visit.needs(Scope::QuarantineRead)?;
+    }
     match held_mail::release_one(app, visit, &seen.held) {
         Ok(Released::Done(to)) => done(&json!({ "released_to": to })),
         Ok(Released::NotHeld(state)) => Ok(not_held(state)),

@@ -2,16 +2,49 @@
 
 use axum::response::Response;
 use gauntlet_engine::lists::List;
-use gauntlet_store::users::{Role, Scope, User};
+use gauntlet_store::users::{Role, Scope, User, token_end};
 use serde_json::json;
 
 use super::done;
 use crate::fault::Fault;
 use crate::pages::messages::number;
-use crate::pages::{senders, tokens as token_page};
+use crate::pages::{senders, tokens as token_page, users};
 use crate::server::App;
 use crate::text::noted;
 use crate::visit::Visit;
+
+/// What a reviewer may do, as scopes.
+const REVIEWER: &[Scope] =
+    &[Scope::StatusRead, Scope::MessagesRead, Scope::QuarantineRead, Scope::QuarantineWrite];
+/// What a user may do who has mail here.
+const USER: &[Scope] = &[Scope::QuarantineRead, Scope::QuarantineWrite];
+
+/// Refuses a program to give rights, or the password of somebody with rights, that go beyond its
+/// token: with them it could do what the token does not let it.
+fn may_give(visit: &Visit, role: Role, addresses: &[String]) -> Result<(), Fault> {
+    let needed = match role {
+        // What an administrator may do has no end and no scope.
+        Role::Administrator if visit.granted.is_some() => {
+            return Err(Fault::Forbidden(noted(
+                "A token neither makes nor changes administrators: sign in to do it.",
+            )));
+        }
+        Role::Administrator => &[],
+        Role::Reviewer => REVIEWER,
+        Role::User if addresses.is_empty() => &[],
+        Role::User => USER,
+    };
+    needed.iter().try_for_each(|scope| visit.needs(*scope))
+}
+
+/// The person of this login, if whoever asks may change what they can do.
+fn changeable(app: &App, visit: &Visit) -> Result<User, Fault> {
+    let login = visit.param("login");
+    let found = app.state.users.list()?.into_iter().find(|u| u.login.eq_ignore_ascii_case(login));
+    let user = found.ok_or(NOBODY)?;
+    may_give(visit, user.role, &user.addresses)?;
+    Ok(user)
+}
 
 const NOBODY: Fault = Fault::NotFound(noted("There is nobody of this login."));
 
@@ -37,7 +70,7 @@ pub(super) fn unlist_sender(app: &App, visit: &Visit) -> Result<Response, Fault>
 }
 
 /// `GET /api/v1/users`.
-pub(super) fn users(app: &App, _: &Visit) -> Result<Response, Fault> {
+pub(super) fn list(app: &App, _: &Visit) -> Result<Response, Fault> {
     done(&json!({ "users": app.state.users.list()? }))
 }
 
@@ -52,6 +85,7 @@ pub(super) fn add(app: &App, visit: &Visit) -> Result<Response, Fault> {
         must_change: true,
         created_ms: visit.now_ms,
     };
+    may_give(visit, user.role, &user.addresses)?;
     let password = app.state.users.one_time_password()?;
     app.state.users.add(&user, &password, visit.who(), visit.now_ms)?;
     done(&json!({ "login": user.login, "one_time_password": password }))
@@ -59,7 +93,7 @@ pub(super) fn add(app: &App, visit: &Visit) -> Result<Response, Fault> {
 
 /// `DELETE /api/v1/users/{login}`.
 pub(super) fn remove(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let login = visit.param("login");
+    let login = &changeable(app, visit)?.login;
     if !app.state.users.remove(login, visit.who(), visit.now_ms)? {
         return Err(NOBODY);
     }
@@ -68,7 +102,8 @@ pub(super) fn remove(app: &App, visit: &Visit) -> Result<Response, Fault> {
 
 /// `POST /api/v1/users/{login}/password`.
 pub(super) fn password(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let (login, users) = (visit.param("login"), &app.state.users);
+    let (login, users) = (&changeable(app, visit)?.login, &app.state.users);
+    users::not_oneself(visit, login)?;
     let password = users.one_time_password()?;
     if !users.set_password(login, &password, true, visit.who(), visit.now_ms)? {
         return Err(NOBODY);
@@ -82,6 +117,8 @@ pub(super) fn rights(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let role: Role = visit.field("role").parse().map_err(Fault::Bad)?;
     let all = |name| -> Vec<String> { visit.all(name).map(str::to_owned).collect() };
     let (folders, addresses) = (all("folders"), all("addresses"));
+    changeable(app, visit)?;
+    may_give(visit, role, &addresses)?;
     let (who, now) = (visit.who(), visit.now_ms);
     if !app.state.users.change_rights(login, role, &folders, &addresses, who, now)? {
         return Err(NOBODY);
@@ -91,10 +128,8 @@ pub(super) fn rights(app: &App, visit: &Visit) -> Result<Response, Fault> {
 
 /// `DELETE /api/v1/users/{login}/second-factor`.
 pub(super) fn factor_off(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let login = visit.param("login");
-    if !app.state.users.list()?.iter().any(|u| u.login.eq_ignore_ascii_case(login)) {
-        return Err(NOBODY);
-    }
+    let login = &changeable(app, visit)?.login;
+    users::not_oneself(visit, login)?;
     let removed = app.state.users.remove_totp(login, visit.who(), visit.now_ms)?;
     done(&json!({ "removed": removed }))
 }
@@ -111,10 +146,14 @@ pub(super) fn add_token(app: &App, visit: &Visit) -> Result<Response, Fault> {
     for scope in visit.all("scopes") {
         scopes.push(scope.parse::<Scope>().map_err(Fault::Bad)?);
     }
-    let days = number(visit, "days")?.unwrap_or(token_page::DAYS_DEFAULT);
+    // At most what whoever asks has: its scopes, and no longer than its own life.
+    scopes.iter().try_for_each(|scope| visit.needs(*scope))?;
+    let days: i64 = number(visit, "days")?.unwrap_or(token_page::DAYS_DEFAULT);
+    let own_end = visit.granted.as_ref().map_or(i64::MAX, |token| token.expires_ms);
+    let expires_ms = token_end(visit.now_ms, days).min(own_end);
     let users = &app.state.users;
-    let secret = users.add_token(name, &scopes, days, visit.who(), visit.now_ms)?;
-    done(&json!({ "name": name, "secret": secret }))
+    let secret = users.add_token_until(name, &scopes, expires_ms, visit.who(), visit.now_ms)?;
+    done(&json!({ "name": name, "secret": secret, "expires_ms": expires_ms }))
 }
 
 /// `DELETE /api/v1/tokens/{name}`.

@@ -347,7 +347,7 @@ pub static OPERATIONS: &[Operation] = &[
         .says("Takes a sender off the lists.")
         .takes(&[must("entry", Text, "address, domain or network")])
         .gives(&[("removed", "boolean")]),
-    op(Get, "/api/v1/users", Administrator, Some(Scope::UsersRead), people::users)
+    op(Get, "/api/v1/users", Administrator, Some(Scope::UsersRead), people::list)
         .says("Everybody who may use the console.")
         .gives(&[("users", "array")]),
     op(Post, "/api/v1/users", Administrator, Some(Scope::UsersWrite), people::add)
@@ -388,13 +388,13 @@ pub static OPERATIONS: &[Operation] = &[
         .says("Every token, without its secret.")
         .gives(&[("tokens", "array")]),
     op(Post, "/api/v1/tokens", Administrator, Some(Scope::UsersWrite), people::add_token)
-        .says("Makes a token; its secret is in the answer and nowhere else.")
+        .says("Makes a token; its secret is in the answer and nowhere else. A token makes one of its own scopes at most, that ends with it and is revoked with it.")
         .takes(&[
             must("name", Text, "what it is for; unique"),
             must("scopes", Choices(SCOPES), "what it may do"),
             field("days", Integer(1, 3_650), "how long it lives; 90 if not given"),
         ])
-        .gives(&[("name", "string"), ("secret", "string")]),
+        .gives(&[("name", "string"), ("secret", "string"), ("expires_ms", "integer")]),
     op(Delete, "/api/v1/tokens/{name}", Administrator, Some(Scope::UsersWrite), people::revoke)
         .says("Revokes a token.")
         .gives(&[("removed", "boolean")]),

@@ -4,7 +4,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_store::quarantine::{Held, ReleaseOrder, ReleaseRight, State};
-use gauntlet_store::users::{Link, LinkKind, Shown};
+use gauntlet_store::users::{Link, LinkKind, SecondFactor, Shown};
 use maud::{Markup, Render, html};
 
 use super::sign_in::with_cookie;
@@ -73,6 +73,10 @@ fn enter(app: &App, visit: &Visit, link: &Link) -> Result<Response, Fault> {
         let why = t("Your account may do more than see your own mail: sign in with your password.");
         return Ok(said(StatusCode::FORBIDDEN, noted("Sign in"), why));
     };
+    if matches!(users.second_factor(&user.login)?, SecondFactor::On { .. }) {
+        let why = t("Your account has a second factor: sign in with your password and a code.");
+        return Ok(said(StatusCode::FORBIDDEN, noted("Sign in"), why));
+    }
     if let Some(old) = &visit.token {
         users.end_session(old)?;
     }

@@ -167,11 +167,13 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
             users.change_rights(login, role, &folders, &addresses, who, now)?;
         }
         "password" => {
+            not_oneself(visit, login)?;
             let password = users.one_time_password()?;
             users.set_password(login, &password, true, who, now)?;
             return Ok(told(visit, login, &password));
         }
         "factor_off" => {
+            not_oneself(visit, login)?;
             users.remove_totp(login, who, now)?;
         }
         "sign_out" => users.end_sessions(login, who, now)?,
@@ -185,6 +187,13 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
         }
     }
     Ok(visit::redirect("/users?notice=users-1"))
+}
+
+/// Refuses to take the proofs from one's own account without showing them: a session that somebody
+/// else got hold of must not become theirs for good.
+pub(crate) fn not_oneself(visit: &Visit, login: &str) -> Result<(), Fault> {
+    let why = noted("Change your own password and second factor under Account.");
+    if login.eq_ignore_ascii_case(visit.who()) { Err(Fault::Forbidden(why)) } else { Ok(()) }
 }
 
 fn ask(visit: &Visit, login: &str) -> Response {

@@ -117,16 +117,36 @@ fn names<S: serde::Serializer>(scopes: &[Scope], serializer: S) -> Result<S::Ok,
 }
 
 impl Users {
-    /// Makes a token and returns its secret, which is kept nowhere.
+    /// Makes a token that lives so many days and returns its secret, which is kept nowhere.
     ///
     /// # Errors
-    /// If the name is unfit or taken, there is no scope, it would live too long, or the change could not
-    /// be made durable.
+    /// As [`Users::add_token_until`].
     pub fn add_token(
         &self,
         name: &str,
         scopes: &[Scope],
         days: i64,
+        who: &str,
+        now_ms: i64,
+    ) -> Result<String, StoreError> {
+        if !(1..=TOKEN_DAYS_MAX).contains(&days) {
+            let cause = format!("{days} days; a token lives 1 to {TOKEN_DAYS_MAX}");
+            return Err(StoreError::Invalid { what: "token", cause });
+        }
+        self.add_token_until(name, scopes, token_end(now_ms, days), who, now_ms)
+    }
+
+    /// Makes a token that is refused from `expires_ms` on, a Unix time in milliseconds, and returns
+    /// its secret, which is kept nowhere.
+    ///
+    /// # Errors
+    /// If the name is unfit or taken, there is no scope, it would live too long, or the change could not
+    /// be made durable.
+    pub fn add_token_until(
+        &self,
+        name: &str,
+        scopes: &[Scope],
+        expires_ms: i64,
         who: &str,
         now_ms: i64,
     ) -> Result<String, StoreError> {
@@ -142,8 +162,8 @@ impl Users {
         if scopes.is_empty() {
             return invalid("a token needs a scope: what it may do".to_owned());
         }
-        if !(1..=TOKEN_DAYS_MAX).contains(&days) {
-            return invalid(format!("{days} days; a token lives 1 to {TOKEN_DAYS_MAX}"));
+        if expires_ms <= now_ms || expires_ms > token_end(now_ms, TOKEN_DAYS_MAX) {
+            return invalid(format!("it lives up to {TOKEN_DAYS_MAX} days, and not into the past"));
         }
         let secret = format!("{TOKEN_MARK}{}", random_text(TOKEN_CHARS)?);
         let list: Vec<&str> = scopes.iter().map(|s| s.name()).collect();
@@ -155,14 +175,7 @@ impl Users {
             let added = batch.execute(
                 "INSERT OR IGNORE INTO token (name, hash, scopes, who, created_ms, expires_ms) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![
-                    name,
-                    key(&secret),
-                    list.join(" "),
-                    who,
-                    now_ms,
-                    now_ms + days * 86_400_000
-                ],
+                params![name, key(&secret), list.join(" "), who, now_ms, expires_ms],
             )?;
             if added == 1 {
                 audit(batch, now_ms, who, "add token", name, &list.join(" "))?;
@@ -210,19 +223,38 @@ impl Users {
         })
     }
 
-    /// Revokes a token: it is refused from now on. False if there is none of this name.
+    /// Revokes a token, and those that it made, and theirs: all are refused from now on. False if
+    /// there is none of this name.
     ///
     /// # Errors
     /// If the change could not be made durable.
     pub fn revoke_token(&self, name: &str, who: &str, now_ms: i64) -> Result<bool, StoreError> {
         self.change(|batch| {
-            let gone = batch.execute("DELETE FROM token WHERE name = ?1", [name])? > 0;
-            if gone {
-                audit(batch, now_ms, who, "revoke token", name, "")?;
+            let mut gone = false;
+            let mut names = vec![name.to_owned()];
+            while let Some(name) = names.pop() {
+                if batch.execute("DELETE FROM token WHERE name = ?1", [&name])? == 0 {
+                    continue;
+                }
+                gone = true;
+                audit(batch, now_ms, who, "revoke token", &name, "")?;
+                let mut made = batch.prepare_cached("SELECT name FROM token WHERE who = ?1")?;
+                let rows = made.query_map([token_login(&name)], |row| row.get(0))?;
+                names.extend(rows.collect::<rusqlite::Result<Vec<String>>>()?);
             }
             Ok(gone)
         })
     }
+}
+
+/// What a token is called where logins stand: no person's login has a space.
+pub fn token_login(name: &str) -> String {
+    format!("token {name}")
+}
+
+/// When a token ends that lives so many days from now on, in Unix milliseconds.
+pub fn token_end(now_ms: i64, days: i64) -> i64 {
+    now_ms.saturating_add(days.saturating_mul(86_400_000))
 }
 
 const COLUMNS: &str = "name, scopes, who, created_ms, expires_ms, used_ms";
