@@ -5,6 +5,9 @@
 //! disagree where one message ends and the next begins. So a carriage return or line feed on its
 //! own, and a NUL (which some servers drop), is an error and ends the conversation: nothing after it
 //! can be trusted to be what its sender meant.
+//!
+//! BDAT has a length and no end to forge, and is held to the same rule ([`LineCheck`]): what is sent on
+//! by DATA would have to be changed, and would be another message than the one that was judged.
 
 /// What was wrong with the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -104,6 +107,60 @@ impl DataDecoder {
         };
         out.extend_from_slice(input.get(run..end).unwrap_or_default());
         DataStep::More
+    }
+}
+
+/// Looks through a message that comes by its length (BDAT, RFC 3030) for what DATA refuses.
+///
+/// Bytes may come in pieces of any length: a CR at the end of one may have its LF in the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LineCheck {
+    /// The last byte was a CR.
+    after_cr: bool,
+}
+
+impl LineCheck {
+    /// Looks at the next bytes.
+    ///
+    /// # Errors
+    /// The first byte that breaks the rules.
+    pub fn check(&mut self, input: &[u8]) -> Result<(), BadData> {
+        let mut rest = input;
+        if self.after_cr && !rest.is_empty() {
+            rest = rest.strip_prefix(b"\n").ok_or(BadData::BareCr)?;
+            self.after_cr = false;
+        }
+        while let Some(at) = memchr::memchr3(b'\r', b'\n', 0, rest) {
+            rest = match rest.get(at..).unwrap_or_default() {
+                [b'\r', b'\n', tail @ ..] => tail,
+                [b'\r'] => {
+                    self.after_cr = true;
+                    return Ok(());
+                }
+                [b'\r', ..] => return Err(BadData::BareCr),
+                [b'\n', ..] => return Err(BadData::BareLf),
+                _ => return Err(BadData::Nul),
+            };
+        }
+        Ok(())
+    }
+
+    /// The message ends here.
+    ///
+    /// # Errors
+    /// A CR came last.
+    pub fn end(self) -> Result<(), BadData> {
+        if self.after_cr { Err(BadData::BareCr) } else { Ok(()) }
+    }
+
+    /// Looks at a whole message.
+    ///
+    /// # Errors
+    /// The first byte that breaks the rules.
+    pub fn check_all(message: &[u8]) -> Result<(), BadData> {
+        let mut lines = LineCheck::default();
+        lines.check(message)?;
+        lines.end()
     }
 }
 
@@ -211,6 +268,37 @@ mod tests {
             let singles: Vec<&[u8]> = wire.chunks(1).collect();
             assert_eq!(decode_in(&[wire]).0, DataStep::Bad(bad), "{wire:?}");
             assert_eq!(decode_in(&singles).0, DataStep::Bad(bad), "{wire:?} by the byte");
+        }
+    }
+
+    #[test]
+    fn what_comes_by_its_length_is_held_to_the_same_rules() {
+        let pieces: [&[u8]; 7] = [b"a", b"\r\n", b"\r", b"\n", b"\0", b".", b"\r\n.b"];
+        let mut all: Vec<Vec<u8>> = vec![Vec::new()];
+        for _ in 0..4 {
+            let longer = all.iter().flat_map(|m| pieces.iter().map(move |p| [m, *p].concat()));
+            all = longer.collect();
+            for message in &all {
+                // What DATA takes of the same bytes, dots doubled and the end put behind.
+                let mut wire = Vec::new();
+                for line in message.split_inclusive(|b| *b == b'\n') {
+                    wire.extend_from_slice(if line.starts_with(b".") { b"." } else { b"" });
+                    wire.extend_from_slice(line);
+                }
+                let ended = message.is_empty() || message.ends_with(b"\r\n");
+                wire.extend_from_slice(if ended { b".\r\n" } else { b"\r\n.\r\n" });
+                let by_data = match decode_in(&[&wire]).0 {
+                    DataStep::Bad(bad) => Err(bad),
+                    _ => Ok(()),
+                };
+                assert_eq!(LineCheck::check_all(message), by_data, "{message:?}");
+                for cut in 0..=message.len() {
+                    let (head, tail) = message.split_at(cut);
+                    let mut lines = LineCheck::default();
+                    let found = lines.check(head).and_then(|()| lines.check(tail));
+                    assert_eq!(found.and_then(|()| lines.end()), by_data, "{message:?} at {cut}");
+                }
+            }
         }
     }
 

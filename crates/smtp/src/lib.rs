@@ -37,7 +37,7 @@ pub use client::{
     RecipientReply,
 };
 pub use command::{Command, CommandError, MailCommand, Notify, RcptCommand, Ret};
-pub use data::{BadData, DataDecoder, DataStep, stuff};
+pub use data::{BadData, DataDecoder, DataStep, LineCheck, stuff};
 pub use reply::{Reply, ReplyReader};
 pub use server::{
     CloseReason, Event, Features, Session, SessionConfig, SessionLimits, Transaction,

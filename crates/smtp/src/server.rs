@@ -8,7 +8,8 @@
 //! Mail ──answer──▶ Rcpt ──answer──▶ ... ──▶ Data ──start_body──▶ Message ──answer_message──▶
 //! ```
 //!
-//! Invariants: a message is complete only at CR LF `.` CR LF (or the last BDAT chunk); whatever is
+//! Invariants: a message is complete only at CR LF `.` CR LF (or the last BDAT chunk); all of it is lines
+//! that end with CR LF, without NUL, so that it can be sent on as it was judged; whatever is
 //! out of order, malformed or ambiguous is answered without touching the transaction, and what
 //! cannot be answered safely ends the conversation.
 
@@ -18,7 +19,7 @@ mod xclient;
 use std::sync::Arc;
 
 use crate::command::{Command, CommandError, MailCommand, RcptCommand};
-use crate::data::{BadData, DataDecoder, DataStep};
+use crate::data::{BadData, DataDecoder, DataStep, LineCheck};
 use crate::reply::Reply;
 use crate::scram::First;
 
@@ -91,6 +92,10 @@ pub struct Transaction {
     pub chunked: bool,
     /// Set when the message is refused while its rest is still being read.
     refusal: Option<Reply>,
+    /// Where chunks are in a line.
+    lines: LineCheck,
+    /// What was wrong with the bytes of a chunk that is still being read.
+    bad: Option<BadData>,
 }
 
 /// What happened, or what the host has to decide.
@@ -138,6 +143,8 @@ pub enum CloseReason {
     TooManyErrors,
     /// More commands than the limit.
     TooManyCommands,
+    /// As many messages as the host takes in one session.
+    TooManyMessages,
     /// The client did not wait for an answer where it must.
     Unsynchronised,
     /// Bare CR, bare LF or NUL.
@@ -522,14 +529,17 @@ impl Session {
         *input = rest;
         *left -= take as u64;
         let (size, left, last) = (*size, *left, *last);
-        if let Some(t) = self.transaction.as_mut().filter(|t| t.refusal.is_none()) {
-            t.body.extend_from_slice(head);
+        if let Some(t) = &mut self.transaction {
+            t.add_to_chunk(head);
         }
         if left > 0 { None } else { self.end_chunk(size, last, out) }
     }
 
     fn end_chunk(&mut self, size: u64, last: bool, out: &mut Vec<u8>) -> Option<Event> {
         self.phase = Phase::Command;
+        if let Some(bad) = self.transaction.as_mut().and_then(|t| t.end_chunk(last)) {
+            return Some(self.refuse_smuggling(bad, out));
+        }
         let refusal = self.transaction.as_ref().and_then(|t| t.refusal.clone());
         match refusal {
             Some(reply) => {
@@ -716,6 +726,31 @@ impl Transaction {
         self.body = Vec::new();
         self.prefix_bytes = 0;
         self.refusal.get_or_insert(reply);
+    }
+
+    /// Takes bytes of a chunk. What may not stand in a message is refused at the chunk's end, when the
+    /// client reads again.
+    fn add_to_chunk(&mut self, bytes: &[u8]) {
+        if self.bad.is_some() || self.refusal.is_some() {
+            return;
+        }
+        self.bad = self.lines.check(bytes).err();
+        match self.bad {
+            Some(_) => (self.body, self.prefix_bytes) = (Vec::new(), 0),
+            None => self.body.extend_from_slice(bytes),
+        }
+    }
+
+    /// What was wrong with the chunk that ends here. A message whose last line has no end is given one, as
+    /// DATA would have: it could not be sent on without.
+    fn end_chunk(&mut self, last: bool) -> Option<BadData> {
+        if self.bad.is_none() && self.refusal.is_none() && last {
+            self.bad = self.lines.end().err();
+            if self.body.len() > self.prefix_bytes && !self.body.ends_with(b"\r\n") {
+                self.body.extend_from_slice(b"\r\n");
+            }
+        }
+        self.bad
     }
 }
 

@@ -309,6 +309,11 @@ impl Conversation {
     /// room for it.
     async fn react(&mut self, event: Event) -> io::Result<Option<Event>> {
         Ok(match event {
+            Event::Mail(_) if self.has_sent_enough() => {
+                // 421 and an end: an MTA connects again at once. After a 452 it would defer the message.
+                Reply::new(421, (4, 7, 0), "enough messages, connect again").write(&mut self.out);
+                Some(Event::Close(CloseReason::TooManyMessages))
+            }
             Event::Mail(mail) => {
                 let reply = self.check_sender(&mail);
                 self.session.answer(&reply, &mut self.out)
@@ -371,11 +376,13 @@ impl Conversation {
         Some(Event::Close(CloseReason::Quit))
     }
 
+    /// The session had all the messages that one may have.
+    fn has_sent_enough(&self) -> bool {
+        self.messages >= self.receiver.settings.load().messages_per_session_max
+    }
+
     fn check_sender(&self, mail: &MailCommand) -> Reply {
         let settings = self.receiver.settings.load();
-        if self.messages >= settings.messages_per_session_max {
-            return Reply::new(452, (4, 5, 3), "too many messages in one session");
-        }
         if self.client.role == ListenerRole::Outbound && !self.client.is_trusted() {
             return Reply::new(554, (5, 7, 1), "relaying denied: your network is not allowed here");
         }
