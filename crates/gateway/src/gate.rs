@@ -144,11 +144,7 @@ impl Gate {
         if !settings.enabled || self.is_exempt(client) {
             return None;
         }
-        let rules = GreylistRules {
-            wait_seconds: settings.wait_seconds,
-            window_seconds: settings.window_seconds,
-            pass_seconds: settings.pass_seconds,
-        };
+        let rules = settings.rules();
         let (gate, sender, recipient) = (self.clone(), sender.to_owned(), recipient.to_owned());
         let asked = tokio::task::spawn_blocking(move || {
             if gate.is_good(client, now_s) {
@@ -164,12 +160,7 @@ impl Gate {
 
     /// How greylisting works, for forgetting whoever waited in vain.
     pub fn greylist_rules(&self) -> GreylistRules {
-        let settings = &self.rules.load().greylist;
-        GreylistRules {
-            wait_seconds: settings.wait_seconds,
-            window_seconds: settings.window_seconds,
-            pass_seconds: settings.pass_seconds,
-        }
+        self.rules.load().greylist.rules()
     }
 
     /// The client's network is known, and for good mail; or the client is exempt.

@@ -25,6 +25,8 @@ const SENDERS_MAX: i64 = 2_000_000;
 const FORGET_DAYS: i64 = 365;
 /// Longest key, in bytes.
 const KEY_BYTES_MAX: usize = 300;
+/// Networks whose new greylist rows are counted within an hour; beyond, counting begins anew.
+const NETWORKS_COUNTED_MAX: usize = 100_000;
 
 const MIGRATIONS: [&str; 1] = [
     "CREATE TABLE sender (key TEXT PRIMARY KEY, first_s INTEGER NOT NULL, last_s INTEGER NOT NULL, \
@@ -99,12 +101,22 @@ pub struct GreylistRules {
     pub window_seconds: u32,
     /// Seconds for which a client that came again passes at once.
     pub pass_seconds: u32,
+    /// Rows kept in all; beyond, those that wait longest in vain go, then those not seen for longest.
+    pub rows_max: u32,
+    /// New rows an hour of one network (/24, /64); further ones wait without being written down.
+    pub rows_per_network_per_hour_max: u32,
 }
 
 impl Default for GreylistRules {
     fn default() -> Self {
         let day = 86_400;
-        GreylistRules { wait_seconds: 300, window_seconds: 2 * day, pass_seconds: 36 * day }
+        GreylistRules {
+            wait_seconds: 300,
+            window_seconds: 2 * day,
+            pass_seconds: 36 * day,
+            rows_max: 1_000_000,
+            rows_per_network_per_hour_max: 1_000,
+        }
     }
 }
 
@@ -114,6 +126,30 @@ pub struct History {
     database: Mutex<Connection>,
     /// Senders that were seen since the last write.
     fresh: Mutex<HashMap<String, Known>>,
+    waiting: Mutex<WaitingRows>,
+}
+
+/// How many rows the greylist has, and who added them of late.
+#[derive(Debug, Default)]
+struct WaitingRows {
+    /// Rows of the table, so that an insertion need not count them.
+    count: u32,
+    /// The hour that `by_network` is about, in hours since 1970.
+    hour: i64,
+    by_network: HashMap<String, u32>,
+}
+
+impl WaitingRows {
+    /// One more row of this network is within its share of the hour.
+    fn admit(&mut self, network: &str, rules: &GreylistRules, now_s: i64) -> bool {
+        let hour = now_s.div_euclid(3_600);
+        if hour != self.hour || self.by_network.len() >= NETWORKS_COUNTED_MAX {
+            (self.hour, self.by_network) = (hour, HashMap::new());
+        }
+        let count = self.by_network.entry(network.to_owned()).or_default();
+        *count = count.saturating_add(1);
+        *count <= rules.rows_per_network_per_hour_max
+    }
 }
 
 impl History {
@@ -126,7 +162,9 @@ impl History {
         let database = database::open_write(&path, &MIGRATIONS)?;
         // A sighting lost with the machine is no harm, a sync a batch would be.
         database.execute_batch("PRAGMA synchronous = NORMAL;").map_err(StoreError::db(&path))?;
-        Ok(History { database: Mutex::new(database), fresh: Mutex::default() })
+        let count = count_waiting(&database).map_err(StoreError::db(&path))?;
+        let waiting = Mutex::new(WaitingRows { count, ..WaitingRows::default() });
+        Ok(History { database: Mutex::new(database), fresh: Mutex::default(), waiting })
     }
 
     fn database(&self) -> MutexGuard<'_, Connection> {
@@ -211,7 +249,8 @@ impl History {
     /// Whether this client may deliver from this sender to this recipient now: one that is unknown
     /// waits, one that comes again within the window passes from then on. Clients count by network
     /// (/24, /64), so that a sender with many servers waits once. If the file cannot be used, mail
-    /// passes.
+    /// passes. The table is bounded ([`GreylistRules::rows_max`]), and so is what one network adds to it:
+    /// a flood of invented senders can neither fill the disk nor push out who waits honestly.
     pub fn greylist(
         &self,
         rules: &GreylistRules,
@@ -220,16 +259,18 @@ impl History {
         recipient: &str,
         now_s: i64,
     ) -> Greylisted {
-        let text = format!("{}\0{sender}\0{recipient}", network_key(client)).to_lowercase();
+        let network = network_key(client);
+        let text = format!("{network}\0{sender}\0{recipient}").to_lowercase();
         let digest = blake3::hash(text.as_bytes());
         let key = digest.as_bytes().get(..16).unwrap_or_default();
-        self.greylist_key(rules, key, now_s).unwrap_or(Greylisted::Pass)
+        self.greylist_key(rules, key, &network, now_s).unwrap_or(Greylisted::Pass)
     }
 
     fn greylist_key(
         &self,
         rules: &GreylistRules,
         key: &[u8],
+        network: &str,
         now_s: i64,
     ) -> rusqlite::Result<Greylisted> {
         let database = self.database();
@@ -239,6 +280,9 @@ impl History {
                 Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, bool>(2)?))
             })
             .optional()?;
+        if found.is_none() && !self.make_room(&database, rules, network, now_s)? {
+            return Ok(Greylisted::Wait { seconds: rules.wait_seconds });
+        }
         let age = |since: i64| now_s.saturating_sub(since);
         let (first_s, passed, answer) = match found {
             Some((first, last, true)) if age(last) <= i64::from(rules.pass_seconds) => {
@@ -263,6 +307,35 @@ impl History {
         Ok(answer)
     }
 
+    /// Makes room for one more row, and books it. False if the network has had its share of this hour.
+    fn make_room(
+        &self,
+        database: &Connection,
+        rules: &GreylistRules,
+        network: &str,
+        now_s: i64,
+    ) -> rusqlite::Result<bool> {
+        let mut rows = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if !rows.admit(network, rules, now_s) {
+            return Ok(false);
+        }
+        if rows.count >= rules.rows_max.max(1) {
+            // A tenth at once, so that not every new row has to delete an old one.
+            let surplus = rows.count - rules.rows_max.max(1) + rules.rows_max.max(1).div_ceil(10);
+            for (column, passed) in [("first_s", false), ("last_s", true)] {
+                let left = surplus.saturating_sub(rows.count - count_waiting(database)?);
+                let text = format!(
+                    "DELETE FROM waiting WHERE key IN (SELECT key FROM waiting \
+                     WHERE passed = ?1 ORDER BY {column} LIMIT ?2)"
+                );
+                database.execute(&text, params![passed, left])?;
+            }
+            rows.count = count_waiting(database)?;
+        }
+        rows.count += 1;
+        Ok(true)
+    }
+
     /// Forgets whoever waited in vain or has not come for long.
     ///
     /// # Errors
@@ -270,11 +343,21 @@ impl History {
     pub fn forget_waiting(&self, rules: &GreylistRules, now_s: i64) -> rusqlite::Result<usize> {
         let (passed, waited) =
             (now_s - i64::from(rules.pass_seconds), now_s - i64::from(rules.window_seconds));
-        self.database().execute(
+        let database = self.database();
+        let gone = database.execute(
             "DELETE FROM waiting WHERE last_s < ?1 OR (passed = 0 AND first_s < ?2)",
             params![passed, waited],
-        )
+        )?;
+        if gone > 0 {
+            let count = count_waiting(&database)?;
+            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).count = count;
+        }
+        Ok(gone)
     }
+}
+
+fn count_waiting(database: &Connection) -> rusqlite::Result<u32> {
+    database.query_row("SELECT count(*) FROM waiting", [], |row| row.get(0))
 }
 
 fn read(database: &Connection, key: &str) -> Option<Known> {
@@ -369,5 +452,39 @@ mod tests {
         assert_eq!(ask("192.0.2.1", "a@a.example", 60 * DAY), Greylisted::Pass);
         assert_eq!(ask("192.0.2.1", "a@a.example", 100 * DAY), Greylisted::Wait { seconds: 300 });
         assert_eq!(history.forget_waiting(&rules, 103 * DAY).unwrap(), 3);
+    }
+
+    #[test]
+    fn a_flood_of_invented_senders_neither_fills_the_table_nor_pushes_others_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::open(folder.path()).unwrap();
+        let rules = GreylistRules {
+            rows_max: 500,
+            rows_per_network_per_hour_max: 100,
+            ..GreylistRules::default()
+        };
+        let ask = |client: IpAddr, sender: &str, now_s: i64| {
+            history.greylist(&rules, client, sender, "bob@b.example", now_s)
+        };
+        let rows = |history: &History| count_waiting(&history.database()).unwrap();
+        let honest: IpAddr = "198.51.100.7".parse().unwrap();
+        assert_eq!(ask(honest, "ann@a.example", 0), Greylisted::Wait { seconds: 300 });
+        for n in 0..2_000 {
+            let asked = ask("192.0.2.1".parse().unwrap(), &format!("{n}@x.example"), 1);
+            assert_eq!(asked, Greylisted::Wait { seconds: 300 });
+        }
+        assert_eq!(rows(&history), 101, "one network adds its share and no more");
+        assert_eq!(ask(honest, "ann@a.example", 300), Greylisted::Pass);
+        // Many networks: who has passed stays, who waits longest in vain goes.
+        for n in 0..2_000_u16 {
+            let [a, b] = n.to_be_bytes();
+            let stranger = IpAddr::from([10, a, b, 1]);
+            ask(stranger, &format!("{n}@x.example"), 301 + i64::from(n));
+            assert!(rows(&history) <= 500);
+        }
+        assert_eq!(ask(honest, "ann@a.example", 3_000), Greylisted::Pass);
+        drop(history);
+        let history = History::open(folder.path()).unwrap();
+        assert!(history.waiting.lock().unwrap().count <= 500);
     }
 }

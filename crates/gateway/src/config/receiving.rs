@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use gauntlet_mail::Direction;
+use gauntlet_store::GreylistRules;
 use serde::{Deserialize, Serialize};
 
 /// Who a listener is for.
@@ -114,6 +115,23 @@ pub struct GreylistSettings {
     pub window_seconds: u32,
     /// Seconds for which it is no stranger from then on.
     pub pass_seconds: u32,
+    /// Rows kept in all; beyond, those that wait longest in vain go first.
+    pub rows_max: u32,
+    /// New rows an hour of one network (/24, /64); further strangers of it wait without a row.
+    pub rows_per_network_per_hour_max: u32,
+}
+
+impl GreylistSettings {
+    /// The same for the store.
+    pub(crate) fn rules(&self) -> GreylistRules {
+        GreylistRules {
+            wait_seconds: self.wait_seconds,
+            window_seconds: self.window_seconds,
+            pass_seconds: self.pass_seconds,
+            rows_max: self.rows_max,
+            rows_per_network_per_hour_max: self.rows_per_network_per_hour_max,
+        }
+    }
 }
 
 impl Default for GreylistSettings {
@@ -123,6 +141,8 @@ impl Default for GreylistSettings {
             wait_seconds: 300,
             window_seconds: 2 * 86_400,
             pass_seconds: 36 * 86_400,
+            rows_max: 1_000_000,
+            rows_per_network_per_hour_max: 1_000,
         }
     }
 }
