@@ -4,11 +4,12 @@
 
 mod acme;
 pub(crate) mod premises;
+mod privacy;
 mod relays;
 
 use std::io::Write;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use gauntlet_gateway::config::{Config, Loaded};
@@ -20,7 +21,7 @@ use gauntlet_gateway::signing::{KeyRing, KeyState};
 /// Arguments of `gauntlet doctor`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Checks the clock, the disks, the certificates' ends, the queue, the resolver, \
+    after_help = "Checks the clock, who can read the data folder, the disks, the certificates' ends, the queue, the resolver, \
 DNS lists (do they answer us?), our name and address in the DNS and back, published DKIM keys, and \
 whether our listeners relay for strangers.
 
@@ -78,7 +79,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(server) = &args.dns {
         config.dns.servers = vec![server.clone()];
     }
-    let found = examine(&config, args.address)?;
+    let found = examine(&config, args.config.as_deref(), args.address)?;
     let mut out = std::io::stdout().lock();
     for (health, what, text) in &found.0 {
         if args.json {
@@ -94,9 +95,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Examines what a node of this configuration stands on. Asks the network; do not call it on a thread
 /// of an async runtime.
-pub(crate) fn examine(config: &Config, address: Option<IpAddr>) -> anyhow::Result<Findings> {
+pub(crate) fn examine(
+    config: &Config,
+    file: Option<&Path>,
+    address: Option<IpAddr>,
+) -> anyhow::Result<Findings> {
     let mut found = Findings::default();
     clock(&mut found);
+    privacy::privacy(config, file, &mut found);
     premises::disk(config, &mut found);
     premises::certificates(config, &mut found);
     acme::certificate(config, &mut found);

@@ -127,9 +127,31 @@ enum Command {
     Man(man::Args),
 }
 
+impl Command {
+    /// Files that it makes may hold people's mail, addresses or keys, and are for their owner only. What the
+    /// others write (manual pages, rules, models, measurements) is meant to be read by others.
+    fn handles_mail(&self) -> bool {
+        !matches!(
+            self,
+            Command::Completions(_)
+                | Command::Man(_)
+                | Command::Rules(_)
+                | Command::Train(_)
+                | Command::Bench(_)
+                | Command::Tune(_)
+                | Command::Size(_)
+        )
+    }
+}
+
 fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&examples::command().get_matches());
-    let result = match cli.unwrap_or_else(|error| error.exit()).command {
+    let command = cli.unwrap_or_else(|error| error.exit()).command;
+    // Before anything is opened and any thread is started.
+    if command.handles_mail() {
+        gauntlet_store::files::set_private_umask();
+    }
+    let result = match command {
         Command::Scan(args) => scan::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Queue(args) => queue::run(&args),

@@ -5,6 +5,7 @@ pub(crate) mod standing;
 mod text_logs;
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::probes::Probes;
 use gauntlet_gateway::{Doors, Judge, Node};
 use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset, Severity};
-use gauntlet_store::{Policies, Users};
+use gauntlet_store::{Policies, Users, files};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::handle::Handle;
@@ -50,6 +51,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     has_threads(threads_wanted(&config)).map_err(anyhow::Error::msg)?;
     let settings = Effective::default();
     settings.take(&loaded);
+    // Before the text logs, which are in it. Whether it can be used is told below, to a log that exists.
+    let _told_below = make_data_folder(&config.node.data);
     let _written_to_the_end = text_logs::start(&config)?;
     crate::allocator::keep_memory_small();
     let descriptors = raise_descriptor_limit();
@@ -122,7 +125,8 @@ fn open_doors(config: &Config) -> anyhow::Result<(Doors, Option<std::net::TcpLis
         "" => None,
         name => Some(Account::find(name)?),
     };
-    make_private(data).with_context(|| unusable(data))?;
+    make_data_folder(data).with_context(|| unusable(data))?;
+    belongs_to_us(data, account.as_ref())?;
     let doors = Doors::open(config)?;
     let console = match config.console.address.as_str() {
         "" => None,
@@ -142,6 +146,7 @@ fn open_doors(config: &Config) -> anyhow::Result<(Doors, Option<std::net::TcpLis
         }
         None => {}
     }
+    make_private(config)?;
     Ok((doors, console))
 }
 
@@ -157,17 +162,54 @@ fn own(account: &Account, data: &std::path::Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Makes the data folder, which holds people's mail, for its owner only. One that is there already stays
-/// as its owner wants it.
-fn make_private(data: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    if let Some(above) = data.parent() {
-        std::fs::create_dir_all(above)?;
+/// Makes the data folder, which holds people's mail, for its owner only. Folders above it are as usual: the
+/// node may be another user than the one who makes them.
+fn make_data_folder(data: &Path) -> std::io::Result<()> {
+    let above: Vec<&Path> =
+        data.ancestors().skip(1).take_while(|folder| !folder.exists()).collect();
+    for folder in above.into_iter().rev().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir(folder)?;
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
     }
-    match std::fs::DirBuilder::new().mode(0o700).create(data) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && data.is_dir() => Ok(()),
-        made => made,
+    files::create_folder(data)
+}
+
+/// Refuses a data folder of somebody else: its owner can read all mail in it, whatever the modes are.
+fn belongs_to_us(data: &Path, account: Option<&Account>) -> anyhow::Result<()> {
+    let owner = files::owner(data).with_context(|| unusable(data))?;
+    let us = files::effective_user();
+    if owner == us || account.is_some_and(|account| account.uid() == owner) {
+        return Ok(());
     }
+    let wanted = account.map_or(us, Account::uid);
+    bail!(
+        "node.data {place} belongs to user id {owner}, and the node runs as {wanted}: it would be theirs \
+         to read; give it over with `chown -R {wanted} {place}`, run the node as its owner (node.user), \
+         or name another folder with --data",
+        place = data.display()
+    )
+}
+
+/// Takes the rights of group and others from all that holds mail: a version before this one, or a copy made
+/// with `cp`, may have left them.
+fn make_private(config: &Config) -> anyhow::Result<()> {
+    let data = &config.node.data;
+    let outside = [&config.spool.path, &config.route.maildir].map(|path| config.node.inside(path));
+    let outside = outside.into_iter().filter(|path| !path.starts_with(data) && path.is_dir());
+    for folder in [data.clone()].into_iter().chain(outside) {
+        let found = files::make_private(&folder)
+            .with_context(|| format!("{} cannot be made private", folder.display()))?;
+        if let Some(first) = &found.first {
+            let (count, first) = (found.count - found.left.min(found.count), first.display());
+            tracing::warn!(count, %first, "made private: other users of this machine could read it");
+        }
+        if let Some((first, why)) = &found.left_first {
+            let (count, first) = (found.left, first.display());
+            let mend = format!("chown -R {} {}", files::effective_user(), folder.display());
+            tracing::error!(count, %first, why, mend, "other users can read it: not ours to change");
+        }
+    }
+    Ok(())
 }
 
 fn users_folder(config: &Config) -> anyhow::Result<PathBuf> {

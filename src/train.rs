@@ -52,7 +52,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let beside = args.output.with_extension("bodies");
     for (path, bytes) in [(&args.output, &bytes), (&beside, &hashes.to_bytes())] {
-        std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        gauntlet_store::files::write_durably_as(path, bytes, 0o644)
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let mut out = io::stdout().lock();
     writeln!(

@@ -1,6 +1,7 @@
 //! `gauntlet tune`: which settings help on this machine, measured.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -127,7 +128,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(tuning) = &both.tuning else { return Ok(ExitCode::SUCCESS) };
     let settings = page::settings(tuning);
     if let Some(file) = &args.write {
-        std::fs::write(file, &settings)
+        let mode = std::fs::metadata(file).map_or(0o600, |old| old.permissions().mode() & 0o777);
+        gauntlet_store::files::write_durably_as(file, settings.as_bytes(), mode)
             .with_context(|| format!("cannot write {}", file.display()))?;
         eprintln!("wrote {}", file.display());
     } else if args.dry_run && !args.json {

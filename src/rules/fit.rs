@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     descend(&mut fitted, &rows, &older, args);
     print(&mut io::stdout().lock(), &fitted, &rows, &newer, &groups)?;
     if let Some(path) = &args.out {
-        std::fs::write(path, scores(&fitted))?;
+        gauntlet_store::files::write_durably_as(path, scores(&fitted).as_bytes(), 0o644)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -123,7 +123,7 @@ pub(super) fn rule_costs(snapshot: &Snapshot, messages: &[Vec<u8>]) -> Vec<RuleC
 
 /// What `gauntlet doctor` finds.
 pub(super) fn health(config: &Config) -> Vec<HealthLine> {
-    match doctor::examine(config, None) {
+    match doctor::examine(config, None, None) {
         Ok(found) => {
             let line = |(health, check, text): (doctor::Health, &str, String)| HealthLine {
                 check: check.to_owned(),

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use gauntlet_store::files;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
@@ -105,22 +106,16 @@ pub fn keep(config: &Config, key: &str, chain: &str) -> anyhow::Result<()> {
     let new = path.with_extension("new");
     write(&new, text.as_bytes()).with_context(|| new.display().to_string())?;
     tls::read(&new, &new).context("what the authority gave cannot be used")?;
-    std::fs::rename(&new, &path).with_context(|| path.display().to_string())
+    write(&path, text.as_bytes()).with_context(|| path.display().to_string())?;
+    std::fs::remove_file(&new).with_context(|| new.display().to_string())
 }
 
 /// Writes a file for its owner only, whole or not at all.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     if let Some(folder) = path.parent() {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        files::create_folder(folder)?;
     }
-    let new = path.with_extension("part");
-    let mut options = std::fs::File::options();
-    let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)
+    files::write_durably(path, bytes)
 }
 
 #[cfg(test)]

@@ -102,9 +102,7 @@ fn keep(path: &Path, members: &[String]) -> anyhow::Result<()> {
         return Ok(());
     }
     std::fs::create_dir_all(folder)?;
-    let beside = path.with_extension("new");
-    std::fs::write(&beside, text)?;
-    std::fs::rename(&beside, path)?;
+    gauntlet_store::files::write_durably(path, text.as_bytes())?;
     Ok(())
 }
 

@@ -48,7 +48,7 @@ impl Maildir {
     /// If the folders cannot be made.
     pub fn open(folder: &Path) -> io::Result<Self> {
         for name in ["tmp", "new", "cur"] {
-            std::fs::create_dir_all(folder.join(name))?;
+            gauntlet_store::files::create_folder(&folder.join(name))?;
         }
         let (queue, jobs) = channel();
         let place = folder.to_owned();
@@ -110,7 +110,7 @@ fn write(folder: &Path, job: &MaildirJob) -> io::Result<()> {
     );
     let mut content = head.into_bytes();
     unix_lines(&job.body, &mut content);
-    let mut file = File::create(&path)?;
+    let mut file = gauntlet_store::files::create(&path)?;
     let written = file.write_all(&content).and_then(|()| file.sync_data());
     if written.is_err() {
         let _best_effort = std::fs::remove_file(&path);

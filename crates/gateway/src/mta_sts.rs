@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use gauntlet_store::files;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -168,8 +169,7 @@ impl MtaSts {
         port: u16,
         path: &Path,
     ) -> Self {
-        let read = std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let state = State { policies: read.unwrap_or_default(), failed: BTreeMap::new() };
+        let state = State { policies: files::read_cache(path), failed: BTreeMap::new() };
         MtaSts { resolver, tls, port, path: path.to_owned(), state: Mutex::new(state) }
     }
 
@@ -234,10 +234,7 @@ impl MtaSts {
             state.policies.insert(domain.to_owned(), Kept { id, policy, until_ms });
             serde_json::to_vec(&state.policies).unwrap_or_default()
         };
-        let fresh = self.path.with_extension("new");
-        let written =
-            std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, &self.path));
-        if let Err(error) = written {
+        if let Err(error) = files::write_durably(&self.path, &text) {
             tracing::warn!(%error, "MTA-STS policies cannot be kept");
         }
     }

@@ -5,7 +5,6 @@
 //! program. Where there is a file it stays the truth: saving writes it, and a change made to it by
 //! hand becomes a version as soon as the node reads it.
 
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use gauntlet_policy::Policy;
 use gauntlet_store::policies::{Edition, Saved, Version};
-use gauntlet_store::{Policies, StoreError, Users};
+use gauntlet_store::{Policies, StoreError, Users, files};
 
 use crate::config::Config;
 use crate::groups;
@@ -161,7 +160,7 @@ impl<'a> Staged<'a> {
         name.push(".new");
         let beside = file.with_file_name(name);
         let write = || -> std::io::Result<()> {
-            let mut new = File::create(&beside)?;
+            let mut new = files::create(&beside)?;
             if let Ok(old) = std::fs::metadata(file) {
                 new.set_permissions(old.permissions())?;
             }
@@ -182,6 +181,12 @@ impl<'a> Staged<'a> {
         std::fs::rename(&self.beside, self.file).map_err(|source| StoreError::Io {
             path: self.file.to_owned(),
             what: "replace",
+            source,
+        })?;
+        let folder = self.file.parent().unwrap_or(self.file);
+        files::sync_folder(folder).map_err(|source| StoreError::Io {
+            path: folder.to_owned(),
+            what: "sync",
             source,
         })
     }

@@ -49,6 +49,11 @@ impl Account {
         }
     }
 
+    /// Its user id.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
     /// Gives a file or folder to this user, unless it is theirs already. Does nothing without root.
     ///
     /// # Errors

@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -243,8 +242,13 @@ impl KeyRing {
                     Some((selector, state))
                 });
                 let Some((selector, state)) = found else { continue };
-                let key = Key::read(&path, &domain, selector, state)
-                    .with_context(|| format!("DKIM key {}", path.display()))?;
+                let key = Key::read(&path, &domain, selector, state).with_context(|| {
+                    format!(
+                        "DKIM key {} cannot be used; put it back from a backup, or move it out of \
+                             the folder and make another with `gauntlet dkim new`",
+                        path.display()
+                    )
+                })?;
                 ring.keys.entry(domain.clone()).or_default().push(key);
             }
         }
@@ -386,8 +390,7 @@ impl KeyRing {
         let first = !self.keys_of(&domain).iter().any(|k| signs(&k));
         let state = if first { KeyState::Active } else { KeyState::Next };
         let folder = self.folder.join(&domain);
-        let mut made = fs::DirBuilder::new();
-        made.recursive(true).mode(0o700).create(&folder)?;
+        gauntlet_store::files::create_folder(&folder)?;
         let path = folder.join(format!("{selector}.{}", state.extension()));
         write_secret(&path, label, &secret).with_context(|| path.display().to_string())?;
         let key = Key::read(&path, &domain, &selector, state)?;
@@ -457,28 +460,20 @@ fn ed25519_pkcs8(seed: &[u8; 32]) -> Vec<u8> {
     [&HEAD[..], seed].concat()
 }
 
-/// Writes a key that only its owner can read: whole and durable, or not at all. A power cut at any time
-/// leaves no half key, which a node would refuse at its start.
+/// Writes a key that only its owner can read, durably, whole or not at all. One that is there is kept.
 fn write_secret(path: &Path, label: &str, der: &[u8]) -> io::Result<()> {
+    if path.exists() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
     let encoded = base64_simd::STANDARD.encode_to_string(der);
-    let beside = path.with_extension("new");
-    if let Err(error) = fs::remove_file(&beside)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-    writeln!(file, "-----BEGIN {label}-----")?;
+    let mut text = Vec::with_capacity(encoded.len() + 128);
+    writeln!(text, "-----BEGIN {label}-----")?;
     for line in encoded.as_bytes().chunks(64) {
-        file.write_all(line)?;
-        file.write_all(b"\n")?;
+        text.extend_from_slice(line);
+        text.push(b'\n');
     }
-    writeln!(file, "-----END {label}-----")?;
-    file.sync_all()?;
-    // Unlike a rename, a link never takes the place of a key that is there.
-    fs::hard_link(&beside, path)?;
-    fs::remove_file(&beside)?;
-    fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    writeln!(text, "-----END {label}-----")?;
+    gauntlet_store::files::write_durably(path, &text)
 }
 
 #[cfg(test)]

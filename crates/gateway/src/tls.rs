@@ -15,6 +15,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use arc_swap::ArcSwap;
 use gauntlet_mail::TlsSession;
+use gauntlet_store::files;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
@@ -183,25 +184,27 @@ pub(crate) fn read(chain: &Path, key: &Path) -> anyhow::Result<CertifiedKey> {
         .with_context(|| format!("{} does not go with its key", named("certificate", chain)))
 }
 
-/// The certificate that the node made for itself; makes it if there is none.
+/// The certificate that the node made for itself; makes it if there is none that can be used: it is known to
+/// nobody, so that another does as well.
 fn self_signed(config: &Config) -> anyhow::Result<(PathBuf, PathBuf)> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
     let folder = config.node.data.join(OWN_FOLDER);
     let pair = (folder.join("self-signed.pem"), folder.join("self-signed.key"));
-    if pair.0.exists() && pair.1.exists() {
-        return Ok(pair);
+    if pair.0.exists() || pair.1.exists() {
+        match read(&pair.0, &pair.1) {
+            Ok(_) => return Ok(pair),
+            Err(error) => {
+                let (path, error) = (pair.0.display(), format!("{error:#}"));
+                tracing::warn!(%path, error, "the self-signed certificate is unusable; making another");
+            }
+        }
     }
     let host = config.node.host_name();
     let made = rcgen::generate_simple_self_signed(vec![host])
         .context("node.name cannot stand in a certificate")?;
-    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let mut options = std::fs::File::options();
-    options.create(true).truncate(true).write(true).mode(0o600);
-    let write = |path: &Path, text: String| options.open(path)?.write_all(text.as_bytes());
-    // The key first: a certificate without one would be taken for a pair at the next start.
-    write(&pair.1, made.signing_key.serialize_pem())
-        .and_then(|()| write(&pair.0, made.cert.pem()))
+    // Each whole or not at all; of two that do not go together both are made anew.
+    files::create_folder(&folder)
+        .and_then(|()| files::write_durably(&pair.1, made.signing_key.serialize_pem().as_bytes()))
+        .and_then(|()| files::write_durably(&pair.0, made.cert.pem().as_bytes()))
         .with_context(|| folder.display().to_string())?;
     Ok(pair)
 }

@@ -7,15 +7,15 @@
 //!
 //! The last file written is [`MANIFEST`]; a folder without it is no backup.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
+use crate::files;
 
 /// Says that a backup is complete, and what is in it.
 pub const MANIFEST: &str = "backup.json";
@@ -75,11 +75,13 @@ pub fn back_up(
             backup.files += 1;
         }
     }
+    // Everything that is named in it is durable before the manifest says that it is there.
+    for folder in found.folders.iter().map(|f| place(f)).chain([target.to_owned()]) {
+        files::sync_folder(&folder).map_err(StoreError::io(&folder, "sync"))?;
+    }
     let manifest = target.join(MANIFEST);
-    let mut file = File::create(&manifest).map_err(StoreError::io(&manifest, "create"))?;
     let text = serde_json::to_string_pretty(&backup).unwrap_or_default();
-    file.write_all(text.as_bytes()).map_err(StoreError::io(&manifest, "write"))?;
-    file.sync_all().map_err(StoreError::io(&manifest, "sync"))?;
+    files::write_durably(&manifest, text.as_bytes()).map_err(StoreError::io(&manifest, "write"))?;
     Ok(backup)
 }
 
@@ -122,13 +124,17 @@ fn find(
 
 /// A folder that only its owner may look into: there are password hashes and private keys in it.
 fn make_folder(path: &Path) -> Result<(), StoreError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(StoreError::io(path, "create"))
+    files::create_folder(path).map_err(StoreError::io(path, "create"))?;
+    // It may have been there already: empty, and open to all.
+    let private = fs::Permissions::from_mode(0o700);
+    fs::set_permissions(path, private).map_err(StoreError::io(path, "restrict"))
 }
 
 fn copy_database(from: &Path, to: &Path) -> Result<u64, StoreError> {
     let db = StoreError::db(from);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    files::prepare_database(from).map_err(StoreError::io(from, "open"))?;
+    files::create(to).map_err(StoreError::io(to, "create"))?;
     let connection = Connection::open_with_flags(from, flags).map_err(&db)?;
     connection.busy_timeout(std::time::Duration::from_secs(10)).map_err(&db)?;
     let place = to.to_str().ok_or_else(|| StoreError::Invalid {
@@ -136,17 +142,19 @@ fn copy_database(from: &Path, to: &Path) -> Result<u64, StoreError> {
         cause: format!("{} is no UTF-8, which SQLite needs", to.display()),
     })?;
     connection.execute("VACUUM INTO ?1", [place]).map_err(&db)?;
-    fs::set_permissions(to, fs::Permissions::from_mode(0o600))
-        .map_err(StoreError::io(to, "restrict"))?;
     synced(to)
 }
 
 fn copy_file(from: &Path, to: &Path) -> Result<Option<u64>, StoreError> {
-    match fs::copy(from, to) {
-        Ok(_) => synced(to).map(Some),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !from.exists() => Ok(None),
-        Err(error) => Err(StoreError::io(from, "copy")(error)),
-    }
+    let mut source = match File::open(from) {
+        Ok(source) => source,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StoreError::io(from, "read")(error)),
+    };
+    // Private whatever the original's mode is, from its first byte on.
+    let mut copy = files::create(to).map_err(StoreError::io(to, "create"))?;
+    std::io::copy(&mut source, &mut copy).map_err(StoreError::io(from, "copy"))?;
+    synced(to).map(Some)
 }
 
 /// Makes the file durable and returns its size.

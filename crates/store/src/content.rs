@@ -7,12 +7,16 @@
 
 mod seal;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::error::StoreError;
+use crate::files;
 
 pub use seal::BodyKeys;
 
@@ -42,21 +46,49 @@ impl std::fmt::Display for ContentHash {
 #[derive(Debug)]
 pub struct Content {
     folder: PathBuf,
+    /// Tells our files in `incoming` from those of other processes; a process id does not, where
+    /// containers share a volume.
+    process: u64,
     written: AtomicU64,
+    /// Bodies that a thread is writing: their name may exist before it is durable.
+    writing: Mutex<BTreeSet<ContentHash>>,
+    written_one: Condvar,
+    /// First two bytes of the names in folders that are known to be durable.
+    synced: Mutex<BTreeSet<[u8; 2]>>,
     keys: Option<BodyKeys>,
 }
 
 impl Content {
-    /// Opens or creates the folder, and clears what a crash left half written.
+    /// Opens or creates the folder, and clears what a crash left half written. Only for the process that
+    /// holds the lock of the data folder: another may be writing there.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        let content = Self::open_beside(folder)?;
         let incoming = folder.join("incoming");
-        fs::create_dir_all(&incoming).map_err(StoreError::io(&incoming, "create"))?;
         let left = fs::read_dir(&incoming).map_err(StoreError::io(&incoming, "list"))?;
         for entry in left.flatten() {
             let path = entry.path();
             fs::remove_file(&path).map_err(StoreError::io(&path, "remove"))?;
         }
-        Ok(Content { folder: folder.to_owned(), written: AtomicU64::new(0), keys: None })
+        Ok(content)
+    }
+
+    /// Opens or creates the folder beside a process that writes into it.
+    pub fn open_beside(folder: &Path) -> Result<Self, StoreError> {
+        let incoming = folder.join("incoming");
+        files::create_folder(&incoming).map_err(StoreError::io(&incoming, "create"))?;
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(|e| {
+            StoreError::io(&incoming, "name files in")(std::io::Error::other(e.to_string()))
+        })?;
+        Ok(Content {
+            folder: folder.to_owned(),
+            process: u64::from_le_bytes(random),
+            written: AtomicU64::new(0),
+            writing: Mutex::default(),
+            written_one: Condvar::new(),
+            synced: Mutex::default(),
+            keys: None,
+        })
     }
 
     /// The same, with keys for bodies that are sealed.
@@ -71,18 +103,41 @@ impl Content {
         self.keys.as_ref()
     }
 
-    /// Keeps these bytes; durable when it returns. Bytes that are kept already cost one look-up.
+    /// Keeps these bytes; durable when it returns. Bytes that are kept already cost one look-up, and the
+    /// sync of two folders if this process did not write them: another may not have come to it yet.
     pub fn put(&self, bytes: &[u8]) -> Result<ContentHash, StoreError> {
         let hash = ContentHash::of(bytes);
         let path = self.path(hash);
-        if !path.exists() {
-            let sealing = self.keys.as_ref().filter(|keys| keys.seals());
-            match sealing {
-                Some(keys) => self.write(&path, &keys.seal(hash, bytes)?)?,
-                None => self.write(&path, bytes)?,
-            }
+        // Whoever comes second waits until the first is done, and looks for itself then.
+        let _alone = self.alone(hash);
+        if path.exists() {
+            self.make_durable(hash)?;
+            return Ok(hash);
+        }
+        let sealing = self.keys.as_ref().filter(|keys| keys.seals());
+        match sealing {
+            Some(keys) => self.write(hash, &keys.seal(hash, bytes)?)?,
+            None => self.write(hash, bytes)?,
         }
         Ok(hash)
+    }
+
+    /// Waits until no other thread writes this body; until the guard is dropped, none will.
+    fn alone(&self, hash: ContentHash) -> Alone<'_> {
+        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        while !writing.insert(hash) {
+            writing = self.written_one.wait(writing).unwrap_or_else(PoisonError::into_inner);
+        }
+        Alone { content: self, hash }
+    }
+
+    /// Makes a body durable that is there already: the rename of whoever wrote it may have been followed by
+    /// no sync, because of an error, a crash, or because it is another process that is about to.
+    fn make_durable(&self, hash: ContentHash) -> Result<(), StoreError> {
+        let path = self.path(hash);
+        let parent = path.parent().unwrap_or(&self.folder);
+        files::sync_folder(parent).map_err(StoreError::io(parent, "sync"))?;
+        self.sync_above(hash, parent)
     }
 
     /// Seals a body with the first key, unless it is already; without keys that seal, opens it for good.
@@ -111,40 +166,45 @@ impl Content {
         }
         let bytes = self.opened(hash, &path, raw)?;
         match sealing {
-            Some(keys) => self.write(&path, &keys.seal(hash, &bytes)?)?,
-            None => self.write(&path, &bytes)?,
+            Some(keys) => self.write(hash, &keys.seal(hash, &bytes)?)?,
+            None => self.write(hash, &bytes)?,
         }
         Ok(true)
     }
 
     /// Writes a file of the store durably, in place of one that may be there.
-    fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    fn write(&self, hash: ContentHash, bytes: &[u8]) -> Result<(), StoreError> {
+        let path = &self.path(hash);
         let parent = path.parent().unwrap_or(&self.folder);
-        let made = !parent.exists();
-        fs::create_dir_all(parent).map_err(StoreError::io(parent, "create"))?;
+        files::create_folder(parent).map_err(StoreError::io(parent, "create"))?;
         let n = self.written.fetch_add(1, Ordering::Relaxed);
-        let temporary = self.folder.join("incoming").join(format!("{n}-{}", std::process::id()));
-        let written = write_durably(&temporary, bytes)
+        let name = format!("{n}-{:016x}", self.process);
+        let temporary = self.folder.join("incoming").join(name);
+        let written = write_new(&temporary, bytes)
             .and_then(|()| fs::rename(&temporary, path))
-            .and_then(|()| sync_folder(parent));
+            .and_then(|()| files::sync_folder(parent));
         if let Err(source) = written {
             let _already_failing = fs::remove_file(&temporary);
             return Err(StoreError::Io { path: path.to_owned(), what: "write", source });
         }
-        if made {
-            self.sync_above(parent)?;
-        }
-        Ok(())
+        self.sync_above(hash, parent)
     }
 
-    /// Makes the entries of newly made folders durable.
-    fn sync_above(&self, leaf: &Path) -> Result<(), StoreError> {
+    /// Makes the entries of the folders that lead to a body durable, once in the life of this process:
+    /// that they are there does not say that whoever made them came to their sync.
+    fn sync_above(&self, hash: ContentHash, leaf: &Path) -> Result<(), StoreError> {
+        let [first, second, ..] = hash.0;
+        let known = || self.synced.lock().unwrap_or_else(PoisonError::into_inner);
+        if known().contains(&[first, second]) {
+            return Ok(());
+        }
         for folder in leaf.ancestors().skip(1) {
-            sync_folder(folder).map_err(StoreError::io(folder, "sync"))?;
+            files::sync_folder(folder).map_err(StoreError::io(folder, "sync"))?;
             if folder == self.folder {
                 break;
             }
         }
+        known().insert([first, second]);
         Ok(())
     }
 
@@ -221,14 +281,24 @@ impl Content {
     }
 }
 
-fn write_durably(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(bytes)?;
-    file.sync_data()
+/// The right to write one body, until it is dropped.
+struct Alone<'a> {
+    content: &'a Content,
+    hash: ContentHash,
 }
 
-fn sync_folder(path: &Path) -> std::io::Result<()> {
-    File::open(path)?.sync_all()
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        let writing = self.content.writing.lock();
+        writing.unwrap_or_else(PoisonError::into_inner).remove(&self.hash);
+        self.content.written_one.notify_all();
+    }
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_data()
 }
 
 #[cfg(test)]
@@ -305,6 +375,39 @@ mod tests {
             fs::write(&key_file, wrong).unwrap();
             assert!(BodyKeys::open(&key_file, false).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_command_beside_the_node_removes_nothing_that_is_being_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = Content::open(folder.path()).unwrap();
+        let being_written = folder.path().join("incoming").join("0-1");
+        fs::write(&being_written, b"half").unwrap();
+        let beside = Content::open_beside(folder.path()).unwrap();
+        assert!(being_written.exists());
+        // Both may write the same: neither sees the other's half.
+        assert_eq!(beside.put(b"hello").unwrap(), node.put(b"hello").unwrap());
+        assert_eq!(node.get(ContentHash::of(b"hello")).unwrap().as_deref(), Some(&b"hello"[..]));
+        drop(Content::open(folder.path()).unwrap());
+        assert!(!being_written.exists(), "the node clears it when it starts");
+    }
+
+    #[test]
+    fn who_comes_second_waits_for_the_first_to_make_a_body_durable() {
+        let folder = tempfile::tempdir().unwrap();
+        let content = Content::open(folder.path()).unwrap();
+        let hash = ContentHash::of(b"twice");
+        // The first: its rename is done, its sync of the folder is not.
+        let first = content.alone(hash);
+        fs::create_dir_all(content.path(hash).parent().unwrap()).unwrap();
+        fs::write(content.path(hash), b"twice").unwrap();
+        std::thread::scope(|threads| {
+            let second = threads.spawn(|| content.put(b"twice").unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            assert!(!second.is_finished(), "it is not durable yet");
+            drop(first);
+            assert_eq!(second.join().unwrap(), hash);
+        });
     }
 
     #[test]

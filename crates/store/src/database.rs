@@ -10,6 +10,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::StoreError;
+use crate::files;
 
 /// How long a statement waits for another connection's lock, in milliseconds.
 const BUSY_MS: u64 = 10_000;
@@ -21,6 +22,7 @@ const STATEMENTS_KEPT: usize = 64;
 /// Commits are durable when they return (`synchronous = FULL`).
 pub fn open_write(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError> {
     let db = StoreError::db(path);
+    files::prepare_database(path).map_err(StoreError::io(path, "open"))?;
     let mut connection = Connection::open(path).map_err(&db)?;
     prepare(&connection).map_err(&db)?;
     connection

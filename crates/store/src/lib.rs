@@ -9,6 +9,7 @@ pub mod content;
 pub mod corrections;
 pub mod database;
 pub mod error;
+pub mod files;
 pub mod history;
 mod inbox;
 pub mod log;

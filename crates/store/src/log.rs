@@ -102,7 +102,7 @@ impl Log {
     /// # Errors
     /// As [`Log::open`].
     pub fn open_with(folder: &Path, options: LogOptions) -> Result<Self, StoreError> {
-        std::fs::create_dir_all(folder).map_err(StoreError::io(folder, "create"))?;
+        crate::files::create_folder(folder).map_err(StoreError::io(folder, "create"))?;
         let (mut found, mut unmerged) = (BTreeSet::new(), BTreeSet::new());
         let entries = std::fs::read_dir(folder).map_err(StoreError::io(folder, "list"))?;
         for entry in entries.flatten() {

@@ -79,7 +79,7 @@ impl Policies {
     /// # Errors
     /// If the folder cannot be used, or the database is damaged or newer than this program.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        std::fs::create_dir_all(folder).map_err(StoreError::io(folder, "create"))?;
+        crate::files::create_folder(folder).map_err(StoreError::io(folder, "create"))?;
         let path = folder.join("policies.db");
         let database = database::open_write(&path, MIGRATIONS)?;
         Ok(Policies { path, database: Mutex::new(database) })

@@ -219,6 +219,9 @@ pub struct Quarantine {
     bodies: RwLock<()>,
     /// Who may release what is held in single folders, as the settings say.
     folder_release: RwLock<FolderRelease>,
+    /// Nobody else puts bodies in: ours is the process that removes those which no row names. `bodies`
+    /// does not keep other processes out.
+    alone: bool,
 }
 
 impl Quarantine {
@@ -235,7 +238,8 @@ impl Quarantine {
     /// # Errors
     /// As [`Quarantine::open`].
     pub fn open_with(folder: &Path, keys: Option<BodyKeys>) -> Result<Self, StoreError> {
-        let quarantine = Self::open_beside_with(folder, keys)?;
+        let content = Content::open(&folder.join("bodies"))?.with_keys(keys);
+        let quarantine = Self::open_content(folder, content, true)?;
         quarantine.collect_garbage()?;
         Ok(quarantine)
     }
@@ -254,7 +258,11 @@ impl Quarantine {
     /// # Errors
     /// As [`Quarantine::open`].
     pub fn open_beside_with(folder: &Path, keys: Option<BodyKeys>) -> Result<Self, StoreError> {
-        let content = Content::open(&folder.join("bodies"))?.with_keys(keys);
+        let content = Content::open_beside(&folder.join("bodies"))?.with_keys(keys);
+        Self::open_content(folder, content, false)
+    }
+
+    fn open_content(folder: &Path, content: Content, alone: bool) -> Result<Self, StoreError> {
         let path = folder.join("quarantine.db");
         let writer = database::open_write(&path, MIGRATIONS)?;
         let reader = database::open_read(&path, MIGRATIONS)?;
@@ -265,6 +273,7 @@ impl Quarantine {
             reader: Mutex::new(reader),
             bodies: RwLock::new(()),
             folder_release: RwLock::default(),
+            alone,
         })
     }
 
@@ -454,6 +463,10 @@ impl Quarantine {
 
     /// Removes the bodies that no row names any more.
     fn collect_garbage(&self) -> Result<(), StoreError> {
+        if !self.alone {
+            // The node does, with its next round of retention.
+            return Ok(());
+        }
         let any = self.read(|c| c.prepare_cached("SELECT 1 FROM garbage LIMIT 1")?.exists([]))?;
         if !any {
             return Ok(());

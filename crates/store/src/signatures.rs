@@ -257,7 +257,8 @@ fn begin(path: &Path, generation: u32) -> io::Result<File> {
     let mut bytes = JOURNAL_MAGIC.to_vec();
     bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes.extend_from_slice(&generation.to_le_bytes());
-    std::fs::write(&beside, &bytes)?;
+    let mut file = crate::files::create(&beside)?;
+    file.write_all(&bytes)?;
     let file = OpenOptions::new().append(true).open(&beside)?;
     file.sync_all()?;
     std::fs::rename(&beside, path)?;

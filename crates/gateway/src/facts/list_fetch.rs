@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use gauntlet_store::files;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
@@ -78,7 +79,9 @@ impl Remote {
     fn validators(&self) -> Validators {
         let read = fs::read(self.validators_path()).ok();
         let known = read.and_then(|text| serde_json::from_slice::<Validators>(&text).ok());
-        known.filter(|v| v.url == self.url && self.path.exists()).unwrap_or_default()
+        // Of an empty copy nobody should say that it is still the newest.
+        let is_kept = fs::metadata(&self.path).is_ok_and(|copy| copy.len() > 0);
+        known.filter(|v| v.url == self.url && is_kept).unwrap_or_default()
     }
 
     /// Fetches the list; none if it is the one that we have.
@@ -146,7 +149,8 @@ impl Remote {
             return Err(error).context(seen.display().to_string());
         }
         fs::rename(&fresh.path, &self.path).with_context(|| self.path.display().to_string())?;
-        fs::write(&seen, serde_json::to_vec(&fresh.validators)?)
+        files::sync_folder(self.path.parent().unwrap_or(Path::new(".")))?;
+        files::write_durably(&seen, &serde_json::to_vec(&fresh.validators)?)
             .with_context(|| seen.display().to_string())
     }
 }

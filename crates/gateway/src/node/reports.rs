@@ -124,7 +124,7 @@ impl Node {
             return;
         }
         // Before they are sent: a crash then costs reports, never sends them without end.
-        if let Err(error) = std::fs::write(&path, day.name()) {
+        if let Err(error) = gauntlet_store::files::write_durably(&path, day.name().as_bytes()) {
             tracing::error!(%error, path = %path.display(), "reports are not sent: the day is not kept");
             return;
         }

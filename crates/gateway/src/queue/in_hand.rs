@@ -104,11 +104,7 @@ impl InHand {
 
 /// Adds a crash to each of these messages, forgets all others, and gives those that had enough.
 fn count(path: &PathBuf, left: &BTreeSet<u64>, crashes_max: u32) -> io::Result<BTreeSet<u64>> {
-    let known: BTreeMap<u64, u32> = match std::fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
-        Err(error) => return Err(error),
-    };
+    let known: BTreeMap<u64, u32> = gauntlet_store::files::read_cache(path);
     let more = u32::from(left.len() <= FEW);
     let one_more = |id: &u64| (*id, known.get(id).copied().unwrap_or(0).saturating_add(more));
     let mut counts: BTreeMap<u64, u32> = left.iter().map(one_more).collect();
@@ -117,7 +113,7 @@ fn count(path: &PathBuf, left: &BTreeSet<u64>, crashes_max: u32) -> io::Result<B
     // Once it is held it is a person's turn: a retry begins anew.
     counts.retain(|_, n| *n > 0 && !enough(*n));
     if !(known.is_empty() && counts.is_empty()) {
-        std::fs::write(path, serde_json::to_vec(&counts)?)?;
+        gauntlet_store::files::write_durably(path, &serde_json::to_vec(&counts)?)?;
     }
     Ok(aside)
 }

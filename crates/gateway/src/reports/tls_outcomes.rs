@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gauntlet_store::files;
 use serde::{Deserialize, Serialize};
 
 use super::Day;
@@ -80,8 +81,7 @@ pub struct TlsOutcomes {
 impl TlsOutcomes {
     /// With what this file holds, if it can be read.
     pub fn open(path: &Path, enabled: bool) -> Self {
-        let read = std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let state = State { days: read.unwrap_or_default(), changed: false };
+        let state = State { days: files::read_cache(path), changed: false };
         TlsOutcomes {
             path: path.to_owned(),
             enabled: AtomicBool::new(enabled),
@@ -160,9 +160,7 @@ impl TlsOutcomes {
             state.changed = false;
             serde_json::to_vec(&state.days)?
         };
-        let fresh = self.path.with_extension("new");
-        std::fs::write(&fresh, text)?;
-        std::fs::rename(&fresh, &self.path)
+        files::write_durably(&self.path, &text)
     }
 }
 

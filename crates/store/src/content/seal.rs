@@ -8,9 +8,8 @@
 //! The keys are lines of 64 hexadecimal digits in a file of their own; the first seals, the others still
 //! open. The file is read again when it changed, so a new key counts without a restart.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 use std::time::SystemTime;
@@ -263,14 +262,18 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Key>, StoreError> {
             continue;
         }
         let hash = blake3::Hash::from_hex(line).ok();
-        let why = || wrong(format!("line {} is no key of 64 hexadecimal digits", n + 1));
+        let why = || {
+            let cause = "is no key of 64 hexadecimal digits; put the file back from a backup";
+            wrong(format!("line {} {cause}", n + 1))
+        };
         keys.push(Key(*hash.ok_or_else(why)?.as_bytes()));
         if keys.len() > KEYS_MAX {
             return Err(wrong(format!("more than {KEYS_MAX} keys")));
         }
     }
     if keys.is_empty() {
-        let cause = "there is no key in it: 64 hexadecimal digits on a line (openssl rand -hex 32)";
+        let cause = "there is no key in it; put the file back from a backup: mail that is sealed with a lost \
+                     key is lost. A new file is 64 hexadecimal digits on a line (openssl rand -hex 32)";
         return Err(wrong(cause.to_owned()));
     }
     Ok(keys)
@@ -283,14 +286,5 @@ fn write_keys(path: &Path, keys: &[Key]) -> Result<(), StoreError> {
         text.push_str(blake3::Hash::from_bytes(key.0).to_hex().as_str());
         text.push('\n');
     }
-    let beside = path.with_extension("new");
-    let write = || -> std::io::Result<()> {
-        let _left_by_a_crash = fs::remove_file(&beside);
-        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&beside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, path)?;
-        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
-    };
-    write().map_err(StoreError::io(path, "write"))
+    crate::files::write_durably(path, text.as_bytes()).map_err(StoreError::io(path, "write"))
 }

@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use crate::files;
 
 /// A folder of append-only files.
 pub trait Medium: Send + Sync + Debug {
@@ -52,13 +54,14 @@ pub struct Disk {
 impl Disk {
     /// Uses this folder, which is created if it is missing.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        std::fs::create_dir_all(folder)?;
+        files::create_folder(folder)?;
         Ok(Disk { folder: folder.to_owned() })
     }
 
     fn open_file(&self, name: &str, create: bool) -> io::Result<Arc<dyn MediumFile>> {
         let path = self.folder.join(name);
-        let file = OpenOptions::new().read(true).append(true).create_new(create).open(path)?;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).append(true).create_new(create).mode(0o600).open(path)?;
         Ok(Arc::new(DiskFile(file)))
     }
 }

@@ -1,0 +1,339 @@
+//! Files and folders of a node: private, and whole after a power cut.
+//!
+//! Everything below the data folder holds mail, password hashes or keys, so nothing of it may be read by
+//! other users of the machine. SQLite gives `-wal` and `-shm` the mode of the database, whatever the umask
+//! is ([how it does](https://sqlite.org/src/file/src/os_unix.c), `findCreateFileMode`); a database is
+//! therefore made private before SQLite opens it.
+//!
+//! A file that is written once is written beside its place, synced, renamed, and its folder synced: a power
+//! cut leaves the old file or the new one, never an empty one.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Mode of private files.
+const FILE_MODE: u32 = 0o600;
+/// Mode of private folders.
+const FOLDER_MODE: u32 = 0o700;
+/// Permission bits of group and others.
+const OTHERS: u32 = 0o077;
+/// Folders nested deeper than this are not ours.
+const DEPTH_MAX: usize = 32;
+/// A folder at this depth below the data folder that is private already is trusted with its content: mail
+/// bodies lie below such folders, a million of them, and looking at each would make every start slow.
+const TRUSTED_FROM_DEPTH: usize = 2;
+
+/// Takes group and others out of the mode of every file that this process makes from now on.
+///
+/// Call it before threads are started and files are made.
+pub fn set_private_umask() {
+    // SAFETY: takes and gives an integer and cannot fail.
+    let _before = unsafe { libc::umask(0o077) };
+}
+
+/// The user id that this process acts as.
+pub fn effective_user() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Makes a folder with those above it, for its owner only. One that is there stays as it is.
+///
+/// # Errors
+/// The system's.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
+}
+
+/// Makes or empties a file that only its owner may read.
+///
+/// # Errors
+/// The system's.
+pub fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(FILE_MODE).open(path)?;
+    restrict(&file)?;
+    Ok(file)
+}
+
+/// Makes entries of a folder durable.
+///
+/// # Errors
+/// The system's.
+pub fn sync_folder(path: &Path) -> io::Result<()> {
+    // The parent of a relative name is empty.
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    File::open(path)?.sync_all()
+}
+
+/// Writes a private file, whole or not at all, whatever happens meanwhile; durable when it returns. Puts it
+/// in the place of one that may be there.
+///
+/// # Errors
+/// The system's; what was there is then still there.
+pub fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_durably_as(path, bytes, FILE_MODE)
+}
+
+/// The same with another mode, for what others have to read.
+///
+/// # Errors
+/// As [`write_durably`].
+pub fn write_durably_as(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
+    name.push(format!(".{:016x}.new", u64::from_le_bytes(random)));
+    let beside = path.with_file_name(name);
+    let write = || -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(FILE_MODE).open(&beside)?;
+        file.write_all(bytes)?;
+        if mode != FILE_MODE {
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
+        }
+        file.sync_all()?;
+        fs::rename(&beside, path)
+    };
+    if let Err(error) = write() {
+        let _already_failing = fs::remove_file(&beside);
+        return Err(error);
+    }
+    path.parent().map_or(Ok(()), sync_folder)
+}
+
+/// Reads a file of JSON that can be made again, e.g. a cache. One that is empty or damaged counts as none, with
+/// a line in the log; it is replaced when it is written next.
+pub fn read_cache<T: serde::de::DeserializeOwned + Default>(path: &Path) -> T {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return T::default(),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "a cache cannot be read; it begins anew");
+            return T::default();
+        }
+    };
+    serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+        let size = bytes.len();
+        tracing::warn!(path = %path.display(), size, %error, "a cache is damaged; it begins anew");
+        T::default()
+    })
+}
+
+/// Makes a database private, with what SQLite keeps beside it, before SQLite opens it; makes an empty file
+/// if there is none, which SQLite takes for an empty database.
+///
+/// # Errors
+/// If the file cannot be made. Modes that cannot be changed (the file is somebody else's) are left to
+/// [`make_private`] and `gauntlet doctor`, which say so.
+pub fn prepare_database(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    match options.write(true).create_new(true).mode(FILE_MODE).open(path) {
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        let _somebody_elses = restrict_at(Path::new(&name));
+    }
+    Ok(())
+}
+
+/// Removes the bits of group and others from an open file. False if there were none.
+fn restrict(file: &File) -> io::Result<bool> {
+    let mode = file.metadata()?.permissions().mode();
+    if mode & OTHERS == 0 {
+        return Ok(false);
+    }
+    file.set_permissions(fs::Permissions::from_mode(mode & 0o7777 & !OTHERS))?;
+    Ok(true)
+}
+
+/// The same by name; links are not followed.
+fn restrict_at(path: &Path) -> io::Result<bool> {
+    let seen = fs::symlink_metadata(path)?;
+    let plain = seen.is_file() || seen.is_dir();
+    if !plain || seen.permissions().mode() & OTHERS == 0 {
+        return Ok(false);
+    }
+    // The name may have become a link or a pipe since.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Ok(file) => restrict(&file),
+        Err(error) if error.raw_os_error() == Some(libc::ELOOP) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// What [`make_private`] and [`exposed`] found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Exposed {
+    /// Files and folders that others could read, write or enter.
+    pub count: u64,
+    /// The first of them.
+    pub first: Option<PathBuf>,
+    /// How many of them could not be made private.
+    pub left: u64,
+    /// The first of those, and why.
+    pub left_first: Option<(PathBuf, String)>,
+}
+
+/// Takes the rights of group and others from a data folder and everything in it. Links are not followed,
+/// sockets and pipes are left alone: nobody gets to them through a private folder.
+///
+/// # Errors
+/// If the folder itself cannot be read or changed. What cannot be changed below it is counted.
+pub fn make_private(root: &Path) -> io::Result<Exposed> {
+    let mut found = Exposed::default();
+    // First of all, because it closes the way to everything else at once.
+    if restrict_at(root)? {
+        found.note(root);
+    }
+    walk(root, 1, true, &mut found)?;
+    Ok(found)
+}
+
+/// Looks for what [`make_private`] would change, and changes nothing.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn exposed(root: &Path) -> io::Result<Exposed> {
+    let mut found = Exposed::default();
+    if fs::symlink_metadata(root)?.permissions().mode() & OTHERS != 0 {
+        found.note(root);
+    }
+    walk(root, 1, false, &mut found)?;
+    Ok(found)
+}
+
+impl Exposed {
+    fn note(&mut self, path: &Path) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| path.to_owned());
+    }
+
+    fn note_left(&mut self, path: &Path, why: &io::Error) {
+        self.left += 1;
+        self.left_first.get_or_insert_with(|| (path.to_owned(), why.to_string()));
+    }
+}
+
+/// Looks at all entries of a folder, in order of names. A folder is changed after what is in it: if this
+/// is interrupted, the next time finds it as it was and goes through it again.
+fn walk(folder: &Path, depth: usize, mend: bool, found: &mut Exposed) -> io::Result<()> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)?.flatten().map(|e| e.path()).collect();
+    paths.sort();
+    for path in paths {
+        // What vanished meanwhile is nobody's to read.
+        let Ok(seen) = fs::symlink_metadata(&path) else { continue };
+        let is_exposed = seen.permissions().mode() & OTHERS != 0;
+        if seen.is_dir() {
+            let trusted = !is_exposed && depth >= TRUSTED_FROM_DEPTH;
+            if !trusted
+                && depth < DEPTH_MAX
+                && let Err(error) = walk(&path, depth + 1, mend, found)
+            {
+                found.note_left(&path, &error);
+            }
+        } else if !seen.is_file() {
+            continue;
+        }
+        if !is_exposed {
+            continue;
+        }
+        found.note(&path);
+        if mend && let Err(error) = restrict_at(&path) {
+            found.note_left(&path, &error);
+        }
+    }
+    Ok(())
+}
+
+/// The user id that a file or folder belongs to.
+///
+/// # Errors
+/// The system's.
+pub fn owner(path: &Path) -> io::Result<u32> {
+    Ok(fs::metadata(path)?.uid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    fn set(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_others_could_read_is_made_private_and_links_are_not_followed() {
+        let outside = tempfile::tempdir().unwrap();
+        let secret = outside.path().join("not-ours");
+        fs::write(&secret, "x").unwrap();
+        set(&secret, 0o644);
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("data");
+        let deep = root.join("quarantine/bodies/00/11");
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("body"), "x").unwrap();
+        fs::write(root.join("users.db"), "x").unwrap();
+        std::os::unix::fs::symlink(&secret, root.join("link")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), root.join("folder-link")).unwrap();
+        for path in ["", "quarantine", "quarantine/bodies", "quarantine/bodies/00"] {
+            set(&root.join(path), 0o755);
+        }
+        set(&deep, 0o755);
+        set(&deep.join("body"), 0o644);
+        set(&root.join("users.db"), 0o664);
+        assert_eq!(exposed(&root).unwrap().count, 7);
+        let found = make_private(&root).unwrap();
+        assert_eq!((found.count, found.left, found.first.as_deref()), (7, 0, Some(&*root)));
+        assert_eq!(mode(&root), 0o700);
+        assert_eq!(mode(&deep.join("body")), 0o600);
+        assert_eq!(mode(&root.join("users.db")), 0o600);
+        assert_eq!(mode(&secret), 0o644, "what a link names is not ours");
+        assert_eq!(make_private(&root).unwrap(), Exposed::default());
+    }
+
+    #[test]
+    fn a_file_is_written_whole_in_place_of_an_old_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        fs::write(&path, "").unwrap();
+        set(&path, 0o644);
+        write_durably(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(mode(&path), 0o600);
+        write_durably_as(&path, b"newer", 0o644).unwrap();
+        assert_eq!((fs::read(&path).unwrap().as_slice(), mode(&path)), (&b"newer"[..], 0o644));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+        assert!(write_durably(&folder.path().join("no/such/folder"), b"x").is_err());
+    }
+
+    #[test]
+    fn sqlite_keeps_its_log_as_private_as_the_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let tables = ["CREATE TABLE a(x);"];
+        let all = ["a.db", "a.db-wal", "a.db-shm"].map(|name| folder.path().join(name));
+        for old in [false, true] {
+            if old {
+                // As a program before this one left it: readable by all.
+                all.iter().filter(|p| p.exists()).for_each(|p| set(p, 0o644));
+            }
+            let open = crate::database::open_write(&path, &tables).unwrap();
+            open.execute("INSERT INTO a VALUES (1)", []).unwrap();
+            for path in &all {
+                assert_eq!(mode(path), 0o600, "{} (old: {old})", path.display());
+            }
+        }
+    }
+}
