@@ -21,8 +21,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     node: NodeArgs,
     /// At most so many lines, newest first
-    #[arg(long, default_value_t = 100)]
-    limit: usize,
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    limit: u64,
     /// Print JSON, one line each
     #[arg(long)]
     json: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let users = user::open(&args.node.load_existing()?.node.data)?;
     let mut out = std::io::stdout().lock();
-    for line in users.audit_log(args.limit)? {
+    for line in users.whole_audit_log(args.limit)? {
         if args.json {
             writeln!(out, "{}", serde_json::to_string(&line)?)?;
             continue;

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use gauntlet_gateway::config::{Config, Loaded};
 use gauntlet_gateway::facts::lists::{Meaning, meaning};
 use gauntlet_gateway::key_record::Publication;
+use gauntlet_gateway::mta_sts::OFF;
 use gauntlet_gateway::resolver::{Kind, Outcome, Resolver};
 use gauntlet_gateway::signing::{KeyRing, KeyState};
 
@@ -107,6 +108,8 @@ pub(crate) fn examine(
     premises::certificates(config, &mut found);
     acme::certificate(config, &mut found);
     premises::queue(config, &mut found);
+    groups(config, &mut found);
+    roots(config, &mut found);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let resolver = Resolver::new(&config.dns)?;
@@ -135,6 +138,33 @@ fn clock(found: &mut Findings) {
             "nobody synchronises the clock, as far as the system knows; run chrony, ntpd or \
              systemd-timesyncd (in a container: on its host)",
         ),
+    }
+}
+
+/// Databases that groups are read from.
+fn groups(config: &Config, found: &mut Findings) {
+    for (name, answer) in gauntlet_gateway::groups::examine(config) {
+        match answer {
+            Ok(members) => {
+                let text = format!("the database of {name:?} answers: {members} members");
+                found.add(Health::Good, "groups", text);
+            }
+            Err(error) => found.add(Health::Bad, "groups", format!("group {name:?}: {error:#}")),
+        }
+    }
+}
+
+/// Certificates of next hops and of MTA-STS can be verified.
+fn roots(config: &Config, found: &mut Findings) {
+    let roots = gauntlet_gateway::web::roots(&config.sender.roots);
+    match gauntlet_gateway::web::hop_tls(&config.sender.roots) {
+        Ok(tls) if tls.can_verify() => {
+            let text = format!("certificates are verified by {}", roots.display());
+            found.add(Health::Good, "roots", text);
+        }
+        Ok(_) if config.sender.mta_sts => found.add(Health::Bad, "roots", OFF),
+        Ok(_) => found.add(Health::Odd, "roots", "no certificate of others can be verified"),
+        Err(error) => found.add(Health::Bad, "roots", format!("{error:#}")),
     }
 }
 

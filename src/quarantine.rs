@@ -15,6 +15,9 @@ use crate::messages::{moment, visible};
 use crate::node_args::NodeArgs;
 use crate::user::WHO;
 
+/// Messages read at once.
+const PAGE: usize = 500;
+
 const AFTER_HELP: &str = "\
 Releasing needs the running node; the rest reads and writes beside it.
 
@@ -53,8 +56,8 @@ enum Action {
         #[arg(long, default_value = "", hide_default_value = true)]
         text: String,
         /// At most so many
-        #[arg(long, default_value_t = 100)]
-        limit: usize,
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        limit: u64,
         /// Print JSON, one line each
         #[arg(long)]
         json: bool,
@@ -101,6 +104,27 @@ fn open(config: &Config) -> anyhow::Result<Quarantine> {
     Ok(quarantine)
 }
 
+/// Gives what a query finds, at most so many: page by page, as the quarantine limits a page.
+fn list(
+    quarantine: &Quarantine,
+    mut query: HeldQuery,
+    limit: u64,
+    mut give: impl FnMut(&Held) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut left = usize::try_from(limit).unwrap_or(usize::MAX);
+    while left > 0 {
+        query.limit = left.min(PAGE);
+        let page = quarantine.search(&query)?;
+        page.items.iter().try_for_each(&mut give)?;
+        left -= page.items.len().min(left);
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => break,
+        }
+    }
+    Ok(())
+}
+
 /// Runs `gauntlet quarantine`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load_existing()?;
@@ -112,12 +136,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 recipient: recipient.clone(),
                 text: text.clone(),
                 state: Some(State::Held),
-                limit: *limit,
                 ..HeldQuery::default()
             };
-            for held in open(&config)?.search(&query)?.items {
-                print(&mut out, &held, *json)?;
-            }
+            list(&open(&config)?, query, *limit, |held| print(&mut out, held, *json))?;
         }
         Action::Folders { json } => {
             for folder in open(&config)?.folders()? {

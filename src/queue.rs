@@ -18,6 +18,13 @@ pub(crate) struct Args {
     action: Action,
 }
 
+/// A number that a node gives in one answer.
+fn at_most(text: &str) -> Result<usize, String> {
+    let most = gauntlet_gateway::control::LIST_MAX;
+    let number = text.parse().map_err(|_| "no whole number".to_owned())?;
+    (1..=most).contains(&number).then_some(number).ok_or_else(|| format!("1 to {most}"))
+}
+
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// List messages that wait or are being delivered, oldest first
@@ -26,7 +33,7 @@ enum Action {
         #[arg(long)]
         json: bool,
         /// At most so many
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, default_value_t = 1_000, value_parser = at_most)]
         max: usize,
     },
     /// Show a message with all its deliveries

@@ -298,7 +298,7 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         Snapshot::build(&settings)?
             .with_learned(learning::load(&config.node.data, config.learning.signature_days)?)
     };
-    let policy = policy_source::load(config)?;
+    let policy = policy_source::load_at_start(config)?;
     let learning = &config.learning;
     let probes = match learning.probes.as_slice() {
         [] => None,

@@ -5,7 +5,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use gauntlet_console::{Disk, HealthLine, MailRoute, RuleCost, RuleLine, SettingLine, WebQuestion};
 use gauntlet_engine::Snapshot;
 use gauntlet_gateway::config::{Config, Loaded};
-use gauntlet_gateway::tls::HopTls;
 use gauntlet_gateway::web;
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_rules::RulesScratch;
@@ -20,7 +19,7 @@ impl Effective {
     /// Takes those of a configuration over.
     pub(super) fn take(&self, loaded: &Loaded) {
         let lines = loaded.settings().into_iter().map(|s| SettingLine {
-            value: without_secrets(&s.key, &s.value),
+            value: s.value,
             key: s.key,
             origin: s.origin.to_string(),
         });
@@ -29,52 +28,6 @@ impl Effective {
 
     pub(super) fn lines(&self) -> Vec<SettingLine> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// Names of settings whose values open something.
-const SECRET: [&str; 4] = ["token", "password", "secret", "client_secret"];
-
-/// A value as TOML writes it, with what is secret left out.
-fn without_secrets(key: &str, value: &str) -> String {
-    let name = key.rsplit('.').next().unwrap_or(key);
-    if SECRET.contains(&name) {
-        return if value == "\"\"" { value.to_owned() } else { "(set)".to_owned() };
-    }
-    let holder = format!("value = {value}");
-    let Ok(mut table) = holder.parse::<toml::Table>() else { return value.to_owned() };
-    for (_, value) in table.iter_mut() {
-        hide(value);
-    }
-    table.get("value").map_or_else(|| value.to_owned(), ToString::to_string)
-}
-
-/// An address of a database without the password in it.
-fn without_login(text: &str) -> String {
-    let parts = text.split_once("://").and_then(|(head, rest)| {
-        let (login, host) = rest.rsplit_once('@')?;
-        Some(format!("{head}://{}:(set)@{host}", login.split_once(':')?.0))
-    });
-    parts.unwrap_or_else(|| text.to_owned())
-}
-
-fn hide(value: &mut toml::Value) {
-    match value {
-        toml::Value::String(text) => *text = without_login(text),
-        toml::Value::Table(table) => {
-            for (name, value) in table.iter_mut() {
-                match value {
-                    toml::Value::String(text) if SECRET.contains(&name.as_str()) => {
-                        if !text.is_empty() {
-                            *text = "(set)".to_owned();
-                        }
-                    }
-                    other => hide(other),
-                }
-            }
-        }
-        toml::Value::Array(values) => values.iter_mut().for_each(hide),
-        _ => {}
     }
 }
 
@@ -179,7 +132,7 @@ pub(crate) fn mail_routes(config: &Config) -> Vec<MailRoute> {
 /// Asks a web server on a runtime of its own.
 pub(super) fn ask_web(config: &Config, question: &WebQuestion) -> anyhow::Result<(u16, String)> {
     let WebQuestion { url, headers, body } = question.clone();
-    let tls = HopTls::load(&web::roots(&config.sender.roots))?;
+    let tls = web::hop_tls(&config.sender.roots)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(web::ask(&web::Asked { url, headers, body }, &tls))
 }
@@ -193,22 +146,4 @@ pub(crate) fn disks(config: &Config) -> Vec<Disk> {
         total: d.total,
     };
     premises::disks(config).into_iter().map(shown).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn secrets_are_not_shown() {
-        assert_eq!(without_secrets("oidc.client_secret", "\"abc\""), "(set)");
-        assert_eq!(without_secrets("oidc.client_secret", "\"\""), "\"\"");
-        let services = "[{ protocol = \"http\", token = \"abc\" }, { token = \"\" }]";
-        let shown = without_secrets("service", services);
-        assert!(shown.contains("(set)") && !shown.contains("abc"), "{shown}");
-        let group = "[{ name = \"board\", database = \"postgres://ann:pass@db:5432/x\" }]";
-        let shown = without_secrets("group", group);
-        assert!(shown.contains("postgres://ann:(set)@db") && !shown.contains("pass@"), "{shown}");
-        assert_eq!(without_secrets("scan.threads", "4"), "4");
-    }
 }

@@ -7,6 +7,7 @@
 mod acme;
 mod delivery;
 mod load;
+mod masking;
 mod people;
 mod receiving;
 mod reports;
@@ -16,6 +17,7 @@ mod settings;
 pub use acme::AcmeSettings;
 pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings};
 pub use load::{ConfigError, Loaded, Origin, Setting};
+pub use masking::mask;
 pub use people::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings, ReportEvery,
 };

@@ -24,7 +24,7 @@ use crate::reports::round::Reported;
 /// Longest request, in bytes.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// Messages listed at once.
-const LIST_MAX: usize = 10_000;
+pub const LIST_MAX: usize = 10_000;
 /// A client that says nothing is given up after this.
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -11,13 +11,46 @@ use gauntlet_store::recipients;
 
 use crate::config::{Config, GroupSettings};
 use crate::postgres::{self, Place};
-use crate::tls::HopTls;
 
 /// The groups of a configuration. A database that does not answer is replaced by what it said last.
 ///
 /// # Errors
 /// If a file cannot be read, or a database neither answers nor ever did.
 pub fn load(config: &Config) -> anyhow::Result<Groups> {
+    load_with(config, |group, error| bail!("group {:?}: {error}", group.name))
+}
+
+/// The same, for a node that starts: mail must not wait for a database. A group whose database neither
+/// answers nor ever did has its other members alone until it answers, which the log says.
+///
+/// # Errors
+/// If a file cannot be read, or a database is neither SQLite's nor PostgreSQL's.
+pub fn load_at_start(config: &Config) -> anyhow::Result<Groups> {
+    load_with(config, |group, error| {
+        Asked::of(group).with_context(|| format!("group {:?}", group.name))?;
+        let (group, file) = (&group.name, group.file.display().to_string());
+        tracing::error!(
+            group,
+            error,
+            file,
+            "the group's database does not answer and never did: policy rules take the group to \
+             have the members of the configuration and its file alone, until it answers"
+        );
+        Ok(())
+    })
+}
+
+/// Whether each database of a group answers, and with how many members; by the group's name.
+pub fn examine(config: &Config) -> Vec<(&str, anyhow::Result<usize>)> {
+    let groups = config.group.iter().filter(|group| !group.database.is_empty());
+    groups.map(|g| (g.name.as_str(), of_database(config, g).map(|all| all.len()))).collect()
+}
+
+/// `missing` is asked about a database that neither answers nor ever did.
+fn load_with(
+    config: &Config,
+    missing: impl Fn(&GroupSettings, &str) -> anyhow::Result<()>,
+) -> anyhow::Result<Groups> {
     let mut groups = Groups::default();
     for group in &config.group {
         groups.add(&group.name, group.members.iter().cloned());
@@ -36,10 +69,13 @@ pub fn load(config: &Config) -> anyhow::Result<Groups> {
             }
             Err(error) => {
                 let error = format!("{error:#}");
-                let kept = std::fs::read_to_string(&copy)
-                    .map_err(|_| anyhow::anyhow!("group {:?}: {error}", group.name))?;
-                tracing::warn!(group = group.name, error, "the group is what it was last");
-                groups.add(&group.name, kept.lines().map(str::to_owned));
+                match std::fs::read_to_string(&copy) {
+                    Ok(kept) => {
+                        tracing::warn!(group = group.name, error, "the group is what it was last");
+                        groups.add(&group.name, kept.lines().map(str::to_owned));
+                    }
+                    Err(_) => missing(group, &error)?,
+                }
             }
         }
     }
@@ -63,16 +99,32 @@ fn of_file(group: &GroupSettings) -> anyhow::Result<Vec<String>> {
     Ok(lines.filter(|l| !l.is_empty()).map(str::to_owned).collect())
 }
 
+/// Whom a group's members are asked of.
+enum Asked<'g> {
+    Sqlite(&'g Path),
+    Postgres(Place),
+}
+
+impl<'g> Asked<'g> {
+    fn of(group: &'g GroupSettings) -> anyhow::Result<Self> {
+        let database = &group.database;
+        if let Some(path) = database.strip_prefix("sqlite:") {
+            return Ok(Asked::Sqlite(Path::new(path)));
+        }
+        if !database.starts_with("postgres") {
+            bail!("database: neither sqlite:PATH nor postgres://...");
+        }
+        Ok(Asked::Postgres(Place::parse(database).context("database")?))
+    }
+}
+
 fn of_database(config: &Config, group: &GroupSettings) -> anyhow::Result<Vec<String>> {
-    let (database, query) = (&group.database, &group.query);
-    if let Some(path) = database.strip_prefix("sqlite:") {
-        return Ok(recipients::first_column(Path::new(path), query)?);
-    }
-    if !database.starts_with("postgres") {
-        bail!("database: neither sqlite:PATH nor postgres://...");
-    }
-    let place = Place::parse(database).context("database")?;
-    let tls = HopTls::load(&crate::web::roots(&config.sender.roots))?;
+    let query = &group.query;
+    let place = match Asked::of(group)? {
+        Asked::Sqlite(path) => return Ok(recipients::first_column(path, query)?),
+        Asked::Postgres(place) => place,
+    };
+    let tls = crate::web::hop_tls(&config.sender.roots)?;
     let query = query.clone();
     // A runtime of its own: whoever asks may be on a thread of one.
     let asked = std::thread::spawn(move || -> anyhow::Result<Vec<String>> {
@@ -153,7 +205,19 @@ mod tests {
         other.group[0].query = "SELECT 1".into();
         let error = format!("{:#}", load(&other).unwrap_err());
         assert!(error.contains("group \"sales\"") && error.contains("staff.db"), "{error}");
-        other.group[0].database = "oracle:x".into();
-        assert!(format!("{:#}", load(&other).unwrap_err()).contains("postgres://"));
+        // A start does not wait for it: the group has its other members.
+        let groups = load_at_start(&other).unwrap();
+        assert!(groups.contains("sales", "ann@example.org"));
+        assert!(!groups.contains("sales", "carl@example.org"));
+        assert!(examine(&other)[0].1.is_err());
+        // What can never be a database is no start.
+        for wrong in ["oracle:x", "postgres://ann:s3cret%@h/d", "postgres://a@h/d?password=s3cret"]
+        {
+            other.group[0].database = wrong.into();
+            for error in [load(&other).unwrap_err(), load_at_start(&other).unwrap_err()] {
+                let error = format!("{error:#}");
+                assert!(error.contains("database") && !error.contains("s3cret"), "{error}");
+            }
+        }
     }
 }

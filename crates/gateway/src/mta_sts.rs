@@ -23,6 +23,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::clock::now_ms;
+use crate::config::SenderSettings;
 use crate::resolver::{Data, Kind, Outcome, Resolver};
 use crate::tls::{Certificate, HopTls};
 use crate::wire::Wire;
@@ -39,6 +40,22 @@ const HOSTS_MAX: usize = 100;
 const POLICIES_MAX: usize = 10_000;
 /// After a policy could not be had, it is asked for again no sooner.
 const FAILED_FOR_MS: i64 = 300_000;
+
+/// Why policies are not followed, though they should be, and what mends it.
+pub const OFF: &str = "MTA-STS is off: no trusted roots can be used; install ca-certificates, name a PEM \
+bundle in sender.roots, or set sender.mta_sts = false";
+
+/// How connections to next hops are protected; says in the log where policies cannot be followed.
+///
+/// # Errors
+/// If `sender.roots` cannot be read or holds no certificate.
+pub fn hop_tls(sender: &SenderSettings) -> anyhow::Result<HopTls> {
+    let tls = crate::web::hop_tls(&sender.roots)?;
+    if sender.mta_sts && !tls.can_verify() {
+        tracing::error!("{OFF}");
+    }
+    Ok(tls)
+}
 
 /// What a domain asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -39,7 +39,7 @@ use crate::limits;
 use crate::logins::Logins;
 use crate::maildir::Maildir;
 use crate::metrics::{self, Metrics};
-use crate::mta_sts::MtaSts;
+use crate::mta_sts::{self, MtaSts};
 use crate::queue::drain::{Drain, LOOK_EVERY};
 use crate::queue::in_hand::InHand;
 use crate::queue::passed_on::PassedOn;
@@ -390,7 +390,7 @@ impl Node {
         let ruleset = judge.snapshot.ruleset.as_ref();
         let gatherer = gatherer(&config, &self.resolver, &self.shared.history, ruleset)?;
         let key_ring = key_ring(&config)?;
-        let hop_tls = HopTls::load(&config.sender.roots)?;
+        let hop_tls = mta_sts::hop_tls(&config.sender)?;
         self.reload_certificates(&config)?;
         self.shared.gate.reload(&config)?;
         self.resolver.take_over(resolver);
@@ -669,7 +669,7 @@ impl Shared {
             recipients: Arc::new(ArcSwap::from_pointee(Recipients::load(config)?)),
             history,
             key_ring: Arc::new(ArcSwap::from_pointee(key_ring(config)?)),
-            hop_tls: Arc::new(ArcSwap::from_pointee(HopTls::load(&config.sender.roots)?)),
+            hop_tls: Arc::new(ArcSwap::from_pointee(mta_sts::hop_tls(&config.sender)?)),
             outcomes: Arc::new(TlsOutcomes::open(
                 &config.node.data.join("tls-outcomes.json"),
                 config.tls_reports.enabled,

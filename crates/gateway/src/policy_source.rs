@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use gauntlet_policy::Policy;
+use gauntlet_policy::{Groups, Policy};
 use gauntlet_store::policies::{Edition, Saved, Version};
 use gauntlet_store::{Policies, StoreError, Users, files};
 
@@ -56,13 +56,25 @@ pub fn source(config: &Config) -> anyhow::Result<Source> {
     Ok(Source { text: Policy::DEFAULT.to_owned(), place: "the default policy".to_owned() })
 }
 
-/// Reads the policy in force, with what single people want; a node does at every start and reload.
+/// Reads the policy in force, with what single people want.
 ///
 /// # Errors
 /// If it cannot be read, or is none.
 pub fn load(config: &Config) -> anyhow::Result<Policy> {
+    with_groups(config, &groups::load(config)?)
+}
+
+/// The same at the start of a node, which waits for no group's database.
+///
+/// # Errors
+/// If it cannot be read, or is none.
+pub fn load_at_start(config: &Config) -> anyhow::Result<Policy> {
+    with_groups(config, &groups::load_at_start(config)?)
+}
+
+fn with_groups(config: &Config, groups: &Groups) -> anyhow::Result<Policy> {
     let Source { text, place } = source(config)?;
-    let mut policy = Policy::parse(&text, &groups::load(config)?).context(place)?;
+    let mut policy = Policy::parse(&text, groups).context(place)?;
     let console = config.node.data.join("console");
     if console.join("users.db").is_file() {
         policy.people = Arc::new(Users::open(&console)?.people()?);

@@ -73,7 +73,11 @@ impl Place {
                 "sslmode=disable" => TlsMode::Disable,
                 "sslmode=require" => TlsMode::Require,
                 "sslmode=verify-full" => TlsMode::VerifyFull,
-                other => bail!("{other:?}: only sslmode=disable, require or verify-full is known"),
+                // Without its value, which may be a password.
+                other => bail!(
+                    "{:?}: only sslmode=disable, require or verify-full is known",
+                    other.split('=').next().unwrap_or_default()
+                ),
             };
         }
         let host = decoded(host)?;
@@ -97,7 +101,7 @@ fn decoded(text: &str) -> anyhow::Result<String> {
         }
         let hex = [bytes.next().unwrap_or(0), bytes.next().unwrap_or(0)];
         let hex = std::str::from_utf8(&hex).ok().and_then(|h| u8::from_str_radix(h, 16).ok());
-        out.push(hex.with_context(|| format!("{text:?}: a % without two hexadecimal digits"))?);
+        out.push(hex.context("a % without two hexadecimal digits")?);
     }
     let text = String::from_utf8(out)?;
     ensure!(!text.contains('\0'), "a NUL in the address");

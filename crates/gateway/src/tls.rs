@@ -285,7 +285,9 @@ impl HopTls {
             (Certificate::Any, _) => self.any.clone(),
             (Certificate::Valid, Some(verified)) => verified.clone(),
             (Certificate::Valid, None) => {
-                return Err("sender.roots is not set: cannot verify".to_owned());
+                return Err(
+                    "sender.roots is not set, the system has none: cannot verify".to_owned()
+                );
             }
             (Certificate::Pinned(pins), _) => {
                 client(Arc::new(dane::Pinned::new(pins.clone(), provider())))

@@ -17,6 +17,15 @@ use crate::wire::Wire;
 
 /// Patience with a server, over all.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// Where systems keep the roots that they trust: Debian and Alpine, Fedora and RHEL (new and old), openSUSE,
+/// FreeBSD.
+const SYSTEM_ROOTS: [&str; 5] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
@@ -108,10 +117,54 @@ async fn conversation(
 
 /// The bundle of roots that is trusted: the one that is set, else the system's; empty if there is none.
 pub fn roots(set: &Path) -> PathBuf {
+    let variable = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    first_of(set, variable.as_deref(), &SYSTEM_ROOTS)
+}
+
+/// As [`roots`]; the variable is the one that OpenSSL and its like know. If it is set, it is the answer.
+fn first_of(set: &Path, variable: Option<&Path>, places: &[&str]) -> PathBuf {
     if !set.as_os_str().is_empty() {
         return set.to_owned();
     }
-    let places = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
-    let found = places.iter().map(PathBuf::from).find(|place| place.exists());
+    if let Some(variable) = variable.filter(|v| !v.as_os_str().is_empty()) {
+        return if variable.is_file() { variable.to_owned() } else { PathBuf::new() };
+    }
+    let found = places.iter().map(PathBuf::from).find(|place| place.is_file());
     found.unwrap_or_default()
+}
+
+/// TLS to others, verified by the roots that are set, else by the system's. Without either, or with a
+/// bundle of the system's that cannot be used (which is logged), nothing can be verified.
+///
+/// # Errors
+/// If a bundle that is set cannot be read or holds no certificate.
+pub fn hop_tls(set: &Path) -> anyhow::Result<HopTls> {
+    let roots = roots(set);
+    match HopTls::load(&roots) {
+        Err(error) if set.as_os_str().is_empty() => {
+            let (error, roots) = (format!("{error:#}"), roots.display().to_string());
+            tracing::error!(error, roots, "the system's trusted roots cannot be used");
+            HopTls::load(Path::new(""))
+        }
+        loaded => loaded,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_roots_that_are_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, none) = (folder.path().join("one.pem"), folder.path().join("none.pem"));
+        std::fs::write(&one, "no certificate").unwrap();
+        let places = [none.to_str().unwrap(), one.to_str().unwrap()];
+        let unset = Path::new("");
+        assert_eq!(first_of(unset, None, &places), one);
+        assert_eq!(first_of(unset, Some(unset), &places), one);
+        assert_eq!(first_of(unset, None, &[]), unset);
+        assert_eq!(first_of(unset, Some(&none), &places), unset);
+        assert_eq!(first_of(&none, Some(&one), &places), none);
+    }
 }

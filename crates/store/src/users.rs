@@ -378,11 +378,19 @@ impl Users {
     /// # Errors
     /// If the database cannot be read.
     pub fn audit_log(&self, limit: usize) -> Result<Vec<AuditLine>, StoreError> {
+        self.whole_audit_log(limit.min(LINES_MAX) as u64)
+    }
+
+    /// As many of the newest lines as are wanted.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn whole_audit_log(&self, limit: u64) -> Result<Vec<AuditLine>, StoreError> {
         self.read(|c| {
             let mut find = c.prepare_cached(
                 "SELECT at_ms, who, action, item, detail FROM audit ORDER BY seq DESC LIMIT ?1",
             )?;
-            let rows = find.query_map([limit.min(LINES_MAX) as i64], |row| {
+            let rows = find.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
                 Ok(AuditLine {
                     at_ms: row.get(0)?,
                     who: row.get(1)?,

@@ -78,11 +78,11 @@ pub struct SenderSettings {
     pub crashes_max: u32,
     /// TLS towards next hops; a route can ask for more.
     pub tls: HopTlsPolicy,
-    /// Follow the MTA-STS policies of domains (RFC 8461), where `roots` are set and DANE does not decide.
+    /// Follow the MTA-STS policies of domains (RFC 8461), where roots are trusted and DANE does not decide.
     pub mta_sts: bool,
     /// Port at which policies are fetched.
     pub mta_sts_port: u16,
-    /// A PEM bundle of the roots that `verified` trusts; empty trusts none.
+    /// A PEM bundle of the roots that `verified` and MTA-STS trust; empty takes the system's.
     pub roots: PathBuf,
 }
 

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::delivery::HopTlsPolicy;
+use super::masking::{mask, masked};
 use super::receiving::ListenerRole;
 use super::reports::ReportSettings;
 use super::settings::Config;
@@ -62,6 +63,19 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// Errors quote values: without the secrets in them.
+    fn masked(mut self) -> Self {
+        match &mut self {
+            ConfigError::Read { .. } => {}
+            ConfigError::File { message, .. }
+            | ConfigError::Environment { message, .. }
+            | ConfigError::Meaning { message, .. } => *message = mask(message),
+        }
+        self
+    }
+}
+
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -93,7 +107,7 @@ impl fmt::Display for Origin {
 pub struct Setting {
     /// Dotted name, e.g. `scan.threads`.
     pub key: String,
-    /// The value as TOML writes it.
+    /// The value as TOML writes it, with what is secret masked.
     pub value: String,
     /// Where it came from.
     pub origin: Origin,
@@ -114,6 +128,13 @@ impl Loaded {
     ///
     /// `environment` are the process's variables; those without the prefix are ignored.
     pub fn load<I>(path: Option<&Path>, environment: I) -> Result<Self, ConfigError>
+    where
+        I: IntoIterator<Item = (String, String)>,
+    {
+        Self::read(path, environment).map_err(ConfigError::masked)
+    }
+
+    fn read<I>(path: Option<&Path>, environment: I) -> Result<Self, ConfigError>
     where
         I: IntoIterator<Item = (String, String)>,
     {
@@ -160,7 +181,8 @@ fn collect(
         return;
     }
     let origin = origins.get(prefix).cloned().unwrap_or(Origin::Default);
-    settings.push(Setting { key: prefix.to_owned(), value: value.to_string(), origin });
+    let value = masked(prefix, value.clone()).to_string();
+    settings.push(Setting { key: prefix.to_owned(), value, origin });
 }
 
 /// Says where the setting that makes no sense was set.
@@ -301,6 +323,15 @@ fn read_value(text: &str, default: &Value) -> Result<Value, String> {
     })
 }
 
+/// What is wrong where certificates shall be verified and cannot.
+const NO_ROOTS: &str = "needs trusted roots, and the system has none: name a PEM bundle, or install \
+ca-certificates";
+
+/// Neither the settings nor the system name trusted roots.
+fn no_roots(config: &Config) -> bool {
+    crate::web::roots(&config.sender.roots).as_os_str().is_empty()
+}
+
 /// Refuses next hops that cannot work.
 fn check_next_hops(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| {
@@ -313,8 +344,8 @@ fn check_next_hops(config: &Config) -> Result<(), ConfigError> {
         if !hop.weights.is_empty() && hop.weights.len() != hop.hosts.len() {
             return wrong("next_hop.weights", "needs one number for each of hosts".into());
         }
-        if hop.tls == Some(HopTlsPolicy::Verified) && config.sender.roots.as_os_str().is_empty() {
-            return wrong("sender.roots", "next_hop.tls = \"verified\" needs trusted roots".into());
+        if hop.tls == Some(HopTlsPolicy::Verified) && no_roots(config) {
+            return wrong("sender.roots", format!("next_hop.tls = \"verified\" {NO_ROOTS}"));
         }
     }
     Ok(())
@@ -491,8 +522,8 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     }
     check_thresholds(config)?;
     config.acme.check()?;
-    if config.sender.tls == HopTlsPolicy::Verified && config.sender.roots.as_os_str().is_empty() {
-        return wrong("sender.roots", "sender.tls = \"verified\" needs trusted roots".into());
+    if config.sender.tls == HopTlsPolicy::Verified && no_roots(config) {
+        return wrong("sender.roots", format!("sender.tls = \"verified\" {NO_ROOTS}"));
     }
     if !(1..=100).contains(&config.receiver.shed_percent) {
         return wrong("receiver.shed_percent", "must be 1 to 100".into());

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -22,6 +22,7 @@ use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 
+use crate::config::mask;
 use crate::tls::{Certificate, HopTls};
 use crate::wire::Wire;
 
@@ -37,6 +38,7 @@ const VALIDATOR_BYTES_MAX: usize = 512;
 /// What a server said of the copy that we have.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Validators {
+    /// Hash of the URL, which may hold a password.
     url: String,
     etag: Option<String>,
     last_modified: Option<String>,
@@ -64,12 +66,17 @@ impl Remote {
     /// # Errors
     /// A sentence that says what is wrong with it.
     pub(super) fn new(url: &str, bytes_max: u64, path: PathBuf) -> anyhow::Result<Self> {
-        let read: Uri = url.parse().with_context(|| format!("url {url:?}"))?;
+        let read: Uri = url.parse().with_context(|| format!("url {:?}", mask(url)))?;
         ensure!(
             matches!(read.scheme_str(), Some("http" | "https")) && read.host().is_some(),
-            "url {url:?} must begin with http:// or https:// and a host"
+            "url {:?} must begin with http:// or https:// and a host",
+            mask(url)
         );
         Ok(Remote { url: url.to_owned(), bytes_max, path })
+    }
+
+    fn url_hash(&self) -> String {
+        blake3::hash(self.url.as_bytes()).to_hex().to_string()
     }
 
     fn validators_path(&self) -> PathBuf {
@@ -81,7 +88,7 @@ impl Remote {
         let known = read.and_then(|text| serde_json::from_slice::<Validators>(&text).ok());
         // Of an empty copy nobody should say that it is still the newest.
         let is_kept = fs::metadata(&self.path).is_ok_and(|copy| copy.len() > 0);
-        known.filter(|v| v.url == self.url && is_kept).unwrap_or_default()
+        known.filter(|v| v.url == self.url_hash() && is_kept).unwrap_or_default()
     }
 
     /// Fetches the list; none if it is the one that we have.
@@ -116,7 +123,7 @@ impl Remote {
             text.filter(|t| t.len() <= VALIDATOR_BYTES_MAX).map(str::to_owned)
         };
         let validators = Validators {
-            url: self.url.clone(),
+            url: self.url_hash(),
             etag: header(ETAG),
             last_modified: header(LAST_MODIFIED),
         };
@@ -200,7 +207,8 @@ async fn ask(tls: &HopTls, url: &Uri, known: &Validators) -> anyhow::Result<Resp
 fn target(from: &Uri, response: &Response<Incoming>) -> anyhow::Result<Uri> {
     let location = response.headers().get(LOCATION).and_then(|l| l.to_str().ok());
     let location = location.context("a redirection to nowhere")?;
-    let uri: Uri = location.parse().with_context(|| format!("a redirection to {location:?}"))?;
+    let named = || format!("a redirection to {:?}", mask(location));
+    let uri: Uri = location.parse().with_context(named)?;
     let uri = match uri.scheme_str() {
         Some("http" | "https") => uri,
         None if location.starts_with('/') && !location.starts_with("//") => {
@@ -208,19 +216,9 @@ fn target(from: &Uri, response: &Response<Incoming>) -> anyhow::Result<Uri> {
             parts.path_and_query = uri.into_parts().path_and_query;
             Uri::from_parts(parts)?
         }
-        _ => bail!("a redirection to {location:?}"),
+        _ => bail!(named()),
     };
     let weaker = from.scheme_str() == Some("https") && uri.scheme_str() == Some("http");
     ensure!(!weaker, "a redirection from https to http");
     Ok(uri)
-}
-
-/// The bundle of trusted certificates for lists: the one that is set for next hops, else the system's.
-pub(super) fn roots(set: &Path) -> PathBuf {
-    if !set.as_os_str().is_empty() {
-        return set.to_owned();
-    }
-    let places = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
-    let found = places.iter().map(PathBuf::from).find(|place| place.exists());
-    found.unwrap_or_default()
 }

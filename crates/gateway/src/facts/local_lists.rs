@@ -19,10 +19,11 @@ use arc_swap::ArcSwap;
 use gauntlet_mail::facts::Listing;
 use memmap2::Mmap;
 
-use super::list_fetch::{self, Remote};
+use super::list_fetch::Remote;
 use super::lists::{self, Subjects};
-use crate::config::{ListSubject, LocalListSettings};
+use crate::config::{ListSubject, LocalListSettings, mask};
 use crate::tls::HopTls;
+use crate::web;
 
 /// Entries from which on a list is mapped instead of held in memory.
 const MAPPED_FROM: usize = 250_000;
@@ -81,8 +82,11 @@ impl LocalLists {
         let lists = lists.collect::<anyhow::Result<_>>()?;
         let secure = settings.iter().any(|list| list.url.starts_with("https:"));
         let remote = settings.iter().any(|list| !list.url.is_empty());
-        let roots = if secure { list_fetch::roots(roots) } else { PathBuf::new() };
-        let tls = if remote { Some(HopTls::load(&roots)?) } else { None };
+        let tls = match (remote, secure) {
+            (_, true) => Some(web::hop_tls(roots)?),
+            (true, false) => Some(HopTls::load(Path::new(""))?),
+            (false, false) => None,
+        };
         Ok(LocalLists { tls, lists })
     }
 
@@ -237,7 +241,7 @@ impl LocalList {
             let mut due = schedule.due.lock().unwrap_or_else(PoisonError::into_inner);
             *due = Instant::now() + schedule.every.min(RETRY_AFTER);
         }
-        let Some(fresh) = fetched.with_context(|| remote.url.clone())? else { return Ok(false) };
+        let Some(fresh) = fetched.with_context(|| mask(&remote.url))? else { return Ok(false) };
         tokio::task::block_in_place(|| {
             let mut entries = self.read(&fresh.path)?;
             let (count, bad) = (entries.hashes.len(), entries.bad);

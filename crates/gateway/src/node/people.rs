@@ -55,6 +55,8 @@ impl Node {
     pub(super) async fn watch_groups(self: Arc<Self>) {
         let mut stopping = self.stop.subscribe();
         let mut last: Option<Groups> = None;
+        // The node may have started without a group's database.
+        let mut has_failed = false;
         loop {
             let config = self.config();
             if groups::may_change(&config) {
@@ -62,7 +64,7 @@ impl Node {
                 let known = last.clone();
                 let looked = tokio::task::spawn_blocking(move || {
                     let now = groups::load(&node.config())?;
-                    if known.is_some_and(|known| known != now) {
+                    if known.map_or(has_failed, |known| known != now) {
                         node.reload_policy()?;
                         tracing::info!("groups changed");
                     }
@@ -72,6 +74,7 @@ impl Node {
                     Ok(Ok(now)) => last = Some(now),
                     Ok(Err(error)) => {
                         let error = format!("{error:#}");
+                        has_failed = true;
                         tracing::warn!(error, "groups could not be read; they stay as they were");
                     }
                     Err(_) => {}
