@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions};
+use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions, Proxies};
 use gauntlet_engine::classifier::Model;
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
 use gauntlet_gateway::config::{Config, OidcSettings, RuleSettings};
@@ -366,6 +366,10 @@ impl Console {
                 session_seconds: config.console.session_seconds,
                 https: config.console.url.starts_with("https://"),
             },
+            proxies: Arc::new(
+                Proxies::parse(&config.console.proxies)
+                    .map_err(|e| anyhow::anyhow!("console.proxies: {e}"))?,
+            ),
             texts: digest::texts(&config)?,
             oidc: oidc(&config),
         };

@@ -1,67 +1,9 @@
-//! Signing in: how often it may be tried, and the session's cookie.
-
-use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+//! Signing in: the session's cookie, and the state of a single sign-on.
 
 use axum::http::{HeaderMap, header};
 
 /// Name of the session's cookie.
 const COOKIE: &str = "gauntlet_session";
-/// Failed sign-ins within [`WINDOW`] after which an address has to wait.
-pub(crate) const FAILURES_PER_CLIENT_MAX: u32 = 20;
-/// Failed sign-ins of one login from one address within [`WINDOW`].
-pub(crate) const FAILURES_PER_LOGIN_MAX: u32 = 5;
-/// How long failures count.
-const WINDOW: Duration = Duration::from_secs(10 * 60);
-/// Addresses and logins remembered; beyond, those whose window is over are dropped, then all.
-const REMEMBERED_MAX: usize = 10_000;
-
-/// Counts failed sign-ins.
-#[derive(Debug, Default)]
-pub(crate) struct Guard {
-    failures: Mutex<HashMap<(IpAddr, String), (Instant, u32)>>,
-}
-
-impl Guard {
-    /// Counts an attempt before it is made. False if it must not be made. The password check is
-    /// costly, so an attempt that is under way counts as failed until [`Guard::succeeded`].
-    pub(crate) fn may_try(&self, client: IpAddr, login: &str) -> bool {
-        let now = Instant::now();
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.len() >= REMEMBERED_MAX {
-            failures.retain(|_, (since, _)| now.duration_since(*since) < WINDOW);
-            if failures.len() >= REMEMBERED_MAX {
-                failures.clear();
-            }
-        }
-        let keys = [
-            ((client, String::new()), FAILURES_PER_CLIENT_MAX),
-            ((client, login.to_ascii_lowercase()), FAILURES_PER_LOGIN_MAX),
-        ];
-        let mut may = true;
-        for (key, max) in keys {
-            let (since, count) = failures.entry(key).or_insert((now, 0));
-            if now.duration_since(*since) >= WINDOW {
-                (*since, *count) = (now, 0);
-            }
-            *count = count.saturating_add(1);
-            may &= *count <= max;
-        }
-        may
-    }
-
-    /// The attempt was right: it and earlier failures of the login are forgotten.
-    pub(crate) fn succeeded(&self, client: IpAddr, login: &str) {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        failures.remove(&(client, login.to_ascii_lowercase()));
-        if let Some((_, count)) = failures.get_mut(&(client, String::new())) {
-            *count = count.saturating_sub(1);
-        }
-    }
-}
-
 /// The session's token of a request.
 pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
     named(headers, COOKIE)
@@ -105,19 +47,6 @@ pub(crate) fn same(a: &str, b: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sign_in_is_rate_limited_by_login_and_by_client() {
-        let guard = Guard::default();
-        let client: IpAddr = "192.0.2.1".parse().unwrap();
-        for _ in 0..FAILURES_PER_LOGIN_MAX {
-            assert!(guard.may_try(client, "ada"));
-        }
-        assert!(!guard.may_try(client, "ADA"));
-        assert!(guard.may_try("192.0.2.2".parse().unwrap(), "ada"));
-        let tried = (0..100).filter(|n| guard.may_try(client, &n.to_string())).count();
-        assert_eq!(tried as u32, FAILURES_PER_CLIENT_MAX - FAILURES_PER_LOGIN_MAX - 1);
-    }
 
     #[test]
     fn the_cookie_is_found_among_others() {

@@ -1,5 +1,7 @@
 //! Why a request was not answered with what it asked for.
 
+use std::time::Duration;
+
 use crate::text::noted;
 use axum::http::StatusCode;
 use gauntlet_store::StoreError;
@@ -21,6 +23,8 @@ pub(crate) enum Fault {
     Bad(String),
     /// Tried too often.
     TooMany,
+    /// Passwords or codes were tried too often: to be tried again after this time.
+    Wait(Duration),
     /// A store failed. The page says little; the log says all.
     Store(StoreError),
 }
@@ -31,6 +35,12 @@ impl From<StoreError> for Fault {
             StoreError::Invalid { .. } => Fault::Bad(error.to_string()),
             other => Fault::Store(other),
         }
+    }
+}
+
+impl From<Duration> for Fault {
+    fn from(wait: Duration) -> Self {
+        Fault::Wait(wait)
     }
 }
 
@@ -51,9 +61,9 @@ impl Fault {
             Fault::Forbidden(why) => (StatusCode::FORBIDDEN, (*why).to_owned()),
             Fault::NotFound(what) => (StatusCode::NOT_FOUND, (*what).to_owned()),
             Fault::Bad(why) => (StatusCode::BAD_REQUEST, why.clone()),
-            Fault::TooMany => (
+            Fault::TooMany | Fault::Wait(_) => (
                 StatusCode::TOO_MANY_REQUESTS,
-                noted("Too many attempts. Wait ten minutes, then try again.").to_owned(),
+                noted("Too many attempts. Wait a while, then try again.").to_owned(),
             ),
             Fault::Store(_) => (
                 StatusCode::INTERNAL_SERVER_ERROR,

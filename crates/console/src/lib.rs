@@ -19,6 +19,7 @@ pub mod oidc;
 mod pages;
 mod plot;
 mod preview;
+mod proxies;
 mod replays;
 pub mod report;
 mod routes;
@@ -32,6 +33,7 @@ pub use node::{
     Released, RuleCost, RuleLine, SettingLine, WebQuestion,
 };
 pub use oidc::OidcOptions;
+pub use proxies::Proxies;
 pub use routes::{Access, Method, Route, routes};
 pub use server::{ConsoleOptions, ConsoleState, serve};
 pub use text::Texts;

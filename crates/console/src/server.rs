@@ -11,11 +11,11 @@ use gauntlet_store::{Log, Policies, Quarantine, Users};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use crate::access::Guard;
 use crate::api::OPERATIONS;
 use crate::node::NodeHandle;
 use crate::oidc::{OidcOptions, SignIns};
 use crate::pages::rules::Measured;
+use crate::proxies::Proxies;
 use crate::replays::Replays;
 use crate::routes::{Method, Route, routes};
 use crate::text::Texts;
@@ -55,6 +55,8 @@ pub struct ConsoleState {
     pub node: Arc<dyn NodeHandle>,
     /// Settings.
     pub options: ConsoleOptions,
+    /// Proxies whose word counts about who asks.
+    pub proxies: Arc<Proxies>,
     /// What pages say.
     pub texts: Arc<Texts>,
     /// Signing in at somebody else's; none if there is none.
@@ -70,7 +72,6 @@ impl std::fmt::Debug for ConsoleState {
 /// The state with what the server itself keeps.
 pub(crate) struct App {
     pub(crate) state: ConsoleState,
-    pub(crate) guard: Guard,
     pub(crate) pages: Semaphore,
     pub(crate) replays: Replays,
     pub(crate) sign_ins: SignIns,
@@ -100,7 +101,6 @@ pub async fn serve(
 ) -> std::io::Result<()> {
     let app = Arc::new(App {
         state,
-        guard: Guard::default(),
         pages: Semaphore::new(PAGES_AT_ONCE_MAX),
         replays: Replays::default(),
         sign_ins: SignIns::default(),

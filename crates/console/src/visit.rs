@@ -107,6 +107,7 @@ pub(crate) async fn answer(
 ) -> Response {
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
+    let client = app.state.proxies.client(client, request.headers());
     let answered = async {
         let (visit, headers) = read(client, request).await?;
         let Ok(_permit) = app.pages.acquire().await else { return Err(Fault::TooMany) };
@@ -304,6 +305,15 @@ fn from_here(headers: &HeaderMap) -> bool {
 }
 
 fn refuse(path: &str, query: &str, fault: &Fault) -> Response {
+    let mut response = refusal(path, query, fault);
+    if let Fault::Wait(wait) = fault {
+        let seconds = HeaderValue::from(wait.as_secs() + 1);
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    }
+    response
+}
+
+fn refusal(path: &str, query: &str, fault: &Fault) -> Response {
     if let Fault::Store(error) = fault {
         tracing::error!(%error, path, "the console could not answer");
     }

@@ -1,9 +1,12 @@
 //! Logins of mail clients: the people of the console, by password over TLS.
 //!
 //! A password costs tens of milliseconds and 19 MB to check, on purpose. So only a few are checked
-//! at once, a client address that fails too often has to wait, and a login that was right a moment
-//! ago is remembered (by a keyed hash, in memory only) so that a client that connects for each
-//! message does not pay for each.
+//! at once, failures are counted together with those of the console ([`Attempts`]), and what was right
+//! or wrong a moment ago is remembered (by a keyed hash, in memory only): a client that connects for
+//! each message does not pay for each, and one that was given an old password and repeats it for ever
+//! does not use up its owner's attempts.
+//!
+//! [`Attempts`]: gauntlet_store::users::Attempts
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -20,13 +23,8 @@ use tokio::sync::Semaphore;
 const CHECKS_MAX: usize = 2;
 /// Logins remembered.
 const REMEMBERED_MAX: usize = 10_000;
-/// A right password is remembered for this long: a changed one works on for so long at most.
+/// A password that was checked is remembered for this long: a changed one works on for so long at most.
 const REMEMBER_FOR: Duration = Duration::from_secs(60);
-/// Failures of one client address before it has to wait.
-const FAILURES_MAX: u32 = 10;
-/// How long a client address with too many failures waits.
-const PENANCE: Duration = Duration::from_secs(600);
-
 /// What a client that logs in by SCRAM is challenged with.
 #[derive(Debug)]
 pub struct Challenge {
@@ -50,8 +48,8 @@ pub struct Logins {
 
 #[derive(Debug, Default)]
 struct State {
-    right: HashMap<blake3::Hash, (Instant, Arc<User>)>,
-    failures: HashMap<IpAddr, (Instant, u32)>,
+    /// Whose it is; none if it was wrong.
+    checked: HashMap<blake3::Hash, (Instant, Option<Arc<User>>)>,
 }
 
 impl Logins {
@@ -83,15 +81,17 @@ impl Logins {
             hash.update(login.as_bytes()).update(password.as_bytes());
             hash.finalize()
         };
-        if self.is_in_penance(client) {
-            return None;
-        }
-        if let Some((since, user)) = self.state().right.get(&name)
-            && since.elapsed() < REMEMBER_FOR
-        {
-            return Some(user.clone());
+        if let Some(known) = self.remembered(&name) {
+            return known;
         }
         let place = self.checks.acquire().await.ok()?;
+        // Of many connections that came at once, the first may have been answered meanwhile.
+        if let Some(known) = self.remembered(&name) {
+            return known;
+        }
+        if !self.may_try(client, &login) {
+            return None;
+        }
         let (users, who) = (self.users.clone(), login.clone());
         let checked = tokio::task::spawn_blocking(move || users.verify(&who, &password)).await;
         drop(place);
@@ -103,16 +103,31 @@ impl Logins {
             }
             Err(_) => return None,
         };
-        if user.is_none() {
-            self.failed(client, &login);
+        match &user {
+            Some(_) => self.succeeded(client, &login),
+            None => self.failed(client, &login),
         }
         let mut state = self.state();
-        if let Some(user) = &user {
-            make_room(&mut state.right, |(since, _)| since.elapsed() < REMEMBER_FOR);
-            state.right.insert(name, (Instant::now(), user.clone()));
-            state.failures.remove(&client);
-        }
+        make_room(&mut state.checked, |(since, _)| since.elapsed() < REMEMBER_FOR);
+        state.checked.insert(name, (Instant::now(), user.clone()));
         user
+    }
+
+    /// What was found out about a login and password a moment ago.
+    fn remembered(&self, name: &blake3::Hash) -> Option<Option<Arc<User>>> {
+        let state = self.state();
+        let (since, user) = state.checked.get(name)?;
+        (since.elapsed() < REMEMBER_FOR).then(|| user.clone())
+    }
+
+    /// Counts an attempt; false if it must not be made now.
+    fn may_try(&self, client: IpAddr, login: &str) -> bool {
+        let begun = self.users.attempts().begin(client, login);
+        if let Err(wait) = &begun {
+            let seconds = wait.as_secs();
+            tracing::warn!(%client, login, seconds, "login refused: too many attempts");
+        }
+        begun.is_ok()
     }
 
     /// What a SCRAM login is checked with. For a login that nobody has, or may not use now, something that
@@ -120,9 +135,9 @@ impl Logins {
     pub async fn credentials(&self, client: IpAddr, login: &str) -> Challenge {
         let nonce = self.nonce();
         let (users, who) = (self.users.clone(), login.to_owned());
-        let known = match self.is_in_penance(client) {
-            true => None,
-            false => match tokio::task::spawn_blocking(move || users.scram(&who)).await {
+        let known = match self.may_try(client, login) {
+            false => None,
+            true => match tokio::task::spawn_blocking(move || users.scram(&who)).await {
                 Ok(Ok(known)) => known.filter(|(user, _)| !user.must_change),
                 Ok(Err(error)) => {
                     tracing::error!(%error, "logins cannot be checked");
@@ -164,34 +179,18 @@ impl Logins {
     }
 
     /// A login of this client was right.
-    pub fn succeeded(&self, client: IpAddr) {
-        self.state().failures.remove(&client);
+    pub fn succeeded(&self, client: IpAddr, login: &str) {
+        self.users.attempts().succeeded(client, login);
     }
 
-    /// A login of this client was wrong.
+    /// A login of this client was wrong; it was counted when it began.
     pub fn failed(&self, client: IpAddr, login: &str) {
         tracing::warn!(%client, login, "login refused");
-        let mut state = self.state();
-        make_room(&mut state.failures, |(since, _)| since.elapsed() < PENANCE);
-        let entry = state.failures.entry(client).or_insert((Instant::now(), 0));
-        *entry = (Instant::now(), entry.1 + 1);
-    }
-
-    fn is_in_penance(&self, client: IpAddr) -> bool {
-        let mut state = self.state();
-        match state.failures.get(&client) {
-            Some((since, _)) if since.elapsed() >= PENANCE => {
-                state.failures.remove(&client);
-                false
-            }
-            Some((_, count)) => *count >= FAILURES_MAX,
-            None => false,
-        }
     }
 
     /// Forgets remembered logins: somebody may have changed a password.
     pub fn forget(&self) {
-        self.state().right.clear();
+        self.state().checked.clear();
     }
 }
 

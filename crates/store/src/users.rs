@@ -3,6 +3,7 @@
 //! Passwords are kept as Argon2id hashes; sessions and tokens as BLAKE3 hashes, so that who reads
 //! the file cannot use them. Every change is written together with its line of the audit log.
 
+pub mod attempts;
 mod change;
 mod links;
 mod personal;
@@ -13,6 +14,7 @@ mod session;
 mod tokens;
 mod totp;
 
+pub use attempts::Attempts;
 pub use scram::{SCRAM_ITERATIONS, SCRAM_SALT_BYTES, ScramKeys};
 
 use std::path::{Path, PathBuf};
@@ -194,6 +196,7 @@ pub struct User {
 pub struct Users {
     path: PathBuf,
     database: Mutex<Connection>,
+    attempts: Attempts,
 }
 
 impl Users {
@@ -206,7 +209,7 @@ impl Users {
         let path = folder.join("users.db");
         let database = database::open_write(&path, MIGRATIONS)?;
         restrict(&path)?;
-        Ok(Users { path, database: Mutex::new(database) })
+        Ok(Users { path, database: Mutex::new(database), attempts: Attempts::default() })
     }
 
     /// On a node that knows nobody: makes the administrator `admin` with a one-time password and
@@ -229,6 +232,11 @@ impl Users {
         };
         self.add(&admin, &password, "gauntlet", now_ms)?;
         Ok(Some(password))
+    }
+
+    /// How often passwords and codes may be tried, counted for everything that shares this handle.
+    pub fn attempts(&self) -> &Attempts {
+        &self.attempts
     }
 
     /// A password of 100 random bits.

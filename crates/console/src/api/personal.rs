@@ -9,7 +9,9 @@ use serde_json::json;
 use super::done;
 use crate::fault::Fault;
 use crate::pages::messages::number;
-use crate::pages::{activity as activity_page, own as own_page, searches as searches_page};
+use crate::pages::{
+    activity as activity_page, own as own_page, searches as searches_page, second_factor,
+};
 use crate::server::App;
 use crate::text::noted;
 use crate::visit::Visit;
@@ -98,25 +100,18 @@ pub(super) fn factor(app: &App, visit: &Visit) -> Result<Response, Fault> {
 pub(super) fn change_factor(app: &App, visit: &Visit) -> Result<Response, Fault> {
     is_person(visit)?;
     let (who, users, code) = (visit.who(), &app.state.users, visit.field("code"));
-    if !app.guard.may_try(visit.client, who) {
-        return Err(Fault::TooMany);
-    }
     let value = match visit.field("do") {
         "begin" => json!({ "on": false, "secret": users.begin_totp(who)? }),
         "on" => {
-            let codes = users.enable_totp(who, code, visit.now_ms)?;
+            let codes = second_factor::enable(app, visit, code)?;
             let wrong = "This is not the code of this moment. Begin again.";
             let codes = codes.ok_or_else(|| Fault::Bad(wrong.to_owned()))?;
             json!({ "on": true, "recovery_codes": codes })
         }
         _ => {
-            if !users.passes_second_factor(who, code, visit.now_ms)? {
-                return Err(Fault::Bad(noted("The code is wrong, or was used before.").to_owned()));
-            }
-            users.remove_totp(who, who, visit.now_ms)?;
+            second_factor::disable(app, visit, code)?;
             json!({ "on": false })
         }
     };
-    app.guard.succeeded(visit.client, who);
     done(&value)
 }

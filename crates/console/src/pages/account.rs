@@ -60,14 +60,12 @@ pub(crate) fn change_password(app: &App, visit: &Visit) -> Result<Response, Faul
     let users = &app.state.users;
     let raw = |name| visit.fields.iter().find(|(n, _)| n == name).map_or("", |(_, v)| v.as_str());
     let who = visit.who();
-    if !app.guard.may_try(visit.client, who) {
-        return Err(Fault::TooMany);
-    }
+    users.attempts().begin(visit.client, who)?;
     let bad = StatusCode::BAD_REQUEST;
     if users.verify(who, raw("old"))?.is_none() {
         return form(app, visit, bad, Some(noted("The present password is wrong.")));
     }
-    app.guard.succeeded(visit.client, who);
+    users.attempts().succeeded(visit.client, who);
     if raw("new") != raw("again") {
         return form(app, visit, bad, Some(noted("The two new passwords differ.")));
     }

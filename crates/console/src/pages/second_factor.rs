@@ -47,34 +47,45 @@ fn code_field() -> Markup {
 /// `POST /account/second-factor`: `do`: begin, on, off.
 pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let (who, users) = (visit.who(), &app.state.users);
-    if !app.guard.may_try(visit.client, who) {
-        return Err(Fault::TooMany);
-    }
     let code = visit.field("code");
     match visit.field("do") {
-        "begin" => {
-            app.guard.succeeded(visit.client, who);
-            Ok(shown(visit, &users.begin_totp(who)?))
-        }
-        "on" => match users.enable_totp(who, code, visit.now_ms)? {
-            Some(codes) => {
-                app.guard.succeeded(visit.client, who);
-                Ok(recovery(visit, &codes))
-            }
+        "begin" => Ok(shown(visit, &users.begin_totp(who)?)),
+        "on" => match enable(app, visit, code)? {
+            Some(codes) => Ok(recovery(visit, &codes)),
             None => Err(Fault::Bad(
                 noted("This is not the code of this moment. Begin again under Account.").to_owned(),
             )),
         },
         "off" => {
-            if !users.passes_second_factor(who, code, visit.now_ms)? {
-                return Err(Fault::Bad(noted("The code is wrong, or was used before.").to_owned()));
-            }
-            app.guard.succeeded(visit.client, who);
-            users.remove_totp(who, who, visit.now_ms)?;
+            disable(app, visit, code)?;
             Ok(visit::redirect("/account?notice=factor_off-1"))
         }
         _ => Err(Fault::Bad(noted("do: begin, on or off").to_owned())),
     }
+}
+
+/// Puts the second factor that was begun into use, if this is a code of it: recovery codes. None if it is
+/// wrong; that counts as a try.
+pub(crate) fn enable(app: &App, visit: &Visit, code: &str) -> Result<Option<Vec<String>>, Fault> {
+    let (who, users) = (visit.who(), &app.state.users);
+    users.attempts().begin_code(who)?;
+    let codes = users.enable_totp(who, code, visit.now_ms)?;
+    if codes.is_some() {
+        users.attempts().code_succeeded(who);
+    }
+    Ok(codes)
+}
+
+/// Takes one's own second factor away, if this is a code of it; a wrong one counts as a try.
+pub(crate) fn disable(app: &App, visit: &Visit, code: &str) -> Result<(), Fault> {
+    let (who, users) = (visit.who(), &app.state.users);
+    users.attempts().begin_code(who)?;
+    if !users.passes_second_factor(who, code, visit.now_ms)? {
+        return Err(Fault::Bad(noted("The code is wrong, or was used before.").to_owned()));
+    }
+    users.attempts().code_succeeded(who);
+    users.remove_totp(who, who, visit.now_ms)?;
+    Ok(())
 }
 
 fn shown(visit: &Visit, secret: &str) -> Response {

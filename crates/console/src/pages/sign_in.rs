@@ -10,6 +10,9 @@ use crate::text::{noted, t};
 use crate::visit::{self, Visit};
 use crate::{access, format, shell};
 
+/// Does not tell which of them is wrong: a guessed password must not be told to be right.
+const WRONG: &str = noted("This name, password and code do not go together.");
+
 /// `GET /sign-in`.
 pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     if visit.session.is_some() {
@@ -22,23 +25,24 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
 pub(crate) fn sign_in(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let users = &app.state.users;
     let login = visit.field("login");
-    if !app.guard.may_try(visit.client, login) {
-        return Err(Fault::TooMany);
-    }
+    users.attempts().begin(visit.client, login)?;
     // Not trimmed: a password may begin with a space.
     let password = visit.fields.iter().find(|(n, _)| n == "password").map_or("", |(_, p)| p);
     let Some(user) = users.verify(login, password)? else {
         let shown: String = login.chars().take(100).collect();
         users.note(visit.now_ms, &shown, "sign-in failed", &visit.client.to_string())?;
-        let wrong = noted("This name and password do not go together.");
-        return Ok(visit::page(StatusCode::UNAUTHORIZED, form(app, visit, Some(wrong))));
+        return Ok(visit::page(StatusCode::UNAUTHORIZED, form(app, visit, Some(WRONG))));
     };
-    if !users.passes_second_factor(&user.login, visit.field("code"), visit.now_ms)? {
-        users.note(visit.now_ms, &user.login, "sign-in failed: code", &visit.client.to_string())?;
-        let wrong = noted("This name, password and code do not go together.");
-        return Ok(visit::page(StatusCode::UNAUTHORIZED, form(app, visit, Some(wrong))));
+    let code = visit.field("code");
+    if !code.is_empty() {
+        users.attempts().begin_code(&user.login)?;
     }
-    app.guard.succeeded(visit.client, login);
+    if !users.passes_second_factor(&user.login, code, visit.now_ms)? {
+        users.note(visit.now_ms, &user.login, "sign-in failed: code", &visit.client.to_string())?;
+        return Ok(visit::page(StatusCode::UNAUTHORIZED, form(app, visit, Some(WRONG))));
+    }
+    users.attempts().succeeded(visit.client, login);
+    users.attempts().code_succeeded(&user.login);
     if let Some(old) = &visit.token {
         users.end_session(old)?;
     }

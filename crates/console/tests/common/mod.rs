@@ -295,6 +295,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         policies,
         node: node.clone(),
         options,
+        proxies: Arc::default(),
         texts: Arc::default(),
         oidc: None,
     };

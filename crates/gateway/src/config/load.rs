@@ -520,6 +520,11 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         let message = format!("{:?} is no address and port", config.console.address);
         return wrong("console.address", message);
     }
+    for proxy in &config.console.proxies {
+        if let Err(problem) = proxy.parse::<crate::network::Network>() {
+            return wrong("console.proxies", problem);
+        }
+    }
     check_thresholds(config)?;
     config.acme.check()?;
     if config.sender.tls == HopTlsPolicy::Verified && no_roots(config) {

@@ -123,6 +123,8 @@ pub struct ConsoleSettings {
     /// Where people reach it: `https://mail.example.com`; empty takes `address`. With https, cookies are
     /// for HTTPS only.
     pub url: String,
+    /// Networks of proxies before it, whose `X-Forwarded-For` says who asks.
+    pub proxies: Vec<String>,
     /// A catalogue of what pages and mails to people say in another language (a copy of
     /// `crates/console/text/en.toml`); empty is English.
     pub texts: PathBuf,
@@ -134,6 +136,7 @@ impl Default for ConsoleSettings {
             address: "127.0.0.1:8025".into(),
             session_seconds: 8 * 3_600,
             url: String::new(),
+            proxies: Vec::new(),
             texts: PathBuf::new(),
         }
     }

@@ -350,9 +350,9 @@ impl Conversation {
                 self.session.challenge(asked.credentials, &asked.nonce, &mut self.out);
                 None
             }
-            Event::LoggedIn(_) => {
+            Event::LoggedIn(user) => {
                 self.login = self.candidate.take();
-                self.receiver.logins.succeeded(self.client.address);
+                self.receiver.logins.succeeded(self.client.address, &user);
                 None
             }
             Event::LoginFailed(user) => {
