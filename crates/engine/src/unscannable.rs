@@ -21,8 +21,8 @@ fn limit(kind: DefectKind) -> Option<&'static str> {
 }
 
 /// Content that mail programs read in different ways.
-fn ambiguity(_kind: DefectKind) -> Option<&'static str> {
-    None
+fn ambiguity(kind: DefectKind) -> Option<&'static str> {
+    kind.is_ambiguous().then_some("mail programs read its structure in different ways")
 }
 
 /// The class of an item that the filters found to be `judged`. Malware and phishing stay what they

@@ -75,6 +75,46 @@ pub enum DefectKind {
     TooManyUrls,
     /// More Received fields than the limit.
     TooManyRelays,
+    /// More parameters in a MIME field than the limit; the rest are not read.
+    TooManyParameters,
+    /// A control character in a MIME field.
+    ControlInParameter,
+    /// White space between the name of a MIME field and its colon.
+    OddFieldName,
+    /// Continuations of RFC 2231 that are missing, out of order or given twice.
+    BadContinuation,
+    /// A boundary by RFC 2231 or as an encoded word.
+    EncodedBoundary,
+    /// A boundary with characters that may not stand there, white space at its end, or text behind.
+    OddBoundary,
+    /// A boundary that another one around it begins with, or the other way round.
+    BoundaryPrefix,
+    /// A line that begins with a boundary, goes on, and is no other part's boundary.
+    TextAfterBoundary,
+    /// Before the first boundary stands what may be a part.
+    PartsInPreamble,
+    /// Behind the closing boundary stands what may be a part.
+    PartsAfterClose,
+    /// A multipart whose boundary is missing or never occurs has what may be parts.
+    PartsWithoutBoundary,
+    /// A multipart or message is said to be encoded, and is not read the same decoded and as it is.
+    ContainerEncoding,
+    /// Two Content-Type or Content-Transfer-Encoding fields that say different things.
+    DuplicateMimeHeader,
+    /// A Content-Type that is not `token/token`, and may be another one than the one read.
+    OddContentType,
+    /// A Content-Transfer-Encoding that some mail programs decode, and others do not.
+    OddTransferEncoding,
+    /// A file uuencoded in the middle of a text.
+    UuencodedFile,
+    /// Base64 that goes on behind its padding.
+    DataAfterPadding,
+    /// Part of a message that comes in several (RFC 2046 section 5.2.2).
+    PartialMessage,
+    /// A body that is to be fetched from elsewhere (RFC 2046 section 5.2.3).
+    ExternalBody,
+    /// Header and body are parted by something else than an empty line.
+    OddSeparator,
     /// A filter failed or ran out of its budget (design invariant 6).
     FilterFailed,
     /// A rule ran out of its match budget.
@@ -119,6 +159,44 @@ impl Defect {
 }
 
 impl DefectKind {
+    /// Whether mail programs may show parts of such a message that were not judged, or other ones than
+    /// those that were. See "Ambiguous MIME" in `docs/scanning.md`.
+    pub fn is_ambiguous(self) -> bool {
+        use DefectKind as K;
+        matches!(
+            self,
+            K::DuplicateBoundary
+                | K::BoundaryReused
+                | K::TooManyParameters
+                | K::ControlInParameter
+                | K::OddFieldName
+                | K::BadContinuation
+                | K::EncodedBoundary
+                | K::OddBoundary
+                | K::BoundaryPrefix
+                | K::TextAfterBoundary
+                | K::PartsInPreamble
+                | K::PartsAfterClose
+                | K::PartsWithoutBoundary
+                | K::ContainerEncoding
+                | K::DuplicateMimeHeader
+                | K::OddContentType
+                | K::OddTransferEncoding
+                | K::UuencodedFile
+                | K::DataAfterPadding
+                | K::PartialMessage
+                | K::ExternalBody
+                | K::OddSeparator
+        )
+    }
+
+    /// Whether something in the message was not judged: a limit of the parse, behind which content
+    /// stays unseen, or a structure that mail programs read in different ways.
+    pub fn hides_content(self) -> bool {
+        use DefectKind as K;
+        matches!(self, K::TooDeep | K::TooManyParts | K::DecodedTooLarge) || self.is_ambiguous()
+    }
+
     /// The stable name, as in JSON: `bad_base64`.
     pub fn name(self) -> String {
         let mut name = String::new();

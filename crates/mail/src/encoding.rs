@@ -12,6 +12,8 @@ pub struct Decoded<'a> {
     pub bytes: Cow<'a, [u8]>,
     /// Something in the input was not of the encoding.
     pub broken: bool,
+    /// Base64 went on behind its padding: some decoders end there.
+    pub after_padding: bool,
 }
 
 /// Decodes base64. White space is skipped; other characters outside the alphabet are skipped and
@@ -30,7 +32,7 @@ pub fn base64(input: &[u8]) -> Decoded<'static> {
         && let Ok(length) = base64_simd::STANDARD.decode_inplace(&mut clean).map(|out| out.len())
     {
         clean.truncate(length);
-        return Decoded { bytes: Cow::Owned(clean), broken: false };
+        return Decoded { bytes: Cow::Owned(clean), broken: false, after_padding: false };
     }
     base64_tolerant(input)
 }
@@ -40,6 +42,7 @@ pub fn base64(input: &[u8]) -> Decoded<'static> {
 fn base64_tolerant(input: &[u8]) -> Decoded<'static> {
     let mut out = Vec::with_capacity(input.len() / 4 * 3 + 3);
     let (mut bits, mut count, mut broken) = (0u32, 0u8, false);
+    let mut padded_at = usize::MAX;
     let mut rest = input;
     while let Some((&byte, after)) = rest.split_first() {
         if count == 0
@@ -63,13 +66,15 @@ fn base64_tolerant(input: &[u8]) -> Decoded<'static> {
             _ if byte == b'=' => {
                 push_tail(bits, count, &mut out);
                 (bits, count) = (0, 0);
+                padded_at = padded_at.min(out.len());
             }
             _ => broken |= !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'),
         }
     }
     broken |= count != 0;
     push_tail(bits, count, &mut out);
-    Decoded { bytes: Cow::Owned(out), broken }
+    let after_padding = out.len() > padded_at;
+    Decoded { bytes: Cow::Owned(out), broken, after_padding }
 }
 
 /// The value of each byte of the base64 alphabet; of others one that has no place in six bits.
@@ -104,7 +109,7 @@ fn push_tail(bits: u32, count: u8, out: &mut Vec<u8>) {
 /// follows is kept as it is and reported.
 pub fn quoted_printable(input: &[u8]) -> Decoded<'_> {
     if memchr(b'=', input).is_none() {
-        return Decoded { bytes: Cow::Borrowed(input), broken: false };
+        return Decoded { bytes: Cow::Borrowed(input), broken: false, after_padding: false };
     }
     let mut out = Vec::with_capacity(input.len());
     let mut broken = false;
@@ -126,7 +131,7 @@ pub fn quoted_printable(input: &[u8]) -> Decoded<'_> {
         }
     }
     out.extend_from_slice(&input[at..]);
-    Decoded { bytes: Cow::Owned(out), broken }
+    Decoded { bytes: Cow::Owned(out), broken, after_padding: false }
 }
 
 /// Length of a soft line break after `=`: optional white space and a line end, or the end of input.

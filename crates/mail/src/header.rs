@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use memchr::{memchr, memchr_iter, memchr2};
 
+use crate::ambiguity;
 use crate::charset;
 use crate::defect::{Defect, DefectKind};
 use crate::encoding;
@@ -13,6 +14,9 @@ use crate::limits::Limits;
 
 /// Broken lines that are reported of one header block.
 const BROKEN_LINES_MAX: u32 = 8;
+
+/// Bytes of a body without its empty line that are searched for fields.
+const ODD_BYTES_MAX: usize = 64 * 1024;
 
 /// Room for the fields of most messages.
 const FIELDS_USUAL: usize = 32;
@@ -92,10 +96,13 @@ pub(crate) fn read_block<'a>(
     let mut at = range.start;
     let mut dropped = false;
     let mut broken_lines = 0;
+    // The first line that ends the block to some mail programs, and not to us.
+    let mut odd_line: Option<usize> = None;
     while at < range.end {
         let line_end = next_line(raw, at, range.end);
         let line = &raw[at..line_end];
         if matches!(line, b"\n" | b"\r\n") {
+            report_odd_line(raw, odd_line, line_end, part, &headers, defects);
             return (headers, line_end);
         }
         if line_end - range.start > limits.header_bytes_max as usize {
@@ -103,6 +110,9 @@ pub(crate) fn read_block<'a>(
             return (headers, at);
         }
         if matches!(line[0], b' ' | b'\t') && at > range.start {
+            if line.trim_ascii().is_empty() {
+                odd_line = odd_line.or(Some(at));
+            }
             if let Some(last) = headers.last_mut().filter(|_| !dropped) {
                 let start = last.value_offset(raw);
                 last.raw_value = trim_line_end(&raw[start..line_end]);
@@ -128,17 +138,42 @@ pub(crate) fn read_block<'a>(
             }
             broken_lines += 1;
             if !more_fields_follow(raw, line_end, range.end) {
+                if ambiguity::holds_parts(&raw[at..range.end.min(at + ODD_BYTES_MAX)]) {
+                    defects.push(Defect::new(DefectKind::OddSeparator, part).at(at));
+                }
                 return (headers, at);
             }
+            odd_line = odd_line.or(Some(at));
         }
         at = line_end;
     }
+    report_odd_line(raw, odd_line, range.end, part, &headers, defects);
     // Of an empty part the empty line is the boundary's.
     let is_empty_part = part > 0 && (range.is_empty() || raw[range.end - 1] == b'\n');
     if !is_empty_part {
         defects.push(Defect::new(DefectKind::NoBodySeparator, part));
     }
     (headers, range.end)
+}
+
+/// Reports a line at which to some mail programs the body begins, if that is another body.
+fn report_odd_line(
+    raw: &[u8],
+    odd_line: Option<usize>,
+    end: usize,
+    part: u16,
+    headers: &[Header<'_>],
+    defects: &mut Vec<Defect>,
+) {
+    let Some(at) = odd_line else { return };
+    let is_mime =
+        |h: &Header<'_>| h.name.get(..8).is_some_and(|n| n.eq_ignore_ascii_case(b"content-"));
+    if part > 0
+        || headers.iter().any(|h| h.offset > at && is_mime(h))
+        || ambiguity::dashed_lines(&raw[at..end]) > 0
+    {
+        defects.push(Defect::new(DefectKind::OddSeparator, part).at(at));
+    }
 }
 
 /// Whether the line after a broken one is a field again: then the broken line is noise inside the

@@ -10,6 +10,7 @@
 //! this crate.
 
 pub mod address;
+mod ambiguity;
 pub mod attachment;
 pub mod charset;
 pub mod date;
@@ -24,6 +25,7 @@ pub mod limits;
 pub mod message;
 pub mod mime;
 mod oddities;
+mod params;
 mod part;
 pub mod relays;
 pub mod trace;

@@ -15,6 +15,8 @@ pub struct Limits {
     pub headers_max: u32,
     /// Bytes of one part's header block.
     pub header_bytes_max: u32,
+    /// Parameters of one MIME field.
+    pub parameters_max: u16,
     /// Decoded bytes of all parts together.
     pub decoded_bytes_max: u64,
     /// Bytes of text (decoded to UTF-8, or rendered from HTML) kept of one part.
@@ -34,6 +36,7 @@ impl Default for Limits {
             parts_max: 1_000,
             headers_max: 2_000,
             header_bytes_max: 256 * 1024,
+            parameters_max: 256,
             decoded_bytes_max: 256 * 1024 * 1024,
             text_bytes_max: 1024 * 1024,
             urls_max: 2_000,

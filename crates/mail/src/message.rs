@@ -184,7 +184,13 @@ impl<'a> Message<'a> {
         }
         defects.sort();
         defects.dedup();
-        defects.truncate(usize::from(self.limits.defects_max));
+        let max = usize::from(self.limits.defects_max);
+        if defects.len() > max {
+            // Many small oddities must not push out those that say that something was not judged.
+            defects.sort_by_key(|d| !d.kind.hides_content());
+            defects.truncate(max);
+            defects.sort();
+        }
         defects
     }
 }

@@ -1,12 +1,14 @@
 //! MIME fields (RFC 2045, RFC 2183) and the boundaries of multiparts (RFC 2046 section 5.1).
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use memchr::memmem;
 
-use crate::charset;
-use crate::header::{decode_words, next_line};
+use crate::ambiguity;
+use crate::defect::DefectKind;
+use crate::header::next_line;
+pub use crate::params::percent_decode;
+use crate::params::{self, Params};
 
 /// A Content-Type: `kind/subtype` in lower case, and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,10 +17,15 @@ pub struct ContentType {
     pub kind: String,
     /// `plain`, `html`, ...
     pub subtype: String,
-    /// Parameters in order: name in lower case, value decoded (RFC 2231 and encoded words).
+    /// Parameters in order: name in lower case, value decoded (RFC 2231 and encoded words). A
+    /// parameter may stand there more than once; the first is the one to believe.
     pub params: Vec<(String, String)>,
     /// The field was there and could be read.
     pub declared: bool,
+    /// File names that other readings of the field give.
+    pub other_names: Vec<String>,
+    /// Why mail programs may read the field in different ways.
+    pub flaws: Vec<DefectKind>,
 }
 
 impl ContentType {
@@ -30,24 +37,35 @@ impl ContentType {
             subtype: subtype.into(),
             params: Vec::new(),
             declared: false,
+            other_names: Vec::new(),
+            flaws: Vec::new(),
         }
     }
 
-    /// Reads an unfolded field value; none if it has no `kind/subtype`.
-    pub fn parse(value: &[u8]) -> Option<Self> {
-        let (head, params) = split_params(value);
+    /// Reads an unfolded field value with at most `parameters_max` parameters. Without `kind/subtype`
+    /// the type is the one that is assumed, and `declared` is false.
+    pub fn parse(value: &[u8], in_digest: bool, parameters_max: usize) -> Self {
+        let Params { head, values, other_names, mut flaws } = params::read(value, parameters_max);
         let head = head.trim_ascii();
-        let slash = memchr::memchr(b'/', head)?;
+        let assumed = || ContentType::assumed(in_digest);
+        let mut read = ContentType { params: values, other_names, ..assumed() };
         let token = |bytes: &[u8]| {
             let bytes = bytes.trim_ascii();
             let end = bytes.iter().position(|b| !b.is_ascii_graphic()).unwrap_or(bytes.len());
             String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase()
         };
-        let (kind, subtype) = (token(&head[..slash]), token(&head[slash + 1..]));
-        if kind.is_empty() || subtype.is_empty() {
-            return None;
+        let slash = memchr::memchr(b'/', head);
+        let types = slash.map(|slash| (token(&head[..slash]), token(&head[slash + 1..])));
+        match types.filter(|(kind, subtype)| !kind.is_empty() && !subtype.is_empty()) {
+            Some((kind, subtype)) => {
+                (read.kind, read.subtype, read.declared) = (kind, subtype, true)
+            }
+            None => flaws.push(DefectKind::BadContentType),
         }
-        Some(ContentType { kind, subtype, params, declared: true })
+        if ambiguity::is_odd_type(head, &read) {
+            flaws.push(DefectKind::OddContentType);
+        }
+        ContentType { flaws, ..read }
     }
 
     /// First parameter of this name (in lower case).
@@ -73,14 +91,18 @@ pub struct Disposition {
     pub kind: String,
     /// Parameters as in [`ContentType::params`].
     pub params: Vec<(String, String)>,
+    /// File names that other readings of the field give.
+    pub other_names: Vec<String>,
+    /// Why mail programs may read the field in different ways.
+    pub flaws: Vec<DefectKind>,
 }
 
 impl Disposition {
-    /// Reads an unfolded field value.
-    pub fn parse(value: &[u8]) -> Self {
-        let (head, params) = split_params(value);
+    /// Reads an unfolded field value with at most `parameters_max` parameters.
+    pub fn parse(value: &[u8], parameters_max: usize) -> Self {
+        let Params { head, values, other_names, flaws } = params::read(value, parameters_max);
         let kind = String::from_utf8_lossy(head.trim_ascii()).to_ascii_lowercase();
-        Disposition { kind, params }
+        Disposition { kind, params: values, other_names, flaws }
     }
 
     /// The file name the sender proposes.
@@ -103,143 +125,48 @@ pub enum TransferEncoding {
 }
 
 impl TransferEncoding {
-    /// Reads an unfolded field value.
+    /// Reads an unfolded field value: its first word, without the quotes and comments that some mail
+    /// programs read past.
     pub fn parse(value: &[u8]) -> Self {
-        let value = value.trim_ascii();
-        let end = value.iter().position(|b| matches!(b, b';' | b' ' | b'(')).unwrap_or(value.len());
-        match value[..end].to_ascii_lowercase().as_slice() {
+        Self::of_word(first_word(value))
+    }
+
+    fn of_word(word: &[u8]) -> Self {
+        match word.to_ascii_lowercase().as_slice() {
             b"base64" => TransferEncoding::Base64,
             b"quoted-printable" => TransferEncoding::QuotedPrintable,
             b"7bit" | b"8bit" | b"binary" | b"" => TransferEncoding::Identity,
             _ => TransferEncoding::Unknown,
         }
     }
+
+    /// Whether mail programs may decode what this field stands over in different ways. Not so where
+    /// no reading of the field is an encoding.
+    pub fn is_ambiguous(value: &[u8]) -> bool {
+        let value = value.trim_ascii();
+        if Self::of_word(value) != TransferEncoding::Unknown {
+            return false;
+        }
+        let lower = value.to_ascii_lowercase();
+        // Other spellings of identity, and charsets and types that stand here by mistake: there is
+        // nothing that a mail program could decode.
+        let encodes = [&b"64"[..], b"quot", b"printable", b"uu", b"enc", b"hex", b"hqx", b"zip"];
+        let is_word = lower.iter().all(|b| b.is_ascii_graphic() || *b == b' ');
+        !is_word || encodes.iter().any(|part| memmem::find(&lower, part).is_some())
+    }
 }
 
-/// Splits `head; name=value; ...`, quotes and comments respected, RFC 2231 continuations joined.
-fn split_params(value: &[u8]) -> (&[u8], Vec<(String, String)>) {
-    let mut sections = split_outside_quotes(value, b';');
-    let head = if sections.is_empty() { value } else { sections.remove(0) };
-    let mut plain: Vec<(String, String)> = Vec::new();
-    let mut pieces: Vec<Piece> = Vec::new();
-    for section in sections.into_iter().take(64) {
-        let Some(equals) = memchr::memchr(b'=', section) else { continue };
-        let name = String::from_utf8_lossy(section[..equals].trim_ascii()).to_ascii_lowercase();
-        let bytes = unquote(section[equals + 1..].trim_ascii());
-        match name.split_once('*') {
-            Some((base, rest)) => pieces.push(Piece {
-                base: base.to_owned(),
-                number: rest.trim_end_matches('*').parse().unwrap_or(0),
-                percent: name.ends_with('*'),
-                bytes: bytes.into_owned(),
-            }),
-            None => plain.push((name, decode_words(&bytes).0.into_owned())),
-        }
+/// The first word of a field, past comments and quotes before it.
+fn first_word(value: &[u8]) -> &[u8] {
+    let mut rest = value.trim_ascii_start();
+    while rest.first() == Some(&b'(') {
+        let end = memchr::memchr(b')', rest).map_or(rest.len(), |i| i + 1);
+        rest = rest[end..].trim_ascii_start();
     }
-    for (name, value) in join_pieces(pieces) {
-        // RFC 2231 wins over a plain parameter of the same name (RFC 6266 section 4.3).
-        match plain.iter_mut().find(|(n, _)| *n == name) {
-            Some(slot) => slot.1 = value,
-            None => plain.push((name, value)),
-        }
-    }
-    (head, plain)
-}
-
-/// One `name*3*=value` of RFC 2231.
-struct Piece {
-    base: String,
-    number: u32,
-    percent: bool,
-    bytes: Vec<u8>,
-}
-
-fn join_pieces(mut pieces: Vec<Piece>) -> Vec<(String, String)> {
-    pieces.sort_by(|a, b| (&a.base, a.number).cmp(&(&b.base, b.number)));
-    let mut joined: Vec<(String, Vec<u8>, Option<Vec<u8>>)> = Vec::new();
-    for piece in pieces {
-        let mut bytes = piece.bytes;
-        let mut label = None;
-        if piece.percent {
-            if piece.number == 0 {
-                let mut fields = bytes.splitn(3, |&b| b == b'\'');
-                if let (Some(l), Some(_), Some(rest)) =
-                    (fields.next(), fields.next(), fields.next())
-                {
-                    (label, bytes) = (Some(l.to_vec()), rest.to_vec());
-                }
-            }
-            bytes = percent_decode(&bytes);
-        }
-        match joined.last_mut().filter(|(name, _, _)| *name == piece.base) {
-            Some((_, value, _)) => value.extend_from_slice(&bytes),
-            None => joined.push((piece.base, bytes, label)),
-        }
-    }
-    joined
-        .into_iter()
-        .map(|(name, bytes, label)| {
-            (name, charset::decode(&bytes, label.as_deref()).text.into_owned())
-        })
-        .collect()
-}
-
-/// Decodes `%41`; a `%` that no pair follows is kept.
-pub fn percent_decode(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        if let [b'%', a, b, ..] = bytes[at..]
-            && let (Some(a), Some(b)) = (crate::encoding::hex(a), crate::encoding::hex(b))
-        {
-            out.push(a << 4 | b);
-            at += 3;
-        } else {
-            out.push(bytes[at]);
-            at += 1;
-        }
-    }
-    out
-}
-
-/// Splits at `separator` outside quoted strings and comments.
-fn split_outside_quotes(value: &[u8], separator: u8) -> Vec<&[u8]> {
-    let (mut sections, mut start) = (Vec::new(), 0);
-    let (mut quoted, mut escaped) = (false, false);
-    for (i, &byte) in value.iter().enumerate() {
-        if std::mem::take(&mut escaped) {
-            continue;
-        }
-        match byte {
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            b if b == separator && !quoted => {
-                sections.push(&value[start..i]);
-                start = i + 1;
-            }
-            _ => {}
-        }
-    }
-    sections.push(&value[start..]);
-    sections
-}
-
-fn unquote(value: &[u8]) -> Cow<'_, [u8]> {
-    let Some(inner) = value.strip_prefix(b"\"") else {
-        // A bare token ends at white space or a comment.
-        let end = value.iter().position(|b| matches!(b, b' ' | b'\t' | b'('));
-        return Cow::Borrowed(&value[..end.unwrap_or(value.len())]);
-    };
-    let mut out = Vec::with_capacity(inner.len());
-    let mut bytes = inner.iter();
-    while let Some(&byte) = bytes.next() {
-        match byte {
-            b'"' => break,
-            b'\\' => out.extend(bytes.next()),
-            other => out.push(other),
-        }
-    }
-    Cow::Owned(out)
+    let quotes = rest.iter().take_while(|b| matches!(b, b'"' | b'\'')).count();
+    let rest = &rest[quotes..];
+    let ends = |b: &u8| matches!(b, b';' | b' ' | b'\t' | b'(' | b'"' | b'\'' | b',');
+    &rest[..rest.iter().position(ends).unwrap_or(rest.len())]
 }
 
 /// The parts between the boundaries of a multipart body.
@@ -249,7 +176,15 @@ pub(crate) struct Boundaries {
     pub(crate) parts: Vec<Range<usize>>,
     /// The closing boundary was there.
     pub(crate) closed: bool,
+    /// What stands before the first boundary, and behind the closing one.
+    pub(crate) outside: [Range<usize>; 2],
+    /// Lines that begin with the boundary and go on: other boundaries, or boundaries to programs that
+    /// compare the beginning of a line (RFC 2046 section 5.1.1).
+    pub(crate) longer: Vec<Range<usize>>,
 }
+
+/// Lines that begin with a boundary and go on, of which it is remembered where they are.
+const LONGER_LINES_MAX: usize = 64;
 
 /// Finds the parts of `raw[range]` between lines `--boundary`; at most `max` of them.
 ///
@@ -274,15 +209,22 @@ pub(crate) fn split_multipart(
         let line_end = next_line(raw, at, range.end);
         let tail = raw[at..line_end].trim_ascii_end();
         let closing = tail.starts_with(b"--");
+        if tail.len() > if closing { 2 } else { 0 } && found.longer.len() < LONGER_LINES_MAX {
+            found.longer.push(hit + 2..at + tail.len());
+        }
         // `--boundaryX` is another boundary that ours is a prefix of.
         if !(tail.is_empty() || closing || tail[0] == b' ' || tail[0] == b'\t') {
             continue;
         }
-        if let Some(start) = open.take() {
-            found.parts.push(start..before_line_end(raw, start, hit));
+        match open.take() {
+            Some(start) => found.parts.push(start..before_line_end(raw, start, hit)),
+            None => found.outside[0] = range.start..hit,
         }
         if closing || found.parts.len() >= max {
             found.closed = closing;
+            if closing {
+                found.outside[1] = line_end..range.end;
+            }
             return found;
         }
         open = Some(line_end);
@@ -311,13 +253,14 @@ mod tests {
 
     #[test]
     fn content_types_and_parameters() {
-        let ct = ContentType::parse(b"Text/HTML; charset=\"UTF-8\"; format=flowed").unwrap();
+        let parse = |value: &[u8]| ContentType::parse(value, false, 64);
+        let ct = parse(b"Text/HTML; charset=\"UTF-8\"; format=flowed");
         assert!(ct.is("text", "html"));
         assert_eq!((ct.param("charset"), ct.param("format")), (Some("UTF-8"), Some("flowed")));
-        assert_eq!(ContentType::parse(b"garbage"), None);
-        let ct = ContentType::parse(b"a/b; name*0*=utf-8''caf%C3; name*1*=%A9; name*2=.txt");
-        assert_eq!(ct.unwrap().param("name"), Some("café.txt"));
-        let disposition = Disposition::parse(b"attachment; filename=\"a;b\\\".txt\"");
+        assert!(!parse(b"garbage").declared);
+        let ct = parse(b"a/b; name*0*=utf-8''caf%C3; name*1*=%A9; name*2=.txt");
+        assert_eq!(ct.param("name"), Some("café.txt"));
+        let disposition = Disposition::parse(b"attachment; filename=\"a;b\\\".txt\"", 64);
         assert_eq!(disposition.file_name(), Some("a;b\".txt"));
     }
 

@@ -237,7 +237,8 @@ mod tests {
         let encoded = "Content-Transfer-Encoding: base64\nContent-Type: multipart/mixed; boundary=x\n\n--x\n\n--x--\n";
         assert_eq!(kinds(encoded), [K::EncodedMultipart]);
         let twice = "--x\nContent-Type: text/plain\nContent-Type: text/html\n\n--x--\n";
-        assert_eq!(multi("; boundary=x", twice), [K::DuplicateHeader]);
+        let found = multi("; boundary=x", twice);
+        assert_eq!(found, [K::DuplicateHeader, K::DuplicateMimeHeader]);
         let deep = Limits { depth_max: 0, parts_max: 2, ..Limits::default() };
         let raw = format!("{HEAD}Content-Type: multipart/mixed; boundary=x\n\n--x\n\n--x--\n");
         assert_eq!(of(&raw, &deep), [K::TooDeep]);

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::ops::Range;
 
+use crate::ambiguity;
 use crate::charset;
 use crate::defect::{Defect, DefectKind};
 use crate::encoding;
@@ -42,6 +43,8 @@ pub struct Part<'a> {
     /// Decoded bytes that are kept of this part; its share of [`Limits::decoded_bytes_max`].
     pub(crate) decoded_bytes_max: usize,
     pub(crate) limits: Limits,
+    /// File names that other fields, and other readings of the same, give.
+    pub(crate) other_names: Vec<String>,
     /// The views hold no lifetime, so that `Message` stays covariant.
     pub(crate) decoded: OnceCell<DecodedBody>,
     pub(crate) text: OnceCell<Option<DecodedText>>,
@@ -49,12 +52,13 @@ pub struct Part<'a> {
 }
 
 /// A decoded body.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct DecodedBody {
     /// None means that the first `length` bytes of the raw body are the decoded ones.
     bytes: Option<Vec<u8>>,
     length: usize,
     broken: bool,
+    after_padding: bool,
     cut: bool,
 }
 
@@ -114,6 +118,7 @@ impl<'a> Part<'a> {
             raw_body,
             decoded_bytes_max: 0,
             limits: self.limits,
+            other_names: self.other_names,
             decoded: decoded.map_or_else(OnceCell::new, OnceCell::from),
             text: OnceCell::new(),
             rendered: OnceCell::new(),
@@ -131,13 +136,14 @@ impl<'a> Part<'a> {
     fn decoded(&self) -> &DecodedBody {
         self.decoded.get_or_init(|| {
             if self.is_container {
-                return DecodedBody { bytes: None, length: 0, broken: false, cut: false };
+                return DecodedBody::default();
             }
             let decoded = match self.transfer_encoding {
                 TransferEncoding::Base64 => encoding::base64(self.raw_body),
                 TransferEncoding::QuotedPrintable => encoding::quoted_printable(self.raw_body),
                 TransferEncoding::Identity | TransferEncoding::Unknown => {
-                    encoding::Decoded { bytes: Cow::Borrowed(self.raw_body), broken: false }
+                    let bytes = Cow::Borrowed(self.raw_body);
+                    encoding::Decoded { bytes, broken: false, after_padding: false }
                 }
             };
             let whole = decoded.bytes.len();
@@ -146,11 +152,13 @@ impl<'a> Part<'a> {
                 Cow::Borrowed(_) => None,
                 Cow::Owned(bytes) => Some(bytes),
             };
-            DecodedBody { bytes, length, broken: decoded.broken, cut: length < whole }
+            let encoding::Decoded { broken, after_padding, .. } = decoded;
+            DecodedBody { bytes, length, broken, after_padding, cut: length < whole }
         })
     }
 
-    /// For a `text/*` leaf: its text as UTF-8 (for HTML the source), decoded once; at most
+    /// For a leaf that is `text/*` or a multipart without parts: its text as UTF-8 (for HTML the source),
+    /// decoded once; at most
     /// [`Limits::text_bytes_max`] bytes.
     pub fn text(&self) -> Option<&str> {
         let decoded = self.decoded_text()?;
@@ -167,8 +175,9 @@ impl<'a> Part<'a> {
     }
 
     fn decoded_text(&self) -> Option<&DecodedText> {
-        let decode =
-            || (!self.is_container && self.content_type.kind == "text").then(|| self.decode_text());
+        // A multipart without parts is shown as text by some.
+        let is_text = matches!(&*self.content_type.kind, "text" | "multipart");
+        let decode = || (!self.is_container && is_text).then(|| self.decode_text());
         self.text.get_or_init(decode).as_ref()
     }
 
@@ -206,6 +215,16 @@ impl<'a> Part<'a> {
         }
         if decoded.cut {
             defects.push(Defect::new(DefectKind::DecodedTooLarge, index));
+        }
+        if decoded.after_padding {
+            defects.push(Defect::new(DefectKind::DataAfterPadding, index));
+        }
+        // Mail programs look for such files in plain text.
+        if self.content_type.is("text", "plain")
+            && let Some(name) = ambiguity::uuencoded_name(self.body())
+        {
+            let name = String::from_utf8_lossy(name);
+            defects.push(Defect::new(DefectKind::UuencodedFile, index).detail(&name));
         }
         let Some(text) = self.decoded_text() else { return };
         if let Some(problem) = text.problem {
@@ -266,14 +285,25 @@ impl<'a> Part<'a> {
         named.or_else(|| self.content_type.param("name"))
     }
 
+    /// Every name that some mail program may save the part under: of all fields that give one, in all
+    /// readings, the one of [`Part::file_name`] first. A name may come twice.
+    pub fn file_names(&self) -> impl Iterator<Item = &str> {
+        let dispositions = self.disposition.iter().flat_map(|d| &d.params);
+        let filenames = dispositions.filter(|(name, _)| name == "filename");
+        let names = self.content_type.params.iter().filter(|(name, _)| name == "name");
+        let others = self.content_type.other_names.iter().chain(&self.other_names);
+        let others = others.chain(self.disposition.iter().flat_map(|d| &d.other_names));
+        filenames.chain(names).map(|(_, value)| value).chain(others).map(String::as_str)
+    }
+
     /// Not to be shown in line: it has a name, is marked as attachment, or is no text.
     pub fn is_attachment(&self) -> bool {
         if self.is_container && self.content_type.kind == "multipart" {
             return false;
         }
-        let marked = self.disposition.as_ref().is_some_and(|d| d.kind == "attachment");
+        let marked = self.disposition.as_ref().is_some_and(|d| d.kind.starts_with("attachment"));
         marked
-            || self.file_name().is_some()
+            || self.file_names().next().is_some()
             || (self.parent.is_some() && self.content_type.kind != "text")
     }
 }

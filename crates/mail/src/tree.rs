@@ -10,6 +10,8 @@
 use std::cell::OnceCell;
 use std::ops::Range;
 
+use crate::ambiguity;
+use crate::attachment;
 use crate::defect::{Defect, DefectKind};
 use crate::encoding;
 use crate::header::{self, Header};
@@ -76,14 +78,11 @@ impl<'a> Reader<'a, '_> {
         let index = self.count() as u16;
         let (headers, body) =
             header::read_block(self.raw, range.clone(), index, self.limits, &mut self.defects);
-        let field = |name: &str| headers.iter().find(|h| h.is(name)).map(Header::unfolded);
-        let content_type = self.content_type(field("content-type").as_deref(), index, in_digest);
-        let transfer_encoding = field("content-transfer-encoding")
-            .map_or(TransferEncoding::Identity, |v| TransferEncoding::parse(&v));
-        if transfer_encoding == TransferEncoding::Unknown {
-            self.defects.push(Defect::new(DefectKind::BadTransferEncoding, index));
-        }
-        let disposition = field("content-disposition").map(|v| Disposition::parse(&v));
+        let parameters_max = usize::from(self.limits.parameters_max);
+        let fields = MimeFields::read(self.raw, &headers, in_digest, parameters_max);
+        let defect = |kind| Defect::new(kind, index);
+        self.defects.extend(fields.flaws.iter().map(|(kind, at)| defect(*kind).at(*at)));
+        let MimeFields { content_type, transfer_encoding, disposition, other_names, .. } = fields;
         self.parts.push(Part {
             parent,
             depth,
@@ -98,19 +97,12 @@ impl<'a> Reader<'a, '_> {
             raw_body: &self.raw[body..range.end],
             decoded_bytes_max: 0,
             limits: *self.limits,
+            other_names,
             decoded: OnceCell::new(),
             text: OnceCell::new(),
             rendered: OnceCell::new(),
         });
         self.children(index, depth);
-    }
-
-    fn content_type(&mut self, value: Option<&[u8]>, index: u16, in_digest: bool) -> ContentType {
-        let Some(value) = value else { return ContentType::assumed(in_digest) };
-        ContentType::parse(value).unwrap_or_else(|| {
-            self.defects.push(Defect::new(DefectKind::BadContentType, index));
-            ContentType::assumed(in_digest)
-        })
     }
 
     /// Reads the parts inside the part `index`, if it is a container.
@@ -119,11 +111,21 @@ impl<'a> Reader<'a, '_> {
         let (body, encoding) = (part.body_range.clone(), part.transfer_encoding);
         let encoded =
             matches!(encoding, TransferEncoding::Base64 | TransferEncoding::QuotedPrintable);
-        let is_message = part.content_type.kind == "message"
+        let is_declared = part.content_type.kind == "message"
             && matches!(&*part.content_type.subtype, "rfc822" | "global" | "news");
+        let is_message = is_declared || is_message_file(part);
         let is_multipart = part.content_type.kind == "multipart";
-        if (is_message || is_multipart) && encoding != TransferEncoding::Identity {
-            self.defects.push(Defect::new(DefectKind::EncodedMultipart, index));
+        let raw_body = part.raw_body;
+        match (&*part.content_type.kind, &*part.content_type.subtype) {
+            ("message", "partial") => self.defect(DefectKind::PartialMessage, index),
+            ("message", "external-body") => self.defect(DefectKind::ExternalBody, index),
+            _ => {}
+        }
+        if (is_declared || is_multipart) && encoding != TransferEncoding::Identity {
+            self.defect(DefectKind::EncodedMultipart, index);
+            if is_declared && encoded && ambiguity::is_message(raw_body) {
+                self.defect(DefectKind::ContainerEncoding, index);
+            }
         }
         if is_message {
             if !self.may_nest(index, depth) {
@@ -193,9 +195,10 @@ impl<'a> Reader<'a, '_> {
     /// Reads the parts between the boundaries of a multipart.
     fn multipart(&mut self, index: u16, depth: u16, body: Range<usize>) {
         let part = self.get(index);
+        let (raw_body, encoding) = (part.raw_body, part.transfer_encoding);
         let digest = part.content_type.subtype == "digest";
         let Some(boundary) = part.content_type.param("boundary").filter(|b| !b.is_empty()) else {
-            self.defects.push(Defect::new(DefectKind::NoBoundary, index));
+            self.without_boundary(DefectKind::NoBoundary, index);
             return;
         };
         let others = part.content_type.params.iter().filter(|(name, _)| name == "boundary");
@@ -209,8 +212,16 @@ impl<'a> Reader<'a, '_> {
         }
         let room = usize::from(self.limits.parts_max).saturating_sub(self.count());
         let found = mime::split_multipart(self.raw, body, &boundary, room + 1);
+        let starts = |a: &[u8], b: &[u8]| a != b && (a.starts_with(b) || b.starts_with(a));
+        if self.boundaries.iter().any(|around| starts(around, &boundary)) {
+            self.defect(DefectKind::BoundaryPrefix, index);
+        }
+        self.outside(&found, &boundary, index);
+        if ambiguity::differs_when_decoded(encoding, raw_body, &boundary) {
+            self.defect(DefectKind::ContainerEncoding, index);
+        }
         if found.parts.is_empty() {
-            self.defects.push(Defect::new(DefectKind::BoundaryNotFound, index));
+            self.without_boundary(DefectKind::BoundaryNotFound, index);
             return;
         }
         if !found.closed {
@@ -221,6 +232,7 @@ impl<'a> Reader<'a, '_> {
         }
         self.get(index).is_container = true;
         self.boundaries.push(boundary);
+        let longer = found.longer;
         for range in found.parts {
             if self.count() >= usize::from(self.limits.parts_max) {
                 self.defects.push(Defect::new(DefectKind::TooManyParts, index));
@@ -229,6 +241,48 @@ impl<'a> Reader<'a, '_> {
             self.part(range, Some(index), depth + 1, digest);
         }
         self.boundaries.pop();
+        self.longer_lines(&longer, index);
+    }
+
+    fn defect(&mut self, kind: DefectKind, index: u16) {
+        self.defects.push(Defect::new(kind, index));
+    }
+
+    /// A multipart that has no parts to us.
+    fn without_boundary(&mut self, kind: DefectKind, index: u16) {
+        self.defect(kind, index);
+        let body = self.get(index).raw_body;
+        if ambiguity::dashed_lines(body) > 0 || ambiguity::holds_parts(body) {
+            self.defect(DefectKind::PartsWithoutBoundary, index);
+        }
+    }
+
+    /// What stands before the first boundary and behind the last.
+    fn outside(&mut self, found: &mime::Boundaries, boundary: &[u8], index: u16) {
+        let [before, after] = found.outside.clone();
+        if ambiguity::holds_parts(&self.raw[before]) {
+            self.defect(DefectKind::PartsInPreamble, index);
+        }
+        let after = &self.raw[after];
+        if ambiguity::holds_parts(after) || ambiguity::boundaries(after, boundary) > 0 {
+            self.defect(DefectKind::PartsAfterClose, index);
+        }
+    }
+
+    /// Lines that begin with the boundary of `index` and go on are boundaries of parts around it or
+    /// within, or not everybody reads them the same.
+    fn longer_lines(&mut self, longer: &[Range<usize>], index: u16) {
+        let Some(first) = longer.first() else { return };
+        let within = self.parts[usize::from(index - self.first)..].iter();
+        let within = within.filter_map(|p| p.content_type.param("boundary")).map(str::as_bytes);
+        let others: Vec<&[u8]> =
+            within.skip(1).chain(self.boundaries.iter().map(Vec::as_slice)).collect();
+        let is_other = |line: &[u8]| others.contains(&line);
+        let mut lines = longer.iter().map(|range| &self.raw[range.clone()]);
+        if lines.any(|line| ambiguity::is_read_as_boundary(line, &is_other)) {
+            let defect = Defect::new(DefectKind::TextAfterBoundary, index).at(first.start);
+            self.defects.push(defect);
+        }
     }
 
     fn may_nest(&mut self, index: u16, depth: u16) -> bool {
@@ -238,4 +292,148 @@ impl<'a> Reader<'a, '_> {
         }
         depth < self.limits.depth_max && !full
     }
+}
+
+/// Bytes of a file that tell whether it is a message.
+const PEEK_BYTES: usize = 4_096;
+
+/// Whether a part that is not said to be a message is one: a file that mail programs open as such, by
+/// its name or by what it begins with.
+fn is_message_file(part: &Part<'_>) -> bool {
+    let (kind, subtype) = (&*part.content_type.kind, &*part.content_type.subtype);
+    let is_report = matches!(
+        subtype,
+        "partial"
+            | "external-body"
+            | "delivery-status"
+            | "disposition-notification"
+            | "feedback-report"
+            | "global-delivery-status"
+            | "global-disposition-notification"
+            | "tracking-status"
+            | "http"
+            | "sip"
+            | "s-http"
+    );
+    let is_file = matches!(kind, "application" | "message");
+    let is_named = part.file_names().any(|name| {
+        let name = name.trim_ascii_end().to_ascii_lowercase();
+        [".eml", ".email", ".nws", ".mht", ".mhtml"].iter().any(|end| name.ends_with(end))
+    });
+    if (!is_file && !is_named) || kind == "multipart" || (kind == "message" && is_report) {
+        return false;
+    }
+    let head = &part.raw_body[..part.raw_body.len().min(PEEK_BYTES)];
+    let head = match part.transfer_encoding {
+        TransferEncoding::Base64 => encoding::base64(head).bytes,
+        TransferEncoding::QuotedPrintable => encoding::quoted_printable(head).bytes,
+        TransferEncoding::Identity | TransferEncoding::Unknown => head.into(),
+    };
+    let could_be = || {
+        use attachment::FileKind as K;
+        matches!(attachment::sniff(&head), K::Text | K::Unknown | K::Message)
+    };
+    ambiguity::is_message(&head) || (is_named && could_be())
+}
+
+/// The fields of a header block that say how the body is read.
+struct MimeFields {
+    content_type: ContentType,
+    transfer_encoding: TransferEncoding,
+    disposition: Option<Disposition>,
+    other_names: Vec<String>,
+    /// Kinds of defects, and where.
+    flaws: Vec<(DefectKind, usize)>,
+}
+
+impl MimeFields {
+    fn read(raw: &[u8], headers: &[Header<'_>], in_digest: bool, parameters_max: usize) -> Self {
+        let mut types: Option<(ContentType, Vec<u8>)> = None;
+        let mut encodings: Option<(TransferEncoding, Vec<u8>)> = None;
+        let mut disposition: Option<Disposition> = None;
+        let (mut other_names, mut flaws) = (Vec::new(), Vec::new());
+        let is_mime = |h: &&Header<'_>| {
+            h.name.get(..8).is_some_and(|name| name.eq_ignore_ascii_case(b"content-"))
+        };
+        for header in headers.iter().filter(is_mime) {
+            let value = header.unfolded();
+            let at = header.offset;
+            let known = flaws.len();
+            if header.is("content-type") {
+                let read = ContentType::parse(&value, in_digest, parameters_max);
+                flaws.extend(read.flaws.iter().map(|kind| (*kind, at)));
+                match &types {
+                    None => types = Some((read, comparable(&value))),
+                    Some((_, first)) => {
+                        if *first != comparable(&value) {
+                            flaws.push((DefectKind::DuplicateMimeHeader, at));
+                        }
+                        let named = read.params.into_iter().filter(|(name, _)| name == "name");
+                        other_names.extend(named.map(|(_, value)| value));
+                        other_names.extend(read.other_names);
+                    }
+                }
+            } else if header.is("content-transfer-encoding") {
+                let read = TransferEncoding::parse(&value);
+                if read == TransferEncoding::Unknown {
+                    flaws.push((DefectKind::BadTransferEncoding, at));
+                }
+                if TransferEncoding::is_ambiguous(&value) {
+                    flaws.push((DefectKind::OddTransferEncoding, at));
+                }
+                match encodings {
+                    None => encodings = Some((read, comparable(&value))),
+                    Some((first, _)) if first != read => {
+                        flaws.push((DefectKind::DuplicateMimeHeader, at));
+                    }
+                    Some(_) => {}
+                }
+            } else if header.is("content-disposition") {
+                let read = Disposition::parse(&value, parameters_max);
+                flaws.extend(read.flaws.iter().map(|kind| (*kind, at)));
+                match &mut disposition {
+                    None => disposition = Some(read),
+                    Some(first) => {
+                        if read.kind.starts_with("attachment") {
+                            first.kind = read.kind;
+                        }
+                        let named = read.params.into_iter().filter(|(name, _)| name == "filename");
+                        other_names.extend(named.map(|(_, value)| value));
+                        other_names.extend(read.other_names);
+                    }
+                }
+            } else {
+                continue;
+            }
+            if raw.get(at + header.name.len()) != Some(&b':') {
+                flaws.insert(known, (DefectKind::OddFieldName, at));
+            }
+            if has_control(header.raw_value) {
+                flaws.insert(known, (DefectKind::ControlInParameter, at));
+            }
+        }
+        MimeFields {
+            content_type: types.map_or_else(|| ContentType::assumed(in_digest), |(read, _)| read),
+            transfer_encoding: encodings.map_or(TransferEncoding::Identity, |(read, _)| read),
+            disposition,
+            other_names,
+            flaws,
+        }
+    }
+}
+
+/// A value without what makes no difference between two fields: case and white space.
+fn comparable(value: &[u8]) -> Vec<u8> {
+    let letters = value.iter().filter(|b| !b.is_ascii_whitespace() && **b != b'"');
+    letters.map(u8::to_ascii_lowercase).collect()
+}
+
+/// Whether a folded value has a control character: a NUL, or a CR that ends no line.
+fn has_control(raw_value: &[u8]) -> bool {
+    let bare_return = |i: usize| raw_value[i] == b'\r' && raw_value.get(i + 1) != Some(&b'\n');
+    (0..raw_value.len()).any(|i| match raw_value[i] {
+        b'\t' | b'\n' => false,
+        b'\r' => bare_return(i),
+        byte => byte.is_ascii_control(),
+    })
 }

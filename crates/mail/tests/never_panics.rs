@@ -18,6 +18,7 @@ fn ask(raw: &[u8]) {
         depth_max: 2,
         parts_max: 5,
         headers_max: 4,
+        parameters_max: 2,
         header_bytes_max: 200,
         decoded_bytes_max: 500,
         text_bytes_max: 100,

@@ -1,0 +1,179 @@
+//! What mail programs read in different ways: parts that only some of them see.
+//!
+//! Each check tells one kind of message apart that is read differently from its harmless neighbours.
+//! They look at fields, and at what stands outside of parts: never at the bodies of sound parts.
+
+use memchr::{memchr, memchr_iter, memmem};
+
+use crate::encoding;
+use crate::mime::{ContentType, TransferEncoding};
+
+/// Bytes that are searched of what stands outside of parts. What is longer counts as found.
+const OUTSIDE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Characters of a line that can be nothing but encoded data.
+const DATA_LINE_MIN: usize = 40;
+
+/// Whether the first section of a Content-Type is not `token/token`, and some reading of it is
+/// another type than the one that was read.
+pub(crate) fn is_odd_type(head: &[u8], read: &ContentType) -> bool {
+    let is_token = |b: &u8| {
+        b.is_ascii_graphic()
+            && !matches!(b, b'(' | b')' | b'<' | b'>' | b'@' | b',' | b':')
+            && !matches!(b, b'\\' | b'"' | b'[' | b']' | b'?' | b'=' | b'/')
+    };
+    let mut words = head.split(|b| *b == b'/');
+    let sound = |word: Option<&[u8]>| word.is_some_and(|w| !w.is_empty() && w.iter().all(is_token));
+    if sound(words.next()) && sound(words.next()) && words.next().is_none() {
+        return false;
+    }
+    // What all take for text is read as text, whatever follows the type.
+    let lower = head.to_ascii_lowercase();
+    let says = |word: &[u8]| memmem::find(&lower, word).is_some();
+    says(b"multi")
+        || says(b"message")
+        || (says(b"/") && (says(b"(") || says(b"\"")))
+        || read.param("boundary").is_some()
+}
+
+/// Whether `bytes`, which no reading of ours shows, may hold a part to others: a line that is a MIME
+/// field, one that begins like a boundary of the message, or lines of encoded data.
+pub(crate) fn holds_parts(bytes: &[u8]) -> bool {
+    let bytes = bytes.trim_ascii();
+    if bytes.is_empty() {
+        return false;
+    }
+    if bytes.len() > OUTSIDE_BYTES_MAX {
+        return true;
+    }
+    let mut data_lines = 0;
+    let mut in_armor = false;
+    bytes.split(|b| *b == b'\n').map(<[u8]>::trim_ascii_end).any(|line| {
+        // A signature or key in ASCII armor (RFC 9580 section 6.2) names itself.
+        if line.starts_with(b"-----BEGIN PGP ") || line.starts_with(b"-----END PGP ") {
+            in_armor = line.starts_with(b"-----B");
+        }
+        data_lines = if !in_armor && is_data_line(line) { data_lines + 1 } else { 0 };
+        data_lines > 1 || is_mime_field(line) || is_uuencode_begin(line)
+    })
+}
+
+/// Whether the line is a field of RFC 2045 that says how a body is read.
+pub(crate) fn is_mime_field(line: &[u8]) -> bool {
+    let Some(colon) = memchr(b':', line) else { return false };
+    let name = line[..colon].trim_ascii().to_ascii_lowercase();
+    matches!(&*name, b"content-type" | b"content-transfer-encoding" | b"content-disposition")
+}
+
+fn is_data_line(line: &[u8]) -> bool {
+    let is_base64 = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=');
+    let has = |of: fn(&u8) -> bool| line.iter().any(of);
+    line.len() >= DATA_LINE_MIN
+        && line.iter().all(is_base64)
+        && has(u8::is_ascii_uppercase)
+        && has(u8::is_ascii_lowercase)
+}
+
+/// `begin 644 name` (POSIX uuencode), with which an encoded file begins in the middle of text.
+fn is_uuencode_begin(line: &[u8]) -> bool {
+    let Some(rest) = line.strip_prefix(b"begin ").or_else(|| line.strip_prefix(b"begin-base64 "))
+    else {
+        return false;
+    };
+    let mode = rest.iter().take_while(|b| (b'0'..=b'7').contains(b)).count();
+    (3..=4).contains(&mode) && rest.get(mode) == Some(&b' ') && rest.len() > mode + 1
+}
+
+/// The name of a file that is uuencoded in the middle of a text.
+pub(crate) fn uuencoded_name(text: &[u8]) -> Option<&[u8]> {
+    memmem::find_iter(text, b"begin").filter(|at| *at == 0 || text[at - 1] == b'\n').find_map(
+        |at| {
+            let end = memchr(b'\n', &text[at..]).map_or(text.len(), |i| at + i);
+            let line = text[at..end].trim_ascii_end();
+            if !is_uuencode_begin(line) {
+                return None;
+            }
+            // The first line of data says how many bytes it has: `M` is 45, in 60 characters.
+            let data = text.get(end + 1..)?;
+            let data = data[..memchr(b'\n', data).unwrap_or(data.len())].trim_ascii_end();
+            let bytes = usize::from(data.first()?.wrapping_sub(b' ') & 63);
+            let is_data = line.starts_with(b"begin-") || data.len() > bytes.div_ceil(3) * 4 / 2;
+            is_data.then(|| line.rsplit(|b| *b == b' ').next().unwrap_or_default())
+        },
+    )
+}
+
+/// Whether these bytes are a message as mail programs write it into a file: fields of a header from
+/// the first line on, among them one that only messages have.
+pub(crate) fn is_message(bytes: &[u8]) -> bool {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
+    let mut told = false;
+    for (i, line) in bytes.split(|b| *b == b'\n').enumerate().take(200) {
+        let line = line.trim_ascii_end();
+        if line.is_empty() {
+            break;
+        }
+        if i == 0 && (line.starts_with(b"From ") || line.starts_with(b">From ")) {
+            continue;
+        }
+        if line.starts_with(b" ") || line.starts_with(b"\t") {
+            continue;
+        }
+        let Some(colon) = memchr(b':', line) else { return told };
+        let name = line[..colon].trim_ascii_end();
+        if name.is_empty() || !name.iter().all(|b| (33..=126).contains(b)) {
+            return told;
+        }
+        const FIELDS: [&[u8]; 7] = [
+            b"received",
+            b"return-path",
+            b"mime-version",
+            b"message-id",
+            b"from",
+            b"subject",
+            b"content-type",
+        ];
+        told |= FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field));
+    }
+    told
+}
+
+/// Whether lines that begin with `--boundary` and go on are something else than the boundaries of
+/// other parts of the message, `others`.
+pub(crate) fn is_read_as_boundary(line: &[u8], others: &dyn Fn(&[u8]) -> bool) -> bool {
+    let line = line.strip_suffix(b"--").unwrap_or(line);
+    !others(line) && !others(line.trim_ascii_end())
+}
+
+/// Lines of `bytes` that begin with `--`, and may be boundaries.
+pub(crate) fn dashed_lines(bytes: &[u8]) -> usize {
+    let starts = memchr_iter(b'\n', bytes).map(|i| i + 1).chain([0]);
+    starts.filter(|&at| bytes[at..].starts_with(b"--")).count()
+}
+
+/// Lines of `bytes` at which with this boundary a part begins.
+pub(crate) fn boundaries(bytes: &[u8], boundary: &[u8]) -> usize {
+    let begins = |at: &usize| {
+        bytes[..*at].ends_with(b"--")
+            && (*at == 2 || bytes.get(at.wrapping_sub(3)) == Some(&b'\n'))
+            && !bytes[at + boundary.len()..].starts_with(b"--")
+    };
+    memmem::find_iter(bytes, boundary).filter(begins).count()
+}
+
+/// Whether a multipart that is said to be encoded has other parts when its body is decoded first.
+pub(crate) fn differs_when_decoded(
+    encoding: TransferEncoding,
+    body: &[u8],
+    boundary: &[u8],
+) -> bool {
+    let decoded = match encoding {
+        TransferEncoding::Base64 => encoding::base64(body).bytes,
+        TransferEncoding::QuotedPrintable => encoding::quoted_printable(body).bytes,
+        TransferEncoding::Identity | TransferEncoding::Unknown => return false,
+    };
+    let fields = |bytes: &[u8]| bytes.split(|b| *b == b'\n').filter(|l| is_mime_field(l)).count();
+    let parts = boundaries(&decoded, boundary);
+    // Without a boundary there are no parts, whatever else was decoded.
+    parts > 0 && (parts != boundaries(body, boundary) || fields(&decoded) != fields(body))
+}
