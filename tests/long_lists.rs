@@ -38,6 +38,7 @@ fn item(n: usize) -> QuarantineItem {
         score: 7.5,
         subject: "x".to_owned(),
         from: "eve@away.example".to_owned(),
+        release: None,
     }
 }
 

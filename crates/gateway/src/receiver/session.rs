@@ -382,7 +382,6 @@ impl Conversation {
     }
 
     fn check_sender(&self, mail: &MailCommand) -> Reply {
-        let settings = self.receiver.settings.load();
         if self.client.role == ListenerRole::Outbound && !self.client.is_trusted() {
             return Reply::new(554, (5, 7, 1), "relaying denied: your network is not allowed here");
         }
