@@ -13,6 +13,7 @@ pub mod lexicon;
 pub mod lists;
 pub mod lookalike;
 pub mod own_rules;
+mod readings;
 pub mod rulebook;
 pub mod scan;
 pub mod signatures;

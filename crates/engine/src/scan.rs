@@ -10,6 +10,7 @@ use crate::counterfactual;
 use crate::filter::{Findings, Item};
 use crate::filters;
 use crate::fusion::{self, Signals};
+use crate::readings;
 use crate::snapshot::{FailAction, Snapshot};
 use crate::unscannable;
 use crate::verdict::{Class, FilterCost, Verdict};
@@ -36,8 +37,21 @@ impl Scratch {
 ///
 /// A filter that panics, or finds more than [`Snapshot::hits_max`] hits, is a `filter_failed` defect
 /// in the verdict; what it had found until then is dropped, and the class is as
-/// [`Snapshot::on_failure`] says (design invariant 6).
+/// [`Snapshot::on_failure`] says (design invariant 6). Of a message that is another one for whoever drops
+/// NULs or takes a bare CR for the end of a line, each reading is scanned and the worst verdict returned.
 pub fn scan(
+    message: &Message<'_>,
+    envelope: &Envelope,
+    facts: &Facts,
+    snapshot: &Snapshot,
+    scratch: &mut Scratch,
+) -> Verdict {
+    let verdict = scan_one(message, envelope, facts, snapshot, scratch);
+    readings::worst(message, envelope, facts, snapshot, scratch, verdict)
+}
+
+/// Scans the bytes as they are.
+pub(crate) fn scan_one(
     message: &Message<'_>,
     envelope: &Envelope,
     facts: &Facts,

@@ -296,33 +296,7 @@ fn from_domain(raw: &[u8], inquiry: &Inquiry<'_>) -> Option<String> {
     domains.pop()
 }
 
-/// The fields of a header with their line ends, without the empty line; an mbox line is a field.
-pub(crate) fn fields(raw: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = raw;
-    std::iter::from_fn(move || {
-        if rest.is_empty() || rest.starts_with(b"\r\n") || rest.starts_with(b"\n") {
-            return None;
-        }
-        let mut end = 0;
-        loop {
-            let line = rest.get(end..)?;
-            end += memchr::memchr(b'\n', line).map_or(line.len(), |at| at + 1);
-            if !matches!(rest.get(end), Some(b' ' | b'\t')) {
-                break;
-            }
-        }
-        let (field, tail) = rest.split_at(end);
-        rest = tail;
-        Some(field)
-    })
-}
-
-/// The field has this name, given in lower case.
-pub(crate) fn is_named(field: &[u8], name: &[u8]) -> bool {
-    let head = field.get(..name.len()).is_some_and(|head| head.eq_ignore_ascii_case(name));
-    let rest = field.get(name.len()..).unwrap_or_default();
-    head && rest.iter().find(|b| !matches!(b, b' ' | b'\t')) == Some(&b':')
-}
+pub(crate) use gauntlet_mail::fields::{fields, is_named};
 
 /// The text up to so many bytes, cut at a character, on one line.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> String {

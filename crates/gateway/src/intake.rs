@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use crate::clock::now_ms;
 use crate::config::ReceiverSettings;
 use crate::facts::Gatherer;
-use crate::facts::auth_results::stamp;
+use crate::facts::auth_results::{stamp, without_return_path};
 use crate::facts::rules::KnownText;
 use crate::gate::Gate;
 use crate::ids;
@@ -213,6 +213,12 @@ impl Intake {
         self.metrics.facts_time.record(start.elapsed());
         if facts.reverse_confirmed == Some(true) {
             envelope.client_name.clone_from(&facts.reverse_name);
+        }
+        // Signatures were verified over what came.
+        if envelope.direction == Direction::Inbound
+            && let Some(kept) = without_return_path(body)
+        {
+            *body = kept;
         }
         if envelope.direction == Direction::Inbound
             && let Some(stamped) = stamp(body, gatherer.host(), &facts, envelope)

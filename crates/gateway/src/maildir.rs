@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use crate::facts::auth_results::without_return_path;
 use crate::judge::cut;
 
 /// Messages delivered with one sync of the folder.
@@ -109,7 +110,9 @@ fn write(folder: &Path, job: &MaildirJob) -> io::Result<()> {
         cut(&job.recipient, 320)
     );
     let mut content = head.into_bytes();
-    unix_lines(&job.body, &mut content);
+    // This is the final delivery: the field above is the only one (RFC 5321 section 4.4).
+    let kept = without_return_path(&job.body);
+    unix_lines(kept.as_deref().unwrap_or(&job.body), &mut content);
     let mut file = gauntlet_store::files::create(&path)?;
     let written = file.write_all(&content).and_then(|()| file.sync_data());
     if written.is_err() {
@@ -144,7 +147,9 @@ mod tests {
                 name: "1.A_0.host".into(),
                 sender: "a@b".into(),
                 recipient: "c@d".into(),
-                body: std::sync::Arc::new(b"Subject: x\r\n\r\na\r\rb\r\n".to_vec()),
+                body: std::sync::Arc::new(
+                    b"Return-path : <eve@x>\r\nSubject: x\r\n\r\na\r\rb\r\n".to_vec(),
+                ),
                 done: Box::new(move |result| sender.send(result).unwrap()),
             });
             assert_eq!(done.recv().unwrap(), Ok(()));

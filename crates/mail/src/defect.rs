@@ -21,6 +21,9 @@ pub enum DefectKind {
     NulInBody,
     /// CR without LF, or LF without CR in a message that otherwise uses CRLF.
     MixedLineEndings,
+    /// NULs or bare CRs make it another message for programs that drop them or take a CR for the end of a
+    /// line.
+    SeveralReadings,
     /// A line over 998 bytes (RFC 5322 section 2.1.1) in the header block.
     LongHeaderLine,
     /// A field that must occur once occurs again (RFC 5322 section 3.6).

@@ -19,6 +19,7 @@ pub mod encoding;
 pub mod envelope;
 pub mod evidence;
 pub mod facts;
+pub mod fields;
 pub mod header;
 pub mod html;
 pub mod limits;

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use gauntlet_mail::{Message, Part};
+use gauntlet_mail::{Message, Part, fields};
 
 use crate::disposition::Change;
 use crate::pattern::Pattern;
@@ -55,14 +55,18 @@ impl Edits<'_> {
         self.top.extend_from_slice(line.as_bytes());
     }
 
+    /// Takes out fields up to the empty line, also those behind a line or a limit at which the parser ends
+    /// the header: other programs read on.
     fn remove_header(&mut self, name: &str) {
-        let raw = self.message.raw();
         let pattern = Pattern::from(name.to_owned());
-        for header in self.message.headers().iter().filter(|h| pattern.matches(&h.name_str())) {
-            let value_end = header.value_offset(raw) + header.raw_value.len();
-            let end =
-                memchr::memchr(b'\n', &raw[value_end..]).map_or(raw.len(), |i| value_end + i + 1);
-            self.list.push((header.offset..end, Vec::new()));
+        let mut at = 0;
+        for field in fields::fields(self.message.raw()) {
+            let range = at..at + field.len();
+            at = range.end;
+            let found = fields::name(field);
+            if !found.is_empty() && pattern.matches(&String::from_utf8_lossy(found)) {
+                self.list.push((range, Vec::new()));
+            }
         }
     }
 
@@ -240,6 +244,33 @@ mod tests {
         assert!(out.starts_with("X-Spam: yes\r\nFrom: a@b\r\nSubject: =?utf-8?B?"), "{out}");
         assert_eq!(Message::parse(out.as_bytes()).subject(), "[Späm] hi");
         assert!(!out.contains("two"));
+    }
+
+    #[test]
+    fn a_field_is_removed_however_it_is_written() {
+        let remove = [Change::RemoveHeader { name: "x-gauntlet-*".into() }];
+        for forged in [
+            "X-Gauntlet-Class: ham\r\n",
+            "x-gauntlet-class : ham\r\n",
+            "X-Gauntlet-Class\t: ham\r\n",
+            "X-Gauntlet-Class\r\n : ham\r\n",
+            "X-Gauntlet-Class: ham\r\n\tvery\r\n",
+            "X-Gauntlet-G\u{e9}: ham\r\n",
+            "X-Gauntlet-\u{0}: ham\r\n",
+        ] {
+            // Behind lines that are no fields the parser sees a body, and others a header.
+            for before in ["", "Subject: x\r\n", "broken\r\nbroken\r\n", "broken\r\nTo: x\r\n"] {
+                let raw = format!("From: a@b\r\n{before}{forged}Date: x\r\n\r\n{forged}");
+                let out = apply(&Message::parse(raw.as_bytes()), &remove);
+                let text = String::from_utf8(out).unwrap();
+                let expected = format!("From: a@b\r\n{before}Date: x\r\n\r\n{forged}");
+                assert_eq!(text, expected, "{before:?} {forged:?}");
+            }
+        }
+        let many = "To: x\r\n".repeat(5_000);
+        let raw = format!("From: a@b\r\n{many}X-Gauntlet-Class: ham\r\n\r\nbody\r\n");
+        let out = apply(&Message::parse(raw.as_bytes()), &remove);
+        assert_eq!(String::from_utf8(out).unwrap(), format!("From: a@b\r\n{many}\r\nbody\r\n"));
     }
 
     #[test]

@@ -13,6 +13,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use crate::data::{BadData, LineCheck};
+
 /// Highest version spoken.
 const VERSION: u32 = 6;
 /// Lowest version spoken.
@@ -104,6 +106,9 @@ pub enum Fault {
     TooManyRecipients,
     /// The host had no room for it ([`Session::refuse_content`]).
     NoRoom,
+    /// Bytes that may not stand in a message. The MTA passes its own copy on, which programs behind it
+    /// read in more ways than one.
+    Bytes(BadData),
 }
 
 /// What the MTA said of the client's connection.
@@ -212,6 +217,8 @@ struct Building {
     rcpt_to: Vec<String>,
     raw: Vec<u8>,
     in_body: bool,
+    /// Where the body is in a line.
+    lines: LineCheck,
     fault: Option<Fault>,
 }
 
@@ -304,7 +311,9 @@ impl Session {
 
     /// The message that is complete.
     pub fn take(&mut self) -> Option<Message> {
-        let Building { mail_from, rcpt_to, mut raw, in_body, fault } = self.message.take()?;
+        let Building { mail_from, rcpt_to, mut raw, in_body, lines, fault } =
+            self.message.take()?;
+        let fault = fault.or(lines.end().err().map(Fault::Bytes));
         if !in_body {
             raw.extend_from_slice(b"\r\n");
         }
@@ -466,6 +475,9 @@ impl Session {
             b'L' => {
                 let mut parts = data.splitn(3, |b| *b == 0);
                 let (name, value) = parts.next().zip(parts.next()).ok_or(Bad::Data(command))?;
+                if parts.next().is_some_and(|rest| !rest.is_empty()) {
+                    message.found(BadData::Nul);
+                }
                 message.field(name, value, spaced, limits.message_bytes_max);
                 self.go_on(0x80, out);
             }
@@ -474,14 +486,12 @@ impl Session {
                 self.go_on(0x4_0000, out);
             }
             b'B' => {
-                message.start_body(limits.message_bytes_max);
-                message.add(&[data], limits.message_bytes_max);
+                message.body(data, limits.message_bytes_max);
                 self.go_on(0x8_0000, out);
             }
             _ => {
                 if !data.is_empty() {
-                    message.start_body(limits.message_bytes_max);
-                    message.add(&[data], limits.message_bytes_max);
+                    message.body(data, limits.message_bytes_max);
                 }
                 return Ok(Some(Event::Message));
             }
@@ -574,24 +584,54 @@ impl Building {
         parts.iter().for_each(|part| self.raw.extend_from_slice(part));
     }
 
-    /// A header field. Whatever it holds, it stays one field.
+    /// The message has bytes that may not stand in one.
+    fn found(&mut self, bad: BadData) {
+        self.fault.get_or_insert(Fault::Bytes(bad));
+    }
+
+    /// A piece of the body.
+    fn body(&mut self, data: &[u8], bytes_max: usize) {
+        self.start_body(bytes_max);
+        if let Err(bad) = self.lines.check(data) {
+            self.found(bad);
+        }
+        self.add(&[data], bytes_max);
+    }
+
+    /// A header field. Whatever it holds, it stays one field; what would have to be changed for that makes
+    /// the message one that is refused, since the MTA passes on what it has.
     fn field(&mut self, name: &[u8], value: &[u8], spaced: bool, bytes_max: usize) {
-        let name: Vec<u8> =
-            name.iter().copied().filter(|b| b.is_ascii_graphic() && *b != b':').collect();
+        match memchr::memchr3(b'\r', b'\n', 0, name).and_then(|at| name.get(at)) {
+            Some(b'\r') => self.found(BadData::BareCr),
+            Some(b'\n') => self.found(BadData::BareLf),
+            Some(_) => self.found(BadData::Nul),
+            None => {}
+        }
+        // Other odd names stay: the parser makes of them what it makes of such lines anywhere.
+        let kept = |b: &u8| *b >= b' ' && !matches!(b, 127 | b':');
+        let name: Vec<u8> = name.trim_ascii().iter().copied().filter(kept).collect();
         if name.is_empty() {
             return;
         }
         let mut folded = Vec::with_capacity(value.len() + 8);
-        for (i, line) in value.split(|b| *b == b'\n').enumerate() {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let mut lines = value.split(|b| *b == b'\n').enumerate().peekable();
+        while let Some((i, line)) = lines.next() {
+            let line = match line.strip_suffix(b"\r") {
+                Some(start) if lines.peek().is_some() => start,
+                _ => line,
+            };
+            if line.contains(&b'\r') {
+                self.found(BadData::BareCr);
+            }
             if i > 0 {
                 folded.extend_from_slice(b"\r\n");
                 // An unfolded line would be a field of its own, an empty one the end of the header.
                 if !matches!(line.first(), Some(b' ' | b'\t')) {
+                    self.found(BadData::BareLf);
                     folded.push(b'\t');
                 }
             }
-            folded.extend_from_slice(line);
+            folded.extend(line.iter().filter(|b| **b != b'\r'));
         }
         let space: &[u8] = if spaced || folded.is_empty() { b"" } else { b" " };
         self.add(&[&name, b":", space, &folded, b"\r\n"], bytes_max);
@@ -749,5 +789,41 @@ mod tests {
         ];
         assert_eq!(session.push(&wire(&packets), &mut Vec::new()), Ok(Event::Message));
         assert_eq!(session.take().unwrap().raw, b"AB: 1\r\n\t\r\n\tX: forged\r\n\r\nlate");
+    }
+
+    #[test]
+    fn what_the_mta_would_pass_on_otherwise_is_a_fault() {
+        let fault = |packets: &[(u8, &[u8])]| {
+            let (mut session, _) = open(0x1f_ffff);
+            let mut all = vec![(b'M', &b"<>\0"[..]), (b'R', b"<a@b>\0")];
+            all.extend_from_slice(packets);
+            all.push((b'E', b""));
+            assert_eq!(session.push(&wire(&all), &mut Vec::new()), Ok(Event::Message));
+            session.take().unwrap().fault
+        };
+        let (cr, lf, nul) = (BadData::BareCr, BadData::BareLf, BadData::Nul);
+        for (packets, bad) in [
+            (&[(b'B', &b"a\0b\r\n"[..])][..], nul),
+            (&[(b'B', b"a\rb\r\n")], cr),
+            (&[(b'B', b"a\nb\r\n")], lf),
+            (&[(b'B', b"a\r"), (b'B', b"b\r\n")], cr),
+            (&[(b'B', b"a\r")], cr),
+            (&[(b'B', b"a\r\r\n")], cr),
+            (&[(b'L', b"A\0 1\rX: forged\0")], cr),
+            (&[(b'L', b"A\0 1\r\0")], cr),
+            (&[(b'L', b"A\0 1\r\r\n 2\0")], cr),
+            (&[(b'L', b"A\0 1\nX: forged\0")], lf),
+            (&[(b'L', b"A\0 1\0X: forged\0")], nul),
+            (&[(b'L', b"A\rX\0 1\0")], cr),
+        ] {
+            assert_eq!(fault(packets), Some(Fault::Bytes(bad)), "{packets:?}");
+        }
+        for packets in [
+            &[(b'B', &b"a\r"[..]), (b'B', b"\nb\r\n")][..],
+            &[(b'B', b"no end")],
+            &[(b'L', b"A\0 1\r\n 2\n\t3\0"), (b'L', b"B \0\0"), (b'L', b"\xe9\0 1\0")],
+        ] {
+            assert_eq!(fault(packets), None, "{packets:?}");
+        }
     }
 }

@@ -12,7 +12,7 @@ const SIGNATURES_MAX: usize = 5;
 /// nothing to say and nothing to take out.
 pub fn stamp(raw: &[u8], host: &str, facts: &Facts, envelope: &Envelope) -> Option<Vec<u8>> {
     let ours = field(raw, host, facts, envelope);
-    let forged = |field: &&[u8]| names_host(field, host);
+    let forged = |field: &&[u8]| may_name_host(field, host);
     if ours.is_none() && !super::fields(raw).any(|f| forged(&f)) {
         return None;
     }
@@ -36,15 +36,48 @@ pub fn stamp(raw: &[u8], host: &str, facts: &Facts, envelope: &Envelope) -> Opti
     Some(out)
 }
 
-/// The field claims to be the result of this host.
+/// The field is the result of this host (RFC 8601 section 2.2).
 fn names_host(field: &[u8], host: &str) -> bool {
     super::is_named(field, b"authentication-results")
         && server_of(field).is_some_and(|s| s.eq_ignore_ascii_case(host.trim_end_matches('.')))
 }
 
+/// The field claims to be the result of this host, as a strict reader understands it or a lenient one: a
+/// name in an encoded word, or behind what looks like a comment, would do for some.
+fn may_name_host(field: &[u8], host: &str) -> bool {
+    if names_host(field, host) {
+        return true;
+    }
+    if !super::is_named(field, b"authentication-results") {
+        return false;
+    }
+    let host = host.trim_end_matches('.');
+    let colon = memchr::memchr(b':', field).map_or(field.len(), |at| at + 1);
+    let value = gauntlet_mail::header::unfold(field.get(colon..).unwrap_or_default());
+    let text = gauntlet_mail::header::decode_words(&value).0;
+    let is_apart = |c: char| !(c.is_alphanumeric() || matches!(c, '.' | '-' | '_'));
+    let words = text.split(';').next().unwrap_or_default().split(is_apart);
+    words.map(|word| word.trim_end_matches('.')).any(|word| word.eq_ignore_ascii_case(host))
+}
+
+/// The message without its Return-Path fields; none if it has none. Who delivers writes that field, and a
+/// message that comes with one says something else than its envelope (RFC 5321 section 4.4).
+pub(crate) fn without_return_path(raw: &[u8]) -> Option<Vec<u8>> {
+    let foreign = |field: &&[u8]| super::is_named(field, b"return-path");
+    super::fields(raw).find(foreign)?;
+    let mut out = Vec::with_capacity(raw.len());
+    let mut at = 0;
+    for field in super::fields(raw) {
+        at += field.len();
+        out.extend_from_slice(if foreign(&field) { b"" } else { field });
+    }
+    out.extend_from_slice(raw.get(at..).unwrap_or_default());
+    Some(out)
+}
+
 /// How many fields claim to be the results of this host.
 pub(crate) fn claims(raw: &[u8], host: &str) -> usize {
-    super::fields(raw).filter(|field| names_host(field, host)).count()
+    super::fields(raw).filter(|field| may_name_host(field, host)).count()
 }
 
 /// What all fields of this host say, each result by itself, unfolded, in their order.
@@ -68,8 +101,10 @@ fn server_of(field: &[u8]) -> Option<String> {
     let colon = memchr::memchr(b':', field)?;
     let text = String::from_utf8_lossy(field.get(colon + 1..)?).into_owned();
     let (mut depth, mut word) = (0_u32, String::new());
-    for c in text.chars() {
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
         match c {
+            '\\' => drop(chars.next()),
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
             _ if depth > 0 => {}
@@ -187,6 +222,45 @@ mod tests {
             Authentication-Results: other.example; spf=fail\r\nFrom: a@b.example\r\n\r\n\
             Authentication-Results: gw.example; in the body\r\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn claims_are_taken_out_however_they_are_written() {
+        let (facts, envelope) = (Facts::default(), Envelope::default());
+        for forged in [
+            "Authentication-Results: gw.example; dkim=pass\r\n",
+            "Authentication-Results\t : gw.example; dkim=pass\r\n",
+            "Authentication-Results\r\n : gw.example; dkim=pass\r\n",
+            "Authentication-Results\u{b}: gw.example; dkim=pass\r\n",
+            "Authentication-Results:\r\n\tgw.example.\r\n\t; dkim=pass\r\n",
+            "Authentication-Results: \"gw.example\"; dkim=pass\r\n",
+            "Authentication-Results: (\\) x) gw.example; dkim=pass\r\n",
+            "Authentication-Results: (;) gw.example; dkim=pass\r\n",
+            "Authentication-Results: (open gw.example; dkim=pass\r\n",
+            "Authentication-Results: =?utf-8?q?gw.example?=; dkim=pass\r\n",
+            "Authentication-Results: x gw.example; dkim=pass\r\n",
+        ] {
+            for before in ["", "Subject: x\r\n", "broken\r\nbroken\r\n"] {
+                let raw = format!("From: a@b.example\r\n{before}{forged}\r\n{forged}");
+                let out = stamp(raw.as_bytes(), "gw.example", &facts, &envelope);
+                let text = String::from_utf8(out.unwrap_or_default()).unwrap();
+                let expected = format!("From: a@b.example\r\n{before}\r\n{forged}");
+                assert_eq!(text, expected, "{before:?} {forged:?}");
+            }
+        }
+        for foreign in ["mx.gw.example; x=gw.example", "gw.example.org; dkim=pass"] {
+            let raw = format!("Authentication-Results: {foreign}\r\n\r\n");
+            assert_eq!(stamp(raw.as_bytes(), "gw.example", &facts, &envelope), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_return_path_that_comes_with_a_message_goes() {
+        let raw =
+            b"Return-Path: <x@y>\r\nA: 1\r\nreturn-path\t:\r\n <z@y>\r\n\r\nReturn-Path: b\r\n";
+        let out = without_return_path(raw).unwrap();
+        assert_eq!(out, b"A: 1\r\n\r\nReturn-Path: b\r\n");
+        assert_eq!(without_return_path(&out), None);
     }
 
     #[test]

@@ -185,6 +185,10 @@ fn refusal(fault: Fault, bytes_max: usize) -> Reply {
         Fault::NoRoom => {
             Reply::Say(452, (4, 3, 1), "insufficient storage, try again later".to_owned())
         }
+        Fault::Bytes(bad) => {
+            let text = format!("{bad}, see RFC 5321 section 2.3.8: send the message with CRLF");
+            Reply::Say(554, (5, 6, 0), text)
+        }
     }
 }
 
