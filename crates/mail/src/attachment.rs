@@ -1,6 +1,7 @@
 //! Attachments: what they are called, what they say they are, and what they are.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use memchr::memmem;
 use serde::Serialize;
@@ -296,6 +297,47 @@ fn zip_entries(bytes: &[u8]) -> Vec<ZipEntry<'_>> {
         };
     }
     entries
+}
+
+/// Names of the entries of a ZIP, each once: programs that unpack go by the directory at the end, by the
+/// header of each entry, or by the name in Unicode beside either, and these may differ. At most
+/// [`ZIP_ENTRIES_MAX`] of each. Empty for what is no ZIP.
+pub fn archive_names(bytes: &[u8]) -> Vec<Cow<'_, [u8]>> {
+    let tail = bytes.len().saturating_sub(ZIP_TAIL_BYTES);
+    // Whatever stands before the first entry, the directory at the end makes it a ZIP.
+    if !bytes.starts_with(b"PK") && memmem::rfind(&bytes[tail..], b"PK\x05\x06").is_none() {
+        return Vec::new();
+    }
+    let mut names: BTreeSet<Cow<'_, [u8]>> = BTreeSet::new();
+    for (magic, at) in [(&b"PK\x01\x02"[..], (28, 46)), (b"PK\x03\x04", (26, 30))] {
+        let (length_at, name_at) = at;
+        for start in memmem::find_iter(bytes, magic).take(ZIP_ENTRIES_MAX) {
+            let entry = &bytes[start..];
+            let length = |at: usize| {
+                entry.get(at..at + 2).map(|b| usize::from(u16::from_le_bytes([b[0], b[1]])))
+            };
+            let (Some(name), Some(extra)) = (length(length_at), length(length_at + 2)) else {
+                break;
+            };
+            let Some(name_bytes) = entry.get(name_at..name_at + name) else { continue };
+            names.insert(Cow::Borrowed(name_bytes));
+            let extra = entry.get(name_at + name..name_at + name + extra).unwrap_or_default();
+            names.extend(unicode_path(extra).map(Cow::Borrowed));
+        }
+    }
+    names.into_iter().filter(|name| !name.is_empty()).collect()
+}
+
+/// The name in a Unicode path extra field (APPNOTE.TXT section 4.6.9): version, checksum, name.
+fn unicode_path(mut extra: &[u8]) -> Option<&[u8]> {
+    while let [a, b, c, d, rest @ ..] = extra {
+        let field = rest.get(..usize::from(u16::from_le_bytes([*c, *d])))?;
+        if u16::from_le_bytes([*a, *b]) == 0x7075 {
+            return field.get(5..);
+        }
+        extra = &rest[field.len()..];
+    }
+    None
 }
 
 fn zip_kind(bytes: &[u8]) -> FileKind {

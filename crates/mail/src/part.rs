@@ -12,6 +12,7 @@ use crate::header::Header;
 use crate::html::{self, Rendered};
 use crate::limits::Limits;
 use crate::mime::{ContentType, Disposition, TransferEncoding};
+use crate::names;
 use crate::url::extract;
 
 /// One MIME part. The root is a part too; a part's place in the tree is its `parent` and `depth`.
@@ -45,6 +46,8 @@ pub struct Part<'a> {
     pub(crate) limits: Limits,
     /// File names that other fields, and other readings of the same, give.
     pub(crate) other_names: Vec<String>,
+    /// What mail programs call a part without a name: its description, its location.
+    pub(crate) described: Vec<String>,
     /// The views hold no lifetime, so that `Message` stays covariant.
     pub(crate) decoded: OnceCell<DecodedBody>,
     pub(crate) text: OnceCell<Option<DecodedText>>,
@@ -119,6 +122,7 @@ impl<'a> Part<'a> {
             decoded_bytes_max: 0,
             limits: self.limits,
             other_names: self.other_names,
+            described: self.described,
             decoded: decoded.map_or_else(OnceCell::new, OnceCell::from),
             text: OnceCell::new(),
             rendered: OnceCell::new(),
@@ -294,6 +298,22 @@ impl<'a> Part<'a> {
         let others = self.content_type.other_names.iter().chain(&self.other_names);
         let others = others.chain(self.disposition.iter().flat_map(|d| &d.other_names));
         filenames.chain(names).map(|(_, value)| value).chain(others).map(String::as_str)
+    }
+
+    /// Every reading of every name ([`crate::names::readings`]); of a part without a name those of its
+    /// Content-Name, Content-Description and Content-Location, which mail programs take instead.
+    pub fn name_readings(&self) -> Vec<Cow<'_, str>> {
+        let mut names = self.file_names().peekable();
+        let described = if names.peek().is_none() { &self.described[..] } else { &[] };
+        let mut found: Vec<Cow<'_, str>> = Vec::new();
+        for name in names.chain(described.iter().map(String::as_str)) {
+            for reading in names::readings(name) {
+                if !found.contains(&reading) {
+                    found.push(reading);
+                }
+            }
+        }
+        found
     }
 
     /// Not to be shown in line: it has a name, is marked as attachment, or is no text.

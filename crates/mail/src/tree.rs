@@ -82,7 +82,8 @@ impl<'a> Reader<'a, '_> {
         let fields = MimeFields::read(self.raw, &headers, in_digest, parameters_max);
         let defect = |kind| Defect::new(kind, index);
         self.defects.extend(fields.flaws.iter().map(|(kind, at)| defect(*kind).at(*at)));
-        let MimeFields { content_type, transfer_encoding, disposition, other_names, .. } = fields;
+        let MimeFields { content_type, transfer_encoding, disposition, .. } = fields;
+        let MimeFields { other_names, described, .. } = fields;
         self.parts.push(Part {
             parent,
             depth,
@@ -98,6 +99,7 @@ impl<'a> Reader<'a, '_> {
             decoded_bytes_max: 0,
             limits: *self.limits,
             other_names,
+            described,
             decoded: OnceCell::new(),
             text: OnceCell::new(),
             rendered: OnceCell::new(),
@@ -341,86 +343,106 @@ struct MimeFields {
     content_type: ContentType,
     transfer_encoding: TransferEncoding,
     disposition: Option<Disposition>,
+    /// Of further fields of the same kind.
     other_names: Vec<String>,
+    described: Vec<String>,
     /// Kinds of defects, and where.
     flaws: Vec<(DefectKind, usize)>,
 }
 
 impl MimeFields {
     fn read(raw: &[u8], headers: &[Header<'_>], in_digest: bool, parameters_max: usize) -> Self {
-        let mut types: Option<(ContentType, Vec<u8>)> = None;
-        let mut encodings: Option<(TransferEncoding, Vec<u8>)> = None;
-        let mut disposition: Option<Disposition> = None;
-        let (mut other_names, mut flaws) = (Vec::new(), Vec::new());
+        let mut fields = MimeFields {
+            content_type: ContentType::assumed(in_digest),
+            transfer_encoding: TransferEncoding::Identity,
+            disposition: None,
+            other_names: Vec::new(),
+            described: Vec::new(),
+            flaws: Vec::new(),
+        };
         let is_mime = |h: &&Header<'_>| {
             h.name.get(..8).is_some_and(|name| name.eq_ignore_ascii_case(b"content-"))
         };
+        let (mut first_type, mut first_encoding) = (None, None);
         for header in headers.iter().filter(is_mime) {
             let value = header.unfolded();
-            let at = header.offset;
-            let known = flaws.len();
             if header.is("content-type") {
                 let read = ContentType::parse(&value, in_digest, parameters_max);
-                flaws.extend(read.flaws.iter().map(|kind| (*kind, at)));
-                match &types {
-                    None => types = Some((read, comparable(&value))),
-                    Some((_, first)) => {
-                        if *first != comparable(&value) {
-                            flaws.push((DefectKind::DuplicateMimeHeader, at));
-                        }
-                        let named = read.params.into_iter().filter(|(name, _)| name == "name");
-                        other_names.extend(named.map(|(_, value)| value));
-                        other_names.extend(read.other_names);
-                    }
-                }
+                fields.content_type(read, &value, header.offset, &mut first_type);
             } else if header.is("content-transfer-encoding") {
-                let read = TransferEncoding::parse(&value);
-                if read == TransferEncoding::Unknown {
-                    flaws.push((DefectKind::BadTransferEncoding, at));
-                }
-                if TransferEncoding::is_ambiguous(&value) {
-                    flaws.push((DefectKind::OddTransferEncoding, at));
-                }
-                match encodings {
-                    None => encodings = Some((read, comparable(&value))),
-                    Some((first, _)) if first != read => {
-                        flaws.push((DefectKind::DuplicateMimeHeader, at));
-                    }
-                    Some(_) => {}
-                }
+                fields.encoding(&value, header.offset, &mut first_encoding);
             } else if header.is("content-disposition") {
-                let read = Disposition::parse(&value, parameters_max);
-                flaws.extend(read.flaws.iter().map(|kind| (*kind, at)));
-                match &mut disposition {
-                    None => disposition = Some(read),
-                    Some(first) => {
-                        if read.kind.starts_with("attachment") {
-                            first.kind = read.kind;
-                        }
-                        let named = read.params.into_iter().filter(|(name, _)| name == "filename");
-                        other_names.extend(named.map(|(_, value)| value));
-                        other_names.extend(read.other_names);
-                    }
-                }
+                fields.disposition(Disposition::parse(&value, parameters_max), header.offset);
             } else {
+                if DESCRIBING.iter().any(|name| header.is(name)) {
+                    fields.described.push(header.decoded().into_owned());
+                }
                 continue;
             }
-            if raw.get(at + header.name.len()) != Some(&b':') {
-                flaws.insert(known, (DefectKind::OddFieldName, at));
+            if raw.get(header.offset + header.name.len()) != Some(&b':') {
+                fields.flaws.push((DefectKind::OddFieldName, header.offset));
             }
             if has_control(header.raw_value) {
-                flaws.insert(known, (DefectKind::ControlInParameter, at));
+                fields.flaws.push((DefectKind::ControlInParameter, header.offset));
             }
         }
-        MimeFields {
-            content_type: types.map_or_else(|| ContentType::assumed(in_digest), |(read, _)| read),
-            transfer_encoding: encodings.map_or(TransferEncoding::Identity, |(read, _)| read),
-            disposition,
-            other_names,
-            flaws,
+        fields
+    }
+
+    fn content_type(
+        &mut self,
+        read: ContentType,
+        value: &[u8],
+        at: usize,
+        first: &mut Option<Vec<u8>>,
+    ) {
+        self.flaws.extend(read.flaws.iter().map(|kind| (*kind, at)));
+        let Some(first) = first else {
+            *first = Some(comparable(value));
+            self.content_type = read;
+            return;
+        };
+        if *first != comparable(value) {
+            self.flaws.push((DefectKind::DuplicateMimeHeader, at));
+        }
+        let named = read.params.into_iter().filter(|(name, _)| name == "name");
+        self.other_names.extend(named.map(|(_, value)| value));
+        self.other_names.extend(read.other_names);
+    }
+
+    fn encoding(&mut self, value: &[u8], at: usize, first: &mut Option<TransferEncoding>) {
+        let read = TransferEncoding::parse(value);
+        if read == TransferEncoding::Unknown {
+            self.flaws.push((DefectKind::BadTransferEncoding, at));
+        }
+        if TransferEncoding::is_ambiguous(value) {
+            self.flaws.push((DefectKind::OddTransferEncoding, at));
+        }
+        match first {
+            None => (self.transfer_encoding, *first) = (read, Some(read)),
+            Some(first) if *first != read => self.flaws.push((DefectKind::DuplicateMimeHeader, at)),
+            Some(_) => {}
         }
     }
+
+    /// All names of all dispositions count, so a second one hides nothing.
+    fn disposition(&mut self, read: Disposition, at: usize) {
+        self.flaws.extend(read.flaws.iter().map(|kind| (*kind, at)));
+        let Some(first) = &mut self.disposition else {
+            self.disposition = Some(read);
+            return;
+        };
+        if read.kind.starts_with("attachment") {
+            first.kind = read.kind;
+        }
+        let named = read.params.into_iter().filter(|(name, _)| name == "filename");
+        self.other_names.extend(named.map(|(_, value)| value));
+        self.other_names.extend(read.other_names);
+    }
 }
+
+/// Fields that name a part which has no name (MS-OXCMAIL section 2.2.3.4; Content-Name: Thunderbird).
+const DESCRIBING: [&str; 3] = ["content-name", "content-description", "content-location"];
 
 /// A value without what makes no difference between two fields: case and white space.
 fn comparable(value: &[u8]) -> Vec<u8> {

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use gauntlet_engine::Class;
+use gauntlet_mail::NameKind;
 use gauntlet_mail::facts::{AuthResult, DmarcPolicy};
 use serde::{Deserialize, Deserializer};
 
@@ -84,8 +85,12 @@ pub struct Condition {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AttachmentCondition {
-    /// File name.
+    /// File name: any of the names of the part, in any reading of it.
     pub name: Option<OneOrMany<Pattern>>,
+    /// What a file of any of its names does when it is opened: `program`, `shortcut`,
+    /// `active_document`, `macro_document` or `disk_image`.
+    #[serde(rename = "kind")]
+    pub opens_as: Option<OneOrMany<NameKind>>,
     /// Declared or recognised type, e.g. `application/pdf`.
     #[serde(rename = "type")]
     pub kind: Option<OneOrMany<Pattern>>,

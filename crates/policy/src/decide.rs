@@ -1,11 +1,13 @@
 //! Trying the rules: one disposition for every recipient, and why.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use gauntlet_engine::{Thresholds, Verdict};
 use gauntlet_mail::facts::AuthResult;
-use gauntlet_mail::{Direction, Envelope, Facts, Message, Part, attachment};
+use gauntlet_mail::names::extension;
+use gauntlet_mail::{Direction, Envelope, Facts, Message, NameKind, Part, attachment};
 use serde::Serialize;
 
 use crate::condition::{
@@ -314,9 +316,10 @@ impl Evaluation<'_> {
         let mut all = All::default();
         let parts = || self.input.message.parts().iter().filter(|p| p.is_attachment());
         if let Some(wanted) = &when.attachment {
-            let found = parts().find(|p| fits_attachment(p, wanted));
+            let found = parts().find_map(|part| fits_attachment(part, wanted));
             all.and(found.is_some(), || match found {
-                Some(part) => format!("attachment {}", part.file_name().unwrap_or("without name")),
+                Some(name) if name.is_empty() => "attachment without name".into(),
+                Some(name) => format!("attachment {name}"),
                 None => "no such attachment".into(),
             });
         }
@@ -380,7 +383,8 @@ impl Evaluation<'_> {
             ChangeTemplate::StripAttachments { which, note } => {
                 let parts = self.input.message.parts().iter().zip(0u16..);
                 let fits = |p: &Part<'_>| {
-                    p.is_attachment() && which.as_ref().is_none_or(|w| fits_attachment(p, w))
+                    p.is_attachment()
+                        && which.as_ref().is_none_or(|w| fits_attachment(p, w).is_some())
                 };
                 let parts: Vec<u16> = parts.filter(|(p, _)| fits(p)).map(|(_, i)| i).collect();
                 let note = self.fill(note);
@@ -412,17 +416,30 @@ impl Evaluation<'_> {
     }
 }
 
-/// Whether a part fits every field that is given.
-fn fits_attachment(part: &Part<'_>, wanted: &AttachmentCondition) -> bool {
-    let name = part.file_name().unwrap_or_default();
-    let named = wanted.name.as_ref().is_none_or(|p| p.matching(name).is_some());
+/// Whether a part fits every field that is given: the name by which it does, empty if it has none.
+fn fits_attachment<'p>(part: &'p Part<'_>, wanted: &AttachmentCondition) -> Option<Cow<'p, str>> {
+    let mut names = part.name_readings();
+    if names.is_empty() {
+        names.push(Cow::Borrowed(""));
+    }
+    let fits = |name: &Cow<'_, str>| {
+        let kind = || NameKind::of_extension(extension(name));
+        wanted.name.as_ref().is_none_or(|p| p.matching(name).is_some())
+            && wanted
+                .opens_as
+                .as_ref()
+                .is_none_or(|list| kind().is_some_and(|kind| list.as_slice().contains(&kind)))
+    };
+    let name = names.into_iter().find(fits)?;
     let typed = wanted.kind.as_ref().is_none_or(|p| {
         p.matching(&part.content_type.essence()).is_some()
             || p.matching(attachment::sniff(part.body()).media_type()).is_some()
     });
-    let large = wanted.size_min.is_none_or(|min| part.body().len() as u64 >= min.0);
+    // The body of a container is that of its parts.
+    let body = if part.is_container { part.raw_body() } else { part.body() };
+    let large = wanted.size_min.is_none_or(|min| body.len() as u64 >= min.0);
     let sealed = wanted.encrypted.is_none_or(|is| attachment::is_encrypted(part.body()) == is);
-    named && typed && large && sealed
+    (typed && large && sealed).then_some(name)
 }
 
 /// Every method that is named must have one of its wanted results.

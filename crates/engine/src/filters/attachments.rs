@@ -10,74 +10,29 @@
 //! | `ATTACH_MACROS` | 2.0 | an office document that holds macros |
 //! | `ATTACH_DISK_IMAGE` | 2.5 | a disk image, which carries programs past their mark of origin |
 //! | `ATTACH_SHORTCUT` | 4.0 | a shortcut or link file that starts something |
+//! | `ATTACH_ACTIVE_DOCUMENT` | 2.0 | a document that carries files to be started, or fetches what it shows |
 //! | `ATTACH_HTML` | 0.4 | a web page as attachment |
 //! | `ATTACH_HTML_SCRIPT` | 2.5 phishing | a web page as attachment that has a form for a password or unpacks itself by script |
 //! | `ATTACH_PATH` | 2.0 | a name with a path that leads out of its folder |
 //!
-//! Limits: archives are not unpacked; of a zip the entries' names are read (at most
-//! [`ZIP_ENTRIES_MAX`]); otherwise what [`gauntlet_mail::attachment`] tells of the bytes.
+//! All names of a part count, in all readings ([`gauntlet_mail::names`]), and each is judged by the
+//! lists of kinds there.
+//!
+//! Limits: archives are not unpacked; of a zip the entries' names are read, by its directory and by the
+//! headers of its entries ([`attachment::archive_names`]); otherwise what [`gauntlet_mail::attachment`] tells of the bytes.
+
+use std::borrow::Cow;
 
 use gauntlet_mail::attachment::{self, FileKind as K};
-use gauntlet_mail::{Evidence, Message, Part, View};
-use memchr::memmem;
+use gauntlet_mail::{Evidence, Message, NameKind, Part, View, names};
 
 use crate::filter::{Filter, Findings, Item};
 use crate::rulebook::{Rule, RuleBook};
 use crate::scan::Scratch;
 
-/// Entries of a zip that are read.
-pub const ZIP_ENTRIES_MAX: usize = 200;
-
 /// A zip with so few entries is a wrapper.
 const FEW_ENTRIES_MAX: usize = 3;
 
-/// Extensions that start a program on some desktop when opened.
-const EXECUTABLE: &[&str] = &[
-    "exe",
-    "scr",
-    "com",
-    "pif",
-    "bat",
-    "cmd",
-    "vbs",
-    "vbe",
-    "js",
-    "jse",
-    "wsf",
-    "wsh",
-    "hta",
-    "msi",
-    "msp",
-    "cpl",
-    "jar",
-    "ps1",
-    "psm1",
-    "reg",
-    "sct",
-    "gadget",
-    "application",
-    "appx",
-    "msix",
-    "apk",
-    "dll",
-    "sys",
-    "ocx",
-    "chm",
-    "hlp",
-    "inf",
-    "mde",
-    "ade",
-    "msc",
-    "scf",
-    "elf",
-    "run",
-    "command",
-];
-const SHORTCUT: &[&str] = &["lnk", "url", "website", "desktop", "library-ms", "settingcontent-ms"];
-const DISK_IMAGE: &[&str] = &["iso", "img", "vhd", "vhdx", "udf", "dmg"];
-const MACRO_OFFICE: &[&str] = &[
-    "docm", "dotm", "xlsm", "xltm", "xlam", "xlsb", "pptm", "potm", "ppam", "ppsm", "sldm", "xll",
-];
 /// Extensions that people take for harmless, and so impostors put in front of the real one.
 const HARMLESS: &[&str] = &[
     "pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "txt", "rtf", "jpg", "jpeg", "png", "gif",
@@ -95,6 +50,7 @@ pub struct Attachments {
     macros: Rule,
     disk_image: Rule,
     shortcut: Rule,
+    active_document: Rule,
     html: Rule,
     html_script: Rule,
     path: Rule,
@@ -126,34 +82,38 @@ impl Attachments {
             macros: rule("ATTACH_MACROS", 2.0, "An attached document holds macros"),
             disk_image: rule("ATTACH_DISK_IMAGE", 2.5, "An attachment is a disk image"),
             shortcut: rule("ATTACH_SHORTCUT", 4.0, "An attachment is a shortcut"),
+            active_document: rule(
+                "ATTACH_ACTIVE_DOCUMENT",
+                2.0,
+                "An attached document can carry programs or fetch what it shows",
+            ),
             html: rule("ATTACH_HTML", 0.4, "A web page comes as attachment"),
             html_script,
             path: rule("ATTACH_PATH", 2.0, "An attachment's name leads out of its folder"),
         }
     }
 
+    /// One reading of a name.
     fn name(&self, name: &str, at: &Evidence, findings: &mut Findings) {
         let lower = name.to_lowercase();
-        let trimmed = lower.trim_end_matches(['.', ' ']);
-        let mut extensions = trimmed.rsplit('.').map(str::trim);
-        let last = extensions.next().filter(|e| e.len() < trimmed.len()).unwrap_or_default();
+        let mut extensions = lower.rsplit('.').map(str::trim);
+        let last = extensions.next().filter(|e| e.len() < lower.len()).unwrap_or_default();
         let before = extensions.next().unwrap_or_default();
-        let starts = EXECUTABLE.contains(&last) || SHORTCUT.contains(&last);
+        let kind = NameKind::of_extension(last);
         // `a.com` may be a host that somebody saved under its name: the bytes will tell.
-        if EXECUTABLE.contains(&last) && last != "com" {
+        if kind == Some(NameKind::Program) && last != "com" {
             findings.add(&self.executable, at.clone());
         }
-        if SHORTCUT.contains(&last) {
-            findings.add(&self.shortcut, at.clone());
-        }
+        let starts = matches!(kind, Some(NameKind::Program | NameKind::Shortcut));
         if starts && HARMLESS.contains(&before) {
             findings.add(&self.double_extension, at.clone());
         }
-        if DISK_IMAGE.contains(&last) {
-            findings.add(&self.disk_image, at.clone());
-        }
-        if MACRO_OFFICE.contains(&last) {
-            findings.add(&self.macros, at.clone());
+        match kind {
+            Some(NameKind::Shortcut) => findings.add(&self.shortcut, at.clone()),
+            Some(NameKind::ActiveDocument) => findings.add(&self.active_document, at.clone()),
+            Some(NameKind::MacroDocument) => findings.add(&self.macros, at.clone()),
+            Some(NameKind::DiskImage) => findings.add(&self.disk_image, at.clone()),
+            _ => {}
         }
         if name.contains(['\u{202e}', '\u{202d}', '\u{2066}', '\u{2067}']) || name.contains("     ")
         {
@@ -161,6 +121,15 @@ impl Attachments {
         }
         if lower.contains("../") || lower.contains("..\\") || lower.starts_with('/') {
             findings.add(&self.path, at.clone());
+        }
+    }
+
+    /// Every reading of every name of a part; the evidence is the one that tells.
+    fn names(&self, part: &Part<'_>, at: &Evidence, findings: &mut Findings) {
+        for name in part.name_readings() {
+            let at =
+                Evidence { text: gauntlet_mail::evidence::quote(name.as_bytes()), ..at.clone() };
+            self.name(&name, &at, findings);
         }
     }
 
@@ -181,9 +150,7 @@ impl Attachments {
         if attachment::is_encrypted(body) {
             findings.add(&self.encrypted, at.clone());
         }
-        if body.starts_with(b"PK\x03\x04") {
-            self.zip(body, at, findings);
-        }
+        self.zip(&attachment::archive_names(body), at, findings);
         let declared = &part.content_type;
         let harmless = matches!(declared.kind.as_str(), "text" | "image" | "audio" | "video")
             || declared.is("application", "pdf");
@@ -205,19 +172,25 @@ impl Attachments {
         }
     }
 
-    fn zip(&self, body: &[u8], at: &Evidence, findings: &mut Findings) {
+    fn zip(&self, entries: &[Cow<'_, [u8]>], at: &Evidence, findings: &mut Findings) {
         // Whole projects are full of scripts; a zip that brings a script to be started has little else.
-        let few = zip_entries(body).count() <= FEW_ENTRIES_MAX;
-        for entry in zip_entries(body) {
+        let few = entries.len() <= FEW_ENTRIES_MAX;
+        for entry in entries {
             let name = String::from_utf8_lossy(entry);
-            let last = name.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
             let inside = || Evidence { text: gauntlet_mail::evidence::quote(entry), ..at.clone() };
-            if ["exe", "scr", "pif", "msi"].contains(&&*last)
-                || (few && EXECUTABLE.contains(&&*last))
-            {
-                findings.add(&self.executable, inside());
-            } else if SHORTCUT.contains(&&*last) {
-                findings.add(&self.shortcut, inside());
+            let always = |e: &str| ["exe", "scr", "pif", "msi"].contains(&e);
+            for reading in names::readings(&name) {
+                let last = names::extension(&reading).to_ascii_lowercase();
+                match NameKind::of_extension(&last) {
+                    Some(NameKind::Program) if few || always(&last) => {
+                        findings.add(&self.executable, inside());
+                    }
+                    Some(NameKind::Shortcut) => findings.add(&self.shortcut, inside()),
+                    Some(NameKind::ActiveDocument) if few => {
+                        findings.add(&self.active_document, inside());
+                    }
+                    _ => {}
+                }
             }
             if name.contains("../") || name.contains("..\\") {
                 findings.add(&self.path, inside());
@@ -247,18 +220,24 @@ impl Filter for Attachments {
 
     fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
         for (part, i) in item.message.parts().iter().zip(0u16..) {
-            if part.is_container || !part.is_attachment() {
+            if !part.is_attachment() {
                 continue;
             }
             let name = part.file_name().unwrap_or_default();
             let essence = part.content_type.essence();
             let shown = if name.is_empty() { &essence } else { name };
             let at = Evidence::new(View::Attachment, i, 0, shown.as_bytes());
-            self.name(name, &at, findings);
+            self.names(part, &at, findings);
+            if part.is_container {
+                continue;
+            }
             self.bytes(part, &at, findings);
-            let lower = name.to_lowercase();
-            let page =
-                [".html", ".htm", ".shtml", ".xhtml", ".svg"].iter().any(|e| lower.ends_with(e));
+            let pages = [".html", ".htm", ".shtml", ".xhtml", ".svg"];
+            let is_page = |name: &Cow<'_, str>| {
+                let name = name.to_lowercase();
+                pages.iter().any(|end| name.ends_with(end))
+            };
+            let page = part.name_readings().iter().any(is_page);
             if page && !is_inline_alternative(item.message, part) {
                 self.page(part, &at, findings);
             }
@@ -273,34 +252,6 @@ fn is_inline_alternative(message: &Message<'_>, part: &Part<'_>) -> bool {
         p.content_type.is("multipart", "alternative") || p.content_type.is("multipart", "related")
     });
     forms && part.disposition.as_ref().is_none_or(|d| d.kind != "attachment")
-}
-
-/// Names of the entries whose local headers follow each other, and, where sizes come after the data, the next
-/// header that can be found.
-fn zip_entries(body: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut at = Some(0);
-    std::iter::from_fn(move || {
-        let header = body.get(at?..)?;
-        let word =
-            |i: usize| header.get(i..i + 2).map(|b| usize::from(u16::from_le_bytes([b[0], b[1]])));
-        if !header.starts_with(b"PK\x03\x04") {
-            return None;
-        }
-        let (flags, name_length, extra) = (word(6)?, word(26)?, word(28)?);
-        let size = word(18)? | (word(20)? << 16);
-        let name = header.get(30..30 + name_length)?;
-        let data = 30 + name_length + extra;
-        // Bit 3: the sizes come after the data, so that the next header has to be looked for.
-        let next = if flags & 8 == 0 { data.checked_add(size) } else { None };
-        at = match next {
-            Some(next) => at.and_then(|a| a.checked_add(next)),
-            None => header.get(data..).and_then(|rest| {
-                memmem::find(rest, b"PK\x03\x04").and_then(|i| at?.checked_add(data + i))
-            }),
-        };
-        Some(name)
-    })
-    .take(ZIP_ENTRIES_MAX)
 }
 
 #[cfg(test)]

@@ -1,0 +1,328 @@
+//! File names of attachments: what a desktop makes of them, and what opens them.
+//!
+//! A name is read as written, and as file systems and mail programs read it: without control
+//! characters and directional marks, without a path, a stream (`a.js::$DATA`) or trailing dots and
+//! spaces (Windows drops both), with full-width characters as ASCII. What any reading says counts.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::params::percent_decode;
+
+/// What opening a file of this name does, by its extension. The names are stable: policies use them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum NameKind {
+    /// Starts a program, installs one, or changes settings of the system.
+    Program,
+    /// Points to something that is started or fetched.
+    Shortcut,
+    /// A document that carries files to be started, or fetches what it shows.
+    ActiveDocument,
+    /// An Office document or add-in with macros.
+    MacroDocument,
+    /// A disk image: what is in it has lost its mark of origin.
+    DiskImage,
+}
+
+/// Extensions by kind, in lower case and sorted. Sources, and what was left out on purpose: `docs/scanning.md`.
+const EXTENSIONS: [(NameKind, &[&str]); 5] = [
+    (
+        NameKind::Program,
+        &[
+            "ade",
+            "adp",
+            "apk",
+            "app",
+            "appinstaller",
+            "application",
+            "appx",
+            "appxbundle",
+            "bat",
+            "cdxml",
+            "chm",
+            "cmd",
+            "com",
+            "command",
+            "cpl",
+            "deskthemepack",
+            "diagcab",
+            "diagcfg",
+            "diagpkg",
+            "dll",
+            "drv",
+            "elf",
+            "ex",
+            "ex_",
+            "exe",
+            "fxp",
+            "gadget",
+            "grp",
+            "hlp",
+            "hpj",
+            "hta",
+            "inf",
+            "ins",
+            "isp",
+            "its",
+            "jar",
+            "jnlp",
+            "js",
+            "jse",
+            "mde",
+            "mjs",
+            "msc",
+            "msh",
+            "msh1",
+            "msh1xml",
+            "msh2",
+            "msh2xml",
+            "mshxml",
+            "msi",
+            "msix",
+            "msixbundle",
+            "msp",
+            "mst",
+            "msu",
+            "nsh",
+            "ocx",
+            "osd",
+            "pcd",
+            "pif",
+            "plg",
+            "prg",
+            "printerexport",
+            "ps1",
+            "ps1xml",
+            "ps2",
+            "ps2xml",
+            "psc1",
+            "psc2",
+            "psd1",
+            "psdm1",
+            "psm1",
+            "pssc",
+            "pyw",
+            "pyz",
+            "pyzw",
+            "reg",
+            "run",
+            "scf",
+            "scr",
+            "sct",
+            "shb",
+            "shs",
+            "sys",
+            "theme",
+            "themepack",
+            "udl",
+            "vb",
+            "vbe",
+            "vbp",
+            "vbs",
+            "vsmacros",
+            "vsw",
+            "vxd",
+            "webpnp",
+            "ws",
+            "wsb",
+            "wsc",
+            "wsf",
+            "wsh",
+            "xbap",
+            "xll",
+            "xnk",
+        ],
+    ),
+    (
+        NameKind::Shortcut,
+        &[
+            "appref-ms",
+            "desktop",
+            "fileloc",
+            "inetloc",
+            "library-ms",
+            "lnk",
+            "rdp",
+            "search-ms",
+            "searchconnector-ms",
+            "settingcontent-ms",
+            "url",
+            "webloc",
+            "website",
+        ],
+    ),
+    (
+        NameKind::ActiveDocument,
+        &["dqy", "iqy", "mht", "mhtml", "one", "onepkg", "onetoc2", "oqy", "rqy", "slk"],
+    ),
+    (
+        NameKind::MacroDocument,
+        &[
+            "docm", "dotm", "potm", "ppa", "ppam", "ppsm", "pptm", "sldm", "wll", "xla", "xlam",
+            "xlsb", "xlsm", "xltm",
+        ],
+    ),
+    (
+        NameKind::DiskImage,
+        &["dmg", "esd", "img", "iso", "swm", "udf", "vhd", "vhdx", "vmdk", "wim"],
+    ),
+];
+
+impl NameKind {
+    /// The kind of an extension in lower case, without its dot.
+    pub fn of_extension(extension: &str) -> Option<NameKind> {
+        let list = EXTENSIONS.iter().find(|(_, list)| list.binary_search(&extension).is_ok());
+        list.map(|(kind, _)| *kind)
+    }
+
+    /// The kind that any reading of this name has.
+    pub fn of_name(name: &str) -> Option<NameKind> {
+        readings(name).iter().find_map(|reading| Self::of_extension(extension(reading)))
+    }
+
+    /// The stable name, as in policies: `program`.
+    pub fn name(self) -> &'static str {
+        match self {
+            NameKind::Program => "program",
+            NameKind::Shortcut => "shortcut",
+            NameKind::ActiveDocument => "active_document",
+            NameKind::MacroDocument => "macro_document",
+            NameKind::DiskImage => "disk_image",
+        }
+    }
+}
+
+/// What follows the last dot; empty without one.
+pub fn extension(name: &str) -> &str {
+    name.rsplit_once('.').map_or("", |(_, extension)| extension)
+}
+
+/// The name as written, and its other readings; those are in lower case.
+pub fn readings(name: &str) -> Vec<Cow<'_, str>> {
+    let mut found: Vec<Cow<'_, str>> = vec![Cow::Borrowed(name)];
+    let mut add = |reading: String| {
+        if !reading.is_empty() && found.iter().all(|known| **known != *reading) {
+            found.push(Cow::Owned(reading));
+        }
+    };
+    add(as_saved(name));
+    // C programs end at a NUL, and some at a line end.
+    if let Some((before, _)) = name.split_once(['\0', '\n', '\r']) {
+        add(as_saved(before));
+    }
+    if name.contains('%') {
+        let decoded = percent_decode(name.as_bytes());
+        let decoded = String::from_utf8_lossy(&decoded);
+        add(as_saved(&decoded));
+        if let Some((before, _)) = decoded.split_once('\0') {
+            add(as_saved(before));
+        }
+    }
+    found
+}
+
+/// The name under which a file is saved.
+fn as_saved(name: &str) -> String {
+    let plain: String = name.chars().filter_map(plain).flat_map(char::to_lowercase).collect();
+    let file = plain.rsplit(['/', '\\']).find(|part| !part.trim().is_empty()).unwrap_or_default();
+    // `a.js::$DATA` and `a.js:x` name streams of the file `a.js`; `c:a.js` names a drive.
+    let file = match file.split_once(':') {
+        Some((drive, rest)) if drive.len() == 1 && !rest.is_empty() => rest,
+        Some((file, _)) if !file.is_empty() => file,
+        _ => file,
+    };
+    let ends = |c: char| {
+        c.is_whitespace() || matches!(c, '.' | '"' | '\'' | '`' | '<' | '>' | ';' | ',' | '?' | '=')
+    };
+    file.trim_end_matches(ends).trim_start().to_owned()
+}
+
+/// A character as its plain form; none for what is not shown.
+fn plain(c: char) -> Option<char> {
+    match c {
+        // Full-width forms of ASCII (Unicode block U+FF00), and other signs that are read as dots.
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xff01 + 0x21),
+        '\u{3002}' | '\u{ff61}' | '\u{2024}' | '\u{fe52}' => Some('.'),
+        '\u{2044}' | '\u{2215}' => Some('/'),
+        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => Some(' '),
+        // Control characters, soft hyphen, zero-width signs, directional marks, joiners, selectors.
+        _ if c.is_control() => None,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => {
+            None
+        }
+        '\u{180b}'..='\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' => None,
+        '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' => None,
+        '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}' => None,
+        other => Some(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lists_are_sorted_and_have_no_extension_twice() {
+        let mut all = Vec::new();
+        for (kind, list) in EXTENSIONS {
+            assert!(list.is_sorted(), "{kind:?} is searched by halves");
+            all.extend(list);
+        }
+        all.sort_unstable();
+        assert!(all.windows(2).all(|two| two[0] != two[1]));
+    }
+
+    #[test]
+    fn every_reading_of_a_program_is_a_program() {
+        let names = [
+            "setup.exe",
+            "SETUP.EXE",
+            "setup.exe.",
+            "setup.exe. . ",
+            "setup.exe\u{a0}",
+            "x.js::$DATA",
+            "x.js:",
+            "c:x.js",
+            "..\\..\\setup.exe",
+            "/tmp/setup.exe",
+            "setup.exe/",
+            "setup\u{ff0e}exe",
+            "setup\u{3002}exe",
+            "setup.e\u{200b}xe",
+            "\u{202e}gpj.exe",
+            "setup.ex\u{7}e",
+            "setup.exe\0.txt",
+            "setup.exe%00.txt",
+            "setup%2Eexe",
+            "'setup.exe'",
+            "setup.\u{ff45}\u{ff58}\u{ff45}",
+            "setup.exe?",
+            "setup.exe\n.txt",
+        ];
+        for name in names {
+            assert_eq!(NameKind::of_name(name), Some(NameKind::Program), "{name:?}");
+        }
+        for name in ["exe", "report.pdf", "exe.txt", "a.b.docx", "100%.txt", "", "...", "notes"] {
+            assert_eq!(NameKind::of_name(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn kinds_of_names() {
+        for (name, kind) in [
+            ("a.one", NameKind::ActiveDocument),
+            ("a.iqy", NameKind::ActiveDocument),
+            ("a.search-ms", NameKind::Shortcut),
+            ("a.lnk", NameKind::Shortcut),
+            ("a.wim", NameKind::DiskImage),
+            ("a.xlsm", NameKind::MacroDocument),
+            ("a.xll", NameKind::Program),
+        ] {
+            assert_eq!(NameKind::of_name(name), Some(kind), "{name}");
+            assert!(kind.name().chars().all(|c| c.is_ascii_lowercase() || c == '_'));
+        }
+    }
+}
