@@ -5,6 +5,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use common::postfix::Postfix;
 use common::{Node, PATIENCE, Smtp, message};
 
 fn raw(node: &Node, bytes: &[u8]) -> String {
@@ -71,6 +72,61 @@ fn no_open_relay() {
     }
     assert!(client.say("RCPT TO:<@relay.example:x@example.com>").unwrap().starts_with("550"));
     assert!(client.say("RCPT TO:<x@EXAMPLE.net>").unwrap().starts_with("250"));
+}
+
+#[test]
+fn no_routes_in_addresses() {
+    let node = Node::start("[domains]\nlocal = [\"example.net\"]\n");
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    client.say("MAIL FROM:<a@example.org>").unwrap();
+    for route in [
+        "u%evil.example@example.net",
+        "evil.example!u@example.net",
+        "\"u@evil.example\"@example.net",
+        "@a.example,@b.example:u@example.net",
+        "@example.net:u@example.net",
+    ] {
+        let reply = client.say(&format!("RCPT TO:<{route}>")).unwrap();
+        assert!(reply.starts_with("550 5.1.3 "), "{route}: {reply}");
+    }
+    assert!(client.say("RCPT TO:<u+tag=x@example.net>").unwrap().starts_with("250"));
+}
+
+/// An MTA that reuses connections sends on over a new one: nothing is deferred.
+#[test]
+fn a_session_that_had_enough_is_closed_and_postfix_defers_nothing() {
+    let node = Node::start("[receiver]\nmessages_per_session_max = 5\n");
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    for i in 0..5 {
+        let body = message(&format!("own{i}"), 100);
+        let reply = client.send("a@b.example", &["c@d.example"], &body).unwrap();
+        assert!(reply.starts_with("250"), "{reply}");
+    }
+    let reply = client.say("MAIL FROM:<a@b.example>").unwrap();
+    assert!(reply.starts_with("421 4.7.0 "), "{reply}");
+    assert!(client.reply().is_err(), "closed");
+
+    let hop = format!("[127.0.0.1]:{}", node.smtp.port());
+    let main = format!(
+        "relayhost = {hop}\nsmtp_connection_cache_destinations = {hop}\n\
+         smtp_destination_concurrency_limit = 2\nsmtpd_relay_restrictions = permit_mynetworks,reject"
+    );
+    let Some(postfix) = Postfix::start_with(&main, "smtp unix - - n - 2 smtp") else { return };
+    let mut client = Smtp::connect(postfix.address).unwrap();
+    for i in 0..15 {
+        let body = message(&format!("by-postfix{i}"), 100);
+        let reply = client.send("ann@example.org", &["bob@example.com"], &body).unwrap();
+        assert!(reply.starts_with("250"), "{reply}");
+    }
+    node.wait_until("all came", || {
+        let log = postfix.log();
+        log.matches("status=sent").count() + log.matches("status=deferred").count() >= 15
+    });
+    let log = postfix.log();
+    assert_eq!(log.matches("status=deferred").count(), 0, "{log}");
+    assert!(log.contains("conn_use="), "a connection is used for several messages: {log}");
+    node.wait_for_empty_queue();
+    assert_eq!(node.maildir().len(), 20);
 }
 
 #[test]

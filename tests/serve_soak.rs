@@ -18,7 +18,7 @@ use common::{Node, Sink, Smtp, message, random, tokens};
 const CLIENTS: u64 = 8;
 /// Share of the measured rate at which they send, in per cent.
 const LOAD_PERCENT: u64 = 70;
-/// After so many messages a client comes anew: receiver.messages_per_session_max is 1,000.
+/// After so many messages a client comes anew: receiver.messages_per_session_max is 10,000.
 const MESSAGES_A_SESSION: u64 = 500;
 /// Sender domains, each with an SPF record that is asked for.
 const DOMAINS: u64 = 2_000;

@@ -1,5 +1,6 @@
 //! The Receiver: listeners, and what all sessions share.
 
+mod author;
 mod proxy;
 mod session;
 
@@ -71,6 +72,7 @@ pub struct Listener {
     networks: Arc<Vec<Network>>,
     proxies: Arc<Vec<Network>>,
     xclients: Arc<Vec<Network>>,
+    own_header_from: bool,
     tls: Option<Arc<ListenerTls>>,
 }
 
@@ -93,8 +95,17 @@ impl Listener {
         for address in addresses {
             match bind(address, settings.share_port) {
                 Ok(socket) => {
-                    let role = settings.role;
-                    return Ok(Listener { socket, role, networks, proxies, xclients, tls });
+                    let (role, own_header_from) = (settings.role, settings.own_header_from);
+                    let listener = Listener {
+                        socket,
+                        role,
+                        networks,
+                        proxies,
+                        xclients,
+                        own_header_from,
+                        tls,
+                    };
+                    return Ok(listener);
                 }
                 Err(error) => last = error,
             }
@@ -158,6 +169,8 @@ struct Client {
     networks: Arc<Vec<Network>>,
     /// It may say whom it speaks for.
     may_xclient: bool,
+    /// From fields of people who logged in name their own addresses only.
+    own_header_from: bool,
     /// Certificates of the listener.
     tls: Option<Arc<ListenerTls>>,
 }
@@ -201,6 +214,7 @@ impl Receiver {
             role: listener.role,
             networks: listener.networks.clone(),
             may_xclient: listener.xclients.iter().any(|n| n.contains(address)),
+            own_header_from: listener.own_header_from,
             tls: listener.tls.clone(),
         };
         if !listener.proxies.iter().any(|n| n.contains(address)) {

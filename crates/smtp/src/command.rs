@@ -59,6 +59,8 @@ pub struct RcptCommand {
     pub notify: Option<Notify>,
     /// `ORCPT=`, still in xtext.
     pub orcpt: Option<String>,
+    /// The path had a source route (`<@a,@b:user@c>`), which is left out.
+    pub routed: bool,
 }
 
 /// A command of the client.
@@ -273,7 +275,8 @@ fn rcpt(rest: &str) -> Result<RcptCommand, CommandError> {
     if !to.eq_ignore_ascii_case("postmaster") && !address::is_mailbox(to.as_bytes()) {
         return Err(CommandError::BadRecipient);
     }
-    let mut command = RcptCommand { to: to.to_owned(), ..RcptCommand::default() };
+    let routed = rest.split_once(':').is_some_and(|(_, path)| path.trim_start().starts_with("<@"));
+    let mut command = RcptCommand { to: to.to_owned(), routed, ..RcptCommand::default() };
     for (key, value) in parameters(params) {
         match (key.as_str(), value) {
             ("NOTIFY", Some(v)) => once(&mut command.notify, notify(v))?,

@@ -196,6 +196,8 @@ pub struct Session {
     trusts_xclient: bool,
     errors: u16,
     commands: u16,
+    /// The host takes no message after the last one.
+    ends: bool,
     transaction: Option<Box<Transaction>>,
 }
 
@@ -215,8 +217,16 @@ impl Session {
             trusts_xclient: false,
             errors: 0,
             commands: 0,
+            ends: false,
             transaction: None,
         }
+    }
+
+    /// No message is taken after this one: the next command but QUIT gets 421, and the connection is
+    /// closed. Clients that keep connections for later (RSET, NOOP) then know before they have a message
+    /// for it: who is told at MAIL only defers that message.
+    pub fn take_no_more(&mut self) {
+        self.ends = true;
     }
 
     /// Appends the greeting.
@@ -357,6 +367,10 @@ impl Session {
             }
             Err(error) => return self.error(&error.reply(), out),
         };
+        if self.ends && command != Command::Quit {
+            let reply = Reply::new(421, (4, 7, 0), "enough messages in one session, connect again");
+            return Some(self.close(&reply, CloseReason::TooManyMessages, out));
+        }
         let must_wait = matches!(
             command,
             Command::Helo(_)

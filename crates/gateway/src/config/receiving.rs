@@ -48,6 +48,9 @@ pub struct ListenerSettings {
     pub proxy_from: Vec<String>,
     /// Relays in CIDR form that may say whom they speak for (XCLIENT).
     pub xclient_from: Vec<String>,
+    /// Submission: From fields name only addresses of whoever logged in, as MAIL does; people without
+    /// addresses of their own are free.
+    pub own_header_from: bool,
     /// TLS from the first byte (RFC 8314), else STARTTLS where there is a certificate.
     pub implicit_tls: bool,
     /// Certificate chains in PEM; of several, the client's wish (SNI) chooses.
@@ -67,6 +70,7 @@ impl Default for ListenerSettings {
             share_port: false,
             proxy_from: Vec::new(),
             xclient_from: Vec::new(),
+            own_header_from: true,
             implicit_tls: false,
             certificate: Vec::new(),
             key: Vec::new(),

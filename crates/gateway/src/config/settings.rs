@@ -195,7 +195,7 @@ pub struct ReceiverSettings {
     pub message_bytes_max: u64,
     /// Recipients of one message.
     pub recipients_max: usize,
-    /// Messages in one session.
+    /// Messages in one session; the next MAIL gets 421, and the connection is closed.
     pub messages_per_session_max: usize,
     /// Refused commands before the session is closed.
     pub errors_max: usize,
@@ -223,7 +223,7 @@ impl Default for ReceiverSettings {
             greeting_wait_ms: 0,
             message_bytes_max: 50 << 20,
             recipients_max: 1_000,
-            messages_per_session_max: 1_000,
+            messages_per_session_max: 10_000,
             errors_max: 20,
             command_bytes_max: 4_096,
             received_headers_max: 50,

@@ -12,7 +12,7 @@ use gauntlet_store::User;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::{Client, Receiver};
+use super::{Client, Receiver, author};
 use crate::admission::{Admitted, MemoryShare};
 use crate::clock::now_ms;
 use crate::config::ListenerRole;
@@ -309,11 +309,6 @@ impl Conversation {
     /// room for it.
     async fn react(&mut self, event: Event) -> io::Result<Option<Event>> {
         Ok(match event {
-            Event::Mail(_) if self.has_sent_enough() => {
-                // 421 and an end: an MTA connects again at once. After a 452 it would defer the message.
-                Reply::new(421, (4, 7, 0), "enough messages, connect again").write(&mut self.out);
-                Some(Event::Close(CloseReason::TooManyMessages))
-            }
             Event::Mail(mail) => {
                 let reply = self.check_sender(&mail);
                 self.session.answer(&reply, &mut self.out)
@@ -376,11 +371,6 @@ impl Conversation {
         Some(Event::Close(CloseReason::Quit))
     }
 
-    /// The session had all the messages that one may have.
-    fn has_sent_enough(&self) -> bool {
-        self.messages >= self.receiver.settings.load().messages_per_session_max
-    }
-
     fn check_sender(&self, mail: &MailCommand) -> Reply {
         if self.client.role == ListenerRole::Outbound && !self.client.is_trusted() {
             return Reply::new(554, (5, 7, 1), "relaying denied: your network is not allowed here");
@@ -419,6 +409,10 @@ impl Conversation {
         };
         if !ours && !may_relay {
             return Reply::new(550, (5, 7, 1), "relaying denied: not one of our domains");
+        }
+        if rcpt.routed || ours && routes_on(&rcpt.to) {
+            let text = "no routes in addresses: write the recipient as user@domain";
+            return Reply::new(550, (5, 1, 3), text);
         }
         let outbound =
             matches!(self.client.role, ListenerRole::Outbound | ListenerRole::Submission)
@@ -498,6 +492,12 @@ impl Conversation {
         }
     }
 
+    /// Why whoever logged in may not send this message.
+    fn refuse_author(&self, message: &[u8]) -> Option<Reply> {
+        let own = self.login.as_ref().map(|user| &user.addresses).filter(|own| !own.is_empty())?;
+        self.client.own_header_from.then(|| author::refusal(message, own)).flatten()
+    }
+
     /// Hands the message over and answers for it.
     async fn finish_body(&mut self) -> io::Result<()> {
         let began = Instant::now();
@@ -507,6 +507,11 @@ impl Conversation {
         else {
             return Err(io::Error::other("a message that was not begun"));
         };
+        if let Some(reply) = self.refuse_author(&transaction.body) {
+            self.session.answer_message(&[reply], &mut self.out);
+            let _freed = self.memory.resize(0);
+            return Ok(());
+        }
         self.flush().await?;
         let recipients = transaction.recipients.len();
         let logged = tracing::enabled!(target: RECEIVER, tracing::Level::INFO);
@@ -539,8 +544,17 @@ impl Conversation {
         }
         self.session.answer_message(&replies, &mut self.out);
         self.messages += 1;
+        if self.messages >= self.receiver.settings.load().messages_per_session_max {
+            self.session.take_no_more();
+        }
         let _freed = self.memory.resize(0);
         self.receiver.metrics.answer_time.record(began.elapsed());
         Ok(())
     }
+}
+
+/// The local part tells the next server of another place: `user%elsewhere`, `elsewhere!user`,
+/// `"user@elsewhere"`. Servers that still follow it would relay for strangers, or deliver past our checks.
+fn routes_on(recipient: &str) -> bool {
+    recipient.rsplit_once('@').is_some_and(|(local, _)| local.contains(['%', '!', '@']))
 }
