@@ -1,5 +1,6 @@
 //! `gauntlet serve`: run a node.
 
+mod console_places;
 mod handle;
 pub(crate) mod standing;
 mod text_logs;
@@ -9,6 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions, Proxies};
@@ -24,6 +26,7 @@ use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset, Severity};
 use gauntlet_store::{Policies, Users, files};
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::console_places::ConsolePlaces;
 use self::handle::Handle;
 use self::standing::Effective;
 use crate::node_args::NodeArgs;
@@ -365,6 +368,8 @@ impl Console {
             options: ConsoleOptions {
                 session_seconds: config.console.session_seconds,
                 https: config.console.url.starts_with("https://"),
+                head_wait_max: Duration::from_secs(config.console.head_seconds_max),
+                body_wait_max: Duration::from_secs(config.console.body_seconds_max),
             },
             proxies: Arc::new(
                 Proxies::parse(&config.console.proxies)
@@ -373,6 +378,7 @@ impl Console {
             texts: digest::texts(&config)?,
             oidc: oidc(&config),
         };
+        let places = Arc::new(ConsolePlaces::new(&config));
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -386,7 +392,7 @@ impl Console {
                 let until = async {
                     let _told_or_dropped = stopped.await;
                 };
-                gauntlet_console::serve(listener, state, until).await
+                gauntlet_console::serve(listener, state, places, until).await
             });
             if let Err(error) = served {
                 tracing::error!(%error, "the console ended");

@@ -34,6 +34,8 @@ pub(crate) struct Node {
     /// Lines of the welcome: what is where.
     places: Vec<(String, String)>,
     lines: Option<Receiver<String>>,
+    /// Open files that the program may have; none leaves the system's limit.
+    descriptors: Option<u32>,
 }
 
 impl Node {
@@ -45,6 +47,15 @@ impl Node {
 
     /// The same; `listener` are further keys of the listener.
     pub(crate) fn start_listening(listener: &str, config: &str) -> Self {
+        Self::start_with(listener, config, None)
+    }
+
+    /// The same as [`Node::start`], with so many open files at most.
+    pub(crate) fn start_limited(descriptors: u32, config: &str) -> Self {
+        Self::start_with("", config, Some(descriptors))
+    }
+
+    fn start_with(listener: &str, config: &str, descriptors: Option<u32>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         let config = format!(
@@ -62,6 +73,7 @@ impl Node {
             password: None,
             places: Vec::new(),
             lines: None,
+            descriptors,
         };
         node.run();
         node
@@ -76,7 +88,16 @@ impl Node {
             .append(true)
             .open(self.folder.path().join("node.log"))
             .unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+        let mut program = match self.descriptors {
+            None => Command::new(env!("CARGO_BIN_EXE_gauntlet")),
+            Some(most) => {
+                let mut shell = Command::new("sh");
+                let limited = format!("ulimit -n {most} && exec \"$0\" \"$@\"");
+                shell.args(["-c", &limited, env!("CARGO_BIN_EXE_gauntlet")]);
+                shell
+            }
+        };
+        let mut child = program
             .args(["serve", "--config"])
             .arg(self.folder.path().join("gauntlet.toml"))
             .env_remove("GAUNTLET_CONFIG")
@@ -245,6 +266,20 @@ pub(crate) fn http_get(address: SocketAddr, path: &str) -> String {
     text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
 }
 
+/// A connection from this address of the machine: any of 127.0.0.0/8 will do.
+pub(crate) fn connect_from(from: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind((from, 0).into())?;
+        socket.set_nodelay(true)?;
+        tokio::time::timeout(Duration::from_secs(5), socket.connect(to)).await?
+    })?;
+    let stream = stream.into_std()?;
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
 /// An SMTP client that speaks raw lines.
 pub(crate) struct Smtp {
     reader: BufReader<TcpStream>,
@@ -258,6 +293,19 @@ impl Smtp {
         stream.set_nodelay(true)?;
         let mut client = Smtp { reader: BufReader::new(stream) };
         client.reply()?;
+        client.say("EHLO client.test")?;
+        Ok(client)
+    }
+
+    /// The same as [`Smtp::connect`], from this address of the machine.
+    pub(crate) fn connect_from(from: [u8; 4], address: SocketAddr) -> std::io::Result<Self> {
+        let stream = connect_from(from, address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut client = Smtp { reader: BufReader::new(stream) };
+        let greeting = client.reply()?;
+        if !greeting.starts_with("220") {
+            return Err(std::io::Error::other(greeting));
+        }
         client.say("EHLO client.test")?;
         Ok(client)
     }
@@ -276,6 +324,11 @@ impl Smtp {
                 return Ok(text);
             }
         }
+    }
+
+    /// The connection itself.
+    pub(crate) fn stream(&self) -> &TcpStream {
+        self.reader.get_ref()
     }
 
     /// Sends raw bytes.

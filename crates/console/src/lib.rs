@@ -8,6 +8,7 @@
 
 mod access;
 pub mod api;
+mod connection;
 pub mod digest;
 mod evidence;
 mod fault;
@@ -28,6 +29,7 @@ mod shell;
 mod text;
 mod visit;
 
+pub use connection::{Place, Places, Waiting};
 pub use node::{
     Disk, HealthLine, MailRoute, NodeHandle, NodeStatus, PolicyOrder, QueueOrder, QueuedMail,
     Released, RuleCost, RuleLine, SettingLine, WebQuestion,

@@ -3,15 +3,17 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
 use axum::routing::{MethodFilter, on};
 use gauntlet_store::{Log, Policies, Quarantine, Users};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::api::OPERATIONS;
+use crate::connection::{self, Door, Places};
 use crate::node::NodeHandle;
 use crate::oidc::{OidcOptions, SignIns};
 use crate::pages::rules::Measured;
@@ -32,11 +34,20 @@ pub struct ConsoleOptions {
     pub session_seconds: u64,
     /// The console is reached by HTTPS (through a proxy): cookies are for HTTPS only.
     pub https: bool,
+    /// Time for the head of a request, and between two requests of a connection.
+    pub head_wait_max: Duration,
+    /// Time for the body of a request.
+    pub body_wait_max: Duration,
 }
 
 impl Default for ConsoleOptions {
     fn default() -> Self {
-        ConsoleOptions { session_seconds: 8 * 3600, https: false }
+        ConsoleOptions {
+            session_seconds: 8 * 3600,
+            https: false,
+            head_wait_max: Duration::from_secs(10),
+            body_wait_max: Duration::from_secs(30),
+        }
     }
 }
 
@@ -90,15 +101,21 @@ impl App {
     }
 }
 
-/// Serves the console on this listener until `shutdown` is done; requests under way are finished.
+/// A listener that cannot accept (no descriptor is left) is asked again after this.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves the console on this listener until `shutdown` is done; requests under way are finished. `places`
+/// bounds its connections: nobody is accepted who could not be served.
 ///
 /// # Errors
-/// If the listener fails.
+/// None of its own: a connection that cannot be accepted is logged.
 pub async fn serve(
     listener: TcpListener,
     state: ConsoleState,
+    places: Arc<dyn Places>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
+    let options = state.options;
     let app = Arc::new(App {
         state,
         pages: Semaphore::new(PAGES_AT_ONCE_MAX),
@@ -106,8 +123,36 @@ pub async fn serve(
         sign_ins: SignIns::default(),
         measured: Mutex::default(),
     });
-    let service = router(&app).into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service).with_graceful_shutdown(shutdown).await
+    let door = Arc::new(Door::new(router(&app), options));
+    let stop = watch::Sender::new(false);
+    tokio::pin!(shutdown);
+    loop {
+        let next = async {
+            places.wait_for_room().await;
+            listener.accept().await
+        };
+        let accepted = tokio::select! {
+            accepted = next => accepted,
+            () = &mut shutdown => break,
+        };
+        match accepted {
+            Ok((stream, client)) => match places.admit(client.ip()) {
+                Some(place) => {
+                    let door = door.clone();
+                    tokio::spawn(connection::run(door, stream, client, place, stop.subscribe()));
+                }
+                None => connection::turn_away(&stream, client.ip()),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "the console cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    stop.send_replace(true);
+    stop.closed().await;
+    Ok(())
 }
 
 fn router(app: &Arc<App>) -> Router {

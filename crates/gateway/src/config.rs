@@ -23,6 +23,7 @@ pub use people::{
 };
 pub use receiving::{
     GreylistSettings, ListenerRole, ListenerSettings, RateSettings, RecipientSettings,
+    StressSettings,
 };
 pub use reports::ReportSettings;
 pub use services::{Keeper, ServiceProtocol, ServiceSettings};

@@ -26,6 +26,7 @@ pub mod key_record;
 pub mod limits;
 pub mod logins;
 pub mod maildir;
+pub mod memory;
 pub mod metrics;
 pub mod mta_sts;
 pub mod network;

@@ -75,6 +75,12 @@ pub struct Metrics {
     pub connections: Counter,
     /// Connections refused for a limit.
     pub connections_refused: Counter,
+    /// Sessions closed to make room for others.
+    pub sent_away: Counter,
+    /// Bodies given up because they came too slowly.
+    pub slow_bodies: Counter,
+    /// Bodies that went to disk while they came.
+    pub disk_bodies: Counter,
     /// TLS handshakes with clients that ended well.
     pub tls_sessions: Counter,
     /// Open sessions.
@@ -136,6 +142,9 @@ impl Metrics {
         for (name, help, counter) in [
             ("connections_total", "SMTP connections accepted", &self.connections),
             ("connections_refused_total", "Connections over a limit", &self.connections_refused),
+            ("sessions_sent_away_total", "Idle sessions closed for others", &self.sent_away),
+            ("slow_bodies_total", "Bodies given up as too slow", &self.slow_bodies),
+            ("disk_bodies_total", "Bodies kept on disk while they came", &self.disk_bodies),
             ("tls_sessions_total", "TLS handshakes with clients", &self.tls_sessions),
             ("messages_accepted_total", "Messages answered 250", &self.accepted),
             ("messages_accepted_bytes_total", "Bytes of those", &self.accepted_bytes),

@@ -1,5 +1,6 @@
 //! A node: all parts, wired. Receiver -> scan pool -> policy -> spool -> queue -> Sender.
 
+mod budgets;
 mod certificates;
 mod housekeeping;
 mod own_mail;
@@ -24,7 +25,7 @@ use gauntlet_store::{
 use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::acme;
-use crate::admission::{Admission, MemoryBudget, SessionLimits};
+use crate::admission::Admission;
 use crate::clock::now_ms;
 use crate::config::{Config, ListenerRole, ServiceProtocol, SpoolBackend};
 use crate::exchangers::Ourselves;
@@ -35,7 +36,6 @@ use crate::hold::Holder;
 use crate::ids::{self, Ids};
 use crate::intake::Intake;
 use crate::judge::{CurrentJudge, Judge};
-use crate::limits;
 use crate::logins::Logins;
 use crate::maildir::Maildir;
 use crate::metrics::{self, Metrics};
@@ -45,7 +45,7 @@ use crate::queue::in_hand::InHand;
 use crate::queue::passed_on::PassedOn;
 use crate::queue::{Queue, QueueParts};
 use crate::random::Random;
-use crate::receiver::{Listener, Receiver};
+use crate::receiver::{Listener, OverflowArea, Receiver};
 use crate::recipients::Recipients;
 use crate::reports::tls_outcomes::TlsOutcomes;
 use crate::resolver::Resolver;
@@ -56,9 +56,6 @@ use crate::services::{Bench, Service};
 use crate::signing::KeyRing;
 use crate::tls::{HopTls, ListenerTls};
 use crate::transit::Transit;
-
-/// Descriptors kept for spool, log, quarantine, console and the resolver.
-const DESCRIPTORS_RESERVED: usize = 256;
 
 /// How often lists of our own are looked at, and what was remembered of senders is written.
 const WATCH_PAUSE: Duration = Duration::from_secs(10);
@@ -71,6 +68,7 @@ const LOG_BATCH_WAIT: Duration = Duration::from_millis(25);
 /// The addresses that accept mail, with who they are for.
 type Addresses = Vec<(ListenerRole, SocketAddr)>;
 
+use budgets::{Budgets, session_limits};
 pub use people::{body_keys, folder_release};
 
 /// Makes the judge that a configuration asks for: the program knows how to load rules and models.
@@ -97,7 +95,8 @@ pub struct Node {
     /// Of each listener, in the configuration's order.
     certificates: Vec<Option<Arc<ListenerTls>>>,
     admission: Arc<Admission>,
-    memory: Arc<MemoryBudget>,
+    budgets: Budgets,
+    overflow: Arc<OverflowArea>,
     shared: Shared,
     stop: watch::Sender<bool>,
     /// Told when the configuration was read again.
@@ -113,6 +112,7 @@ pub struct Node {
 /// Settings that a reload swaps.
 struct Shared {
     receiver: Arc<ArcSwap<crate::config::ReceiverSettings>>,
+    stress: Arc<ArcSwap<crate::config::StressSettings>>,
     sender: Arc<ArcSwap<crate::config::SenderSettings>>,
     routes: Arc<ArcSwap<Routes>>,
     gatherer: Arc<ArcSwap<Gatherer>>,
@@ -155,7 +155,7 @@ impl Doors {
         let address = |listener: &Listener| Ok((listener.role(), listener.address()?));
         let addresses = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
         let services = config.service.iter().map(Service::bind).collect::<io::Result<Vec<_>>>()?;
-        let proofs = config.acme.is_on().then(|| acme::Door::bind(&config.acme.address));
+        let proofs = config.acme.is_on().then(|| acme::Door::bind(&config.acme));
         Ok(Doors { listeners, services, proofs: proofs.transpose()?, addresses })
     }
 }
@@ -205,9 +205,11 @@ impl Node {
             null: is_null(&config),
         });
         queue.recover(&recovery.messages);
+        let budgets = Budgets::of(&config);
         let node = Arc::new(Node {
             admission: Arc::new(Admission::new(session_limits(&config))),
-            memory: Arc::new(MemoryBudget::new(config.receiver.memory_bytes_max)),
+            overflow: budgets.overflow(&config)?,
+            budgets,
             config: ArcSwap::from_pointee(config),
             make_judge,
             judge,
@@ -258,12 +260,14 @@ impl Node {
             metrics: metrics.clone(),
             null: is_null(&config),
         });
-        for service in services {
+        for (place, service) in services.into_iter().enumerate() {
             let (ids, stopping) = (self.ids.clone(), self.stop.subscribe());
             let (judge, host) = (self.judge.clone(), config.node.host_name());
-            let (intake, memory) = (intake.clone(), self.memory.clone());
+            let (intake, memory) = (intake.clone(), self.budgets.memory.clone());
             let data = config.node.data.clone();
-            tokio::spawn(service.run(Bench { intake, ids, judge, memory, host, data }, stopping));
+            let idle_min = Duration::from_secs(config.stress.idle_seconds_min);
+            let bench = Bench { intake, ids, judge, memory, host, data, place, idle_min };
+            tokio::spawn(service.run(bench, stopping));
         }
         let receiver = Arc::new(Receiver {
             host: config.node.host_name(),
@@ -272,7 +276,9 @@ impl Node {
             recipients: self.shared.recipients.clone(),
             sender: self.queue.sender(),
             admission: self.admission.clone(),
-            memory: self.memory.clone(),
+            memory: self.budgets.memory.clone(),
+            overflow: self.overflow.clone(),
+            stress: self.shared.stress.clone(),
             gate: self.shared.gate.clone(),
             intake,
             ids: self.ids.clone(),
@@ -281,6 +287,7 @@ impl Node {
             stopping: self.stop.subscribe(),
         });
         tokio::spawn(self.queue.clone().run());
+        tokio::spawn(receiver.clone().watch_stress());
         for listener in listeners {
             tokio::spawn(receiver.clone().run(listener));
         }
@@ -349,7 +356,12 @@ impl Node {
             ("spool_messages", "Messages in the spool", usage.messages),
             ("spool_bytes", "Bytes of all spool segments", usage.bytes),
             ("spool_segments", "Spool segments", usage.segments),
-            ("memory_body_bytes", "Bytes of bodies being received", self.memory.used()),
+            ("memory_body_bytes", "Bytes of bodies being received", self.budgets.memory.used()),
+            (
+                "disk_body_bytes",
+                "Bytes of bodies on disk while they come",
+                self.budgets.disk.used(),
+            ),
         ] {
             metrics::line(&mut text, name, help, "gauge", value);
         }
@@ -395,10 +407,11 @@ impl Node {
         self.shared.gate.reload(&config)?;
         self.resolver.take_over(resolver);
         self.logins.forget();
-        let r = &config.receiver;
         self.admission.set_limits(session_limits(&config));
         self.quarantine.set_folder_release(people::folder_release(&config));
-        self.memory.set_limit(r.memory_bytes_max);
+        self.budgets.set_limits(&config);
+        self.overflow.set_free_bytes_min(config.spool.free_bytes_min);
+        self.shared.stress.store(Arc::new(config.stress));
         self.shared.receiver.store(Arc::new(config.receiver.clone()));
         self.shared.sender.store(Arc::new(config.sender.clone()));
         self.shared.routes.store(Arc::new(routes));
@@ -675,6 +688,7 @@ impl Shared {
                 config.tls_reports.enabled,
             )),
             receiver: Arc::new(ArcSwap::from_pointee(config.receiver.clone())),
+            stress: Arc::new(ArcSwap::from_pointee(config.stress)),
             sender: Arc::new(ArcSwap::from_pointee(config.sender.clone())),
             routes: Arc::new(ArcSwap::from_pointee(Routes::of(config))),
         })
@@ -730,28 +744,6 @@ fn passed_on(config: &Config, log: &Log) -> anyhow::Result<Arc<PassedOn>> {
 /// The spool keeps nothing: for measuring.
 fn is_null(config: &Config) -> bool {
     config.spool.backend == SpoolBackend::Null
-}
-
-/// How many sessions there may be: as set, but no more than there are descriptors for beside those
-/// that spool, log, Sender and console need.
-fn session_limits(config: &Config) -> SessionLimits {
-    let r = &config.receiver;
-    let reserve = DESCRIPTORS_RESERVED.saturating_add(config.sender.connections_max);
-    let open = limits::descriptors();
-    let room = usize::try_from(open).unwrap_or(usize::MAX).saturating_sub(reserve).max(1);
-    if open > 0 && room < r.sessions_max {
-        let (sessions_max, wanted) = (room, r.sessions_max);
-        tracing::warn!(open, sessions_max, wanted, "too few open files for receiver.sessions_max");
-    }
-    let open_max = if open > 0 { room } else { usize::MAX };
-    let shed_from = r.sessions_max.min(open_max) / 100 * r.shed_percent as usize
-        + r.sessions_max.min(open_max) % 100 * r.shed_percent as usize / 100;
-    SessionLimits {
-        sessions_max: r.sessions_max,
-        per_client_max: r.sessions_per_client_max,
-        shed_from: shed_from.max(1),
-        open_max,
-    }
 }
 
 /// Locks the data folder for this process.

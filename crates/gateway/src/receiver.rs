@@ -1,6 +1,8 @@
 //! The Receiver: listeners, and what all sessions share.
 
 mod author;
+mod overflow;
+mod pace;
 mod proxy;
 mod session;
 
@@ -14,13 +16,14 @@ use gauntlet_smtp::{Features, SessionConfig, SessionLimits};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
-use crate::admission::{Admission, MemoryBudget};
+use crate::admission::Admission;
 use crate::clock::now_ms;
-use crate::config::{ListenerRole, ListenerSettings, ReceiverSettings};
+use crate::config::{ListenerRole, ListenerSettings, ReceiverSettings, StressSettings};
 use crate::gate::Gate;
 use crate::ids::Ids;
 use crate::intake::Intake;
 use crate::logins::Logins;
+use crate::memory::{Holder, MemoryBudget, network_of};
 use crate::metrics::Metrics;
 use crate::network::Network;
 use crate::recipients::Recipients;
@@ -28,10 +31,14 @@ use crate::route::Routes;
 use crate::sender::Sender;
 use crate::tls::ListenerTls;
 
+pub use overflow::OverflowArea;
+
 /// Bytes that a session's task may hold, beside what it allocates while it works.
 const SESSION_BYTES_MAX: usize = 4_096;
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4_096;
+/// Between two looks whether the node is under pressure.
+const STRESS_PAUSE: Duration = Duration::from_millis(500);
 
 /// What all sessions of a node share.
 #[derive(Debug)]
@@ -40,6 +47,8 @@ pub struct Receiver {
     pub host: String,
     /// Limits and timeouts.
     pub settings: Arc<ArcSwap<ReceiverSettings>>,
+    /// How clients are treated under pressure.
+    pub stress: Arc<ArcSwap<StressSettings>>,
     /// Domains and recipients that are ours.
     pub routes: Arc<ArcSwap<Routes>>,
     /// Which recipients exist.
@@ -50,6 +59,8 @@ pub struct Receiver {
     pub admission: Arc<Admission>,
     /// Memory for bodies.
     pub memory: Arc<MemoryBudget>,
+    /// Where large bodies wait for their end.
+    pub overflow: Arc<OverflowArea>,
     /// Rates, greylisting.
     pub gate: Arc<Gate>,
     /// Takes messages over.
@@ -231,11 +242,47 @@ impl Receiver {
         });
     }
 
+    /// Looks after pressure until the node stops: sessions that bring nothing then leave.
+    pub async fn watch_stress(self: Arc<Self>) {
+        let mut stopping = self.stopping.clone();
+        loop {
+            let stress = **self.stress.load();
+            let idle = Duration::from_secs(stress.command_seconds_max);
+            let short = self.memory.is_used_from(stress.percent);
+            if self.admission.look_at_pressure(short, idle) {
+                let (pressed, sessions) = (self.admission.is_pressed(), self.admission.sessions());
+                let memory_bytes = self.memory.used();
+                tracing::warn!(pressed, sessions, memory_bytes, "pressure on sessions or memory");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(STRESS_PAUSE) => {}
+                _ = stopping.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+
+    /// How this client is treated, if that is harsher than usual.
+    fn stress_of(&self, client: IpAddr) -> Option<StressSettings> {
+        let pressed = self.admission.is_pressed() && !self.gate.is_exempt(client);
+        pressed.then(|| **self.stress.load())
+    }
+
+    /// Whose share of the memory a body of this client counts in.
+    fn holders_of(&self, client: IpAddr) -> Vec<Holder> {
+        match self.gate.is_exempt(client) {
+            true => Vec::new(),
+            false => vec![Holder::Client(client), Holder::Network(network_of(client))],
+        }
+    }
+
     /// Begins the session of a client, or tells it why not.
     fn admit(self: Arc<Self>, client: Client, stream: TcpStream) {
         let (address, now_s) = (client.address, now_ms() / 1_000);
         let admitted = match self.gate.admit_connection(address, now_s) {
-            Ok(()) => self.admission.admit(address, || self.gate.is_good(address, now_s)),
+            Ok(()) => {
+                let exempt = self.gate.is_exempt(address);
+                self.admission.admit(address, exempt, || self.gate.is_good(address, now_s))
+            }
             Err(why) => Err(why),
         };
         match admitted {
@@ -257,13 +304,17 @@ impl Receiver {
     }
 
     /// What a session of this role offers.
-    fn session_config(&self, role: ListenerRole, tls: bool) -> SessionConfig {
+    fn session_config(&self, client: &Client) -> SessionConfig {
+        let (role, tls) = (client.role, client.tls.is_some());
         let settings = self.settings.load();
+        let stress = self.stress_of(client.address);
+        let errors_max =
+            stress.map_or(settings.errors_max, |s| s.errors_max.min(settings.errors_max));
         let limits = SessionLimits {
             line_bytes_max: settings.command_bytes_max,
             message_bytes_max: settings.message_bytes_max,
             recipients_max: settings.recipients_max,
-            errors_max: u16::try_from(settings.errors_max).unwrap_or(u16::MAX),
+            errors_max: u16::try_from(errors_max).unwrap_or(u16::MAX),
             ..SessionLimits::default()
         };
         let submission = role == ListenerRole::Submission;

@@ -9,6 +9,7 @@ mod milter;
 mod points;
 mod rspamd;
 mod spamd;
+mod teachers;
 
 use std::io;
 use std::net::IpAddr;
@@ -19,18 +20,24 @@ use std::time::{Duration, Instant};
 use gauntlet_mail::trace::of_trace;
 use gauntlet_mail::{Envelope, Message};
 use gauntlet_store::{Delivery, LogRecord, Outcome, Stage};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, watch};
 
 use self::door::Door;
-use crate::admission::MemoryBudget;
+use self::teachers::Teachers;
+use crate::admission::{Admission, Admitted, SessionLimits};
 use crate::clock::now_ms;
 use crate::config::{ServiceProtocol, ServiceSettings};
 use crate::ids::Ids;
 use crate::intake::Intake;
 use crate::judge::CurrentJudge;
+use crate::memory::{Holder, MemoryBudget, MemoryShare, network_of};
 use crate::network::Network;
 use crate::scan_pool::NoVerdict;
 use crate::wire::Wire;
+
+/// A client that is turned away has so long to take the words.
+const TURN_AWAY_MAX: Duration = Duration::from_secs(1);
 
 /// What judges for services.
 #[derive(Debug)]
@@ -47,6 +54,10 @@ pub struct Bench {
     pub host: String,
     /// The data folder, where corrections are written down.
     pub data: PathBuf,
+    /// The service's place in the configuration.
+    pub place: usize,
+    /// A connection that brings no request for so long leaves when all are taken.
+    pub idle_min: Duration,
 }
 
 impl Bench {
@@ -99,6 +110,8 @@ struct Desk {
     began: Instant,
     /// Corrections are written down one after the other.
     learning: Semaphore,
+    /// How much clients may teach.
+    teachers: Teachers,
 }
 
 /// Why a correction was not taken.
@@ -106,6 +119,8 @@ struct Desk {
 enum NotLearned {
     /// The settings do not allow it.
     Forbidden(&'static str),
+    /// The client or its user taught too much of late.
+    TooOften(&'static str),
     /// It could not be written down.
     Failed(String),
 }
@@ -114,6 +129,21 @@ impl Desk {
     /// Wait for the next piece of a request.
     fn patience(&self) -> Duration {
         Duration::from_secs(self.settings.seconds_max)
+    }
+
+    /// An empty share of the memory for a body of this client.
+    fn memory_of(&self, client: Option<IpAddr>) -> MemoryShare {
+        let percent_max = self.settings.memory_percent_max;
+        let mut holders = vec![Holder::Service { place: self.bench.place, percent_max }];
+        if let Some(client) = client.filter(|ip| !self.bench.intake.gate.is_exempt(*ip)) {
+            holders.extend([Holder::Client(client), Holder::Network(network_of(client))]);
+        }
+        self.bench.memory.share_of(holders)
+    }
+
+    /// When a request that begins now has to be there.
+    fn request_end(&self) -> tokio::time::Instant {
+        tokio::time::Instant::now() + Duration::from_secs(self.settings.request_seconds_max)
     }
 
     /// What the client shows is the token, or none is asked for. Takes as long whatever it shows.
@@ -149,7 +179,8 @@ impl Desk {
     }
 
     /// Writes down what a client says of a message; whether it was news. Each user is a reporter whose word
-    /// is bounded; without a user, the protocol is.
+    /// is bounded; without a user, the protocol is. Users are what a client calls them, so their number and
+    /// what they teach is bounded for each client ([`Teachers`]).
     async fn learn(
         &self,
         raw: Arc<Vec<u8>>,
@@ -165,11 +196,19 @@ impl Desk {
         if has_tokens && self.settings.token.is_empty() && !is_near {
             return Err(NotLearned::Forbidden("without a token only this machine may teach"));
         }
+        let protocol = self.settings.protocol.name();
+        let taught = self.teachers.admit(&self.settings, client, user, now_ms() / 1_000);
+        let who = match taught {
+            Ok(Some(user)) => format!("{protocol}:{user}"),
+            Ok(None) => protocol.to_owned(),
+            Err(why) => {
+                tracing::warn!(?client, protocol, why, "a correction was not taken");
+                return Err(NotLearned::TooOften(why));
+            }
+        };
         let Ok(_turn) = self.learning.acquire().await else {
             return Err(NotLearned::Failed("the node stops".to_owned()));
         };
-        let protocol = self.settings.protocol.name();
-        let who = user.map_or_else(|| protocol.to_owned(), |user| format!("{protocol}:{user}"));
         let data = self.bench.data.clone();
         let written = tokio::task::spawn_blocking(move || {
             crate::corrections::correct(&data, &raw, spam, &who, now_ms() / 1_000)
@@ -226,8 +265,11 @@ impl Service {
 
     /// Answers until the node stops.
     pub async fn run(self, bench: Bench, stopping: watch::Receiver<bool>) {
-        // Who finds all places taken waits in the system's queue: back-pressure.
-        let room = Arc::new(Semaphore::new(self.settings.connections_max));
+        // Who finds all places taken waits in the system's queue: back-pressure. A place that brings no
+        // request becomes free meanwhile, and every request has an end: nobody waits for ever.
+        let (max, own) = (self.settings.connections_max, self.settings.connections_per_client_max);
+        let limits = SessionLimits::of_connections(max, own, bench.idle_min);
+        let places = Arc::new(Admission::new(limits));
         let (settings, outbound) = (self.settings, self.outbound);
         let desk = Arc::new(Desk {
             bench,
@@ -237,15 +279,16 @@ impl Service {
             counts: rspamd::Counts::default(),
             began: Instant::now(),
             learning: Semaphore::new(1),
+            teachers: Teachers::default(),
         });
         let mut stopping = stopping;
         loop {
             let next = async {
-                let place = room.clone().acquire_owned().await;
-                (place, self.door.accept().await)
+                places.wait_for_room().await;
+                self.door.accept().await
             };
-            let (place, accepted) = tokio::select! {
-                next = next => next,
+            let accepted = tokio::select! {
+                accepted = next => accepted,
                 _ = stopping.wait_for(|stop| *stop) => return,
             };
             let (wire, client) = match accepted {
@@ -262,26 +305,56 @@ impl Service {
                 tracing::warn!(%client, "turned away: not in service.networks");
                 continue;
             }
+            // Programs of this machine share one address: they are held to the whole number only.
+            let counted = client.filter(|ip| !ip.is_loopback());
+            let Ok(place) = places.admit(counted, false, || true) else {
+                tracing::warn!(?client, "turned away: service.connections_per_client_max");
+                tokio::spawn(desk.clone().turn_away(wire));
+                continue;
+            };
             let desk = desk.clone();
             tokio::spawn(async move {
-                if let Err(error) = desk.serve(wire, client).await {
+                if let Err(error) = desk.serve(wire, client, place).await {
                     let protocol = desk.settings.protocol.name();
                     tracing::debug!(protocol, ?client, %error, "a client of a service broke off");
                 }
-                drop(place);
             });
         }
     }
 }
 
 impl Desk {
-    async fn serve(self: &Arc<Self>, wire: Wire, client: Option<IpAddr>) -> io::Result<()> {
+    async fn serve(
+        self: &Arc<Self>,
+        wire: Wire,
+        client: Option<IpAddr>,
+        place: Admitted,
+    ) -> io::Result<()> {
         match self.settings.protocol {
-            ServiceProtocol::Spamd => spamd::serve(wire, self, client).await,
-            ServiceProtocol::Milter => milter::serve(wire, self).await,
+            ServiceProtocol::Spamd => spamd::serve(wire, self, client, &place).await,
+            ServiceProtocol::Milter => milter::serve(wire, self, client, &place).await,
             ServiceProtocol::Rspamd | ServiceProtocol::Http => {
-                http::serve(wire, client, self).await
+                http::serve(wire, client, self, &place).await
             }
         }
+    }
+
+    /// Tells a client to come again later, in its protocol's words. A milter has none for that before an MTA
+    /// spoke: the MTA then does what it does without its filter (Postfix: milter_default_action).
+    async fn turn_away(self: Arc<Self>, mut wire: Wire) {
+        let words: &[u8] = match self.settings.protocol {
+            ServiceProtocol::Spamd => b"SPAMD/1.1 75 too many connections, try again later\r\n\r\n",
+            ServiceProtocol::Milter => b"",
+            ServiceProtocol::Rspamd | ServiceProtocol::Http => {
+                b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\nContent-Length: 0\r\n\
+                  Connection: close\r\n\r\n"
+            }
+        };
+        let say = async {
+            wire.write_all(words).await?;
+            wire.shutdown().await
+        };
+        // Best effort: the buffer of a new connection has room for a few words.
+        let _said_or_not = tokio::time::timeout(TURN_AWAY_MAX, say).await;
     }
 }

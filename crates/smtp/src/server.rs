@@ -23,6 +23,9 @@ use crate::data::{BadData, DataDecoder, DataStep, LineCheck};
 use crate::reply::Reply;
 use crate::scram::First;
 
+/// Bytes of CR LF.
+const LINE_END_BYTES: usize = 2;
+
 /// Bounds of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionLimits {
@@ -90,6 +93,8 @@ pub struct Transaction {
     pub prefix_bytes: usize,
     /// It came by BDAT.
     pub chunked: bool,
+    /// Bytes of the message that [`Session::drain_body`] took away.
+    drained_bytes: u64,
     /// Set when the message is refused while its rest is still being read.
     refusal: Option<Reply>,
     /// Where chunks are in a line.
@@ -286,6 +291,24 @@ impl Session {
     /// Bytes of memory that the message holds.
     pub fn body_bytes(&self) -> usize {
         self.transaction.as_ref().map_or(0, |t| t.body.capacity())
+    }
+
+    /// Bytes of the body that [`Session::drain_body`] took away: of a message that was refused, none.
+    pub fn drained_bytes(&self) -> u64 {
+        self.transaction.as_ref().map_or(0, |t| t.drained_bytes)
+    }
+
+    /// Takes away what came of the body, so that the host can keep it elsewhere than in memory; the
+    /// transaction of [`Session::take_message`] then holds the rest only. The last two bytes stay: the
+    /// line end before a message's end is looked for there.
+    pub fn drain_body(&mut self) -> Vec<u8> {
+        let Some(t) = &mut self.transaction else { return Vec::new() };
+        let keep = t.body.split_off(t.body.len().saturating_sub(LINE_END_BYTES));
+        let drained = std::mem::replace(&mut t.body, keep);
+        let prefix = t.prefix_bytes.min(drained.len());
+        t.drained_bytes += (drained.len() - prefix) as u64;
+        t.prefix_bytes -= prefix;
+        drained
     }
 
     /// A message is being received.
@@ -527,7 +550,7 @@ impl Session {
         let limit = self.config.limits.message_bytes_max;
         if let Some(t) = &mut self.transaction {
             t.chunked = true;
-            let held = t.body.len().saturating_sub(t.prefix_bytes) as u64;
+            let held = t.message_bytes();
             if held.saturating_add(size) > limit && t.refusal.is_none() {
                 t.refuse(too_large(limit));
             }
@@ -578,7 +601,7 @@ impl Session {
         let mut skipped = Vec::new();
         let body = if t.refusal.is_some() { &mut skipped } else { &mut t.body };
         let step = decoder.decode(input, body);
-        let held = t.body.len().saturating_sub(t.prefix_bytes) as u64;
+        let held = t.message_bytes();
         if held > limit && t.refusal.is_none() {
             t.refuse(too_large(limit));
         }
@@ -736,9 +759,15 @@ impl Session {
 }
 
 impl Transaction {
+    /// Bytes of the message that came so far.
+    fn message_bytes(&self) -> u64 {
+        self.drained_bytes + self.body.len().saturating_sub(self.prefix_bytes) as u64
+    }
+
     fn refuse(&mut self, reply: Reply) {
         self.body = Vec::new();
         self.prefix_bytes = 0;
+        self.drained_bytes = 0;
         self.refusal.get_or_insert(reply);
     }
 
@@ -797,6 +826,35 @@ mod tests {
         let session = session();
         assert!(std::mem::size_of_val(&session) < 512);
         assert_eq!(session.body_bytes() + session.line.capacity(), 0);
+    }
+
+    #[test]
+    fn a_body_that_is_taken_away_in_pieces_is_whole_and_held_to_the_limit() {
+        let (mut session, mut out) = (session(), Vec::new());
+        let mut say = |session: &mut Session, text: &[u8]| {
+            let mut rest = text;
+            let event = session.next(&mut rest, &mut out);
+            assert!(rest.is_empty(), "{event:?}");
+            event
+        };
+        let ok = Reply::new(250, (2, 0, 0), "Ok");
+        say(&mut session, b"EHLO a\r\n");
+        assert!(matches!(say(&mut session, b"MAIL FROM:<a@b>\r\n"), Event::Mail(_)));
+        session.answer(&ok, &mut Vec::new());
+        assert!(matches!(say(&mut session, b"RCPT TO:<c@d>\r\n"), Event::Rcpt(_)));
+        session.answer(&ok, &mut Vec::new());
+        assert_eq!(say(&mut session, b"DATA\r\n"), Event::Data);
+        session.start_body(b"Received: x\r\n".to_vec(), &mut Vec::new());
+        let mut whole = Vec::new();
+        for piece in [&b"one\r\n.."[..], b"two", b"\r", b"\nthree\r\n"] {
+            assert_eq!(say(&mut session, piece), Event::More);
+            whole.extend(session.drain_body());
+            assert!(session.body_bytes() <= 64, "{}", session.body_bytes());
+        }
+        assert_eq!(session.drained_bytes() as usize, whole.len() - b"Received: x\r\n".len());
+        assert_eq!(say(&mut session, b".\r\n"), Event::Message);
+        whole.extend(session.take_message().unwrap().body);
+        assert_eq!(whole, b"Received: x\r\none\r\n.two\r\nthree\r\n");
     }
 
     #[test]

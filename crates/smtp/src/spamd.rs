@@ -311,6 +311,20 @@ impl RequestReader {
         Ok(if complete { self.open.take().map(|(request, _)| request) } else { None })
     }
 
+    /// Bytes of memory that the request holds so far.
+    pub fn held_bytes(&self) -> usize {
+        let body = self.open.as_ref().map_or(0, |(request, _)| request.body.capacity());
+        self.head.capacity() + body
+    }
+
+    /// Bytes of the body that were announced and have not come.
+    pub fn missing_bytes(&self) -> usize {
+        let missing = |(request, length): &(Request, Option<usize>)| {
+            length.map(|n| n.saturating_sub(request.body.len()))
+        };
+        self.open.as_ref().and_then(missing).unwrap_or(0)
+    }
+
     /// The client closed its side: the request, if that completes it.
     ///
     /// # Errors

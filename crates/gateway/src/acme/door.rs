@@ -12,14 +12,15 @@ use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+
+use crate::admission::{Admission, Admitted, SessionLimits};
+use crate::config::AcmeSettings;
 
 /// Path of proofs, before their tokens.
 const WELL_KNOWN: &str = "/.well-known/acme-challenge/";
-/// Connections at once; more wait in the system's queue.
-const CONNECTIONS_MAX: usize = 16;
-/// A connection's time.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A connection that brings no request for so long leaves when others wait.
+const IDLE_MIN: Duration = Duration::from_secs(1);
 /// Bytes of a request's head.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
@@ -61,42 +62,52 @@ impl Drop for Shown {
 
 /// The port that proofs are asked at.
 #[derive(Debug)]
-pub struct Door(TcpListener);
+pub struct Door {
+    listener: TcpListener,
+    limits: SessionLimits,
+    /// A connection's time.
+    patience: Duration,
+}
 
 impl Door {
     /// Binds it.
     ///
     /// # Errors
     /// The system's, with the setting's name and what to do.
-    pub fn bind(address: &str) -> io::Result<Self> {
+    pub fn bind(settings: &AcmeSettings) -> io::Result<Self> {
+        let address = settings.address.as_str();
         let named = |e: io::Error| {
             let mend = crate::receiver::mend_of(&e);
             io::Error::new(e.kind(), format!("acme.address {address}: {e}{mend}"))
         };
         let listener = std::net::TcpListener::bind(address).map_err(named)?;
         listener.set_nonblocking(true)?;
-        Ok(Door(TcpListener::from_std(listener)?))
+        let own = settings.connections_per_client_max;
+        Ok(Door {
+            listener: TcpListener::from_std(listener)?,
+            limits: SessionLimits::of_connections(settings.connections_max, own, IDLE_MIN),
+            patience: Duration::from_secs(settings.seconds_max),
+        })
     }
 
     /// Answers until the node stops.
     pub async fn run(self, proofs: Arc<Proofs>, mut stopping: watch::Receiver<bool>) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let places = Arc::new(Admission::new(self.limits));
         loop {
             let next = async {
-                let place = places.clone().acquire_owned().await;
-                (place, self.0.accept().await)
+                places.wait_for_room().await;
+                self.listener.accept().await
             };
-            let (place, accepted) = tokio::select! {
-                next = next => next,
+            let accepted = tokio::select! {
+                accepted = next => accepted,
                 _ = stopping.wait_for(|stop| *stop) => return,
             };
             match accepted {
-                Ok((stream, _)) => {
-                    let proofs = proofs.clone();
-                    tokio::spawn(async move {
-                        let _whoever_is_slow_is_left = serve(stream, proofs).await;
-                        drop(place);
-                    });
+                Ok((stream, peer)) => {
+                    // Closed at once if its address has too many: an authority asks from several.
+                    let Ok(place) = places.admit(peer.ip(), false, || true) else { continue };
+                    let (proofs, patience) = (proofs.clone(), self.patience);
+                    tokio::spawn(serve(stream, proofs, patience, place));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection at acme.address");
@@ -107,18 +118,23 @@ impl Door {
     }
 }
 
-async fn serve(stream: TcpStream, proofs: Arc<Proofs>) -> Result<(), tokio::time::error::Elapsed> {
+async fn serve(stream: TcpStream, proofs: Arc<Proofs>, patience: Duration, place: Admitted) {
+    place.wait();
     let service = hyper::service::service_fn(move |request| {
         let answer = answer(&request, &proofs);
         async move { Ok::<_, Infallible>(answer) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(patience)
         .max_buf_size(HEAD_BYTES_MAX)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    tokio::time::timeout(PATIENCE, connection).await.map(|_done_or_broken_off| ())
+    tokio::select! {
+        // Done, broken off, or too slow: all the same here.
+        _ = tokio::time::timeout(patience, connection) => {}
+        () = place.told_to_leave() => {}
+    }
 }
 
 fn answer(request: &Request<Incoming>, proofs: &Proofs) -> Response<Full<Bytes>> {

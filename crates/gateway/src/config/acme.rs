@@ -20,6 +20,12 @@ pub struct AcmeSettings {
     /// Where the authority asks for the proof that the names are ours (HTTP-01): it comes to port 80 of
     /// each name.
     pub address: String,
+    /// Connections there at once.
+    pub connections_max: usize,
+    /// Connections there at once from one address.
+    pub connections_per_client_max: usize,
+    /// Seconds for a request and its answer.
+    pub seconds_max: u64,
     /// PEM bundle of roots that the authority's own certificate is verified by; empty takes the system's.
     pub roots: PathBuf,
 }
@@ -31,6 +37,9 @@ impl Default for AcmeSettings {
             names: Vec::new(),
             contact: String::new(),
             address: "0.0.0.0:80".into(),
+            connections_max: 16,
+            connections_per_client_max: 4,
+            seconds_max: 10,
             roots: PathBuf::new(),
         }
     }

@@ -530,8 +530,16 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if config.sender.tls == HopTlsPolicy::Verified && no_roots(config) {
         return wrong("sender.roots", format!("sender.tls = \"verified\" {NO_ROOTS}"));
     }
-    if !(1..=100).contains(&config.receiver.shed_percent) {
-        return wrong("receiver.shed_percent", "must be 1 to 100".into());
+    let r = &config.receiver;
+    for (key, percent) in [
+        ("receiver.shed_percent", r.shed_percent),
+        ("receiver.memory_percent_per_client_max", r.memory_percent_per_client_max),
+        ("receiver.memory_percent_per_network_max", r.memory_percent_per_network_max),
+        ("stress.percent", config.stress.percent),
+    ] {
+        if !(1..=100).contains(&percent) {
+            return wrong(key, "must be 1 to 100".into());
+        }
     }
     check_digest(config)?;
     check_reports("dmarc_reports", &config.dmarc_reports)?;
@@ -544,6 +552,11 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     for (key, value) in [
         ("receiver.sessions_max", config.receiver.sessions_max),
         ("receiver.recipients_max", config.receiver.recipients_max),
+        ("receiver.sessions_per_network_max", config.receiver.sessions_per_network_max),
+        ("receiver.body_rate_seconds", config.receiver.body_rate_seconds as usize),
+        ("stress.body_rate_seconds", config.stress.body_rate_seconds as usize),
+        ("stress.command_seconds_max", config.stress.command_seconds_max as usize),
+        ("stress.errors_max", config.stress.errors_max),
         ("scan.queue_max", config.scan.queue_max),
         ("learning.refresh_seconds", config.learning.refresh_seconds as usize),
         ("spool.batch_messages_max", config.spool.batch_messages_max),

@@ -118,6 +118,14 @@ impl Default for MailedReportSettings {
 pub struct ConsoleSettings {
     /// Address and port; port 0 takes a free one, empty switches it off.
     pub address: String,
+    /// Connections at once, `/metrics` among them; each takes a descriptor that mail cannot have.
+    pub connections_max: usize,
+    /// Connections at once from one address.
+    pub connections_per_client_max: usize,
+    /// Seconds for the head of a request, and between two requests of a connection.
+    pub head_seconds_max: u64,
+    /// Seconds for the body of a request.
+    pub body_seconds_max: u64,
     /// Seconds without a request after which a login ends.
     pub session_seconds: u64,
     /// Where people reach it: `https://mail.example.com`; empty takes `address`. With https, cookies are
@@ -134,6 +142,10 @@ impl Default for ConsoleSettings {
     fn default() -> Self {
         ConsoleSettings {
             address: "127.0.0.1:8025".into(),
+            connections_max: 128,
+            connections_per_client_max: 64,
+            head_seconds_max: 10,
+            body_seconds_max: 30,
             session_seconds: 8 * 3_600,
             url: String::new(),
             proxies: Vec::new(),

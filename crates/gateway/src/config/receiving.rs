@@ -107,6 +107,39 @@ impl Default for RateSettings {
     }
 }
 
+/// How a node under pressure treats its clients, those that are exempt apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StressSettings {
+    /// Per cent of `receiver.sessions_max` or `receiver.memory_bytes_max` from which it is under pressure.
+    pub percent: u32,
+    /// Seconds without a command that brings anything after which a session is closed, instead of
+    /// `receiver.command_seconds_max`.
+    pub command_seconds_max: u64,
+    /// Seconds without such a command after which a session is closed as soon as another client finds the
+    /// node full.
+    pub idle_seconds_min: u64,
+    /// Refused commands before a session that begins now is closed, instead of `receiver.errors_max`.
+    pub errors_max: usize,
+    /// Bytes a second that a body brings at least, instead of `receiver.body_bytes_per_second_min`.
+    pub body_bytes_per_second_min: u64,
+    /// Seconds over which that is counted, instead of `receiver.body_rate_seconds`.
+    pub body_rate_seconds: u64,
+}
+
+impl Default for StressSettings {
+    fn default() -> Self {
+        StressSettings {
+            percent: 60,
+            command_seconds_max: 10,
+            idle_seconds_min: 5,
+            errors_max: 1,
+            body_bytes_per_second_min: 5_000,
+            body_rate_seconds: 5,
+        }
+    }
+}
+
 /// Greylisting: strangers are asked to come again, which mail servers do and much malware does not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -53,8 +53,14 @@ pub struct ServiceSettings {
     pub networks: Vec<String>,
     /// Connections at once.
     pub connections_max: usize,
+    /// Connections at once from one address that is not this machine's.
+    pub connections_per_client_max: usize,
     /// Wait for the next piece of a request.
     pub seconds_max: u64,
+    /// Seconds for a whole request (milter: none, an MTA keeps its connection).
+    pub request_seconds_max: u64,
+    /// Per cent of `receiver.memory_bytes_max` that bodies of this service may hold.
+    pub memory_percent_max: u32,
     /// Milter: wait for the next command while the MTA's client keeps quiet.
     pub idle_seconds_max: u64,
     /// Milter: who keeps what is quarantined.
@@ -65,6 +71,12 @@ pub struct ServiceSettings {
     pub log: bool,
     /// Clients may say what a message is, for the classifier to learn.
     pub learn: bool,
+    /// Messages an hour that one client address may say something of.
+    pub learn_per_client_per_hour_max: u32,
+    /// Messages an hour that one user of a client may say something of.
+    pub learn_per_user_per_hour_max: u32,
+    /// Users of one client whose words count apart: the names are the client's to invent.
+    pub learn_users_per_client_max: u32,
     /// Http: what clients show as their bearer token; rspamd: the password of its commands that teach and
     /// tell. Empty asks for none.
     pub token: String,
@@ -78,12 +90,18 @@ impl Default for ServiceSettings {
             socket_mode: 0o660,
             networks: vec!["127.0.0.0/8".into(), "::1/128".into()],
             connections_max: 200,
+            connections_per_client_max: 100,
             seconds_max: 60,
+            request_seconds_max: 300,
+            memory_percent_max: 75,
             idle_seconds_max: 7_200,
             quarantine: Keeper::Mta,
             outbound_networks: Vec::new(),
             log: true,
             learn: false,
+            learn_per_client_per_hour_max: 1_000,
+            learn_per_user_per_hour_max: 100,
+            learn_users_per_client_max: 200,
             token: String::new(),
         }
     }

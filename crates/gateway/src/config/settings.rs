@@ -12,7 +12,9 @@ use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
 use super::people::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
 };
-use super::receiving::{GreylistSettings, ListenerSettings, RateSettings, RecipientSettings};
+use super::receiving::{
+    GreylistSettings, ListenerSettings, RateSettings, RecipientSettings, StressSettings,
+};
 use super::reports::ReportSettings;
 use super::services::ServiceSettings;
 
@@ -30,6 +32,8 @@ pub struct Config {
     pub service: Vec<ServiceSettings>,
     /// What an SMTP client may do.
     pub receiver: ReceiverSettings,
+    /// How a node under pressure treats its clients.
+    pub stress: StressSettings,
     /// How often clients may come.
     pub rates: RateSettings,
     /// Strangers are asked to come again.
@@ -101,6 +105,7 @@ impl Default for Config {
             service: Vec::new(),
             receiver: ReceiverSettings::default(),
             rates: RateSettings::default(),
+            stress: StressSettings::default(),
             greylist: GreylistSettings::default(),
             domains: DomainSettings::default(),
             recipients: RecipientSettings::default(),
@@ -184,6 +189,8 @@ pub struct ReceiverSettings {
     pub sessions_max: usize,
     /// Sessions at once from one client address.
     pub sessions_per_client_max: usize,
+    /// Sessions at once from one network (/24, /64), unless it is exempt.
+    pub sessions_per_network_max: usize,
     /// Per cent of `sessions_max` from which only clients that are known for good mail are let in.
     pub shed_percent: u32,
     /// Networks in CIDR form whose clients are never shed, greylisted, or held to `rates` and to the
@@ -209,8 +216,24 @@ pub struct ReceiverSettings {
     pub data_seconds_max: u64,
     /// Seconds for a whole body.
     pub body_seconds_max: u64,
+    /// Bytes a second that a body brings at least; 0 sets no rate.
+    pub body_bytes_per_second_min: u64,
+    /// Seconds over which that is counted.
+    pub body_rate_seconds: u64,
     /// Bytes of bodies held in memory over all sessions; above, new bodies get 452.
     pub memory_bytes_max: u64,
+    /// Per cent of `memory_bytes_max`, `disk_bytes_max` and `disk_bodies_max` that one client address may hold.
+    pub memory_percent_per_client_max: u32,
+    /// Per cent of them that one network (/24, /64) may hold.
+    pub memory_percent_per_network_max: u32,
+    /// Seconds that a body which has come waits for memory to be judged in.
+    pub memory_wait_seconds_max: u64,
+    /// Bytes of one body in memory while it comes; what is over goes to disk until its end.
+    pub body_memory_bytes_max: u64,
+    /// Bytes of bodies on disk while they come, over all sessions.
+    pub disk_bytes_max: u64,
+    /// Bodies on disk while they come; each takes a descriptor.
+    pub disk_bodies_max: u64,
 }
 
 impl Default for ReceiverSettings {
@@ -218,6 +241,7 @@ impl Default for ReceiverSettings {
         ReceiverSettings {
             sessions_max: 1_000,
             sessions_per_client_max: 200,
+            sessions_per_network_max: 400,
             shed_percent: 80,
             exempt_networks: vec!["127.0.0.0/8".into(), "::1/128".into()],
             greeting_wait_ms: 0,
@@ -230,7 +254,15 @@ impl Default for ReceiverSettings {
             command_seconds_max: 300,
             data_seconds_max: 180,
             body_seconds_max: 1_800,
+            body_bytes_per_second_min: 500,
+            body_rate_seconds: 60,
             memory_bytes_max: 128 << 20,
+            memory_percent_per_client_max: 25,
+            memory_percent_per_network_max: 50,
+            memory_wait_seconds_max: 10,
+            body_memory_bytes_max: 256 << 10,
+            disk_bytes_max: 4 << 30,
+            disk_bodies_max: 128,
         }
     }
 }

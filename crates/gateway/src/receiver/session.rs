@@ -12,18 +12,23 @@ use gauntlet_store::User;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
+use super::overflow::Overflow;
+use super::pace::{LeastRate, Pace};
 use super::{Client, Receiver, author};
-use crate::admission::{Admitted, MemoryShare};
+use crate::admission::Admitted;
 use crate::clock::now_ms;
 use crate::config::ListenerRole;
 use crate::ids;
 use crate::intake::Arrival;
+use crate::memory::MemoryShare;
 use crate::queue::drain::Drain;
 use crate::recipients::Known;
 use crate::text_log::RECEIVER;
 use crate::trace_fields::Received;
 use crate::wire::{Wire, read_with};
 
+/// Once a body is on disk, it goes there in pieces of so many bytes.
+const DISK_PIECE_BYTES: u64 = 64 * 1024;
 /// Bytes that a body starts with: most messages fit.
 const BODY_BYTES_AT_FIRST: u64 = 16 * 1024;
 /// A client that does not take our replies is given up after this.
@@ -34,6 +39,11 @@ const LINGER_MAX: Duration = Duration::from_secs(3);
 const LINGER_BYTES_MAX: usize = 64 << 20;
 /// A handshake that takes longer is given up.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// There is no memory or disk for a body.
+fn no_room() -> Reply {
+    Reply::new(452, (4, 3, 1), "too busy, try again later")
+}
 
 /// Runs a session to its end.
 pub(super) async fn run(
@@ -46,7 +56,7 @@ pub(super) async fn run(
     let _latency_is_all_that_is_lost = stream.set_nodelay(true);
     let address = client.address;
     let metrics = receiver.metrics.clone();
-    let conversation = Conversation::new(receiver, client, stream);
+    let conversation = Conversation::new(receiver, client, stream, admitted);
     match conversation.run().await {
         Ok(reason) => tracing::debug!(target: RECEIVER, client = %address, reason, "session ended"),
         Err(error) => {
@@ -54,7 +64,6 @@ pub(super) async fn run(
         }
     }
     metrics.sessions.add(-1);
-    drop(admitted);
 }
 
 /// What the text log of the Receiver says about a message.
@@ -91,6 +100,9 @@ struct Incoming {
     id: u64,
     began: Instant,
     received_ms: i64,
+    pace: Pace,
+    /// Its beginning, if that is on disk.
+    overflow: Option<Box<Overflow>>,
 }
 
 struct Conversation {
@@ -104,6 +116,7 @@ struct Conversation {
     pending: Vec<u8>,
     used: usize,
     memory: MemoryShare,
+    admitted: Admitted,
     incoming: Option<Incoming>,
     messages: usize,
     tls: Option<TlsSession>,
@@ -114,9 +127,9 @@ struct Conversation {
 }
 
 impl Conversation {
-    fn new(receiver: Arc<Receiver>, client: Client, stream: TcpStream) -> Self {
-        let config = Arc::new(receiver.session_config(client.role, client.tls.is_some()));
-        let memory = receiver.memory.share();
+    fn new(receiver: Arc<Receiver>, client: Client, stream: TcpStream, admitted: Admitted) -> Self {
+        let config = Arc::new(receiver.session_config(&client));
+        let memory = receiver.memory.share_of(receiver.holders_of(client.address));
         let mut session = Session::new(config, false);
         if client.may_xclient {
             session.trust_xclient();
@@ -130,6 +143,7 @@ impl Conversation {
             pending: Vec::new(),
             used: 0,
             memory,
+            admitted,
             incoming: None,
             messages: 0,
             tls: None,
@@ -230,48 +244,178 @@ impl Conversation {
         self.pending = Vec::new();
         self.used = 0;
         self.flush().await?;
-        self.grow_memory();
-        let limit = self.patience();
+        self.book_body().await;
+        let limit = match self.pace_left() {
+            Some(left) => self.patience().min(left),
+            None => self.patience(),
+        };
+        let waiting = Instant::now();
         let mut stopping = self.receiver.stopping.clone();
         let idle = !self.session.in_transaction();
-        let Conversation { wire, session, out, pending, .. } = self;
+        let may_leave = !self.session.in_body();
+        if may_leave {
+            self.admitted.wait();
+        }
+        let Conversation { wire, session, out, pending, admitted, incoming, .. } = self;
         let read = read_with(wire, |mut input| {
+            if let Some(incoming) = incoming {
+                incoming.pace.count(input.len());
+            }
             let event = session.next(&mut input, out);
             pending.extend_from_slice(input);
             event
         });
         let read = tokio::select! {
-            read = tokio::time::timeout(limit, read) => read,
+            read = tokio::time::timeout(limit, read) => Some(read),
             _ = stopping.wait_for(|stop| *stop), if idle => return Ok(Some(Event::More)),
+            () = admitted.told_to_leave(), if may_leave => None,
         };
+        let stays = self.admitted.work();
+        let Some(read) = read.filter(|_| stays) else {
+            return self.leave_for_others().await;
+        };
+        let slow = self.is_too_slow();
         match read {
+            Ok(_) if slow => self.give_up("the message comes too slowly").await,
             Ok(event) => event,
-            Err(_) => {
-                Reply::new(421, (4, 4, 2), "timeout").write(&mut self.out);
-                self.flush().await?;
-                Ok(None)
-            }
+            Err(_) if slow => self.give_up("the message comes too slowly").await,
+            // Only the while is over that the pace is counted in.
+            Err(_) if waiting.elapsed() < self.patience() => Ok(Some(Event::More)),
+            Err(_) => self.give_up("timeout").await,
         }
+    }
+
+    /// Says why, and ends.
+    async fn give_up(&mut self, why: &'static str) -> io::Result<Option<Event>> {
+        Reply::new(421, (4, 4, 2), why).write(&mut self.out);
+        self.flush().await?;
+        Ok(None)
+    }
+
+    /// Ends a session that brings nothing while others wait.
+    async fn leave_for_others(&mut self) -> io::Result<Option<Event>> {
+        self.receiver.metrics.sent_away.add_one();
+        self.out.clear();
+        Reply::new(421, (4, 3, 2), "too busy for idle sessions").write(&mut self.out);
+        self.flush().await?;
+        Ok(None)
+    }
+
+    /// The rate that a body is held to; between two of its chunks, too.
+    fn least_rate(&self) -> LeastRate {
+        let settings = self.receiver.settings.load();
+        let stress = self.receiver.stress_of(self.client.address);
+        let (bytes_per_second, seconds) = match stress {
+            Some(s) => (s.body_bytes_per_second_min, s.body_rate_seconds),
+            None => (settings.body_bytes_per_second_min, settings.body_rate_seconds),
+        };
+        LeastRate { bytes_per_second, over: Duration::from_secs(seconds) }
+    }
+
+    /// The message that is coming, unless it was given up.
+    fn coming(&mut self) -> Option<&mut Incoming> {
+        self.incoming.as_mut().filter(|_| self.session.in_transaction())
+    }
+
+    /// How long until the pace of the body is looked at; none if there is no body. Pressure may begin at any
+    /// time, and the pace is then another.
+    fn pace_left(&mut self) -> Option<Duration> {
+        let least = self.least_rate();
+        let soon = Duration::from_secs(self.receiver.stress.load().body_rate_seconds);
+        self.coming().map(|incoming| incoming.pace.left(least).min(soon))
+    }
+
+    fn is_too_slow(&mut self) -> bool {
+        if self.incoming.is_none() {
+            return false;
+        }
+        let least = self.least_rate();
+        let slow = self.coming().is_some_and(|incoming| incoming.pace.is_too_slow(least));
+        if slow {
+            self.receiver.metrics.slow_bodies.add_one();
+        }
+        slow
     }
 
     /// How long to wait for the next bytes.
     fn patience(&self) -> Duration {
         let settings = self.receiver.settings.load();
         if !self.session.in_body() {
-            return Duration::from_secs(settings.command_seconds_max);
+            let usual = settings.command_seconds_max;
+            let stress = self.receiver.stress_of(self.client.address);
+            return Duration::from_secs(stress.map_or(usual, |s| s.command_seconds_max.min(usual)));
         }
         let whole = Duration::from_secs(settings.body_seconds_max);
         let spent = self.incoming.as_ref().map_or(Duration::ZERO, |i| i.began.elapsed());
         Duration::from_secs(settings.data_seconds_max).min(whole.saturating_sub(spent))
     }
 
-    /// Books the memory that the body holds by now; refuses the body if there is none.
-    fn grow_memory(&mut self) {
+    /// Books the memory that the body holds by now; what is over goes to disk. Refuses the body if there is
+    /// no room for it.
+    async fn book_body(&mut self) {
+        let most = self.receiver.settings.load().body_memory_bytes_max;
         let bytes = self.session.body_bytes() as u64;
-        if !self.memory.resize(bytes) {
-            self.receiver.metrics.no_room.add_one();
-            self.session.refuse_body(Reply::new(452, (4, 3, 1), "too busy, try again later"));
-            let _freed = self.memory.resize(0);
+        let on_disk = self.session.drained_bytes() > 0;
+        if !on_disk && let Some(incoming) = &mut self.incoming {
+            // Refused, or taken back.
+            incoming.overflow = None;
+        }
+        let goes_to_disk = bytes > most || (on_disk && bytes > most.min(DISK_PIECE_BYTES));
+        if goes_to_disk && self.session.in_transaction() {
+            Box::pin(self.move_to_disk()).await;
+        }
+        if !self.memory.resize(self.session.body_bytes() as u64) {
+            self.refuse_body();
+        }
+    }
+
+    /// Moves what came of the body to its file. Without a file for it, it stays in memory, in the client's
+    /// share.
+    async fn move_to_disk(&mut self) {
+        let (area, client) = (self.receiver.overflow.clone(), self.client.address);
+        let Some(incoming) = &mut self.incoming else { return };
+        if incoming.overflow.is_none() {
+            let begun = area.begin(&self.receiver.holders_of(client));
+            let Some(begun) = begun else { return };
+            self.receiver.metrics.disk_bodies.add_one();
+            incoming.overflow = Some(Box::new(begun));
+        }
+        let piece = self.session.drain_body();
+        if let Some(overflow) = &mut incoming.overflow
+            && !overflow.append(&area, piece).await
+        {
+            self.refuse_body();
+        }
+    }
+
+    fn refuse_body(&mut self) {
+        self.receiver.metrics.no_room.add_one();
+        self.session.refuse_body(no_room());
+        let _freed = self.memory.resize(0);
+        if let Some(incoming) = &mut self.incoming {
+            incoming.overflow = None;
+        }
+    }
+
+    /// The whole body of a message that has come, in memory that is booked for it. None if there is no room.
+    async fn whole_body(
+        &mut self,
+        tail: Vec<u8>,
+        overflow: Option<Box<Overflow>>,
+    ) -> Option<Vec<u8>> {
+        let wait = self.receiver.settings.load().memory_wait_seconds_max;
+        let written = overflow.as_ref().map_or(0, |o| o.written());
+        let bytes = tail.capacity() as u64 + written;
+        if !self.memory.resize_for_whole(bytes, Duration::from_secs(wait)).await {
+            return None;
+        }
+        let Some(overflow) = overflow else { return Some(tail) };
+        match overflow.read_back(tail).await {
+            Ok(body) => Some(body),
+            Err(error) => {
+                tracing::error!(%error, "a large body could not be read back from disk");
+                None
+            }
         }
     }
 
@@ -299,7 +443,8 @@ impl Conversation {
             return Ok(());
         }
         let out = std::mem::take(&mut self.out);
-        match tokio::time::timeout(WRITE_TIMEOUT, self.wire.write_all(&out)).await {
+        let limit = WRITE_TIMEOUT.min(self.patience());
+        match tokio::time::timeout(limit, self.wire.write_all(&out)).await {
             Ok(written) => written,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
@@ -310,11 +455,17 @@ impl Conversation {
     async fn react(&mut self, event: Event) -> io::Result<Option<Event>> {
         Ok(match event {
             Event::Mail(mail) => {
+                // What is left of a message that was taken back (RSET).
+                self.incoming = None;
+                self.admitted.progress();
                 let reply = self.check_sender(&mail);
                 self.session.answer(&reply, &mut self.out)
             }
             Event::Rcpt(rcpt) => {
                 let reply = Box::pin(self.check_recipient(&rcpt)).await;
+                if reply.is_positive() {
+                    self.admitted.progress();
+                }
                 self.session.answer(&reply, &mut self.out)
             }
             Event::Data => self.begin_body(),
@@ -336,6 +487,9 @@ impl Conversation {
                 let asked = self.receiver.logins.verify(self.client.address, user, password);
                 let login = Box::pin(asked).await;
                 self.login = login.clone();
+                if login.is_some() {
+                    self.admitted.progress();
+                }
                 self.session.answer_auth(login.is_some(), &mut self.out)
             }
             Event::Credentials(user) => {
@@ -347,6 +501,7 @@ impl Conversation {
             }
             Event::LoggedIn(user) => {
                 self.login = self.candidate.take();
+                self.admitted.progress();
                 self.receiver.logins.succeeded(self.client.address, &user);
                 None
             }
@@ -364,6 +519,7 @@ impl Conversation {
     fn speak_for(&mut self, client: Option<std::net::IpAddr>) -> Option<Event> {
         let client = client?.to_canonical();
         self.client.address = client;
+        self.memory = self.receiver.memory.share_of(self.receiver.holders_of(client));
         self.login = None;
         let why = self.receiver.gate.admit_connection(client, now_ms() / 1_000).err()?;
         self.out.clear();
@@ -442,8 +598,7 @@ impl Conversation {
     }
 
     fn begin_body(&mut self) -> Option<Event> {
-        if !self.receiver.intake.has_room(0) || !self.receiver.memory.has_room(BODY_BYTES_AT_FIRST)
-        {
+        if !self.receiver.intake.has_room(0) || !self.memory.has_room(BODY_BYTES_AT_FIRST) {
             self.receiver.metrics.no_room.add_one();
             let reply = Reply::new(452, (4, 3, 1), "insufficient storage, try again later");
             return self.session.refuse_data(reply, &mut self.out);
@@ -466,7 +621,8 @@ impl Conversation {
         let bytes = usize::try_from(announced).unwrap_or_default().max(field.len());
         let mut prefix = Vec::with_capacity(bytes + field.len() + 64);
         prefix.extend_from_slice(field.as_bytes());
-        self.incoming = Some(Incoming { id, began: Instant::now(), received_ms });
+        let (began, pace) = (Instant::now(), Pace::begin());
+        self.incoming = Some(Incoming { id, began, received_ms, pace, overflow: None });
         self.session.start_body(prefix, &mut self.out)
     }
 
@@ -501,19 +657,27 @@ impl Conversation {
     /// Hands the message over and answers for it.
     async fn finish_body(&mut self) -> io::Result<()> {
         let began = Instant::now();
-        self.grow_memory();
-        let (Some(transaction), Some(incoming)) =
+        let (Some(mut transaction), Some(mut incoming)) =
             (self.session.take_message(), self.incoming.take())
         else {
             return Err(io::Error::other("a message that was not begun"));
         };
+        self.flush().await?;
+        let recipients = transaction.recipients.len();
+        let (tail, overflow) = (std::mem::take(&mut transaction.body), incoming.overflow.take());
+        let Some(body) = self.whole_body(tail, overflow).await else {
+            self.receiver.metrics.no_room.add_one();
+            let _freed = self.memory.resize(0);
+            let count = if self.session.is_lmtp() { recipients } else { 1 };
+            self.session.answer_message(&vec![no_room(); count], &mut self.out);
+            return Ok(());
+        };
+        transaction.body = body;
         if let Some(reply) = self.refuse_author(&transaction.body) {
             self.session.answer_message(&[reply], &mut self.out);
             let _freed = self.memory.resize(0);
             return Ok(());
         }
-        self.flush().await?;
-        let recipients = transaction.recipients.len();
         let logged = tracing::enabled!(target: RECEIVER, tracing::Level::INFO);
         let line = logged.then(|| ArrivalLine::of(&incoming, &transaction));
         let envelope = Envelope {
@@ -547,6 +711,7 @@ impl Conversation {
         if self.messages >= self.receiver.settings.load().messages_per_session_max {
             self.session.take_no_more();
         }
+        self.admitted.progress();
         let _freed = self.memory.resize(0);
         self.receiver.metrics.answer_time.record(began.elapsed());
         Ok(())

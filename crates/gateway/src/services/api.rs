@@ -133,6 +133,10 @@ async fn learn(mut asked: Asked, client: Option<IpAddr>, desk: &Desk) -> Answer 
         Err(NotLearned::Forbidden(why)) => {
             Answer::error(StatusCode::FORBIDDEN, why, "set service.learn and service.token")
         }
+        Err(NotLearned::TooOften(why)) => {
+            let mend = "come again later, raise the setting of the service, or use gauntlet learn";
+            Answer::error(StatusCode::TOO_MANY_REQUESTS, why, mend)
+        }
         Err(NotLearned::Failed(why)) => {
             Answer::error(StatusCode::INTERNAL_SERVER_ERROR, why, "see the node's log")
         }

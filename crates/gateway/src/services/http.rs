@@ -17,9 +17,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 
 use super::{Desk, api, rspamd};
-use crate::admission::MemoryShare;
+use crate::admission::Admitted;
 use crate::clock::now_ms;
 use crate::config::ServiceProtocol;
+use crate::memory::MemoryShare;
 use crate::wire::Wire;
 
 /// Bytes of a request's head.
@@ -74,10 +75,17 @@ impl Asked {
 }
 
 /// Answers the requests of one connection.
-pub(super) async fn serve(wire: Wire, client: Option<IpAddr>, desk: &Arc<Desk>) -> io::Result<()> {
+pub(super) async fn serve(
+    wire: Wire,
+    client: Option<IpAddr>,
+    desk: &Arc<Desk>,
+    place: &Admitted,
+) -> io::Result<()> {
     let service = hyper::service::service_fn(move |request| async move {
-        Ok::<_, std::convert::Infallible>(answer(request, client, desk).await)
+        Ok::<_, std::convert::Infallible>(answer(request, client, desk, place).await)
     });
+    // Whoever does not send a request, or does not take its answer, may have to leave for others.
+    place.wait();
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(desk.patience())
@@ -88,6 +96,7 @@ pub(super) async fn serve(wire: Wire, client: Option<IpAddr>, desk: &Arc<Desk>) 
     let mut stopping = desk.stopping.clone();
     tokio::select! {
         served = &mut connection => return served.map_err(io::Error::other),
+        () = place.told_to_leave() => return Err(io::ErrorKind::TimedOut.into()),
         _ = stopping.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
     }
     connection.await.map_err(io::Error::other)
@@ -97,19 +106,29 @@ async fn answer(
     request: Request<Incoming>,
     client: Option<IpAddr>,
     desk: &Desk,
+    place: &Admitted,
 ) -> Response<Full<Bytes>> {
     let takes_zstd = ["accept-encoding", "compression"].iter().any(|name| {
         let values = request.headers().get_all(*name).iter();
         values.filter_map(|v| v.to_str().ok()).any(|v| v.contains("zstd"))
     });
-    let mut memory = desk.bench.memory.share();
-    let answer = match read(request, desk, &mut memory).await {
+    let mut memory = desk.memory_of(client);
+    let read = tokio::time::timeout_at(desk.request_end(), read(request, desk, &mut memory));
+    let read = read.await.unwrap_or_else(|_| {
+        let mend = "send it faster, or raise service.request_seconds_max";
+        Err(Answer::error(StatusCode::REQUEST_TIMEOUT, "the body did not come", mend))
+    });
+    // A connection that was told to leave is closed by whoever serves it.
+    let _stays = place.work();
+    let answer = match read {
         Ok(asked) if desk.settings.protocol == ServiceProtocol::Http => {
             api::answer(asked, client, desk).await
         }
         Ok(asked) => rspamd::answer(asked, client, desk).await,
         Err(refusal) => refusal,
     };
+    place.progress();
+    place.wait();
     let mut response = Response::builder()
         .status(answer.status)
         .header(header::CONTENT_TYPE, answer.kind)
@@ -121,7 +140,7 @@ async fn answer(
         // rspamd's clients look at either of them.
         response = response.header(header::CONTENT_ENCODING, "zstd").header("Compression", "zstd");
     }
-    if answer.status == StatusCode::SERVICE_UNAVAILABLE {
+    if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&answer.status) {
         response = response.header(header::RETRY_AFTER, "10");
     }
     let body = Full::new(Bytes::from(body));
@@ -160,7 +179,7 @@ async fn read(
             return Err(too_large());
         }
         body.extend_from_slice(&data);
-        if !memory.resize(body.capacity() as u64) {
+        if !memory.resize_alone(body.capacity() as u64) {
             return Err(full());
         }
     }
@@ -217,7 +236,7 @@ fn inflate(body: &[u8], bytes_max: usize, memory: &mut MemoryShare) -> Result<Ve
         }
         out.extend_from_slice(piece.get(..count).unwrap_or_default());
         // The decoder holds as much again, at most.
-        if !memory.resize(body.len() as u64 + 2 * out.capacity() as u64) {
+        if !memory.resize_alone(body.len() as u64 + 2 * out.capacity() as u64) {
             return Err(Inflated::NoRoom);
         }
     }
@@ -370,12 +389,14 @@ mod tests {
     fn bombs_are_refused() {
         let level = ruzstd::encoding::CompressionLevel::Fastest;
         let bomb = ruzstd::encoding::compress_to_vec(&vec![b'x'; 1 << 20][..], level);
-        let memory = std::sync::Arc::new(crate::admission::MemoryBudget::new(8 << 20));
+        let memory = std::sync::Arc::new(crate::memory::MemoryBudget::new(
+            crate::memory::BudgetLimits::of(8 << 20),
+        ));
         let mut share = memory.share();
         assert_eq!(inflate(&bomb, 1 << 19, &mut share), Err(Inflated::TooLarge));
         assert_eq!(inflate(&bomb, 1 << 20, &mut share).map(|b| b.len()), Ok(1 << 20));
         assert_eq!(inflate(b"not zstd", 100, &mut share), Err(Inflated::Broken));
-        memory.set_limit(1 << 19);
+        memory.set_limits(crate::memory::BudgetLimits::of(1 << 19));
         assert_eq!(inflate(&bomb, 1 << 20, &mut share), Err(Inflated::NoRoom));
     }
 }

@@ -34,6 +34,7 @@ use gauntlet_store::{LogRecord, Outcome};
 use tokio::io::AsyncWriteExt;
 
 use super::{Desk, edits};
+use crate::admission::Admitted;
 use crate::clock::now_ms;
 use crate::config::Keeper;
 use crate::facts::auth_results::stamp;
@@ -54,7 +55,12 @@ const HELD_FIELD: &str = "X-Gauntlet-Held";
 const NEXT_HOP: &str = "milter";
 
 /// Speaks to one MTA until it is done.
-pub(super) async fn serve(mut wire: Wire, desk: &Desk) -> io::Result<()> {
+pub(super) async fn serve(
+    mut wire: Wire,
+    desk: &Desk,
+    client: Option<IpAddr>,
+    place: &Admitted,
+) -> io::Result<()> {
     let settings = desk.bench.intake.settings.load();
     let mut session = Session::new(Limits {
         packet_bytes_max: PACKET_BYTES_MAX,
@@ -62,7 +68,9 @@ pub(super) async fn serve(mut wire: Wire, desk: &Desk) -> io::Result<()> {
         recipients_max: settings.recipients_max,
     });
     drop(settings);
-    let mut memory = desk.bench.memory.share();
+    let mut memory = desk.memory_of(client);
+    // Until it spoke the protocol, it may have to leave for others; an MTA keeps quiet for long.
+    place.wait();
     let mut stopping = desk.stopping.clone();
     let mut out = Vec::new();
     loop {
@@ -75,6 +83,7 @@ pub(super) async fn serve(mut wire: Wire, desk: &Desk) -> io::Result<()> {
         let read = read_with(&mut wire, |bytes| session.push(bytes, &mut out));
         let read = tokio::select! {
             read = tokio::time::timeout(patience, read) => read??,
+            () = place.told_to_leave() => return Ok(()),
             _ = stopping.wait_for(|stop| *stop), if !busy => return Ok(()),
         };
         let Some(mut event) = read else { return Ok(()) };
@@ -89,8 +98,11 @@ pub(super) async fn serve(mut wire: Wire, desk: &Desk) -> io::Result<()> {
             flush(&mut wire, &mut out, desk).await?;
             event = session.push(&[], &mut out);
         }
+        if !out.is_empty() && !place.work() {
+            return Ok(());
+        }
         flush(&mut wire, &mut out, desk).await?;
-        if !memory.resize(session.bytes() as u64) {
+        if !memory.resize_alone(session.bytes() as u64) {
             session.refuse_content();
         }
     }

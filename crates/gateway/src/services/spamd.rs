@@ -8,7 +8,6 @@
 use std::io::{self, Read};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use flate2::read::ZlibDecoder;
 use gauntlet_engine::{Class, Thresholds, Verdict};
@@ -16,28 +15,45 @@ use gauntlet_smtp::spamd::{
     Bad, Limits, Method, Places, Request, RequestReader, Response, Score, Status,
 };
 use gauntlet_store::Outcome;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 
 use super::{Bench, Desk, NotLearned, points};
-use crate::wire::Wire;
+use crate::admission::Admitted;
+use crate::memory::MemoryShare;
+use crate::wire::{Wire, read_with};
 
-/// Bytes read at once.
+/// Bytes inflated at once.
 const READ_BYTES: usize = 16 << 10;
+/// Why a request is put off.
+const NO_MEMORY: &str = "there is no memory for the message now";
 /// Rules that a report or header names at most.
 const RULES_MAX: usize = 200;
 /// Length of a line of rule names in a header field.
 const LINE_BYTES: usize = 70;
 
 /// Reads a request, answers it, and closes.
-pub(super) async fn serve(mut stream: Wire, desk: &Desk, client: Option<IpAddr>) -> io::Result<()> {
-    let (bench, patience) = (&desk.bench, desk.patience());
-    let limits = Limits { body_bytes_max: bench.bytes_max(), ..Limits::default() };
-    let answer = match read(&mut stream, limits, patience).await? {
+pub(super) async fn serve(
+    mut stream: Wire,
+    desk: &Desk,
+    client: Option<IpAddr>,
+    place: &Admitted,
+) -> io::Result<()> {
+    let patience = desk.patience();
+    let mut memory = desk.memory_of(client);
+    place.wait();
+    let read = tokio::select! {
+        read = tokio::time::timeout_at(desk.request_end(), read(&mut stream, desk, &mut memory)) => {
+            read.unwrap_or_else(|_| Ok(Err(later("the request takes too long"))))?
+        }
+        () = place.told_to_leave() => Err(later("others wait, and the request did not come")),
+    };
+    let read = if place.work() { read } else { Err(later("others wait")) };
+    let answer = match read {
         Ok(request) => {
             let (method, minor) = (request.method, request.minor);
-            answer(request, desk, client).await.to_bytes_for(method, minor)
+            answer(request, desk, client, &mut memory).await.to_bytes_for(method, minor)
         }
-        Err(bad) => refusal(bad).to_bytes(),
+        Err(refusal) => refusal.to_bytes(),
     };
     let write = async {
         stream.write_all(&answer).await?;
@@ -46,37 +62,59 @@ pub(super) async fn serve(mut stream: Wire, desk: &Desk, client: Option<IpAddr>)
     tokio::time::timeout(patience, write).await?
 }
 
+/// Reads a request. Its memory is booked as it is announced, and as it comes.
 async fn read(
     stream: &mut Wire,
-    limits: Limits,
-    patience: Duration,
-) -> io::Result<Result<Request, Bad>> {
+    desk: &Desk,
+    memory: &mut MemoryShare,
+) -> io::Result<Result<Request, Response>> {
+    let limits = Limits { body_bytes_max: desk.bench.bytes_max(), ..Limits::default() };
     let mut reader = RequestReader::new(limits);
-    let mut buffer = vec![0; READ_BYTES];
     loop {
-        let count = tokio::time::timeout(patience, stream.read(&mut buffer)).await??;
-        if count == 0 {
-            return Ok(reader.end());
+        let piece = read_with(stream, |bytes| reader.push(bytes));
+        let pushed = tokio::time::timeout(desk.patience(), piece).await??;
+        match pushed {
+            None => return Ok(reader.end().map_err(refusal)),
+            Some(Ok(Some(request))) => {
+                let fits = memory.resize_alone(request.body.capacity() as u64);
+                return Ok(if fits { Ok(request) } else { Err(later(NO_MEMORY)) });
+            }
+            Some(Ok(None)) => {}
+            Some(Err(bad)) => return Ok(Err(refusal(bad))),
         }
-        match reader.push(buffer.get(..count).unwrap_or_default()) {
-            Ok(Some(request)) => return Ok(Ok(request)),
-            Ok(None) => {}
-            Err(bad) => return Ok(Err(bad)),
+        let (held, missing) = (reader.held_bytes() as u64, reader.missing_bytes() as u64);
+        if !memory.resize_alone(held) || !memory.has_room(missing) {
+            return Ok(Err(later(NO_MEMORY)));
         }
     }
+}
+
+/// The client may come again.
+fn later(why: &str) -> Response {
+    Response { text: format!("{why}, try again later"), ..Response::new(Status::TempFail) }
 }
 
 fn refusal(bad: Bad) -> Response {
     Response { text: bad.to_string(), ..Response::new(bad.status()) }
 }
 
-async fn answer(mut request: Request, desk: &Desk, client: Option<IpAddr>) -> Response {
+async fn answer(
+    mut request: Request,
+    desk: &Desk,
+    client: Option<IpAddr>,
+    memory: &mut MemoryShare,
+) -> Response {
     let bench = &desk.bench;
     if request.compressed {
-        match inflate(&request.body, bench.bytes_max() as u64) {
+        match inflate(&request.body, bench.bytes_max(), memory) {
             Ok(body) => request.body = body,
-            Err(bad) => return refusal(bad),
+            Err(refused) => return *refused,
         }
+    }
+    // The answer holds the message once more.
+    let copies = if request.method == Method::Process { 2 } else { 1 };
+    if !memory.resize_alone(request.body.capacity() as u64 * copies) {
+        return later(NO_MEMORY);
     }
     match request.method {
         Method::Ping => return Response::pong(),
@@ -111,6 +149,7 @@ async fn tell(request: Request, desk: &Desk, client: Option<IpAddr>) -> Response
             Response { did_set, body: Some(Vec::new()), ..Response::new(Status::Ok) }
         }
         Err(NotLearned::Forbidden(why)) => forbidden(why),
+        Err(NotLearned::TooOften(why)) => later(why),
         Err(NotLearned::Failed(text)) => Response { text, ..Response::new(Status::TempFail) },
     }
 }
@@ -133,12 +172,27 @@ fn verdict_of(method: Method, raw: &[u8], verdict: &Verdict, bench: &Bench) -> R
     Response { score: Some(score), body, ..Response::new(Status::Ok) }
 }
 
-/// Inflates a body up to the limit of a message.
-fn inflate(body: &[u8], bytes_max: u64) -> Result<Vec<u8>, Bad> {
-    let mut out = Vec::new();
-    let mut reader = ZlibDecoder::new(body).take(bytes_max.saturating_add(1));
-    reader.read_to_end(&mut out).map_err(|_| Bad::Length)?;
-    if out.len() as u64 > bytes_max { Err(Bad::BodyTooLong) } else { Ok(out) }
+/// Inflates a body, within the limit of a message and the node's memory.
+fn inflate(
+    body: &[u8],
+    bytes_max: usize,
+    memory: &mut MemoryShare,
+) -> Result<Vec<u8>, Box<Response>> {
+    let (mut out, mut piece) = (Vec::new(), vec![0; READ_BYTES]);
+    let mut reader = ZlibDecoder::new(body);
+    loop {
+        let count = reader.read(&mut piece).map_err(|_| refusal(Bad::Length))?;
+        if count == 0 {
+            return Ok(out);
+        }
+        if out.len() + count > bytes_max {
+            return Err(refusal(Bad::BodyTooLong).into());
+        }
+        out.extend_from_slice(piece.get(..count).unwrap_or_default());
+        if !memory.resize_alone((body.len() + out.capacity()) as u64) {
+            return Err(later(NO_MEMORY).into());
+        }
+    }
 }
 
 fn names(verdict: &Verdict) -> Vec<&str> {
@@ -274,8 +328,14 @@ mod tests {
         let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
         encoder.write_all(&vec![b'x'; 1 << 20]).unwrap();
         let bomb = encoder.finish().unwrap();
-        assert_eq!(inflate(&bomb, 1 << 19), Err(Bad::BodyTooLong));
-        assert_eq!(inflate(&bomb, 1 << 20).map(|b| b.len()), Ok(1 << 20));
-        assert_eq!(inflate(b"not zlib", 100), Err(Bad::Length));
+        let limits = crate::memory::BudgetLimits::of(4 << 20);
+        let memory = Arc::new(crate::memory::MemoryBudget::new(limits));
+        let mut share = memory.share();
+        let bad = |bad: Bad| Err(Box::new(refusal(bad)));
+        assert_eq!(inflate(&bomb, 1 << 19, &mut share), bad(Bad::BodyTooLong));
+        assert_eq!(inflate(&bomb, 1 << 20, &mut share).map(|b| b.len()), Ok(1 << 20));
+        assert_eq!(inflate(b"not zlib", 100, &mut share), bad(Bad::Length));
+        memory.set_limits(crate::memory::BudgetLimits::of(1 << 19));
+        assert_eq!(inflate(&bomb, 1 << 20, &mut share), Err(Box::new(later(NO_MEMORY))));
     }
 }

@@ -1,0 +1,153 @@
+//! One connection of the console: bounded in number, in time, and in what it may hold.
+//!
+//! A connection that sends no request, or does not take its answer, keeps a place that others may want: once
+//! all places are taken, the one that does so for longest is closed. Places are the node's to count
+//! ([`Places`]), with descriptors of their own beside those that mail needs.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::ConnectInfo;
+use axum::http::{Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Body as _, Incoming};
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+
+use crate::server::ConsoleOptions;
+use crate::visit::FORM_BYTES_MAX;
+
+/// Bytes of a request's head: more than any browser sends.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Header fields of a request.
+const FIELDS_MAX: usize = 100;
+/// Bodies up to so many bytes are read whatever others do.
+const SMALL_BODY_BYTES: u64 = 16 << 10;
+/// Larger ones that are read at once; further ones wait.
+const LARGE_BODIES_MAX: usize = 8;
+
+/// What is waited for.
+pub type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// Counts connections.
+pub trait Places: Send + Sync {
+    /// Done when there is room for one more connection.
+    fn wait_for_room(&self) -> Waiting<'_>;
+    /// A place for a connection of this client; none if the client has too many.
+    fn admit(&self, client: IpAddr) -> Option<Arc<dyn Place>>;
+}
+
+/// The place of one connection, which ends with its last reference.
+pub trait Place: Send + Sync {
+    /// From here on it waits for its client, and may have to leave for others.
+    fn wait(&self);
+    /// A request has come and is being answered.
+    fn work(&self);
+    /// Done when it has to leave.
+    fn told_to_leave(&self) -> Waiting<'_>;
+}
+
+/// What all connections share.
+pub(crate) struct Door {
+    pages: TowerToHyperService<Router>,
+    options: ConsoleOptions,
+    large_bodies: Semaphore,
+}
+
+impl Door {
+    pub(crate) fn new(pages: Router, options: ConsoleOptions) -> Self {
+        let large_bodies = Semaphore::new(LARGE_BODIES_MAX);
+        Door { pages: TowerToHyperService::new(pages), options, large_bodies }
+    }
+
+    /// Reads a request's body, and has it answered.
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        client: SocketAddr,
+        place: &dyn Place,
+    ) -> Response {
+        let (head, body) = request.into_parts();
+        let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BODY_BYTES);
+        let read = async {
+            let _turn = match is_small {
+                true => None,
+                false => self.large_bodies.acquire().await.ok(),
+            };
+            to_bytes(Body::new(body), FORM_BYTES_MAX).await
+        };
+        let body = match tokio::time::timeout(self.options.body_wait_max, read).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(_)) => {
+                let why = "the request's body is too large or incomplete\n";
+                return (StatusCode::PAYLOAD_TOO_LARGE, why).into_response();
+            }
+            Err(_) => {
+                let why = "the request's body did not come in time (console.body_seconds_max)\n";
+                return (StatusCode::REQUEST_TIMEOUT, why).into_response();
+            }
+        };
+        place.work();
+        let mut request = Request::from_parts(head, Body::from(body));
+        request.extensions_mut().insert(ConnectInfo(client));
+        let Ok(response) = self.pages.call(request).await;
+        place.wait();
+        response
+    }
+}
+
+/// Answers the requests of one connection until it ends, is too slow, or has to leave.
+pub(crate) async fn run(
+    door: Arc<Door>,
+    stream: TcpStream,
+    client: SocketAddr,
+    place: Arc<dyn Place>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let _latency_is_all_that_is_lost = stream.set_nodelay(true);
+    place.wait();
+    let service = service_fn(|request| {
+        let (door, place) = (door.clone(), place.clone());
+        async move { Ok::<_, Infallible>(door.answer(request, client, &*place).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(door.options.head_wait_max)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(FIELDS_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = place.told_to_leave() => return,
+        () = stopped(&mut stopping) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%client, %error, "a connection of the console broke off");
+    }
+}
+
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // An error says that the server is gone: the same.
+    let _stopped = stopping.wait_for(|stop| *stop).await.is_ok();
+}
+
+/// Tells a client that has too many connections to come again.
+pub(crate) fn turn_away(stream: &TcpStream, client: IpAddr) {
+    tracing::warn!(%client, "turned away: console.connections_per_client_max");
+    let words = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\nContent-Length: 0\r\n\
+                  Connection: close\r\n\r\n";
+    // Best effort: the buffer of a new connection has room for a few words.
+    let _said_or_not = stream.try_write(words);
+}

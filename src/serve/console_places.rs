@@ -1,0 +1,54 @@
+//! The places of the console's connections: counted as the node counts its others.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gauntlet_console::{Place, Places, Waiting};
+use gauntlet_gateway::admission::{Admission, Admitted, SessionLimits};
+use gauntlet_gateway::config::Config;
+
+/// Bounds connections as `[console]` says.
+pub(crate) struct ConsolePlaces(Arc<Admission>);
+
+impl ConsolePlaces {
+    /// Places as many as the configuration has.
+    pub(crate) fn new(config: &Config) -> Self {
+        let console = &config.console;
+        let limits = SessionLimits::of_connections(
+            console.connections_max,
+            console.connections_per_client_max,
+            Duration::from_secs(config.stress.idle_seconds_min),
+        );
+        ConsolePlaces(Arc::new(Admission::new(limits)))
+    }
+}
+
+impl Places for ConsolePlaces {
+    fn wait_for_room(&self) -> Waiting<'_> {
+        Box::pin(self.0.wait_for_room())
+    }
+
+    fn admit(&self, client: IpAddr) -> Option<Arc<dyn Place>> {
+        let place = self.0.admit(client, false, || true).ok()?;
+        Some(Arc::new(ConsolePlace(place)))
+    }
+}
+
+struct ConsolePlace(Admitted);
+
+impl Place for ConsolePlace {
+    fn wait(&self) {
+        self.0.progress();
+        self.0.wait();
+    }
+
+    fn work(&self) {
+        // A connection that was told to leave meanwhile is closed by whoever serves it.
+        let _stays = self.0.work();
+    }
+
+    fn told_to_leave(&self) -> Waiting<'_> {
+        Box::pin(self.0.told_to_leave())
+    }
+}
