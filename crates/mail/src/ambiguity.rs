@@ -177,3 +177,24 @@ pub(crate) fn differs_when_decoded(
     // Without a boundary there are no parts, whatever else was decoded.
     parts > 0 && (parts != boundaries(body, boundary) || fields(&decoded) != fields(body))
 }
+
+/// The first CR without LF that begins a boundary, a MIME field, an empty line or an encoded file to
+/// mail programs that take it for the end of a line.
+pub(crate) fn part_after_bare_return(raw: &[u8]) -> Option<usize> {
+    memchr_iter(b'\r', raw).find(|&at| {
+        let line = &raw[at + 1..];
+        let line = &line[..line
+            .iter()
+            .take(256)
+            .position(|b| b"\r\n".contains(b))
+            .unwrap_or(line.len().min(256))];
+        let follows = raw.get(at + 1).copied();
+        let is_bare = follows.is_some_and(|b| b != b'\n');
+        let is_empty_line = follows == Some(b'\r') && raw.get(at + 2) != Some(&b'\n');
+        is_bare
+            && (is_empty_line
+                || line.starts_with(b"--")
+                || is_mime_field(line)
+                || is_uuencode_begin(line))
+    })
+}

@@ -118,6 +118,8 @@ pub enum DefectKind {
     ExternalBody,
     /// Header and body are parted by something else than an empty line.
     OddSeparator,
+    /// What follows a CR without LF would be a boundary or a MIME field if the CR ended a line.
+    PartsAfterBareReturn,
     /// A filter failed or ran out of its budget (design invariant 6).
     FilterFailed,
     /// A rule ran out of its match budget.
@@ -190,6 +192,7 @@ impl DefectKind {
                 | K::PartialMessage
                 | K::ExternalBody
                 | K::OddSeparator
+                | K::PartsAfterBareReturn
         )
     }
 
@@ -197,7 +200,15 @@ impl DefectKind {
     /// stays unseen, or a structure that mail programs read in different ways.
     pub fn hides_content(self) -> bool {
         use DefectKind as K;
-        matches!(self, K::TooDeep | K::TooManyParts | K::DecodedTooLarge) || self.is_ambiguous()
+        let is_limit = matches!(
+            self,
+            K::TooDeep
+                | K::TooManyParts
+                | K::DecodedTooLarge
+                | K::TooManyHeaders
+                | K::HeaderBlockTooLarge
+        );
+        is_limit || self.is_ambiguous()
     }
 
     /// The stable name, as in JSON: `bad_base64`.

@@ -58,7 +58,7 @@ impl ContentType {
         let types = slash.map(|slash| (token(&head[..slash]), token(&head[slash + 1..])));
         match types.filter(|(kind, subtype)| !kind.is_empty() && !subtype.is_empty()) {
             Some((kind, subtype)) => {
-                (read.kind, read.subtype, read.declared) = (kind, subtype, true)
+                (read.kind, read.subtype, read.declared) = (kind, subtype, true);
             }
             None => flaws.push(DefectKind::BadContentType),
         }
@@ -147,12 +147,14 @@ impl TransferEncoding {
         if Self::of_word(value) != TransferEncoding::Unknown {
             return false;
         }
-        let lower = value.to_ascii_lowercase();
         // Other spellings of identity, and charsets and types that stand here by mistake: there is
         // nothing that a mail program could decode.
+        let lower = value.to_ascii_lowercase();
+        let is_word = |b: &u8| b.is_ascii_alphanumeric() || b"-_/; \"".contains(b);
+        let mistaken = [&b"bit"[..], b"binary", b"none", b"text/", b"utf-8", b"iso-8859", b"ascii"];
         let encodes = [&b"64"[..], b"quot", b"printable", b"uu", b"enc", b"hex", b"hqx", b"zip"];
-        let is_word = lower.iter().all(|b| b.is_ascii_graphic() || *b == b' ');
-        !is_word || encodes.iter().any(|part| memmem::find(&lower, part).is_some())
+        let says = |words: &[&[u8]]| words.iter().any(|w| memmem::find(&lower, w).is_some());
+        !lower.iter().all(is_word) || says(&encodes) || !says(&mistaken)
     }
 }
 

@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn the_lists_are_sorted_and_have_no_extension_twice() {
-        let mut all = Vec::new();
+        let mut all: Vec<&str> = Vec::new();
         for (kind, list) in EXTENSIONS {
             assert!(list.is_sorted(), "{kind:?} is searched by halves");
             all.extend(list);

@@ -2,6 +2,7 @@
 
 use memchr::{memchr, memchr_iter};
 
+use crate::ambiguity;
 use crate::defect::{Defect, DefectKind};
 use crate::header::{Header, decode_words, find_word};
 use crate::message::Message;
@@ -59,6 +60,9 @@ pub(crate) fn of_message(message: &Message<'_>, defects: &mut Vec<Defect>) {
     }
     if let Some(at) = odd_line_end(raw) {
         defects.push(Defect::new(DefectKind::MixedLineEndings, 0).at(at));
+        if let Some(at) = ambiguity::part_after_bare_return(raw) {
+            defects.push(Defect::new(DefectKind::PartsAfterBareReturn, 0).at(at));
+        }
     }
 }
 
@@ -185,7 +189,8 @@ mod tests {
         let qp = "Content-Transfer-Encoding: quoted-printable\n\n=zz";
         assert_eq!(kinds(qp), [K::BadQuotedPrintable]);
         assert_eq!(kinds("Content-Transfer-Encoding: base64\n\na*"), [K::BadBase64]);
-        assert_eq!(kinds("Content-Transfer-Encoding: x-y\n\n"), [K::BadTransferEncoding]);
+        let odd = kinds("Content-Transfer-Encoding: x-y\n\n");
+        assert_eq!(odd, [K::BadTransferEncoding, K::OddTransferEncoding]);
         assert_eq!(kinds("Content-Type: text/plain; charset=none\n\n"), [K::UnknownCharset]);
         assert_eq!(kinds("Content-Type: text/plain; charset=utf-8\n\n\u{ff}"), [K::BadCharset]);
         assert_eq!(kinds("Content-Type: nonsense\n\n"), [K::BadContentType]);

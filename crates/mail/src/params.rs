@@ -48,7 +48,7 @@ pub(crate) fn read(value: &[u8], max: usize) -> Params<'_> {
         let raw = section[equals + 1..].trim_ascii();
         params.parameter(name, raw, &mut pieces);
     }
-    params.join(pieces);
+    params.join(&pieces);
     params
 }
 
@@ -128,7 +128,7 @@ impl Params<'_> {
     }
 
     /// Joins continuations, sorted as RFC 2231 wants it; other orders are other names.
-    fn join(&mut self, pieces: Vec<Piece>) {
+    fn join(&mut self, pieces: &[Piece]) {
         if pieces.is_empty() {
             return;
         }
@@ -138,7 +138,7 @@ impl Params<'_> {
             let base = &group[0].base;
             let in_order = pieces.iter().filter(|p| p.base == *base).map(|p| p.number);
             if !in_order.eq(0..group.len() as u32) {
-                self.in_disorder(base, &pieces, group);
+                self.in_disorder(base, pieces, group);
             }
             let value = joined(group.iter().copied());
             if is_file_name(base) && find_word(value.as_bytes()).is_some() {

@@ -78,6 +78,8 @@ fn further_readings_of_the_same_kinds() {
         ),
         ("Content-Transfer-Encoding: base64;\n\nTVqQ\n", "odd_transfer_encoding"),
         ("Content-Transfer-Encoding: base64 (x)\n\nTVqQ\n", "odd_transfer_encoding"),
+        ("Content-Transfer-Encoding: x-rot13\n\nuryyb\n", "odd_transfer_encoding"),
+        ("Subject: a\n\nb\r--c\rContent-Type: text/html\n", "parts_after_bare_return"),
         ("Content-Transfer-Encoding: x-uuencode\n\nTVqQ\n", "odd_transfer_encoding"),
         ("Content-Transfer-Encoding: base\u{b5}64\n\nTVqQ\n", "odd_transfer_encoding"),
         ("Content-Transfer-Encoding: base64\0\n\nTVqQ\n", "control_in_parameter"),
