@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
-/// Labels of a host that are walked at most, from the right.
-const LABELS_MAX: usize = 32;
+/// Labels of a host that are walked at most: more do not fit into a name (RFC 1035 section 2.3.4).
+const LABELS_MAX: usize = 128;
 
 /// Why an entry could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,17 @@ impl List {
     }
 
     fn insert(&mut self, entry: &str) -> Option<()> {
-        let lower = entry.to_lowercase();
+        let mut lower = entry.to_lowercase();
+        // Hosts are looked up in their ASCII form.
+        if !lower.is_ascii()
+            && let (user, Some(domain)) = match lower.rsplit_once('@') {
+                Some((user, domain)) => (format!("{user}@"), Some(domain)),
+                None => (String::new(), Some(lower.trim_start_matches("*."))),
+            }
+            && let Ok(domain) = idna::domain_to_ascii(domain)
+        {
+            lower = user + &domain;
+        }
         if let Some((length, network)) = network(&lower) {
             self.lengths.insert(length);
             self.networks.insert((length, network));

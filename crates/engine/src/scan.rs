@@ -112,6 +112,8 @@ fn verdict(
     defects.append(&mut findings.defects);
     let signals = signals(&findings, &|_| true);
     let judged = fusion::judge(&signals, snapshot);
+    // A rule that gave up has failed as a filter does.
+    let failed = failed || defects.iter().any(|d| d.kind == DefectKind::RuleBudget);
     let failed = failed && snapshot.on_failure == FailAction::Unscannable;
     let class = unscannable::class(judged.class, failed, &defects);
     let counterfactuals = match class {

@@ -1,5 +1,8 @@
 //! From bytes in a declared charset to UTF-8.
 
+mod shifted;
+mod wide;
+
 use std::borrow::Cow;
 
 use crate::defect::DefectKind;
@@ -9,7 +12,8 @@ use crate::defect::DefectKind;
 pub struct Text<'a> {
     /// UTF-8; bytes that could not be decoded are U+FFFD.
     pub text: Cow<'a, str>,
-    /// [`DefectKind::UnknownCharset`] or [`DefectKind::BadCharset`].
+    /// [`DefectKind::UnknownCharset`], [`DefectKind::UnreadableCharset`] or
+    /// [`DefectKind::BadCharset`].
     pub problem: Option<DefectKind>,
 }
 
@@ -18,14 +22,22 @@ pub struct Text<'a> {
 /// UTF-8 and ASCII are taken without a copy when they are valid. A label that nobody knows, and none,
 /// fall back to [`guess`].
 pub fn decode<'a>(bytes: &'a [u8], label: Option<&[u8]>) -> Text<'a> {
+    if let Some(text) = wide::decode(bytes, label.unwrap_or_default()) {
+        return text;
+    }
     let Some(label) = label else {
         return Text { text: guess(bytes), problem: None };
     };
-    let Some(encoding) = encoding_rs::Encoding::for_label(label) else {
-        if let Some(text) = utf7(bytes, label) {
+    let known = encoding_rs::Encoding::for_label(label);
+    let Some(encoding) = known.filter(|e| *e != encoding_rs::REPLACEMENT) else {
+        if let Some(text) = utf7(bytes, label).or_else(|| shifted::decode(bytes, label)) {
             return Text { text: Cow::Owned(text), problem: None };
         }
-        let problem = (!is_ascii_label(label)).then_some(DefectKind::UnknownCharset);
+        let problem = if is_unlike_ascii(label) {
+            Some(DefectKind::UnreadableCharset)
+        } else {
+            (!is_ascii_label(label)).then_some(DefectKind::UnknownCharset)
+        };
         return Text { text: guess(bytes), problem };
     };
     if let Ok(text) = simdutf8::basic::from_utf8(bytes)
@@ -39,6 +51,32 @@ pub fn decode<'a>(bytes: &'a [u8], label: Option<&[u8]>) -> Text<'a> {
     let (text, bad) = encoding.decode_without_bom_handling(bytes);
     Text { text, problem: bad.then_some(DefectKind::BadCharset) }
 }
+
+/// Charsets in which ASCII has other bytes and which some mail programs read (Outlook knows the code
+/// pages of EBCDIC): what they say is not seen here.
+fn is_unlike_ascii(label: &[u8]) -> bool {
+    let lower = label.trim_ascii().to_ascii_lowercase();
+    let is_ebcdic_page = |name: &[u8]| {
+        let digits = name.strip_prefix(b"0").unwrap_or(name);
+        EBCDIC_PAGES.iter().any(|page| digits == page.as_bytes())
+    };
+    let page = [&b"ibm-"[..], b"ibm", b"cp-", b"cp", b"x-cp", b"csibm", b"x-ebcdic-"];
+    memchr::memmem::find(&lower, b"ebcdic").is_some()
+        || lower.starts_with(b"scsu")
+        || lower.starts_with(b"bocu")
+        || lower.starts_with(b"iso-2022-cn")
+        || lower == b"replacement"
+        || page.iter().any(|start| lower.strip_prefix(*start).is_some_and(is_ebcdic_page))
+}
+
+/// Numbers of EBCDIC code pages (IANA's registry of character sets, Microsoft's code page identifiers).
+#[rustfmt::skip]
+const EBCDIC_PAGES: &[&str] = &[
+    "37", "038", "38", "273", "274", "275", "277", "278", "280", "281", "284", "285", "290", "297",
+    "420", "423", "424", "500", "833", "838", "870", "871", "875", "880", "905", "918", "924",
+    "1025", "1026", "1047", "1140", "1141", "1142", "1143", "1144", "1145", "1146", "1147", "1148",
+    "1149", "1154",
+];
 
 fn is_ascii_label(label: &[u8]) -> bool {
     [&b"us-ascii"[..], b"ascii", b"7bit", b"8bit", b"ansi_x3.4-1968"]
@@ -56,7 +94,14 @@ pub fn guess(bytes: &[u8]) -> Cow<'_, str> {
 
 /// UTF-7 (RFC 2152), which no browser reads any more and some spam still uses.
 fn utf7(bytes: &[u8], label: &[u8]) -> Option<String> {
-    let ours = [&b"utf-7"[..], b"unicode-1-1-utf-7", b"utf7"];
+    let ours = [
+        &b"utf-7"[..],
+        b"unicode-1-1-utf-7",
+        b"unicode-2-0-utf-7",
+        b"x-unicode-2-0-utf-7",
+        b"csunicode11utf7",
+        b"utf7",
+    ];
     if !ours.iter().any(|l| label.eq_ignore_ascii_case(l)) {
         return None;
     }
@@ -97,5 +142,48 @@ mod tests {
         assert_eq!(decode(b"Hi +AOk-!", Some(b"utf-7")).text, "Hi é!");
         assert_eq!(decode(b"+AOk-", Some(b"unicode-1-1-utf-7")).problem, None);
         assert_eq!(decode(b"\x1b$B$\"\x1b(B", Some(b"iso-2022-jp")).text, "あ");
+        let unreadable = Some(DefectKind::UnreadableCharset);
+        for label in ["ibm037", "cp500", "IBM-1047", "x-ebcdic-germany", "iso-2022-cn", "scsu"] {
+            assert_eq!(decode(b"\xc8\x85", Some(label.as_bytes())).problem, unreadable, "{label}");
+        }
+        for label in ["ibm866", "cp1252", "cp437"] {
+            assert_ne!(decode(b"x", Some(label.as_bytes())).problem, unreadable, "{label}");
+        }
+    }
+
+    #[test]
+    fn charsets_that_browsers_replace_are_read() {
+        let wide = |text: &str, bytes: fn(u32) -> [u8; 4]| -> Vec<u8> {
+            text.chars().flat_map(|c| bytes(c as u32)).collect()
+        };
+        let link = "http://bad.example/ é";
+        for (label, bytes) in [
+            ("utf-32", wide(link, u32::to_be_bytes)),
+            ("utf-32", wide(link, u32::to_le_bytes)),
+            ("UTF-32LE", wide(link, u32::to_le_bytes)),
+            ("utf-32be", wide(link, u32::to_be_bytes)),
+            ("ucs-4", [vec![0xff, 0xfe, 0, 0], wide(link, u32::to_le_bytes)].concat()),
+            ("us-ascii", [vec![0, 0, 0xfe, 0xff], wide(link, u32::to_be_bytes)].concat()),
+        ] {
+            let text = decode(&bytes, Some(label.as_bytes()));
+            assert_eq!((&*text.text, text.problem), (link, None), "{label}");
+        }
+        let narrow = |bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            link.encode_utf16().flat_map(bytes).collect()
+        };
+        for (label, bytes) in [
+            ("utf-16", narrow(u16::to_be_bytes)),
+            ("utf-16", narrow(u16::to_le_bytes)),
+            ("utf-16be", narrow(u16::to_be_bytes)),
+            ("utf-16", [vec![0xfe, 0xff], narrow(u16::to_be_bytes)].concat()),
+            ("utf-8", [vec![0xff, 0xfe], narrow(u16::to_le_bytes)].concat()),
+        ] {
+            let text = decode(&bytes, Some(label.as_bytes()));
+            assert_eq!((&*text.text, text.problem), (link, None), "{label}");
+        }
+        let korean = b"\x1b$)CGTUBE \x0e0!\x0f http://bad.example/";
+        assert_eq!(decode(korean, Some(b"iso-2022-kr")).text, "GTUBE 가 http://bad.example/");
+        let chinese = b"~{VPND~} http://bad.example/ ~~";
+        assert_eq!(decode(chinese, Some(b"hz-gb-2312")).text, "中文 http://bad.example/ ~");
     }
 }

@@ -62,6 +62,8 @@ pub enum DefectKind {
     BadQuotedPrintable,
     /// A charset label that nobody knows.
     UnknownCharset,
+    /// A charset in which ASCII has other bytes, and that is not read here.
+    UnreadableCharset,
     /// Bytes that the declared charset cannot have.
     BadCharset,
     /// An encoded word (RFC 2047) that could not be decoded.

@@ -25,7 +25,7 @@ pub struct Limits {
     pub urls_max: u32,
     /// Received fields read.
     pub relays_max: u16,
-    /// Defects kept; further ones are counted only.
+    /// Defects kept, but one of each kind is kept whatever this says.
     pub defects_max: u16,
 }
 

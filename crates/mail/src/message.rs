@@ -14,6 +14,7 @@ use crate::relays::{self, Network, Relay, TrustPath};
 use crate::tree;
 use crate::url::Url;
 use crate::url::extract::{self, Collector};
+use crate::url::hidden;
 
 /// The text of one part.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +36,7 @@ pub struct Message<'a> {
     parts: Vec<Part<'a>>,
     defects: Vec<Defect>,
     urls: OnceCell<Collector>,
+    hidden_urls: OnceCell<Collector>,
     relays: OnceCell<Vec<Relay>>,
 }
 
@@ -53,6 +55,7 @@ impl<'a> Message<'a> {
             parts,
             defects,
             urls: OnceCell::new(),
+            hidden_urls: OnceCell::new(),
             relays: OnceCell::new(),
         }
     }
@@ -111,7 +114,8 @@ impl<'a> Message<'a> {
     }
 
     /// The URLs of the Subject and of all text parts, found once: part by part, in HTML those of
-    /// attributes before those of the text. At most [`Limits::urls_max`].
+    /// attributes before those of the text. At most [`Limits::urls_max`]: of more the first three
+    /// quarters and the last quarter of that many, and [`DefectKind::TooManyUrls`] says so.
     pub fn urls(&self) -> &[Url] {
         &self.collected_urls().urls
     }
@@ -119,7 +123,7 @@ impl<'a> Message<'a> {
     fn collected_urls(&self) -> &Collector {
         self.urls.get_or_init(|| {
             let max = self.limits.urls_max as usize;
-            let mut collector = Collector { urls: Vec::new(), max, full: false };
+            let mut collector = Collector::new(max);
             collector.text(0, View::Header, &self.subject());
             for text in self.texts() {
                 match text.part.rendered() {
@@ -129,8 +133,39 @@ impl<'a> Message<'a> {
                     None => collector.text(text.index, View::Text, text.text),
                 }
             }
+            collector.finish();
             collector
         })
+    }
+
+    /// Further URLs that a recipient's program may open: nested in other URLs (redirectors), in
+    /// conditional comments, in attributes and schemes that [`Message::urls`] does not read, and
+    /// those written with signs that cannot be seen. One for each host that [`Message::urls`] has
+    /// not, in the order of the message; at most [`Limits::urls_max`]. For look-ups of hosts.
+    pub fn hidden_urls(&self) -> &[Url] {
+        &self.collected_hidden_urls().urls
+    }
+
+    /// [`Message::urls`] and [`Message::hidden_urls`].
+    pub fn all_urls(&self) -> impl Iterator<Item = &Url> {
+        self.urls().iter().chain(self.hidden_urls())
+    }
+
+    /// Whether some URLs were too many or nested too deep for [`Message::hidden_urls`].
+    pub fn has_unread_urls(&self) -> bool {
+        self.collected_hidden_urls().full
+    }
+
+    fn collected_hidden_urls(&self) -> &Collector {
+        self.hidden_urls.get_or_init(|| hidden::collect(self))
+    }
+
+    /// Whether there is more in hidden URLs than is read. Most messages have too few signs that a URL
+    /// cannot do without, and need no look.
+    fn has_too_many_hidden_urls(&self) -> bool {
+        let max = self.limits.urls_max as usize;
+        let texts = || self.parts.iter().filter_map(Part::text);
+        texts().any(|text| hidden::may_be_too_many(text, max)) && self.has_unread_urls()
     }
 
     /// Whether there are more URLs than are kept. Mostly it is enough to count what a URL cannot do
@@ -179,7 +214,7 @@ impl<'a> Message<'a> {
             part.decoding_defects(index, &mut defects);
         }
         oddities::of_message(self, &mut defects);
-        if self.has_too_many_urls() {
+        if self.has_too_many_urls() || self.has_too_many_hidden_urls() {
             defects.push(Defect::new(DefectKind::TooManyUrls, 0));
         }
         defects.sort();
@@ -260,6 +295,31 @@ mod tests {
         let narrow = Limits { decoded_bytes_max: 100, ..Limits::default() };
         let raw = around(format!("Subject: x\n\n{}", "hello ".repeat(100)).as_bytes());
         assert_eq!(Message::parse_with(&raw, &narrow).parts().len(), 1);
+    }
+
+    #[test]
+    fn of_too_many_urls_the_first_and_the_last_are_kept() {
+        let links: String = (0..99).map(|i| format!("http://h{i}.example/\n")).collect();
+        let raw = format!("Subject: x\n\n{links}");
+        let limits = Limits { urls_max: 8, ..Limits::default() };
+        let message = Message::parse_with(raw.as_bytes(), &limits);
+        let hosts: Vec<&str> = message.urls().iter().map(|u| u.canonical.host()).collect();
+        let expected =
+            ["h0", "h1", "h2", "h3", "h4", "h5", "h97", "h98"].map(|h| h.to_owned() + ".example");
+        assert_eq!(hosts, expected);
+        assert!(message.defects().iter().any(|d| d.kind == DefectKind::TooManyUrls));
+    }
+
+    #[test]
+    fn of_a_long_text_both_ends_are_read() {
+        let limits = Limits { text_bytes_max: 32, ..Limits::default() };
+        for padding in ["x", "é", "中"] {
+            let raw = format!("Subject: x\n\nbegin{}the end", padding.repeat(99));
+            let message = Message::parse_with(raw.as_bytes(), &limits);
+            let text = message.parts()[0].text().unwrap();
+            assert!(text.len() <= 32 && text.starts_with("begin") && text.ends_with("the end"));
+            assert!(message.defects().iter().any(|d| d.kind == DefectKind::TextTooLarge));
+        }
     }
 
     #[test]

@@ -161,9 +161,9 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// For a leaf that is `text/*` or a multipart without parts: its text as UTF-8 (for HTML the source),
-    /// decoded once; at most
-    /// [`Limits::text_bytes_max`] bytes.
+    /// For a leaf that is `text/*` or a multipart without parts: its text as UTF-8 (for HTML the
+    /// source), decoded once; at most [`Limits::text_bytes_max`] bytes. Of a longer one the first and
+    /// the last half of that many, joined; [`DefectKind::TextTooLarge`] says so.
     pub fn text(&self) -> Option<&str> {
         let decoded = self.decoded_text()?;
         match &decoded.text {
@@ -189,22 +189,23 @@ impl<'a> Part<'a> {
         let body = self.body();
         let max = self.limits.text_bytes_max as usize;
         let cut = body.len() > max;
-        let kept = if cut { &body[..character_start(body, max)] } else { body };
+        let kept = if cut { Cow::Owned(ends(body, max)) } else { Cow::Borrowed(body) };
         let label = self.content_type.param("charset").map(str::as_bytes);
-        let text = charset::decode(kept, label);
+        let text = charset::decode(&kept, label);
         let mut problem = text.problem;
-        let (text, length) = match text.text {
-            Cow::Borrowed(text) => (None, text.len()),
-            Cow::Owned(mut text) => {
+        let (text, length, grown) = match text.text {
+            Cow::Borrowed(text) if !cut => (None, text.len(), false),
+            text => {
                 // Where the input was cut a character may be broken: that is no fault of the sender.
-                if cut && !text.trim_end_matches('\u{fffd}').contains('\u{fffd}') {
+                if cut {
                     problem = problem.filter(|p| *p != DefectKind::BadCharset);
                 }
-                text.truncate(character_start(text.as_bytes(), max));
-                (Some(text), 0)
+                let text = text.into_owned();
+                let grown = text.len() > max;
+                (Some(if grown { shortened(&text, max) } else { text }), 0, grown)
             }
         };
-        DecodedText { text, length, problem, cut }
+        DecodedText { text, length, problem, cut: cut || grown }
     }
 
     /// What was wrong with body and text. Decodes both.
@@ -326,6 +327,25 @@ impl<'a> Part<'a> {
             || self.file_names().next().is_some()
             || (self.parent.is_some() && self.content_type.kind != "text")
     }
+}
+
+/// The first and the last bytes of `bytes`, `max` in all: what is unwanted stands at either end more
+/// often than in the middle, and padding in front must not hide what follows it. The cuts are at
+/// multiples of four bytes from the start, so that UTF-16 and UTF-32 stay aligned, unless a UTF-8
+/// character would be cut.
+fn ends(bytes: &[u8], max: usize) -> Vec<u8> {
+    let head = character_start(bytes, max / 2 / 4 * 4);
+    let from = (bytes.len() - (max - head)).next_multiple_of(4);
+    let tail = (from..bytes.len().min(from + 4)).find(|&i| bytes[i] & 0xc0 != 0x80);
+    let tail = tail.and_then(|i| bytes.get(i..)).unwrap_or_default();
+    [&bytes[..head], tail].concat()
+}
+
+/// The same for text that grew when it was decoded.
+fn shortened(text: &str, max: usize) -> String {
+    let head = character_start(text.as_bytes(), max / 2);
+    let tail = (text.len() - (max - head)..text.len()).find(|&i| text.is_char_boundary(i));
+    [&text[..head], tail.map_or("", |i| &text[i..])].concat()
 }
 
 /// The largest index up to `max` at which no UTF-8 character is cut.

@@ -4,7 +4,10 @@
 //! expect are made from what is found here, in the crate that needs them.
 
 pub(crate) mod extract;
+pub(crate) mod hidden;
 mod host;
+mod nested;
+mod plain;
 pub mod text;
 
 use std::borrow::Cow;
@@ -43,6 +46,9 @@ pub enum UrlSource {
     MetaRefresh,
     /// `url(...)` in a style.
     Css,
+    /// Nested in another URL, in a conditional comment, or written in a form that the usual
+    /// extraction does not read: see [`crate::Message::hidden_urls`].
+    Hidden,
 }
 
 impl UrlSource {
@@ -176,11 +182,15 @@ impl CanonicalUrl {
 pub fn canonical(input: &str) -> Option<CanonicalUrl> {
     let mut traits = UrlTraits::default();
     let trimmed = input.trim_matches(|c: char| c.is_whitespace() || c.is_control());
-    let cut = cut_at(trimmed, URL_BYTES_MAX);
+    let mut cut = Cow::Borrowed(cut_at(trimmed, URL_BYTES_MAX));
     if cut.len() < trimmed.len() {
         traits.set(UrlTraits::CUT);
+        if let Some(short) = without_long_user(trimmed) {
+            traits.set(UrlTraits::USER_INFO);
+            cut = Cow::Owned(short);
+        }
     }
-    let cleaned = remove_line_ends(cut, &mut traits);
+    let cleaned = remove_line_ends(&cut, &mut traits);
     let (scheme, rest) = split_scheme(&cleaned, &mut traits)?;
     if scheme == "mailto" {
         return mailto(rest, traits);
@@ -238,6 +248,19 @@ fn cut_at(text: &str, max: usize) -> &str {
     let end = (0..=text.len().min(max)).rev().find(|&i| text.is_char_boundary(i));
     &text[..end.unwrap_or(0)]
 }
+
+/// A URL whose user information reaches over the limit, without it: the host stands behind it.
+fn without_long_user(text: &str) -> Option<String> {
+    let colon = text.find(':')?;
+    let scheme = text.get(..colon + 1).filter(|scheme| scheme.len() < 20)?;
+    let rest = text[colon + 1..].trim_start_matches(['/', '\\', '\t', '\r', '\n']);
+    let authority = rest.split(['/', '\\', '?', '#']).next()?;
+    let at = authority.rfind('@').filter(|at| *at > HOST_AT_MAX)?;
+    Some(format!("{scheme}//{}", cut_at(&rest[at + 1..], URL_BYTES_MAX)))
+}
+
+/// A user information that ends before this is left to the usual way.
+const HOST_AT_MAX: usize = URL_BYTES_MAX / 2;
 
 /// Browsers drop tabs and line ends anywhere in a URL (URL Standard, section 4.4).
 fn remove_line_ends<'a>(text: &'a str, traits: &mut UrlTraits) -> Cow<'a, str> {

@@ -290,7 +290,7 @@ impl Evaluation<'_> {
             all.and(self.header(header), || format!("header {}", header.name.as_str()));
         }
         if let Some(patterns) = &when.url_host {
-            let hosts = message.urls().iter().map(|u| u.canonical.host());
+            let hosts = message.all_urls().map(|u| u.canonical.host());
             let found = hosts.into_iter().find(|h| patterns.matching(h).is_some());
             all.and(found.is_some(), || format!("URL host {}", found.unwrap_or("not found")));
         }

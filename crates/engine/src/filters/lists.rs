@@ -6,14 +6,16 @@
 //! | `ALLOW_CLIENT` | -20 | the client's network or name is on the allow list: class ham |
 //! | `BLOCK_SENDER` | 20 | sender's address or domain is on the block list: class spam |
 //! | `BLOCK_CLIENT` | 20 | the client's network or name is on the block list: class spam |
-//! | `BLOCK_URL` | 20 | links to a host on the block list: class spam |
+//! | `BLOCK_URL` | 20 | links to a host on the block list, also through a redirector: class spam |
 //!
 //! An allow list beats every class below phishing. A sender is the envelope's and the From field's;
 //! the From field is taken for allowed only if sender authentication has not failed for it, since
 //! anybody can write it.
 
+use std::net::IpAddr;
+
 use gauntlet_mail::facts::AuthResult;
-use gauntlet_mail::{Evidence, View};
+use gauntlet_mail::{Defect, DefectKind, Evidence, View, address};
 
 use crate::filter::{Filter, Findings, Item};
 use crate::filters::header_form::field_evidence;
@@ -62,15 +64,19 @@ impl Lists {
         if self.block.has_address(sender) {
             findings.add(&self.block_sender, at());
         }
+        // Any author blocks; only the one that people see allows.
+        for field in item.message.headers_named("from") {
+            let authors = address::mailboxes(&field.unfolded(), usize::MAX);
+            if authors.iter().any(|author| self.block.has_address(&author.address)) {
+                findings.add(&self.block_sender, field_evidence(field));
+            }
+        }
         let (Some(from), Some(field)) = (item.message.from(), item.message.header("from")) else {
             return;
         };
         let forged = forged || item.facts.dmarc == AuthResult::Fail;
         if self.allow.has_address(&from.address) && !forged {
             findings.add(&self.allow_sender, field_evidence(field));
-        }
-        if self.block.has_address(&from.address) {
-            findings.add(&self.block_sender, field_evidence(field));
         }
     }
 
@@ -94,13 +100,23 @@ impl Lists {
         if self.block.is_empty() {
             return;
         }
-        for url in item.message.urls() {
-            if self.block.has_domain(url.canonical.host()) {
+        for url in item.message.all_urls() {
+            if self.blocks(url.canonical.host()) {
                 let offset = url.offset as usize;
-                let at = Evidence::new(View::Url, url.part, offset, url.raw.as_bytes());
+                let mut at = Evidence::new(View::Url, url.part, offset, url.raw.as_bytes());
+                at.length = url.length;
                 findings.add(&self.block_url, at);
             }
         }
+        if item.message.has_unread_urls() {
+            findings.defects.push(Defect::new(DefectKind::TooManyUrls, 0).detail("nested"));
+        }
+    }
+
+    /// Whether the host, a domain above it, or the network of an address is on the block list.
+    fn blocks(&self, host: &str) -> bool {
+        let address = || host.trim_matches(['[', ']']).parse::<IpAddr>();
+        self.block.has_domain(host) || address().is_ok_and(|ip| self.block.has_ip(ip))
     }
 }
 

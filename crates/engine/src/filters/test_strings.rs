@@ -6,11 +6,16 @@
 //! | `GTUBE` | 1000 | the text holds the spam test string: class spam |
 //! | `EICAR` | 1000 | an attachment holds the anti-virus test file, or a text begins with it: class malware |
 //!
+//! GTUBE counts in the message as it came, in the Subject, in the source of texts, in what they show
+//! (through tags, references, white space and signs that cannot be seen) and in attachments.
+//!
 //! Limits: the bytes of attachments are searched as they are once their transfer encoding is undone.
 //! Archives are not opened here, so a compressed test file is not seen (a stored one is). A text that
 //! quotes the EICAR string after other text is somebody writing about it, and does not count.
 
-use gauntlet_mail::{Evidence, View};
+use std::ops::Range;
+
+use gauntlet_mail::{Evidence, Message, Part, View};
 use memchr::memmem::Finder;
 
 use crate::filter::{Filter, Findings, Item};
@@ -61,16 +66,12 @@ impl Filter for TestStrings {
     }
 
     fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
+        self.gtube_in_header(item.message, findings);
         for (part, i) in item.message.parts().iter().zip(0u16..) {
             if part.is_container {
                 continue;
             }
-            if let Some(text) = part.text()
-                && let Some(at) = self.find_gtube.find(text.as_bytes())
-            {
-                let found = &text.as_bytes()[at..at + self.find_gtube.needle().len()];
-                findings.add(&self.gtube, Evidence::new(View::Html, i, at, found));
-            }
+            self.gtube_in_part(part, i, findings);
             let body = part.body();
             let Some(at) = self.find_eicar.find(body) else { continue };
             let at_start = body[..at].trim_ascii().is_empty();
@@ -79,6 +80,54 @@ impl Filter for TestStrings {
                 findings.add(&self.eicar, Evidence::new(View::Body, i, at, found));
             }
         }
+    }
+}
+
+impl TestStrings {
+    /// In the Subject as people see it, and anywhere in the message as it came.
+    fn gtube_in_header(&self, message: &Message<'_>, findings: &mut Findings) {
+        let needle = self.find_gtube.needle();
+        if let Some(field) = message.header("subject")
+            && let Some(range) = self.seen_gtube(&field.decoded())
+        {
+            let at = Evidence::new(View::Header, 0, range.start, needle).named("Subject");
+            findings.add(&self.gtube, at);
+        }
+        if let Some(at) = self.find_gtube.find(message.raw()) {
+            findings.add(&self.gtube, Evidence::new(View::Raw, 0, at, needle));
+        }
+    }
+
+    /// In the source of a text, in what it shows, and in the bytes of whatever the part is.
+    fn gtube_in_part(&self, part: &Part<'_>, i: u16, findings: &mut Findings) {
+        let needle = self.find_gtube.needle();
+        if let Some(text) = part.text()
+            && let Some(at) = self.find_gtube.find(text.as_bytes())
+        {
+            return findings.add(&self.gtube, Evidence::new(View::Html, i, at, needle));
+        }
+        let shown = part.shown_text().and_then(|text| Some((text, self.seen_gtube(text)?)));
+        if let Some((text, range)) = shown {
+            let found = text.get(range.clone()).unwrap_or_default();
+            let at = Evidence::new(View::Text, i, range.start, found.as_bytes());
+            return findings.add(&self.gtube, at);
+        }
+        if let Some(at) = self.find_gtube.find(part.body()) {
+            findings.add(&self.gtube, Evidence::new(View::Body, i, at, needle));
+        }
+    }
+
+    /// Where GTUBE stands in a text whatever white space and signs that cannot be seen are between its
+    /// letters.
+    fn seen_gtube(&self, text: &str) -> Option<Range<usize>> {
+        // Most texts have no four stars, which it has whatever is between.
+        memchr::memchr_iter(b'*', text.as_bytes()).nth(3)?;
+        let graphic = |(_, c): &(usize, char)| c.is_ascii_graphic();
+        let (places, letters): (Vec<usize>, Vec<u8>) =
+            text.char_indices().filter(graphic).map(|(i, c)| (i, c as u8)).unzip();
+        let at = self.find_gtube.find(&letters)?;
+        let end = at + self.find_gtube.needle().len();
+        Some(places[at]..places[end - 1] + 1)
     }
 }
 

@@ -241,7 +241,7 @@ impl Urls {
             for link in links {
                 let range = link.value.start as usize..link.value.end as usize;
                 let value = source.get(range.clone()).unwrap_or_default().trim_start();
-                let head: String = value.chars().take(24).collect::<String>().to_ascii_lowercase();
+                let head = scheme_head(value);
                 // `javascript:void(0)` is what editors put where nothing shall happen.
                 let runs = head.starts_with("javascript:") && !head.starts_with("javascript:void");
                 if runs || head.starts_with("data:text/html") || head.starts_with("vbscript:") {
@@ -289,6 +289,14 @@ impl Filter for Urls {
         ];
         blake3::hash(text.concat().as_bytes()).to_hex().to_string()
     }
+}
+
+/// The beginning of a link as browsers read it, in lower case: character references decoded, control
+/// characters dropped (URL Standard, section 4.4).
+fn scheme_head(value: &str) -> String {
+    let decoded = gauntlet_mail::html::entity::decode(value.as_bytes(), true);
+    let letters = decoded.iter().filter(|b| **b > b' ').take(24);
+    letters.map(|b| char::from(b.to_ascii_lowercase())).collect()
 }
 
 fn evidence(url: &Url) -> Evidence {
@@ -350,6 +358,7 @@ mod tests {
             ("<a href='https://login.weebly.com/'>x</a>", "URL_FREE_HOSTING"),
             ("<a href='https://offers.icu/'>x</a>", "URL_ODD_TLD"),
             ("<a href='javascript:go(1)'>x</a>", "URL_SCRIPT"),
+            ("<a href='&#1; java&Tab;script&colon;go(1)'>x</a>", "URL_SCRIPT"),
             ("<a href='https://evil.com/?u=bob%40here.com'>x</a>", "URL_HAS_RECIPIENT"),
         ];
         for (body, rule) in cases {

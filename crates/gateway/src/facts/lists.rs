@@ -6,13 +6,14 @@ use std::sync::{Mutex, PoisonError};
 
 use gauntlet_mail::address::ascii_domain;
 use gauntlet_mail::facts::{DkimSignature, Listing};
-use gauntlet_mail::{Envelope, Message};
+use gauntlet_mail::{Envelope, Message, Url};
 
 use super::inquiry::{Effect, Inquiry};
 use crate::config::{DnsListSettings, ListSubject};
 use crate::resolver::{Answer, Kind, reversed};
 
-/// Hosts of one message's links that are looked up in one list.
+/// Hosts of one message's links that are looked up in one list: half of them the first, half the
+/// last. Local lists see all.
 const LINKS_MAX: usize = 20;
 /// Attachments of one message that are hashed.
 const ATTACHMENTS_MAX: usize = 50;
@@ -87,7 +88,7 @@ impl DnsLists {
         if self.lists.is_empty() {
             return Vec::new();
         }
-        let links = links_of(about.raw, |subject| self.wants(subject));
+        let links = links_of(about.raw, LINKS_MAX, |subject| self.wants(subject));
         let mut questions: Vec<(&List, String, String)> = Vec::new();
         for list in &self.lists {
             let mut names = BTreeSet::new();
@@ -197,7 +198,7 @@ pub(super) struct Links {
 }
 
 /// What lists want to know of the message itself.
-pub(super) fn links_of(raw: &[u8], wants: impl Fn(ListSubject) -> bool) -> Links {
+pub(super) fn links_of(raw: &[u8], hosts_max: usize, wants: impl Fn(ListSubject) -> bool) -> Links {
     let mut links = Links::default();
     let (of_links, of_attachments) = (
         wants(ListSubject::Links) || wants(ListSubject::LinkHosts),
@@ -216,14 +217,18 @@ pub(super) fn links_of(raw: &[u8], wants: impl Fn(ListSubject) -> bool) -> Links
     if !of_links {
         return links;
     }
-    for url in message.urls() {
-        if links.hosts.len() >= LINKS_MAX {
-            break;
-        }
+    let mut hosts: Vec<&Url> = Vec::new();
+    let mut known = BTreeSet::new();
+    hosts.extend(message.all_urls().filter(|url| {
         let host = url.canonical.host();
-        if host.is_empty() {
-            continue;
-        }
+        !host.is_empty() && known.insert(host)
+    }));
+    // Of too many the first and the last: padding in front must not hide what follows it.
+    let tail = hosts.len().saturating_sub(hosts_max / 2).max(hosts_max - hosts_max / 2);
+    let shown =
+        hosts.iter().enumerate().filter(|(i, _)| *i < hosts_max - hosts_max / 2 || *i >= tail);
+    for (_, url) in shown {
+        let host = url.canonical.host();
         links.hosts.insert(host.to_owned());
         let domain = url.canonical.registrable_domain();
         links.domains.insert(if domain.is_empty() { host } else { domain }.to_owned());

@@ -121,7 +121,7 @@ impl LocalLists {
             return Vec::new();
         }
         let wants = |subject| self.lists.iter().any(|(_, of, _)| of.contains(&subject));
-        let links = lists::links_of(about.raw, wants);
+        let links = lists::links_of(about.raw, usize::MAX, wants);
         let mut found = Vec::new();
         for (list, of, points) in &self.lists {
             let mut texts: Vec<String> =

@@ -1,6 +1,7 @@
 //! The URLs of a message's parts.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::text::{self, Found};
@@ -12,26 +13,46 @@ use crate::html::{Rendered, Token, Tokenizer, entity};
 #[derive(Debug)]
 pub(crate) struct Collector {
     pub(crate) urls: Vec<Url>,
+    /// The last of those that found no place in `urls`.
+    last: VecDeque<Url>,
     pub(crate) max: usize,
     /// There were more than `max`.
     pub(crate) full: bool,
 }
 
 impl Collector {
-    fn push(&mut self, url: Url) {
-        if self.urls.len() >= self.max {
-            self.full = true;
-        } else {
+    pub(crate) fn new(max: usize) -> Self {
+        Collector { urls: Vec::new(), last: VecDeque::new(), max, full: false }
+    }
+
+    /// Keeps the first and, as soon as there are too many, the last: padding must hide neither.
+    pub(crate) fn push(&mut self, url: Url) {
+        if self.urls.len() < self.max {
             self.urls.push(url);
+            return;
         }
+        self.full = true;
+        let lasts = self.max / 4;
+        if lasts == 0 {
+            return;
+        }
+        if self.last.len() >= lasts {
+            self.last.pop_front();
+        }
+        self.last.push_back(url);
+    }
+
+    /// To be called after the last URL: puts the last ones into the place of those before them.
+    pub(crate) fn finish(&mut self) {
+        let kept = self.max.saturating_sub(self.last.len());
+        let surplus = self.urls.len().saturating_sub(kept).min(self.last.len());
+        self.urls.truncate(self.urls.len() - surplus);
+        self.urls.extend(self.last.drain(..));
     }
 
     /// URLs in plain text.
     pub(crate) fn text(&mut self, part: u16, view: View, text: &str) {
         for found in text::find(text) {
-            if self.full {
-                return;
-            }
             self.found(part, view, text, &found);
         }
     }
@@ -56,9 +77,6 @@ impl Collector {
     pub(crate) fn html(&mut self, part: u16, source: &str, page: &Rendered) {
         let mut base = None;
         for link in &page.links {
-            if self.full {
-                return;
-            }
             let range = link.value.start as usize..link.value.end as usize;
             let Some(raw) = source.get(range.clone()) else { continue };
             let value = entity::decode(raw.as_bytes(), true);
@@ -87,9 +105,6 @@ impl Collector {
     fn rendered_text(&mut self, part: u16, page: &Rendered) {
         let mut spans = page.links.iter().filter_map(|l| l.text.as_ref()).peekable();
         for mut found in text::find(&page.text) {
-            if self.full {
-                return;
-            }
             let at = offset(found.range.start);
             while spans.peek().is_some_and(|span| span.end <= at) {
                 spans.next();
@@ -199,7 +214,7 @@ fn links_at_most(tag: &[u8]) -> usize {
 const PIECE: usize = 192;
 
 /// How many bytes are so.
-fn count(text: &[u8], is_so: impl Fn(u8) -> bool) -> usize {
+pub(crate) fn count(text: &[u8], is_so: impl Fn(u8) -> bool) -> usize {
     let in_piece =
         |piece: &[u8]| piece.iter().fold(0u8, |count, b| count.wrapping_add(u8::from(is_so(*b))));
     text.chunks(PIECE).map(|piece| usize::from(in_piece(piece))).sum()
@@ -261,7 +276,7 @@ mod tests {
 
     fn of_html(source: &str) -> Vec<(UrlSource, String, String)> {
         let page = render(source, &Limits::default());
-        let mut collector = Collector { urls: Vec::new(), max: 100, full: false };
+        let mut collector = Collector::new(100);
         collector.html(0, source, &page);
         let text = |u: &Url| {
             u.link_text.as_ref().map(|r| link_text(&page, r).to_owned()).unwrap_or_default()
@@ -314,14 +329,14 @@ mod tests {
              content='0;url=http://c.com'><form ACTION=http://d><td background=http://e>",
         ] {
             let page = render(source, &Limits::default());
-            let mut collector = Collector { urls: Vec::new(), max: 100, full: false };
+            let mut collector = Collector::new(100);
             collector.html(0, source, &page);
             for enough in [0, 3, 10, 1_000] {
                 let at_most = html_urls_at_most(source, enough);
                 assert!(collector.urls.len() <= at_most, "{source}");
                 assert!(page.links.len() <= at_most, "{source}");
             }
-            let mut collector = Collector { urls: Vec::new(), max: 100, full: false };
+            let mut collector = Collector::new(100);
             collector.text(0, View::Text, source);
             assert!(collector.urls.len() <= text_urls_at_most(source), "{source}");
         }
@@ -363,7 +378,7 @@ mod tests {
                 source.push_str(pieces[(seed >> 16) as usize % pieces.len()]);
             }
             let page = render(&source, &Limits::default());
-            let mut collector = Collector { urls: Vec::new(), max: 100, full: false };
+            let mut collector = Collector::new(100);
             collector.html(0, &source, &page);
             let at_most = marks(source.as_bytes()) - idle_marks(source.as_bytes());
             assert!(collector.urls.len() <= at_most, "{source}");

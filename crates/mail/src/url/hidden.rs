@@ -1,0 +1,297 @@
+//! URLs that a recipient's program may open and that the usual extraction does not list: see
+//! [`crate::Message::hidden_urls`].
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ops::Range;
+
+use super::extract::Collector;
+use super::nested::Finder;
+use super::{CanonicalUrl, Url, UrlSource, cut_at, plain, text};
+use crate::evidence::View;
+use crate::html::{Attribute, Token, Tokenizer};
+use crate::message::Message;
+
+/// Documents within documents (comments, `srcdoc`, `data:`) that are opened.
+const DOCUMENTS_MAX: usize = 4;
+/// Bytes that may be looked at for a part, each time counted: so many, and as often as a multiple of the
+/// part's text.
+const WORK_BYTES_MAX: usize = 4 * 1024 * 1024;
+const WORK_FACTOR: usize = 16;
+/// Bytes kept of a URL for people to read.
+const RAW_BYTES_MAX: usize = 256;
+
+/// Whether a text has signs enough for more hosts than `max`, or for work beyond its bound: at each
+/// sign a look at all that follows is the most there can be.
+pub(crate) fn may_be_too_many(text: &str, max: usize) -> bool {
+    let marks = super::extract::count(text.as_bytes(), |b| matches!(b, b':' | b'/' | b'\\' | b'='));
+    marks > max / 2 || marks.saturating_mul(text.len()) > WORK_BYTES_MAX
+}
+
+/// Collects the hidden URLs of a message.
+pub(crate) fn collect(message: &Message<'_>) -> Collector {
+    let known = message.urls().iter().map(|u| u.canonical.host().to_owned()).collect();
+    let max = message.limits().urls_max as usize;
+    let mut hidden = Hidden { hosts: known, out: Collector::new(max), finder: Finder::new(0) };
+    let subject = message.subject();
+    hidden.begin(subject.len());
+    hidden.text(Place { part: 0, view: View::Header }, &subject);
+    for shown in message.texts() {
+        let source = shown.part.text().unwrap_or_default();
+        hidden.begin(source.len());
+        if shown.part.rendered().is_some() {
+            let at = Place { part: shown.index, view: View::Html };
+            hidden.page(at, source, 0, DOCUMENTS_MAX);
+        }
+        hidden.text(Place { part: shown.index, view: View::Text }, shown.text);
+    }
+    hidden.out.full |= hidden.finder.exhausted;
+    hidden.out.finish();
+    hidden.out
+}
+
+/// Where positions count.
+#[derive(Clone, Copy)]
+struct Place {
+    part: u16,
+    view: View,
+}
+
+struct Hidden {
+    /// Hosts that were found already.
+    hosts: HashSet<String>,
+    out: Collector,
+    finder: Finder,
+}
+
+impl Hidden {
+    /// A new part with a text of so many bytes.
+    fn begin(&mut self, bytes: usize) {
+        let exhausted = self.finder.exhausted;
+        self.finder = Finder::new(WORK_BYTES_MAX.saturating_add(bytes.saturating_mul(WORK_FACTOR)));
+        self.finder.exhausted = exhausted;
+    }
+
+    fn push(&mut self, at: Place, raw: &str, range: Range<usize>, canonical: CanonicalUrl) {
+        if self.hosts.contains(canonical.host()) {
+            return;
+        }
+        self.hosts.insert(canonical.host().to_owned());
+        self.out.push(Url {
+            canonical,
+            raw: cut_at(raw, RAW_BYTES_MAX).to_owned(),
+            source: UrlSource::Hidden,
+            part: at.part,
+            view: at.view,
+            offset: u32::try_from(range.start).unwrap_or(u32::MAX),
+            length: u32::try_from(range.len()).unwrap_or(u32::MAX),
+            link_text: None,
+        });
+    }
+
+    /// What is nested in a value that stands at `range`.
+    fn nested(&mut self, at: Place, value: &str, range: &Range<usize>) {
+        self.finder.find(value);
+        for url in std::mem::take(&mut self.finder.found) {
+            self.push(at, value, range.clone(), url);
+        }
+    }
+
+    /// Text as a person reads it.
+    fn text(&mut self, at: Place, shown: &str) {
+        let plain = plain::of(shown);
+        let text = plain.as_ref().map_or(shown, |p| &p.text);
+        let original = |i: usize| plain.as_ref().map_or(i, |p| p.original(i));
+        if plain.is_some() {
+            for found in text::find(text) {
+                let range = original(found.range.start)..original(found.range.end);
+                if let Some(url) = super::canonical(&text[found.range]) {
+                    let raw = shown.get(range.clone()).unwrap_or_default();
+                    self.push(at, raw, range, url);
+                }
+            }
+        }
+        // Words in which something may be nested, and those that begin a URL in an odd way.
+        let mut end = 0;
+        let bytes = text.as_bytes();
+        while let Some(i) = memchr::memchr3(b':', b'\\', b'=', &bytes[end..]).map(|i| end + i) {
+            let start = text[end..i].rfind(is_space).map_or(end, |s| end + s);
+            end = text[i..].find(is_space).map_or(text.len(), |e| i + e);
+            let word = text[start..end].trim_matches(is_space);
+            if may_nest(word) {
+                let start = start
+                    + (text[start..end].len()
+                        - text[start..end].trim_start_matches(is_space).len());
+                let range = original(start)..original(start + word.len());
+                self.finder.find(word);
+                for url in std::mem::take(&mut self.finder.found) {
+                    let raw = shown.get(range.clone()).unwrap_or_default();
+                    self.push(at, raw, range.clone(), url);
+                }
+            }
+        }
+    }
+
+    /// The attributes and raw texts of a page that stands at `offset` of the part's source.
+    fn page(&mut self, at: Place, source: &str, offset: usize, documents: usize) {
+        for (token, range) in Tokenizer::new(source.as_bytes()) {
+            let within = offset + range.start..offset + range.end;
+            match token {
+                Token::Start(tag) => {
+                    for attribute in tag.attributes().filter(|a| !a.value.is_empty()) {
+                        let value = attribute.value_range();
+                        let value = offset + value.start..offset + value.end;
+                        self.attribute(at, attribute, value, documents);
+                    }
+                }
+                // Word renders what stands in conditional comments.
+                Token::Comment { text, .. } if memchr::memmem::find(text, b"[if").is_some() => {
+                    self.inner(at, &String::from_utf8_lossy(text), within.start + 4, documents);
+                }
+                Token::RawText(text) => {
+                    let text = String::from_utf8_lossy(text);
+                    if memchr::memchr(b'<', text.as_bytes()).is_some() {
+                        self.inner(at, &text, within.start, documents);
+                    }
+                    self.script(at, &text, within.start);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A page within a page.
+    fn inner(&mut self, at: Place, source: &str, offset: usize, documents: usize) {
+        match documents.checked_sub(1) {
+            Some(documents) => self.page(at, source, offset, documents),
+            None => self.out.full = true,
+        }
+    }
+
+    /// URLs in style sheets and scripts, which stand there with their scheme.
+    fn script(&mut self, at: Place, text: &str, offset: usize) {
+        let text = without_css_escapes(text);
+        for piece in text.split(['"', '\'', '`', '(', ')', ';', '\n']) {
+            if memchr::memmem::find(piece.as_bytes(), b"//").is_some() {
+                self.nested(at, piece.trim(), &(offset..offset + text.len()));
+            }
+        }
+    }
+
+    fn attribute(
+        &mut self,
+        at: Place,
+        attribute: Attribute<'_>,
+        range: Range<usize>,
+        documents: usize,
+    ) {
+        // What names no URL, in most tags.
+        if ["class", "id", "alt", "title", "width", "height", "align", "valign"]
+            .iter()
+            .any(|name| attribute.is(name))
+            || attribute.name.get(..5).is_some_and(|n| n.eq_ignore_ascii_case(b"xmlns"))
+        {
+            return;
+        }
+        let decoded = attribute.decoded();
+        let value = String::from_utf8_lossy(&decoded);
+        let value = cleaned(&value);
+        if attribute.is("srcdoc") {
+            return self.inner(at, &value, range.start, documents);
+        }
+        if attribute.is("style") {
+            return self.script(at, &value, range.start);
+        }
+        if let Some(page) = data_page(&value) {
+            return self.inner(at, &page, range.start, documents);
+        }
+        let is_link = attribute.is("href") || attribute.is("src") || attribute.is("action");
+        if is_link || may_nest(&value) {
+            for value in [Some(&*value), plain::of(&value).as_ref().map(|p| &*p.text)] {
+                let Some(value) = value else { continue };
+                self.nested(at, value, &range);
+                // `srcset`, `ping` and `archive` list URLs.
+                if value.contains(' ') {
+                    for piece in value.split([' ', ',']).filter(|piece| may_nest(piece)) {
+                        self.nested(at, piece, &range);
+                    }
+                }
+                if is_link && !value.contains(':') {
+                    self.schemeless(at, value, &range);
+                }
+            }
+        }
+    }
+
+    /// `href="evil.example/x"` with signs that cannot be seen in it.
+    fn schemeless(&mut self, at: Place, value: &str, range: &Range<usize>) {
+        let found = text::find(value).next().filter(|found| found.range.start == 0);
+        if let Some(url) = found.and_then(|_| super::canonical(value)) {
+            self.push(at, value, range.clone(), url);
+        }
+    }
+}
+
+fn is_space(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '<' | '>' | '"')
+}
+
+/// Whether a value may hold a URL in a form that is not the usual one.
+fn may_nest(value: &str) -> bool {
+    let bytes = value.as_bytes();
+    memchr::memchr3(b':', b'\\', b'=', bytes).is_some()
+        || memchr::memmem::find(bytes, b"//").is_some()
+        || memchr::memchr(b'%', bytes).is_some()
+}
+
+/// A value as browsers read it: tabs and line ends dropped, control characters and spaces at the ends
+/// too (URL Standard, section 4.4).
+fn cleaned(value: &str) -> Cow<'_, str> {
+    let trimmed = value.trim_matches(|c: char| c <= ' ' || c.is_whitespace());
+    if memchr::memchr3(b'\t', b'\n', b'\r', trimmed.as_bytes()).is_none() {
+        return Cow::Borrowed(trimmed);
+    }
+    Cow::Owned(trimmed.replace(['\t', '\n', '\r'], ""))
+}
+
+/// The page in `data:text/html,...` and its like.
+fn data_page(value: &str) -> Option<String> {
+    let head = value.get(..5)?;
+    if !head.eq_ignore_ascii_case("data:") {
+        return None;
+    }
+    let (kind, content) = value[5..].split_once(',')?;
+    let kind = kind.to_ascii_lowercase();
+    if !["html", "xml", "svg"].iter().any(|page| kind.contains(page)) {
+        return None;
+    }
+    let bytes = crate::mime::percent_decode(content.as_bytes());
+    let is_base64 = kind.contains("base64");
+    let bytes = if is_base64 { crate::encoding::base64(&bytes).bytes } else { bytes.into() };
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// `\68 ttp` is `http` in a style sheet (CSS Syntax, section 4.3.7).
+fn without_css_escapes(text: &str) -> Cow<'_, str> {
+    if memchr::memchr(b'\\', text.as_bytes()).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        out.push_str(before);
+        let digits = after.bytes().take(6).take_while(u8::is_ascii_hexdigit).count();
+        let value = u32::from_str_radix(&after[..digits], 16).ok().and_then(char::from_u32);
+        match value {
+            Some(c) => {
+                out.push(c);
+                let after = &after[digits..];
+                rest = after.strip_prefix([' ', '\n', '\t']).unwrap_or(after);
+            }
+            // In scripts `\/` is `/`.
+            None => rest = after,
+        }
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
