@@ -107,6 +107,7 @@ pub(crate) fn examine(
     premises::disk(config, &mut found);
     premises::certificates(config, &mut found);
     acme::certificate(config, &mut found);
+    premises::questions(config, &mut found);
     premises::queue(config, &mut found);
     groups(config, &mut found);
     roots(config, &mut found);

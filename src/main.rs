@@ -5,6 +5,7 @@ mod activity;
 mod allocator;
 mod backup;
 mod bench;
+mod clock;
 mod completions;
 mod config;
 mod digest;
@@ -69,6 +70,8 @@ enum Command {
     Queue(queue::Args),
     /// Say how the running node is: mail taken, queue, times, disks, where mail goes
     Status(status::Args),
+    /// Ask whether the clock is believed, or say that it is right
+    Clock(clock::Args),
     /// Tell one message's life by its id
     Trace(trace::Args),
     /// Find messages of the log
@@ -156,6 +159,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Queue(args) => queue::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Clock(args) => clock::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Messages(args) => messages::run(&args),
         Command::Quarantine(args) => quarantine::run(&args),

@@ -54,6 +54,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         for problem in &status.problems {
             writeln!(out, "             {problem}")?;
         }
+        for question in &status.questions {
+            writeln!(out, "to decide    {question}")?;
+        }
         writeln!(out, "ruleset      {}", status.ruleset)?;
         writeln!(out, "sessions     {}", status.sessions)?;
         writeln!(out, "queue        {} messages, the oldest for {seconds} s", status.queued)?;

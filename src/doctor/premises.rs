@@ -128,6 +128,19 @@ fn given_days(path: &Path) -> (i64, i64) {
     (life / 5, life / 20)
 }
 
+/// The node has nothing to ask: whether its clock is right, whether much of what is held may go.
+pub(super) fn questions(config: &Config, found: &mut Findings) {
+    let Ok(Answer::Status(status)) = control::ask(&config.node.data, &Request::Status) else {
+        return;
+    };
+    for problem in &status.problems {
+        found.add(Health::Bad, "node", problem.as_str());
+    }
+    for question in &status.questions {
+        found.add(Health::Bad, "clock", question.as_str());
+    }
+}
+
 /// Mail leaves.
 pub(super) fn queue(config: &Config, found: &mut Findings) {
     let oldest = match control::ask(&config.node.data, &Request::List { max: 1 }) {

@@ -33,6 +33,7 @@ impl NodeHandle for Handle {
             ruleset: node.ruleset(),
             started_ms: node.started_ms(),
             problems: node.problems(),
+            questions: node.questions(),
             queued: node.queue.count(),
             queue_age_ms: node.queue_age_ms(),
             sessions: node.sessions(),

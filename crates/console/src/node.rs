@@ -235,6 +235,8 @@ pub struct NodeStatus {
     pub started_ms: i64,
     /// What keeps it from taking mail; empty when it is ready.
     pub problems: Vec<String>,
+    /// What an administrator should decide, and how; the node takes mail meanwhile.
+    pub questions: Vec<String>,
     /// Messages waiting for delivery.
     pub queued: u64,
     /// Age of the oldest of them in milliseconds; 0 when there is none.

@@ -5,6 +5,7 @@
 //! replaces the whole list, and an environment variable replaces one key.
 
 mod acme;
+mod clock;
 mod delivery;
 mod load;
 mod masking;
@@ -15,6 +16,7 @@ mod services;
 mod settings;
 
 pub use acme::AcmeSettings;
+pub use clock::ClockSettings;
 pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings};
 pub use load::{ConfigError, Loaded, Origin, Setting};
 pub use masking::mask;

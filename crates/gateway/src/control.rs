@@ -91,6 +91,8 @@ pub enum Request {
     },
     /// How the node is.
     Status,
+    /// The clock is right, and what is too old may go.
+    AcceptClock,
     /// The rules in force that can hit.
     Rules,
 }
@@ -154,6 +156,9 @@ pub struct Standing {
     pub started_ms: i64,
     /// Why it takes no mail; nothing if it does.
     pub problems: Vec<String>,
+    /// What an administrator should decide.
+    #[serde(default)]
+    pub questions: Vec<String>,
     /// Messages in the queue.
     pub queued: u64,
     /// Milliseconds that the oldest of them waits.
@@ -245,6 +250,10 @@ fn answer(node: &Node, request: Request) -> Answer {
             Ok(()) => Answer::Done(0),
             Err(error) => Answer::Failed(format!("{error:#}")),
         },
+        Request::AcceptClock => match node.accept_clock() {
+            Ok(questions) => Answer::Done(questions),
+            Err(error) => Answer::Failed(error.to_string()),
+        },
         Request::Status => Answer::Status(Box::new(standing(node))),
         Request::Rules => Answer::Rules(rules(node)),
         Request::Retry { ids } => with_ids(&ids, |ids| Ok(node.queue.retry(ids))),
@@ -265,6 +274,7 @@ fn standing(node: &Node) -> Standing {
         ruleset: node.ruleset(),
         started_ms: node.started_ms(),
         problems: node.problems(),
+        questions: node.questions(),
         queued: node.queue.count(),
         queue_age_ms: node.queue_age_ms(),
         sessions: node.sessions(),

@@ -27,6 +27,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use crate::acme;
 use crate::admission::Admission;
 use crate::clock::now_ms;
+use crate::clock::steady::SteadyClock;
 use crate::config::{Config, ListenerRole, ServiceProtocol, SpoolBackend};
 use crate::exchangers::Ourselves;
 use crate::facts::Gatherer;
@@ -105,6 +106,8 @@ pub struct Node {
     services: Vec<(ServiceProtocol, String)>,
     maildir: PathBuf,
     started_ms: i64,
+    clock: Arc<SteadyClock>,
+    retention: housekeeping::Retention,
     runtime: tokio::runtime::Handle,
     _lock: File,
 }
@@ -183,6 +186,7 @@ impl Node {
         let logins = Arc::new(Logins::new(users).context("randomness")?);
         let certificates = listeners.iter().map(Listener::tls).collect();
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
+        let clock = Arc::new(SteadyClock::open(data, config.clock.jump_seconds_max));
         let maildir = config.node.inside(&config.route.maildir);
         let resolver = Arc::new(Resolver::new(&config.dns)?);
         let shared = Shared::new(&config, &resolver, judge.load().snapshot.ruleset.as_ref())?;
@@ -202,9 +206,10 @@ impl Node {
             host: config.node.host_name(),
             in_hand: in_hand(&config)?,
             passed_on: passed_on(&config, &log)?,
+            clock: clock.clone(),
             null: is_null(&config),
         });
-        queue.recover(&recovery.messages);
+        queue.recover(&recovery.messages, &recovery.unproven);
         let budgets = Budgets::of(&config);
         let node = Arc::new(Node {
             admission: Arc::new(Admission::new(session_limits(&config))),
@@ -229,6 +234,8 @@ impl Node {
             services: services.iter().map(|s| (s.protocol(), s.place().to_owned())).collect(),
             maildir,
             started_ms: now_ms(),
+            clock,
+            retention: housekeeping::Retention::default(),
             runtime: tokio::runtime::Handle::current(),
             _lock: lock,
         });
@@ -292,6 +299,7 @@ impl Node {
             tokio::spawn(receiver.clone().run(listener));
         }
         tokio::spawn(self.clone().housekeeping());
+        tokio::spawn(self.clone().keep_time());
         tokio::spawn(self.clone().watch_groups());
         tokio::spawn(self.clone().watch_lists());
         tokio::spawn(self.clone().fetch_lists());
@@ -332,12 +340,6 @@ impl Node {
     /// Open SMTP sessions.
     pub fn sessions(&self) -> u64 {
         self.admission.sessions() as u64
-    }
-
-    /// What keeps the node from taking mail.
-    pub fn problems(&self) -> Vec<String> {
-        let full = self.spool.reserve(0).err().map(|e| e.to_string());
-        full.into_iter().collect()
     }
 
     /// Age of the oldest message in the queue in milliseconds.
@@ -437,7 +439,7 @@ impl Node {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         let (spool, log, queue) = (self.spool.clone(), self.log.clone(), self.queue.clone());
-        let history = self.shared.history.clone();
+        let (history, clock) = (self.shared.history.clone(), self.clock.clone());
         let outcomes = self.shared.outcomes.clone();
         let flushed = tokio::task::spawn_blocking(move || {
             // The log's queue is in order: an empty append ends when all before it are durable.
@@ -446,6 +448,8 @@ impl Node {
             let _best_effort = queue.forget_passed_on();
             // Counts of a day: what is lost is lost to a report.
             let _counts_are_no_mail = outcomes.flush();
+            // What was written a minute ago does as well.
+            let _written_before = clock.write();
             spool.flush();
             if let Err(error) = history.write(now_ms() / 1_000) {
                 tracing::warn!(%error, "what was remembered of senders cannot be written");

@@ -31,6 +31,7 @@ use gauntlet_store::{Delivery, Event, Log, LogRecord, Outcome, Spool};
 use tokio::sync::Notify;
 
 use crate::clock::now_ms;
+use crate::clock::steady::SteadyClock;
 use crate::config::SenderSettings;
 use crate::dsn::News;
 use crate::hold::{HoldJob, Holder};
@@ -88,6 +89,8 @@ pub struct QueueParts {
     pub in_hand: InHand,
     /// Outcomes that no spool remembers, until they are logged.
     pub passed_on: Arc<PassedOn>,
+    /// The time that messages age by.
+    pub clock: Arc<SteadyClock>,
     /// The spool keeps nothing: every message is dropped once it is accepted.
     pub null: bool,
 }
@@ -161,14 +164,24 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over messages that the spool held at the start.
-    pub fn recover(&self, messages: &[(u64, i64)]) {
+    /// Takes over messages that the spool held at the start. Those that are `unproven` are held: a person
+    /// should look at them first.
+    pub fn recover(&self, messages: &[(u64, i64)], unproven: &[u64]) {
         let (aside, suspects) = (self.parts.in_hand.set_aside(), self.parts.in_hand.suspects());
         let mut alone_from = now_ms();
         for (id, due) in messages {
             self.parts.ids.see(*id);
             let mut due = *due;
-            if aside.contains(id) && due != HELD {
+            if unproven.contains(id) && due != HELD {
+                let name = ids::to_text(*id);
+                tracing::error!(
+                    id = name,
+                    "held: it was found behind damage in a spool file of an older version, where a sender \
+                     can forge a message; see `gauntlet queue show {name}`, then retry or delete it"
+                );
+                self.parts.spool.set_due(*id, HELD);
+                due = HELD;
+            } else if aside.contains(id) && due != HELD {
                 let name = ids::to_text(*id);
                 tracing::error!(
                     id = name,
@@ -261,6 +274,8 @@ impl Queue {
         let full = self.active_bytes.load(Ordering::Relaxed) >= ACTIVE_BYTES_MAX;
         let Some(&(due, id)) = state.waiting.first() else { return Err(LOG_AFTER) };
         let early = due.saturating_sub(now_ms());
+        // Later than any attempt is put: the clock was ahead when this was written, and went back.
+        let early = if due != HELD && early > self.pause_max_ms() { 0 } else { early };
         if early > 0 || full {
             let early = Duration::from_millis(early.max(10).cast_unsigned());
             return Err(early.min(LOG_AFTER));
@@ -268,6 +283,14 @@ impl Queue {
         state.waiting.remove(&(due, id));
         state.due.remove(&id);
         Ok(id)
+    }
+
+    /// Milliseconds between two attempts at most, with some to spare.
+    fn pause_max_ms(&self) -> i64 {
+        let settings = self.parts.settings.load();
+        let longest = settings.retry_seconds.iter().copied().max().unwrap_or(0);
+        let longest = i64::try_from(longest.saturating_mul(1_000)).unwrap_or(i64::MAX / 4);
+        longest.max(60 * TROUBLE_RETRY_MS).saturating_mul(2)
     }
 
     fn read_back(&self, id: u64) -> Option<(Transit, Vec<u8>)> {
@@ -483,14 +506,15 @@ impl Queue {
     /// Takes over what became of some targets; concludes the message when nothing is open.
     fn settle(self: &Arc<Self>, active: &Arc<Active>, all: Vec<Settled>) {
         let settings = self.parts.settings.load();
-        let now = now_ms();
+        // Mail expires by the time that has passed, not by a clock that was set ahead.
+        let (now, steady) = (now_ms(), self.parts.clock.now_ms());
         let schedule = Schedule::of(&settings);
         let received = active.transit.record.received_ms;
         let mut progress = active.progress();
         for Settled { target, outcome, next_hop, reply, tells } in all {
             let Some(delivery) = progress.deliveries.get_mut(target) else { continue };
-            let outcome = schedule.outcome(outcome, received, now);
-            let news = schedule.news(outcome, tells, received, delivery.at_ms, now);
+            let outcome = schedule.outcome(outcome, received, steady);
+            let news = schedule.news(outcome, tells, received, delivery.at_ms, steady);
             self.tally(outcome);
             *delivery = Delivery {
                 address: delivery.address.clone(),

@@ -138,7 +138,9 @@ pub fn prepare_database(path: &Path) -> io::Result<()> {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
-        let _somebody_elses = restrict_at(Path::new(&name));
+        // By name: to close a descriptor of a database drops the locks that another connection of this
+        // process holds on it (fcntl(2)), and another process may then cut the shared memory short.
+        let _somebody_elses = restrict_by_name(Path::new(&name));
     }
     Ok(())
 }
@@ -153,7 +155,17 @@ fn restrict(file: &File) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The same by name; links are not followed.
+/// The same by name, without opening the file; links are left alone.
+fn restrict_by_name(path: &Path) -> io::Result<()> {
+    let seen = fs::symlink_metadata(path)?;
+    let mode = seen.permissions().mode();
+    if !seen.is_file() || mode & OTHERS == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o7777 & !OTHERS))
+}
+
+/// The same by name; links are not followed. Not for databases that are open.
 fn restrict_at(path: &Path) -> io::Result<bool> {
     let seen = fs::symlink_metadata(path)?;
     let plain = seen.is_file() || seen.is_dir();

@@ -392,6 +392,40 @@ impl Quarantine {
         Ok(forgotten)
     }
 
+    /// How many held items [`Quarantine::retain_except`] and [`Quarantine::retain_folders`] would forget for
+    /// their age, and how many are held in all.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn count_expired(
+        &self,
+        before_ms: i64,
+        folders: &[FolderLimit],
+        now_ms: i64,
+    ) -> Result<(u64, u64), StoreError> {
+        let names: Vec<&str> = folders.iter().map(|f| f.folder.as_str()).collect();
+        let names = serde_json::to_string(&names).unwrap_or_default();
+        let held = self.folders()?.iter().map(|f| f.items).sum();
+        let expired = self.read(|c| {
+            let mut rest = c.prepare_cached(
+                "SELECT count(*) FROM item WHERE received_ms < ?1 AND state = 'held' \
+                 AND folder NOT IN (SELECT value FROM json_each(?2))",
+            )?;
+            let mut expired: i64 = rest.query_row(params![before_ms, names], |row| row.get(0))?;
+            let mut of_folder = c.prepare_cached(
+                "SELECT count(*) FROM item WHERE folder = ?2 AND state = 'held' AND received_ms < ?1",
+            )?;
+            for limit in folders {
+                let before = now_ms - i64::from(limit.retention_days) * 86_400_000;
+                let count: i64 =
+                    of_folder.query_row(params![before, limit.folder], |row| row.get(0))?;
+                expired += count;
+            }
+            Ok(expired)
+        })?;
+        Ok((u64::try_from(expired).unwrap_or(0), held))
+    }
+
     /// Forgets the oldest held items, whatever their folder, until all together are under the cap.
     fn shrink(&self, bytes_max: u64, now_ms: i64) -> Result<u64, StoreError> {
         let held: u64 = self.folders()?.iter().map(|f| f.bytes).sum();

@@ -33,8 +33,8 @@ use std::time::{Duration, Instant};
 
 use crate::inbox::{Inbox, inbox};
 pub use medium::{Disk, Medium, MediumFile, Ram, Volatile};
-use record::{HEAD_BYTES, Head};
-use recover::Entry;
+use record::{Format, HEAD_BYTES, Head};
+use recover::{Entry, Role};
 use states::Unwritten;
 use writer::{Command, Writer};
 
@@ -84,7 +84,7 @@ pub enum SpoolError {
     },
     /// The file was written by a newer version of this program.
     #[error(
-        "spool file {path} has format {found}; this program knows 1: run the version that wrote it"
+        "spool file {path} has format {found}; this program knows 2: run the version that wrote it"
     )]
     Newer {
         /// File.
@@ -158,6 +158,9 @@ pub struct Recovery {
     pub torn_bytes: u64,
     /// Damaged places that were stepped over.
     pub damaged: u64,
+    /// Messages, by id, that were found behind damage in a file of the old format, where nothing tells them
+    /// from what a sender wrote into a body. A person should look at them before they go on.
+    pub unproven: Vec<u64>,
 }
 
 /// How full the spool is.
@@ -178,7 +181,8 @@ pub type OnDurable = Box<dyn FnOnce(Result<(), SpoolError>) + Send>;
 #[derive(Debug, Clone)]
 struct Segment {
     messages: Arc<dyn MediumFile>,
-    states: Option<Arc<dyn MediumFile>>,
+    format: Format,
+    states: Option<(Arc<dyn MediumFile>, Format)>,
     /// Bytes of the message file.
     bytes: u64,
     /// Bytes of the state file.
@@ -207,9 +211,15 @@ struct Shared {
     /// Bytes promised to sessions that are about to send a message.
     bytes: AtomicU64,
     free: Mutex<(Instant, u64)>,
+    /// Why the last write of messages failed; none if it did not.
+    failure: Mutex<Option<String>>,
 }
 
 impl Shared {
+    fn failure(&self) -> MutexGuard<'_, Option<String>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -249,6 +259,7 @@ impl Spool {
             states: Mutex::default(),
             bytes: AtomicU64::new(bytes),
             free: Mutex::new((Instant::now(), u64::MAX)),
+            failure: Mutex::default(),
         });
         let spool_free = shared.medium.free_bytes().unwrap_or(u64::MAX);
         *shared.free.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), spool_free);
@@ -313,7 +324,8 @@ impl Spool {
             let segment = index.segments.get(&entry.place.segment);
             entry.state.zip(segment.and_then(|s| s.states.clone()))
         };
-        let state = state.and_then(|(place, file)| read_payload(&*file, place).ok());
+        let state =
+            state.and_then(|(place, (file, format))| read_payload(&*file, &format, place).ok());
         let state = state.map(|(_, state)| state).unwrap_or_default();
         self.shared.write_state(&mut unwritten, id, due, &state);
     }
@@ -354,13 +366,19 @@ impl Spool {
             let segment = index.segments.get(&entry.place.segment).cloned();
             (entry, segment.ok_or(SpoolError::Unknown(id))?)
         };
-        let (head, mut meta) = read_payload(&*segment.messages, entry.place)?;
+        let (head, mut meta) = read_payload(&*segment.messages, &segment.format, entry.place)?;
         let body = meta.split_off((head.meta as usize).min(meta.len()));
         let state = match (entry.state, &segment.states) {
-            (Some(place), Some(file)) => Some(read_payload(&**file, place)?.1),
+            (Some(place), Some((file, format))) => Some(read_payload(&**file, format, place)?.1),
             _ => None,
         };
         Ok(Stored { meta, body, state, due: entry.due })
+    }
+
+    /// Why the last write of messages failed; none once one worked. The spool tries by itself every few
+    /// seconds: where a failing node is sent no mail, no message would.
+    pub fn last_failure(&self) -> Option<String> {
+        self.shared.failure().clone()
     }
 
     /// How full it is.
@@ -384,7 +402,11 @@ impl Drop for Spool {
 }
 
 /// Reads and checks the record at `place`.
-fn read_payload(file: &dyn MediumFile, place: Place) -> Result<(Head, Vec<u8>), SpoolError> {
+fn read_payload(
+    file: &dyn MediumFile,
+    format: &Format,
+    place: Place,
+) -> Result<(Head, Vec<u8>), SpoolError> {
     let Place { segment, offset, bytes } = place;
     let mut record = vec![0; HEAD_BYTES + bytes as usize];
     file.read_at(&mut record, offset).map_err(|source| SpoolError::Io {
@@ -393,7 +415,7 @@ fn read_payload(file: &dyn MediumFile, place: Place) -> Result<(Head, Vec<u8>), 
         source,
     })?;
     let payload = record.split_off(HEAD_BYTES);
-    match Head::decode(&record) {
+    match Head::decode(&record, format) {
         Some(head) if head.payload == bytes && crc32fast::hash(&payload) == head.payload_crc => {
             Ok((head, payload))
         }
@@ -426,16 +448,18 @@ fn load(medium: &dyn Medium) -> Result<(Index, Recovery, u64), SpoolError> {
     numbers.sort_unstable();
     let newest = numbers.last().copied().unwrap_or(0);
     let (mut index, mut recovery) = (Index::default(), Recovery::default());
+    let mut unproven_from = BTreeMap::new();
     for &number in &numbers {
         let name = file_name(number, MESSAGES);
         let messages = medium.open(&name).map_err(failed("open a file of"))?;
-        let found = recover::scan(&name, &*messages, number == newest)?;
+        let role = if number == newest { Role::NewestMessages } else { Role::OlderMessages };
+        let found = recover::scan(&name, &*messages, role)?;
         let state_name = file_name(number, STATES);
         let (states, state_file) = if names.contains(&state_name) {
             let file = medium.open(&state_name).map_err(failed("open a file of"))?;
-            (recover::scan(&state_name, &*file, true)?, Some(file))
+            (recover::scan(&state_name, &*file, Role::States)?, Some(file))
         } else {
-            (recover::Found::default(), None)
+            (recover::Found::nothing(0), None)
         };
         for (file, found) in [(Some(&messages), &found), (state_file.as_ref(), &states)] {
             if let (Some(file), true) = (file, found.torn_bytes > 0) {
@@ -447,10 +471,15 @@ fn load(medium: &dyn Medium) -> Result<(Index, Recovery, u64), SpoolError> {
         recover::replay(number, &found, &states, &mut index.entries);
         let sound_states = states.sound_bytes;
         // A state file whose head was torn cannot be appended to.
-        let states = state_file.filter(|_| states.sound_bytes >= record::FILE_HEAD_BYTES);
+        let states = state_file.filter(|_| sound_states > 0).map(|file| (file, states.format));
         let bytes = found.sound_bytes;
         let state_bytes = sound_states;
-        let segment = Segment { messages, states, bytes, state_bytes, live: 0, live_bytes: 0 };
+        let format = found.format;
+        if let Some(from) = found.unproven_from {
+            unproven_from.insert(number, from);
+        }
+        let segment =
+            Segment { messages, format, states, bytes, state_bytes, live: 0, live_bytes: 0 };
         index.segments.insert(number, segment);
     }
     for entry in index.entries.values() {
@@ -465,6 +494,10 @@ fn load(medium: &dyn Medium) -> Result<(Index, Recovery, u64), SpoolError> {
             medium.remove(name).map_err(failed("remove a file of"))?;
         }
     }
+    let is_unproven =
+        |place: &Place| unproven_from.get(&place.segment).is_some_and(|from| place.offset >= *from);
+    let unproven = index.entries.iter().filter(|(_, entry)| is_unproven(&entry.place));
+    recovery.unproven = unproven.map(|(id, _)| *id).collect();
     recovery.messages = index.entries.iter().map(|(id, entry)| (*id, entry.due)).collect();
     Ok((index, recovery, newest))
 }

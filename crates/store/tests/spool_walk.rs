@@ -21,7 +21,10 @@ impl Random {
     }
 }
 
-/// The files of a spool with some messages and states, without their heads.
+/// Bytes of a file's head.
+const HEAD: usize = 48;
+
+/// The files of a spool with some messages and states.
 fn sound() -> (Vec<u8>, Vec<u8>) {
     let medium = Arc::new(Ram::default());
     let options = SpoolOptions { free_bytes_min: 0, ..SpoolOptions::default() };
@@ -42,8 +45,8 @@ fn sound() -> (Vec<u8>, Vec<u8>) {
         let file = medium.open(&name).unwrap();
         let mut bytes = vec![0; usize::try_from(file.size().unwrap()).unwrap()];
         file.read_at(&mut bytes, 0).unwrap();
-        assert!(bytes.starts_with(b"GNTSPOOL\x01"));
-        bytes.split_off(16)
+        assert!(bytes.starts_with(b"GNTSPOOL\x02"));
+        bytes
     };
     (read(".seg"), read(".sta"))
 }
@@ -54,7 +57,10 @@ fn torn_and_corrupt_files_are_opened_or_refused() {
     let mut random = Random(0x6761_756e_746c_6574);
     for _ in 0..400 {
         let (mut messages, mut states) = (messages.clone(), states.clone());
-        for file in [&mut messages, &mut states] {
+        for whole in [&mut messages, &mut states] {
+            // The head is damaged less often than what it is the head of.
+            let head = if random.below(8) == 0 { 0 } else { HEAD };
+            let mut file = whole.split_off(head);
             match random.below(4) {
                 0 => file.truncate(random.below(file.len())),
                 1 => {
@@ -74,10 +80,12 @@ fn torn_and_corrupt_files_are_opened_or_refused() {
                     *byte ^= 1 << random.below(8);
                 }
             }
+            whole.extend(file);
         }
         let total = messages.len() + states.len();
         let share = (messages.len() * 255).checked_div(total).unwrap_or(0);
         let input = [&[u8::try_from(share).unwrap()], &messages[..], &states[..]].concat();
         spool_bytes::ask(&input);
+        spool_bytes::open(&messages, &states);
     }
 }

@@ -35,11 +35,15 @@ fn label(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// `GET /healthz`: 200 when the node takes mail, else 503 and why.
+/// `GET /healthz`: 200 when the node takes mail (with what an administrator should decide), else 503 and
+/// why.
 pub(crate) fn health(app: &App, _: &Visit) -> Result<Response, Fault> {
-    let problems = app.state.node.status().problems;
+    let standing = app.state.node.status();
+    let (problems, questions) = (standing.problems, standing.questions);
     let (status, text) = if problems.is_empty() {
-        (StatusCode::OK, "ok\n".to_owned())
+        // Still healthy: a load balancer that took every node out whose clock was set would stop all mail.
+        let questions: String = questions.iter().map(|q| format!("{q}\n")).collect();
+        (StatusCode::OK, format!("ok\n{questions}"))
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, problems.join("\n") + "\n")
     };

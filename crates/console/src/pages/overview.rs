@@ -60,6 +60,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
         h1 { (t("Overview")) }
         div id="list" data-live {
             @for problem in &status.problems { p.notice.poor role="alert" { (problem) } }
+            @for question in &status.questions { p.notice.poor role="alert" { (question) } }
             (tiles(&counts, held, &status))
             section.card { h2 { (t("Messages an hour, last 24 hours (UTC)")) } (hours(&counts, until)) }
             div.halves {

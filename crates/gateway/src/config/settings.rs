@@ -8,6 +8,7 @@ use gauntlet_mail::Limits;
 use serde::{Deserialize, Serialize};
 
 use super::acme::AcmeSettings;
+use super::clock::ClockSettings;
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
 use super::people::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
@@ -24,6 +25,8 @@ use super::services::ServiceSettings;
 pub struct Config {
     /// The node itself.
     pub node: NodeSettings,
+    /// The system's clock.
+    pub clock: ClockSettings,
     /// Where mail is accepted, one table a listener.
     pub listener: Vec<ListenerSettings>,
     /// Certificates from an authority.
@@ -100,6 +103,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             node: NodeSettings::default(),
+            clock: ClockSettings::default(),
             listener: vec![ListenerSettings::default()],
             acme: AcmeSettings::default(),
             service: Vec::new(),
@@ -668,6 +672,9 @@ impl Default for PolicySettings {
 pub struct QuarantineSettings {
     /// Days that held mail is kept.
     pub retention_days: u32,
+    /// Share of held mail, in percent, that may go at once because of its age: more (and more than 100
+    /// messages) is kept until an administrator says that it may.
+    pub expire_percent_max: u32,
     /// Bytes of held mail; above, the oldest goes first.
     pub bytes_max: u64,
     /// Seal bodies on disk.
@@ -680,6 +687,7 @@ impl Default for QuarantineSettings {
     fn default() -> Self {
         QuarantineSettings {
             retention_days: 7,
+            expire_percent_max: 25,
             bytes_max: 10 << 30,
             encrypt: false,
             key_file: "quarantine.keys".into(),

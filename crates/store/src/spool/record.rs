@@ -1,22 +1,38 @@
 //! Records of a spool file, as bytes.
 //!
 //! ```text
-//! file    "GNTSPOOL" version:u32 0:u32, then records
-//! record  "GRec" head_crc:u32 payload_crc:u32 kind:u8 0:u8*3 id:u64 due:i64 meta:u32 payload:u32
+//! file    "GNTSPOOL" version:u32 key_crc:u32 key:u8*32, then records
+//! record  tag:u8*4 head_crc:u32 payload_crc:u32 kind:u8 tag:u8*3 id:u64 due:i64 meta:u32 payload:u32
 //!         payload (the first `meta` bytes are the message's meta data, the rest its body)
 //! ```
 //!
 //! Numbers are little-endian. `head_crc` covers the head from `payload_crc` on, so that heads can be
 //! trusted without reading payloads.
+//!
+//! A body may hold bytes that look like a record. Where a record is known to begin, its checksum tells
+//! whether it is whole; where one is searched for, behind damage, only the tag tells that it is ours: 56 bits
+//! of BLAKE3 under the file's random key over the record's offset and head. The key is in no message, so
+//! that nobody who sends one can make such a tag.
+//!
+//! Format 1 had neither key nor tags: a file's head of 16 bytes, "GRec" and zeros in the tag's places. Its
+//! files are still read.
+
+use std::io;
 
 /// First bytes of a file.
-pub(super) const FILE_MAGIC: &[u8; 8] = b"GNTSPOOL";
+const FILE_MAGIC: &[u8; 8] = b"GNTSPOOL";
 /// Format that this program writes; newer ones are refused.
-pub(super) const VERSION: u32 = 1;
-/// Bytes of a file before its first record.
-pub(super) const FILE_HEAD_BYTES: u64 = 16;
-/// First bytes of a record.
-pub(super) const RECORD_MAGIC: &[u8; 4] = b"GRec";
+pub(super) const VERSION: u32 = 2;
+/// Bytes of a new file before its first record.
+pub(super) const FILE_HEAD_BYTES: u64 = 48;
+/// The same of a file of format 1.
+pub(super) const FILE_HEAD_BYTES_1: u64 = 16;
+/// First bytes of a record of format 1.
+const RECORD_MAGIC_1: &[u8; 4] = b"GRec";
+/// Bytes of a file's key.
+const KEY_BYTES: usize = 32;
+/// Where the key is.
+const KEY_AT: usize = 16;
 /// Bytes of a record before its payload.
 pub(super) const HEAD_BYTES: usize = 40;
 /// Largest payload.
@@ -26,11 +42,11 @@ pub(super) const PAYLOAD_BYTES_MAX: u32 = 1 << 30;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A message: meta data and body.
-    Message,
+    Message = 1,
     /// How far a message is; the latest counts.
-    State,
+    State = 2,
     /// A message needs nothing more.
-    Done,
+    Done = 3,
 }
 
 /// A record's head.
@@ -63,28 +79,61 @@ impl Head {
         HEAD_BYTES as u64 + u64::from(self.payload)
     }
 
-    pub(super) fn encode(&self) -> [u8; HEAD_BYTES] {
-        let kind = match self.kind {
-            Kind::Message => 1u32,
-            Kind::State => 2,
-            Kind::Done => 3,
+    /// The bytes of the head of a record at `offset` in a file of this format.
+    pub(super) fn encode(&self, format: &Format, offset: u64) -> [u8; HEAD_BYTES] {
+        let tag = match format {
+            Format::Plain => *b"GRec\0\0\0",
+            Format::Keyed(key) => self.tag(key.as_ref(), offset),
         };
+        let [tag @ .., a, b, c] = tag;
+        let kind = self.kind as u8;
         let mut tail = Vec::with_capacity(HEAD_BYTES);
         tail.extend_from_slice(&self.payload_crc.to_le_bytes());
-        tail.extend_from_slice(&kind.to_le_bytes());
+        tail.extend_from_slice(&[kind, a, b, c]);
         tail.extend_from_slice(&self.id.to_le_bytes());
         tail.extend_from_slice(&self.due.to_le_bytes());
         tail.extend_from_slice(&self.meta.to_le_bytes());
         tail.extend_from_slice(&self.payload.to_le_bytes());
         let mut bytes = [0; HEAD_BYTES];
-        bytes[..4].copy_from_slice(RECORD_MAGIC);
+        bytes[..4].copy_from_slice(&tag);
         bytes[4..8].copy_from_slice(&crc32fast::hash(&tail).to_le_bytes());
         bytes[8..].copy_from_slice(&tail);
         bytes
     }
 
-    /// None unless the bytes begin with a sound head.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+    /// What only the node that wrote the file can know of this record.
+    fn tag(&self, key: Option<&FileKey>, offset: u64) -> [u8; 7] {
+        let key = key.map_or([0; KEY_BYTES], |key| key.0);
+        let mut hash = blake3::Hasher::new_keyed(&key);
+        hash.update(&offset.to_le_bytes());
+        hash.update(&self.payload_crc.to_le_bytes());
+        hash.update(&[self.kind as u8]);
+        hash.update(&self.id.to_le_bytes());
+        hash.update(&self.due.to_le_bytes());
+        hash.update(&self.meta.to_le_bytes());
+        hash.update(&self.payload.to_le_bytes());
+        let mut tag = [0; 7];
+        hash.finalize_xof().fill(&mut tag);
+        tag
+    }
+
+    /// The head that these bytes begin with, if it is one of ours that belongs at `offset`: for searching.
+    /// None without a key; format 1 has none, and any sound head will have to do.
+    pub(super) fn decode_found(bytes: &[u8], format: &Format, offset: u64) -> Option<Self> {
+        let head = Self::decode(bytes, format)?;
+        match format {
+            Format::Plain => Some(head),
+            Format::Keyed(None) => None,
+            Format::Keyed(Some(key)) => {
+                let tag = head.tag(Some(key), offset);
+                let same = bytes.get(..4) == tag.get(..4) && bytes.get(13..16) == tag.get(4..);
+                same.then_some(head)
+            }
+        }
+    }
+
+    /// None unless the bytes begin with a sound head. For where a record is known to begin.
+    pub(super) fn decode(bytes: &[u8], format: &Format) -> Option<Self> {
         let bytes = bytes.get(..HEAD_BYTES)?;
         let u32_at = |at: usize| {
             bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes)
@@ -92,11 +141,20 @@ impl Head {
         let u64_at = |at: usize| {
             bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes)
         };
-        if bytes.get(..4)? != RECORD_MAGIC || u32_at(4)? != crc32fast::hash(bytes.get(8..)?) {
+        let kind = *bytes.get(12)?;
+        // Before the checksum: a search asks this of every byte.
+        if !(1..=3).contains(&kind) || u32_at(36)? > PAYLOAD_BYTES_MAX {
+            return None;
+        }
+        let plain = || bytes.get(..4).is_some_and(|magic| magic == RECORD_MAGIC_1);
+        if matches!(format, Format::Plain) && !plain() {
+            return None;
+        }
+        if u32_at(4)? != crc32fast::hash(bytes.get(8..)?) {
             return None;
         }
         let head = Head {
-            kind: match u32_at(12)? {
+            kind: match kind {
                 1 => Kind::Message,
                 2 => Kind::State,
                 3 => Kind::Done,
@@ -112,36 +170,125 @@ impl Head {
     }
 }
 
-/// The first bytes of a new file.
-pub(super) fn file_head() -> [u8; FILE_HEAD_BYTES as usize] {
-    let mut bytes = [0; FILE_HEAD_BYTES as usize];
-    bytes[..8].copy_from_slice(FILE_MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    bytes
+/// The random key of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileKey([u8; KEY_BYTES]);
+
+impl std::fmt::Debug for FileKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FileKey(..)")
+    }
 }
 
-/// The format version that a file's first bytes name; none if they are no file head.
-pub(super) fn file_version(bytes: &[u8]) -> Option<u32> {
-    let version = bytes.strip_prefix(FILE_MAGIC)?.get(..4)?;
-    Some(u32::from_le_bytes(version.try_into().ok()?))
+/// How a file tells its records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// Format 1: nothing tells a record from a body that looks like one.
+    Plain,
+    /// Format 2, with the file's key; none if that is damaged: then nothing may be searched for.
+    Keyed(Option<FileKey>),
 }
 
+impl Format {
+    /// A new file's, with a key of its own.
+    ///
+    /// # Errors
+    /// If the system gives no randomness.
+    pub(super) fn new() -> io::Result<Self> {
+        let mut key = [0; KEY_BYTES];
+        getrandom::fill(&mut key).map_err(|e| io::Error::other(e.to_string()))?;
+        Ok(Format::Keyed(Some(FileKey(key))))
+    }
+
+    /// Bytes before the first record.
+    pub(super) fn file_head_bytes(&self) -> u64 {
+        match self {
+            Format::Plain => FILE_HEAD_BYTES_1,
+            Format::Keyed(_) => FILE_HEAD_BYTES,
+        }
+    }
+
+    /// The first bytes of a new file of this format.
+    pub(super) fn file_head(&self) -> Vec<u8> {
+        let mut bytes = FILE_MAGIC.to_vec();
+        match self {
+            Format::Plain => bytes.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]),
+            Format::Keyed(key) => {
+                let key = key.map_or([0; KEY_BYTES], |key| key.0);
+                bytes.extend_from_slice(&VERSION.to_le_bytes());
+                bytes.extend_from_slice(&crc32fast::hash(&key).to_le_bytes());
+                bytes.extend_from_slice(&key);
+            }
+        }
+        bytes
+    }
+
+    /// The format that a file's first bytes tell; the version if it is a newer one, none if they are no
+    /// file head.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, Option<u32>> {
+        let word = |at: usize| -> Option<u32> {
+            Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+        };
+        if !bytes.starts_with(FILE_MAGIC) {
+            return Err(None);
+        }
+        match word(8) {
+            None => Err(None),
+            Some(0 | 1) => Ok(Format::Plain),
+            Some(VERSION) => {
+                let key = bytes.get(KEY_AT..KEY_AT + KEY_BYTES).and_then(|k| k.try_into().ok());
+                let sound = |key: &[u8; KEY_BYTES]| word(12) == Some(crc32fast::hash(key));
+                Ok(Format::Keyed(key.filter(sound).map(FileKey)))
+            }
+            Some(newer) => Err(Some(newer)),
+        }
+    }
+}
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_head_survives_and_no_flipped_bit_does() {
+        let format = Format::new().unwrap();
         let head = Head::new(Kind::Message, 7, -3, 2, &[b"me", b"body"]);
-        let bytes = head.encode();
-        assert_eq!(Head::decode(&bytes), Some(head));
-        for bit in 0..bytes.len() * 8 {
-            let mut bad = bytes;
-            bad[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Head::decode(&bad), None, "bit {bit}");
+        for format in [format, Format::Plain] {
+            let bytes = head.encode(&format, 48);
+            assert_eq!(Head::decode(&bytes, &format), Some(head));
+            assert_eq!(Head::decode_found(&bytes, &format, 48), Some(head));
+            for bit in 0..bytes.len() * 8 {
+                let mut bad = bytes;
+                bad[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Head::decode_found(&bad, &format, 48), None, "bit {bit}");
+            }
+            assert_eq!(Head::decode(&bytes[..HEAD_BYTES - 1], &format), None);
         }
-        assert_eq!(Head::decode(&bytes[..HEAD_BYTES - 1]), None);
-        assert_eq!(file_version(&file_head()), Some(VERSION));
-        assert_eq!(file_version(b"GNTSPOO"), None);
+    }
+
+    #[test]
+    fn only_the_key_of_the_file_and_the_place_make_a_tag() {
+        let (format, other) = (Format::new().unwrap(), Format::new().unwrap());
+        let head = Head::new(Kind::Message, 7, -3, 2, &[b"me", b"body"]);
+        let bytes = head.encode(&format, 48);
+        assert_eq!(Head::decode_found(&bytes, &format, 49), None, "moved");
+        assert_eq!(Head::decode_found(&bytes, &other, 48), None, "of another file");
+        assert_eq!(Head::decode_found(&head.encode(&Format::Plain, 48), &format, 48), None);
+        let lost = Format::Keyed(None);
+        assert_eq!(Head::decode(&bytes, &lost), Some(head), "where it is known to begin");
+        assert_eq!(Head::decode_found(&bytes, &lost, 48), None);
+    }
+
+    #[test]
+    fn a_file_head_tells_the_format() {
+        let format = Format::new().unwrap();
+        let head = format.file_head();
+        assert_eq!(head.len() as u64, FILE_HEAD_BYTES);
+        assert_eq!(Format::read(&head), Ok(format));
+        let mut damaged = head.clone();
+        damaged[20] ^= 1;
+        assert_eq!(Format::read(&damaged), Ok(Format::Keyed(None)));
+        assert_eq!(Format::read(&Format::Plain.file_head()), Ok(Format::Plain));
+        assert_eq!(Format::read(b"GNTSPOO"), Err(None));
+        assert_eq!(Format::read(b"GNTSPOOL\x03\0\0\0\0\0\0\0"), Err(Some(3)));
     }
 }

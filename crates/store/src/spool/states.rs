@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
-use super::record::{FILE_HEAD_BYTES, HEAD_BYTES, Head, Kind, file_head};
+use super::record::{Format, HEAD_BYTES, Head, Kind};
 use super::{MESSAGES, Place, STATES, Shared, file_name};
 
 /// Messages that are done and not written down as such, by segment. To write each by itself would cost as
@@ -53,32 +53,43 @@ impl Shared {
         state: Option<(&Head, &[u8])>,
     ) -> io::Result<u64> {
         let known = self.index().segments.get(&number).map(|s| (s.states.clone(), s.state_bytes));
-        let (file, start) = match known {
+        let ((file, format), start) = match known {
             None => return Err(io::ErrorKind::NotFound.into()),
-            Some((Some(file), bytes)) => (file, bytes),
+            Some((Some(known), bytes)) => (known, bytes),
             Some((None, _)) => {
                 let name = file_name(number, STATES);
                 let _left_from_a_torn_creation = self.medium.remove(&name);
                 let file = self.medium.create(&name)?;
-                file.append(&[&file_head()])?;
+                let format = Format::new()?;
+                file.append(&[&format.file_head()])?;
+                let start = format.file_head_bytes();
                 if let Some(segment) = self.index().segments.get_mut(&number) {
-                    segment.states = Some(file.clone());
+                    segment.states = Some((file.clone(), format));
+                    segment.state_bytes = start;
                 }
-                (file, FILE_HEAD_BYTES)
+                ((file, format), start)
             }
         };
         let mut bytes = Vec::with_capacity((finished.len() + 1) * HEAD_BYTES);
         for id in finished {
-            bytes.extend_from_slice(&Head::new(Kind::Done, *id, 0, 0, &[]).encode());
+            let head = Head::new(Kind::Done, *id, 0, 0, &[]);
+            let encoded = head.encode(&format, start + bytes.len() as u64);
+            bytes.extend_from_slice(&encoded);
         }
         let offset = start + bytes.len() as u64;
         if let Some((head, _)) = state {
-            bytes.extend_from_slice(&head.encode());
+            bytes.extend_from_slice(&head.encode(&format, offset));
         }
         let payload = state.map_or(&[][..], |(_, payload)| payload);
         let written = file.append(&[&bytes, payload]);
         if written.is_err() {
-            let _best_effort = file.truncate(start);
+            // What cannot be cut off stays in the way: what comes next begins behind it.
+            if file.truncate(start).is_err()
+                && let Ok(size) = file.size()
+                && let Some(segment) = self.index().segments.get_mut(&number)
+            {
+                segment.state_bytes = size;
+            }
         } else if let Some(segment) = self.index().segments.get_mut(&number) {
             segment.state_bytes = start + (bytes.len() + payload.len()) as u64;
         }
@@ -159,7 +170,7 @@ impl Shared {
     pub(super) fn sync_files(&self) {
         let files: Vec<_> =
             self.index().segments.values().filter_map(|s| s.states.clone()).collect();
-        for file in files {
+        for (file, _) in files {
             if let Err(error) = file.sync() {
                 tracing::error!(%error, "the spool could not sync states");
             }

@@ -61,9 +61,9 @@ fn what_is_put_can_be_read_also_after_a_restart() {
 fn a_newer_format_is_refused_and_a_strange_file_too() {
     let medium = Faulty::default();
     let file = medium.create(&file_name(1, MESSAGES)).unwrap();
-    file.append(&[b"GNTSPOOL", &2u32.to_le_bytes(), &[0; 4]]).unwrap();
+    file.append(&[b"GNTSPOOL", &3u32.to_le_bytes(), &[0; 4]]).unwrap();
     let error = Spool::open(Arc::new(medium), small()).unwrap_err();
-    assert!(matches!(error, SpoolError::Newer { found: 2, .. }), "{error}");
+    assert!(matches!(error, SpoolError::Newer { found: 3, .. }), "{error}");
     let medium = Faulty::default();
     let file = medium.create(&file_name(1, MESSAGES)).unwrap();
     file.append(&[b"hello, this is no spool file"]).unwrap();
@@ -105,7 +105,7 @@ fn damage_in_the_middle_costs_one_message_and_is_told() {
     drop(spool);
     let record = HEAD_BYTES + 6 + 6;
     let second = record::FILE_HEAD_BYTES as usize + record;
-    for offset in [second, second + 20, second + HEAD_BYTES, second + record - 1] {
+    for offset in [second + 4, second + 20, second + HEAD_BYTES, second + record - 1] {
         let bad = medium.power_cut(|_| 0);
         bad.damage(&file_name(1, MESSAGES), offset);
         let (spool, recovery) = open(&bad);
@@ -113,6 +113,12 @@ fn damage_in_the_middle_costs_one_message_and_is_told() {
         assert_eq!((recovery.damaged, recovery.torn_bytes), (1, 0));
         assert_eq!(spool.read(3).unwrap().body, b"a body");
     }
+    // The tag is for searching: where a record is known to begin, its checksum says that it is whole.
+    let bad = medium.power_cut(|_| 0);
+    bad.damage(&file_name(1, MESSAGES), second);
+    let (spool, recovery) = open(&bad);
+    assert_eq!((recovery.messages, recovery.damaged), (vec![(1, 1), (2, 2), (3, 3)], 0));
+    assert_eq!(spool.read(2).unwrap().body, b"a body");
 }
 
 #[test]
@@ -212,5 +218,214 @@ fn power_cuts_lose_nothing_that_was_acknowledged() {
                 assert_eq!(spool.read(id).ok().map(|s| s.body).as_ref(), attempted.get(&id));
             }
         }
+    }
+}
+
+/// A record of the old format, as anybody can make one, of bytes that stand in a mail.
+fn forged(id: u64) -> Vec<u8> {
+    let (meta, body) = (b"forged envelope", b"forged body");
+    let head = Head::new(record::Kind::Message, id, 0, meta.len() as u32, &[meta, body]);
+    [&head.encode(&Format::Plain, 0)[..], meta, body].concat()
+}
+
+/// The attack: a body that holds a record, and damage to the record that the body belongs to.
+#[test]
+fn a_record_forged_in_a_body_never_comes_back() {
+    let medium = Faulty::default();
+    let (spool, _) = open(&medium);
+    let body = [&forged(666)[..], &forged(667), b"end"].concat();
+    put(&spool, 1, b"first").unwrap();
+    put(&spool, 2, &body).unwrap();
+    put(&spool, 3, b"third").unwrap();
+    drop(spool);
+    let name = file_name(1, MESSAGES);
+    let second = record::FILE_HEAD_BYTES as usize + HEAD_BYTES + 6 + 5;
+    let whole = usize::try_from(medium.open(&name).unwrap().size().unwrap()).unwrap();
+    // Every byte of the second record is damaged once: of its head (but the tag), its meta data, its body.
+    for offset in second + 4..second + HEAD_BYTES + 6 + body.len() {
+        let bad = medium.power_cut(|_| 0);
+        bad.damage(&name, offset);
+        let (spool, recovery) = open(&bad);
+        assert_eq!(recovery.messages, [(1, 1), (3, 3)], "offset {offset}");
+        assert_eq!((recovery.damaged, recovery.torn_bytes), (1, 0), "offset {offset}");
+        assert!(recovery.unproven.is_empty());
+        assert_eq!(spool.read(3).unwrap().body, b"third");
+    }
+    // A power cut anywhere in the attacker's record, and in the next.
+    for length in second..whole {
+        let torn = medium.power_cut(|_| 0);
+        torn.open(&name).unwrap().truncate(length as u64).unwrap();
+        let (_, recovery) = open(&torn);
+        let ids: Vec<u64> = recovery.messages.iter().map(|(id, _)| *id).collect();
+        assert!(ids == [1] || ids == [1, 2], "{length}: {ids:?}");
+    }
+    // The key itself is damaged: sound records are read, nothing is searched for, nothing is cut off.
+    let bad = medium.power_cut(|_| 0);
+    bad.damage(&name, 20);
+    assert_eq!(open(&bad).1.messages, [(1, 1), (2, 2), (3, 3)]);
+    bad.damage(&name, second + 4);
+    let (_, recovery) = open(&bad);
+    assert_eq!((recovery.messages, recovery.damaged), (vec![(1, 1)], 1));
+    assert_eq!(bad.open(&name).unwrap().size().unwrap(), whole as u64);
+}
+
+/// A file of the format before this one, with these records.
+fn old_file(records: &[(u64, &[u8])]) -> Vec<u8> {
+    let mut bytes = Format::Plain.file_head();
+    for (id, body) in records {
+        let meta = format!("meta {id}").into_bytes();
+        let length = u32::try_from(meta.len()).unwrap();
+        let head = Head::new(record::Kind::Message, *id, id.cast_signed(), length, &[&meta, body]);
+        let encoded = head.encode(&Format::Plain, 0);
+        bytes.extend([&encoded[..], &meta, body].concat());
+    }
+    bytes
+}
+
+#[test]
+fn files_of_the_old_format_are_read_and_what_may_be_forged_is_marked() {
+    let body = [&forged(3)[..], &forged(666), b"end"].concat();
+    let bytes = old_file(&[(1, b"first"), (2, &body), (3, b"third")]);
+    let name = file_name(1, MESSAGES);
+    let made = |bytes: &[u8]| {
+        let medium = Faulty::default();
+        medium.create(&name).unwrap().append(&[bytes]).unwrap();
+        medium.open(&name).unwrap().sync().unwrap();
+        medium
+    };
+    let medium = made(&bytes);
+    let (spool, recovery) = open(&medium);
+    assert_eq!(recovery.messages, [(1, 1), (2, 2), (3, 3)]);
+    assert!(recovery.unproven.is_empty());
+    // States beside it and new messages are of the new format; all is read again.
+    spool.set_state(2, 9, b"tried");
+    spool.done(1);
+    put(&spool, 4, b"new").unwrap();
+    spool.flush();
+    drop(spool);
+    let (spool, recovery) = open(&medium);
+    assert_eq!(recovery.messages, [(2, 9), (3, 3), (4, 4)]);
+    assert_eq!(spool.read(2).unwrap().state.as_deref(), Some(&b"tried"[..]));
+    drop(spool);
+    // Damage in the body: its length is known, nothing in it counts.
+    let second = record::FILE_HEAD_BYTES_1 as usize + HEAD_BYTES + 6 + 5;
+    let mut bad = bytes.clone();
+    bad[second + HEAD_BYTES + 6 + body.len() - 1] ^= 1;
+    let (_, recovery) = open(&made(&bad));
+    assert_eq!((recovery.messages, recovery.damaged), (vec![(1, 1), (3, 3)], 1));
+    assert!(recovery.unproven.is_empty());
+    // Damage in the head: what is found behind it may be forged, and is marked. Nothing is cut off.
+    let mut bad = bytes.clone();
+    bad[second + 20] ^= 1;
+    let medium = made(&bad);
+    let (_, recovery) = open(&medium);
+    assert_eq!(recovery.messages.first(), Some(&(1, 1)));
+    let behind: Vec<u64> = recovery.messages.iter().skip(1).map(|(id, _)| *id).collect();
+    assert_eq!(recovery.unproven, behind);
+    assert_eq!(medium.open(&name).unwrap().size().unwrap(), bytes.len() as u64);
+}
+
+/// A file that counts what is read of it.
+#[derive(Debug)]
+struct Counted {
+    bytes: Vec<u8>,
+    read: AtomicU64,
+}
+
+impl MediumFile for Counted {
+    fn append(&self, _: &[&[u8]]) -> io::Result<()> {
+        Ok(())
+    }
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read.fetch_add(buffer.len() as u64, Ordering::Relaxed);
+        medium::copy_at(&self.bytes, buffer, offset)
+    }
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.bytes.len() as u64)
+    }
+    fn truncate(&self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A body of sound heads, each of which claims all that follows it, behind a damaged head: to check each
+/// of them would read the file thousands of times.
+#[test]
+fn a_search_reads_a_file_a_few_times_however_many_heads_are_forged() {
+    for format in [Format::Plain, Format::new().unwrap()] {
+        let total = 400_000;
+        let mut body = Vec::with_capacity(total);
+        while body.len() + HEAD_BYTES < total {
+            let payload = u32::try_from(total - body.len() - HEAD_BYTES).unwrap();
+            let mut head = Head::new(record::Kind::Message, 9, 0, 0, &[b"never"]);
+            head.payload = payload;
+            body.extend(head.encode(&Format::Plain, 0));
+        }
+        let mut bytes = format.file_head();
+        // The damaged record.
+        bytes.extend([0xff; HEAD_BYTES]);
+        bytes.extend(&body);
+        let size = bytes.len() as u64;
+        let file = Counted { bytes, read: AtomicU64::new(0) };
+        let found = recover::scan("x", &file, Role::NewestMessages).unwrap();
+        assert!(found.records.is_empty());
+        let read = file.read.load(Ordering::Relaxed);
+        assert!(read <= 4 * size, "{format:?}: {read} bytes of {size} read");
+    }
+}
+
+/// A segment that could not be synced while messages were moved into it is not written to any more.
+#[test]
+fn a_failed_sync_closes_the_segment_also_while_messages_are_moved() {
+    let medium = Faulty::default();
+    let (spool, _) = open(&medium);
+    for id in 0..8 {
+        put(&spool, id, &[b'x'; 900]).unwrap();
+    }
+    put(&spool, 40, b"in the open segment").unwrap();
+    medium.set_fault(Fault::SyncFails);
+    for id in [0, 1, 2, 4, 5, 6, 7] {
+        spool.done(id);
+    }
+    let open_before = spool.shared.index().open;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while spool.shared.index().open.is_some() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(open_before.is_some() && spool.shared.index().open.is_none(), "it is closed");
+    medium.set_fault(Fault::None);
+    put(&spool, 41, b"in a new one").unwrap();
+    assert_ne!(spool.shared.index().open, open_before);
+    drop(spool);
+    let (_, recovery) = open(&medium.power_cut(|_| 0));
+    let ids: Vec<u64> = recovery.messages.iter().map(|(id, _)| *id).collect();
+    assert!([3, 40, 41].iter().all(|id| ids.contains(id)), "{ids:?}");
+}
+
+/// A node that is sent no mail while it is unhealthy must find out by itself that it is well again.
+#[test]
+fn a_failed_write_is_told_until_one_works() {
+    for fault in [Fault::NoSpace, Fault::ShortWrite, Fault::SyncFails] {
+        let medium = Faulty::default();
+        let (spool, _) = open(&medium);
+        put(&spool, 1, b"one").unwrap();
+        assert_eq!(spool.last_failure(), None);
+        medium.set_fault(fault);
+        put(&spool, 2, b"two").unwrap_err();
+        std::thread::sleep(Duration::from_millis(1_200));
+        assert!(spool.last_failure().is_some(), "{fault:?}: it is tried, and fails again");
+        medium.set_fault(Fault::None);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while spool.last_failure().is_some() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        assert_eq!(spool.last_failure(), None, "{fault:?}");
+        put(&spool, 3, b"three").unwrap();
+        drop(spool);
+        let (_, recovery) = open(&medium.power_cut(|_| 0));
+        assert_eq!(recovery.messages, [(1, 1), (3, 3)], "{fault:?}");
     }
 }

@@ -4,10 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::medium::MediumFile;
-use super::record::{FILE_HEAD_BYTES, HEAD_BYTES, Head, Kind, file_head};
+use super::record::{Format, Head, Kind};
 use super::recover::Entry;
 use super::states::Unwritten;
 use super::{
@@ -24,7 +24,6 @@ pub(super) enum Command {
 /// A message waiting for the batch's sync.
 struct Pending {
     head: Head,
-    encoded: [u8; HEAD_BYTES],
     meta: Vec<u8>,
     body: Arc<Vec<u8>>,
     done: OnDurable,
@@ -32,6 +31,8 @@ struct Pending {
 
 /// Idle time after which the thread tidies up.
 const TIDY_AFTER: Duration = Duration::from_millis(500);
+/// Between two tries whether writing works again.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// A closed segment is emptied when less than this share of its bytes is live: one in ...
 const MOVE_BELOW_ONE_IN: u64 = 4;
 /// Bytes moved in one go, so that messages do not wait behind it.
@@ -44,11 +45,13 @@ pub(super) struct Writer {
     next: u64,
     batch: Vec<Pending>,
     batch_bytes: u64,
+    /// When it was last tried whether writing works again.
+    tried: Option<Instant>,
 }
 
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, options: SpoolOptions, next: u64) -> Self {
-        Writer { shared, options, next, batch: Vec::new(), batch_bytes: 0 }
+        Writer { shared, options, next, batch: Vec::new(), batch_bytes: 0, tried: None }
     }
 
     pub(super) fn run(mut self, commands: &Reader<Command>) {
@@ -85,8 +88,7 @@ impl Writer {
                 let meta_bytes = u32::try_from(meta.len()).unwrap_or(u32::MAX);
                 let head = Head::new(Kind::Message, id, due, meta_bytes, &[&meta, &body]);
                 self.batch_bytes += head.record_bytes();
-                let encoded = head.encode();
-                self.batch.push(Pending { head, encoded, meta, body, done });
+                self.batch.push(Pending { head, meta, body, done });
             }
             Command::Flush { reply } => {
                 self.commit();
@@ -127,8 +129,6 @@ impl Writer {
             }
             Err(error) => {
                 tracing::error!(%error, messages = batch.len(), "the spool could not write");
-                // What is wrong may pass: the next batch begins a new segment.
-                self.shared.index().open = None;
                 let text = error.to_string();
                 for pending in batch {
                     (pending.done)(Err(SpoolError::NotWritten(text.clone())));
@@ -138,12 +138,35 @@ impl Writer {
     }
 
     fn write_batch(&mut self, batch: &[Pending]) -> Result<Vec<Place>, SpoolError> {
-        let (number, file, start) = self.open_segment()?;
+        let written = self.append_batch(batch);
+        *self.shared.failure() = written.as_ref().err().map(ToString::to_string);
+        written
+    }
+
+    /// After a failure: begins a segment, which writes and syncs, to see whether that works again.
+    fn try_again(&mut self) {
+        let is_due = self.tried.is_none_or(|tried| tried.elapsed() >= TRY_AGAIN_AFTER);
+        if self.shared.failure().is_none() || !is_due {
+            return;
+        }
+        self.tried = Some(Instant::now());
+        let tried = self.open_segment();
+        *self.shared.failure() = tried.err().map(|error| error.to_string());
+    }
+
+    fn append_batch(&mut self, batch: &[Pending]) -> Result<Vec<Place>, SpoolError> {
+        let (number, file, format, start) = self.open_segment()?;
         let mut parts: Vec<&[u8]> = Vec::with_capacity(3 * batch.len());
         let mut places = Vec::with_capacity(batch.len());
         let mut at = start;
+        let mut heads = Vec::with_capacity(batch.len());
         for pending in batch {
-            parts.extend([&pending.encoded[..], &pending.meta, &pending.body[..]]);
+            heads.push(pending.head.encode(&format, at));
+            at += pending.head.record_bytes();
+        }
+        at = start;
+        for (pending, head) in batch.iter().zip(&heads) {
+            parts.extend([&head[..], &pending.meta, &pending.body[..]]);
             places.push(Place { segment: number, offset: at, bytes: pending.head.payload });
             at += pending.head.record_bytes();
         }
@@ -155,6 +178,9 @@ impl Writer {
             // Best effort: the batch is reported as not taken, so that it had better not come back
             // after a restart; if it does, its client sends it twice.
             let _cut = file.truncate(start);
+            // What is wrong may pass: the next batch begins a new segment. This one is not to be trusted
+            // any more: after a failed sync nobody knows what of the cache is on the disk.
+            self.shared.index().open = None;
             return Err(error);
         }
         self.shared.bytes.fetch_add(at - start, Ordering::Relaxed);
@@ -164,22 +190,23 @@ impl Writer {
         Ok(places)
     }
 
-    /// The segment to append to: number, file, length.
-    fn open_segment(&mut self) -> Result<(u64, Arc<dyn MediumFile>, u64), SpoolError> {
+    /// The segment to append to: number, file, format, length.
+    fn open_segment(&mut self) -> Result<(u64, Arc<dyn MediumFile>, Format, u64), SpoolError> {
         {
             let index = self.shared.index();
             if let Some(number) = index.open
                 && let Some(segment) = index.segments.get(&number)
             {
-                return Ok((number, segment.messages.clone(), segment.bytes));
+                return Ok((number, segment.messages.clone(), segment.format, segment.bytes));
             }
         }
         let number = self.next;
         self.next += 1;
         let name = file_name(number, MESSAGES);
-        let create = || -> io::Result<Arc<dyn MediumFile>> {
+        let create = || -> io::Result<(Arc<dyn MediumFile>, Format)> {
+            let format = Format::new()?;
             let file = self.shared.medium.create(&name)?;
-            let ready = file.append(&[&file_head()]).and_then(|()| {
+            let ready = file.append(&[&format.file_head()]).and_then(|()| {
                 file.sync()?;
                 self.shared.medium.sync_folder()
             });
@@ -187,17 +214,19 @@ impl Writer {
                 let _best_effort = self.shared.medium.remove(&name);
                 return Err(error);
             }
-            Ok(file)
+            Ok((file, format))
         };
-        let messages = create().map_err(|source| SpoolError::Io {
+        let (messages, format) = create().map_err(|source| SpoolError::Io {
             path: name.clone(),
             what: "create",
             source,
         })?;
+        let bytes = format.file_head_bytes();
         let segment = Segment {
             messages: messages.clone(),
+            format,
             states: None,
-            bytes: FILE_HEAD_BYTES,
+            bytes,
             state_bytes: 0,
             live: 0,
             live_bytes: 0,
@@ -206,12 +235,13 @@ impl Writer {
         index.segments.insert(number, segment);
         index.open = Some(number);
         drop(index);
-        self.shared.bytes.fetch_add(FILE_HEAD_BYTES, Ordering::Relaxed);
-        Ok((number, messages, FILE_HEAD_BYTES))
+        self.shared.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok((number, messages, format, bytes))
     }
 
     /// When idle: removes what is finished, moves what is left of nearly finished segments.
     fn tidy(&mut self) {
+        self.try_again();
         let shared = self.shared.clone();
         let mut unwritten = shared.states_lock();
         shared.write_finished(&mut unwritten);
@@ -220,7 +250,11 @@ impl Writer {
             let finished: Vec<u64> = index
                 .segments
                 .iter()
-                .filter(|(_, s)| s.live == 0 && s.bytes > FILE_HEAD_BYTES)
+                .filter(|(number, s)| {
+                    // One that was just begun waits for its first message.
+                    let begun = s.bytes <= s.format.file_head_bytes();
+                    s.live == 0 && !(begun && index.open == Some(**number))
+                })
                 .map(|(number, _)| *number)
                 .collect();
             let closed = index.segments.iter().filter(|(number, _)| index.open != Some(**number));
@@ -250,16 +284,17 @@ impl Writer {
             (chosen.map(|(id, e)| (*id, *e)).collect::<Vec<_>>(), segment)
         };
         for (id, entry) in entries {
-            let (head, mut meta) = read_payload(&*segment.messages, entry.place)?;
+            let (head, mut meta) = read_payload(&*segment.messages, &segment.format, entry.place)?;
             let state = match (entry.state, &segment.states) {
-                (Some(place), Some(file)) => Some(read_payload(&**file, place)?.1),
+                (Some(place), Some((file, format))) => {
+                    Some(read_payload(&**file, format, place)?.1)
+                }
                 _ => None,
             };
             let body = meta.split_off((head.meta as usize).min(meta.len()));
             let head = Head::new(Kind::Message, id, entry.due, head.meta, &[&meta, &body]);
-            let encoded = head.encode();
             let done: OnDurable = Box::new(|_| {});
-            let pending = Pending { head, encoded, meta, body: Arc::new(body), done };
+            let pending = Pending { head, meta, body: Arc::new(body), done };
             let place = self.write_batch(&[pending])?.first().copied();
             let Some(place) = place else { continue };
             let mut index = self.shared.index();

@@ -14,9 +14,13 @@ pub(crate) fn ask(input: &[u8]) {
     open(messages, states);
     let headed = |bytes: &[u8]| [b"GNTSPOOL\x01\0\0\0\0\0\0\0", bytes].concat();
     open(&headed(messages), &headed(states));
+    // The same as of the format with keys; this one is zeros, with its CRC-32.
+    let keyed = [b"GNTSPOOL\x02\0\0\0", &0x190A_55AD_u32.to_le_bytes()[..], &[0; 32]];
+    let headed = |bytes: &[u8]| [&keyed.concat(), bytes].concat();
+    open(&headed(messages), &headed(states));
 }
 
-fn open(messages: &[u8], states: &[u8]) {
+pub(crate) fn open(messages: &[u8], states: &[u8]) {
     let medium = Arc::new(Ram::default());
     for (name, bytes) in [("0000000000000001.seg", messages), ("0000000000000001.sta", states)] {
         let file = medium.create(name).expect("memory");
