@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::node_args::{NodeArgs, must_exist};
 use anyhow::{Context, bail};
+use gauntlet_gateway::clock;
 use gauntlet_store::{Role, User, Users};
 
 /// Arguments of `gauntlet user`.
@@ -70,10 +71,39 @@ enum Action {
         /// Whose
         login: String,
     },
+    /// Passwords of somebody's mail programs: with a second factor they log in with these only
+    #[command(subcommand)]
+    AppPassword(AppPasswordAction),
     /// Remove somebody and end their sessions
     Remove {
         /// Whom
         login: String,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum AppPasswordAction {
+    /// Make one and print it, once: only a hash of it is kept
+    New {
+        /// Whose
+        login: String,
+        /// Which program it is for
+        name: String,
+    },
+    /// Print somebody's: name, when it was made, last use
+    List {
+        /// Whose
+        login: String,
+        /// Print JSON, one line each
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke one
+    Revoke {
+        /// Whose
+        login: String,
+        /// Its name
+        name: String,
     },
 }
 
@@ -115,6 +145,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 bail!("{login:?} has no second factor");
             }
         }
+        Action::AppPassword(action) => app_password(&users, action)?,
         Action::Remove { login } => {
             if !users.remove(login, WHO, now_ms())? {
                 bail!("there is no user {login:?}; `gauntlet user list` prints everybody");
@@ -122,6 +153,37 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn app_password(users: &Users, action: &AppPasswordAction) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match action {
+        AppPasswordAction::New { login, name } => {
+            let made = users.add_app_password(login, name, WHO, now_ms())?;
+            let made = made.with_context(|| {
+                format!("there is no user {login:?}; `gauntlet user list` prints everybody")
+            })?;
+            writeln!(out, "{made}")?;
+        }
+        AppPasswordAction::List { login, json } => {
+            for one in users.app_passwords(login)? {
+                if *json {
+                    writeln!(out, "{}", serde_json::to_string(&one)?)?;
+                    continue;
+                }
+                let used = one
+                    .used_ms
+                    .map_or("never used".to_owned(), |ms| format!("used {}", clock::rfc5322(ms)));
+                writeln!(out, "{:<20} made {}, {used}", one.name, clock::rfc5322(one.created_ms))?;
+            }
+        }
+        AppPasswordAction::Revoke { login, name } => {
+            if !users.revoke_app_password(login, name, WHO, now_ms())? {
+                bail!("{login:?} has no app password {name:?}; `app-password list` prints them");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The people of the node with this data folder.

@@ -44,6 +44,30 @@ fn people_come_and_go() {
 }
 
 #[test]
+fn passwords_of_mail_programs_are_made_and_revoked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path();
+    user(data, &["add", "ada", "--password-stdin"], "a long password\n");
+    let app = |args: &[&str]| user(data, &[&["app-password"], args].concat(), "");
+    let made = app(&["new", "ada", "phone"]);
+    let secret = text(&made.stdout).trim().to_owned();
+    assert!(made.status.success() && secret.len() == 20, "{}", text(&made.stderr));
+    let listed = text(&app(&["list", "ada"]).stdout);
+    assert!(listed.starts_with("phone") && listed.contains("never used"), "{listed}");
+    assert!(!text(&app(&["list", "ada", "--json"]).stdout).contains(&secret));
+    assert!(app(&["revoke", "ada", "phone"]).status.success());
+    for (args, why) in [
+        (["new", "eve", "phone"], "no user \"eve\""),
+        (["revoke", "ada", "phone"], "has no app password"),
+        (["new", "ada", "a b"], "is no name"),
+    ] {
+        let output = app(&args);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(why), "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path();

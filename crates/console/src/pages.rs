@@ -2,6 +2,7 @@
 
 pub(crate) mod account;
 pub(crate) mod activity;
+pub(crate) mod app_passwords;
 pub(crate) mod export;
 pub(crate) mod files;
 pub(crate) mod form;

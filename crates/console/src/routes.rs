@@ -5,7 +5,9 @@ use gauntlet_store::users::Role;
 
 use crate::api::OPERATIONS;
 use crate::fault::Fault;
-use crate::pages::{account, activity, files, held, link, message, messages, overview, quarantine};
+use crate::pages::{
+    account, activity, app_passwords, files, held, link, message, messages, overview, quarantine,
+};
 use crate::pages::{
     export, form, health, metrics, oidc, own, policy, queue, replay, reports, rules, searches,
     second_factor, senders, settings, sign_in, tokens, users, versions,
@@ -147,6 +149,7 @@ const PAGES: &[Route] = &[
     get("/account", Access::Anybody, account::show),
     post("/account/password", Access::Anybody, account::change_password),
     post("/account/second-factor", Access::Own, second_factor::change),
+    post("/account/app-passwords", Access::Own, app_passwords::change),
     get("/sign-in", Access::Public, sign_in::show),
     post("/sign-in", Access::Public, sign_in::sign_in),
     get("/sign-in/oidc", Access::Public, oidc::begin),

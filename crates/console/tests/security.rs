@@ -453,3 +453,42 @@ fn codes_of_a_second_factor_cannot_be_tried_out() {
     assert_eq!((right.status, wrong.status), (401, 401));
     assert_eq!(right.body, wrong.body);
 }
+
+#[test]
+fn app_passwords_are_made_with_the_present_password_and_never_open_the_console() {
+    let console = start();
+    let cookie = console.sign_in("ursula");
+    let own = common::PASSWORD.replace(' ', "+");
+    let path = "/api/v1/own/app-passwords";
+    // A session that was stolen does not become a password that stays.
+    for form in ["name=phone", "name=phone&password=not+the+password"] {
+        assert_eq!(api(&console, &cookie, "POST", path, form).status, 400, "{form}");
+        let form = format!("csrf={}&do=make&{form}", console.csrf(&cookie));
+        assert_eq!(console.request("POST", "/account/app-passwords", &cookie, &form).status, 400);
+    }
+    let made = api(&console, &cookie, "POST", path, &format!("name=phone&password={own}"));
+    assert_eq!(made.status, 200, "{}", made.body);
+    let made: serde_json::Value = serde_json::from_str(&made.body).unwrap();
+    let secret = made["secret"].as_str().unwrap().to_owned();
+    let users = &console.state.users;
+    assert!(users.mail_login("ursula", &secret, now_ms()).unwrap().is_some());
+    assert_eq!(guess(&console, "ursula", &secret, ""), 401, "not for the console");
+    let form = format!("csrf={}&do=make&name=desk&password={own}", console.csrf(&cookie));
+    let page = console.request("POST", "/account/app-passwords", &cookie, &form);
+    assert!(page.status == 200 && page.body.contains("not shown again"), "{}", page.body);
+    let listed = console.request("GET", path, &cookie, "").body;
+    assert!(listed.contains("phone") && listed.contains("desk"), "{listed}");
+    assert!(!listed.contains(&secret));
+    let account = console.request("GET", "/account", &cookie, "").body;
+    assert!(account.contains("phone") && !account.contains(&secret));
+    assert_eq!(api(&console, &cookie, "DELETE", &format!("{path}/phone"), "").status, 200);
+    assert_eq!(api(&console, &cookie, "DELETE", &format!("{path}/phone"), "").status, 404);
+    assert!(users.mail_login("ursula", &secret, now_ms()).unwrap().is_none());
+    let form = format!("csrf={}&do=revoke&name=desk", console.csrf(&cookie));
+    assert_eq!(console.request("POST", "/account/app-passwords", &cookie, &form).status, 303);
+    assert!(users.app_passwords("ursula").unwrap().is_empty());
+    // Programs have none, whatever their scopes.
+    let token = users.add_token("all", &Scope::ALL, 1, "admin", now_ms()).unwrap();
+    assert_eq!(program(&console, &token, "GET", path, "").status, 404);
+    assert_eq!(program(&console, &token, "POST", path, "{\"name\":\"x\"}").status, 404);
+}

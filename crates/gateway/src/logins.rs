@@ -1,4 +1,5 @@
-//! Logins of mail clients: the people of the console, by password over TLS.
+//! Logins of mail clients: the people of the console over TLS, by a password made for the mail program, or
+//! by their own as long as they have no second factor.
 //!
 //! A password costs tens of milliseconds and 19 MB to check, on purpose. So only a few are checked
 //! at once, failures are counted together with those of the console ([`Attempts`]), and what was right
@@ -93,10 +94,13 @@ impl Logins {
             return None;
         }
         let (users, who) = (self.users.clone(), login.clone());
-        let checked = tokio::task::spawn_blocking(move || users.verify(&who, &password)).await;
+        let checked = tokio::task::spawn_blocking(move || {
+            users.mail_login(&who, &password, crate::clock::now_ms())
+        });
+        let checked = checked.await;
         drop(place);
         let user = match checked {
-            Ok(Ok(user)) => user.filter(|u| !u.must_change).map(Arc::new),
+            Ok(Ok(user)) => user.map(Arc::new),
             Ok(Err(error)) => {
                 tracing::error!(%error, "logins cannot be checked");
                 return None;
@@ -137,8 +141,8 @@ impl Logins {
         let (users, who) = (self.users.clone(), login.to_owned());
         let known = match self.may_try(client, login) {
             false => None,
-            true => match tokio::task::spawn_blocking(move || users.scram(&who)).await {
-                Ok(Ok(known)) => known.filter(|(user, _)| !user.must_change),
+            true => match tokio::task::spawn_blocking(move || users.mail_scram(&who)).await {
+                Ok(Ok(known)) => known,
                 Ok(Err(error)) => {
                     tracing::error!(%error, "logins cannot be checked");
                     None
@@ -146,12 +150,15 @@ impl Logins {
                 Err(_) => None,
             },
         };
-        if let Some((user, kept)) = known {
+        if let Some((user, kept)) = known
+            && let Some((first, others)) = kept.split_first()
+        {
             let credentials = Credentials {
-                salt: kept.salt,
-                iterations: kept.iterations,
-                stored_key: kept.stored_key,
-                server_key: kept.server_key,
+                salt: first.salt.clone(),
+                iterations: first.iterations,
+                stored_key: first.stored_key,
+                server_key: first.server_key,
+                others: others.iter().map(|k| (k.stored_key, k.server_key)).collect(),
             };
             return Challenge { user: Some(Arc::new(user)), credentials, nonce };
         }
@@ -163,6 +170,7 @@ impl Logins {
             iterations: SCRAM_ITERATIONS,
             stored_key: nobody,
             server_key: nobody,
+            others: Vec::new(),
         };
         Challenge { user: None, credentials, nonce }
     }
@@ -201,5 +209,107 @@ fn make_room<K, V>(table: &mut HashMap<K, V>, keep: impl Fn(&V) -> bool) {
         if table.len() >= REMEMBERED_MAX {
             table.clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gauntlet_smtp::scram::{Exchange, First};
+    use gauntlet_store::Role;
+    use gauntlet_store::users::code_shown;
+
+    use super::*;
+
+    const OWN: &str = "a long password";
+
+    fn people() -> (tempfile::TempDir, Arc<Users>) {
+        let folder = tempfile::tempdir().unwrap();
+        let users = Users::open(folder.path()).unwrap();
+        for login in ["ada", "bob"] {
+            let user = User {
+                login: login.to_owned(),
+                role: Role::User,
+                folders: Vec::new(),
+                addresses: Vec::new(),
+                must_change: false,
+                created_ms: 1,
+            };
+            users.add(&user, OWN, "x", 1).unwrap();
+        }
+        (folder, Arc::new(users))
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn with_a_second_factor_only_app_passwords_log_in() {
+        let (_folder, users) = people();
+        let now = crate::clock::now_ms();
+        let secret = users.begin_totp("ada").unwrap();
+        users.enable_totp("ada", &code_shown(&secret, now).unwrap(), now).unwrap().unwrap();
+        let desk = users.add_app_password("ada", "desk", "ada", now).unwrap().unwrap();
+        let phone = users.add_app_password("ada", "phone", "ada", now).unwrap().unwrap();
+        let logins = Logins::new(users.clone()).unwrap();
+        let client = ip("192.0.2.1");
+        let verify = |word: &str| logins.verify(client, "ada".to_owned(), word.to_owned());
+        assert!(verify(OWN).await.is_none());
+        assert!(verify(&desk).await.is_some() && verify(&phone).await.is_some());
+        assert!(logins.verify(client, "bob".to_owned(), OWN.to_owned()).await.is_some());
+        // By SCRAM: the proof of each, and not of one's own.
+        for (word, good) in [(OWN, false), (&desk, true), (&phone, true), ("wrong", false)] {
+            let challenge = logins.credentials(client, "ada").await;
+            let first = First::read("n,,n=ada,r=abc").unwrap();
+            let (exchange, said) = Exchange::challenge(&first, challenge.credentials, "xyz");
+            let proof = client_proof(&said, word);
+            assert_eq!(exchange.verify(&proof).is_some(), good, "{word}");
+            if good {
+                logins.succeeded(client, "ada");
+            }
+        }
+    }
+
+    /// What a client says last (RFC 5802 section 3) whose first message was `n=ada,r=abc`.
+    fn client_proof(said: &str, password: &str) -> String {
+        use ring::{digest, hmac, pbkdf2};
+        let field = |name: &str| said.split(',').find_map(|f| f.strip_prefix(name)).unwrap();
+        let salt = base64_simd::STANDARD.decode_to_vec(field("s=")).unwrap();
+        let rounds = field("i=").parse().unwrap();
+        let mut salted = [0; 32];
+        let algorithm = pbkdf2::PBKDF2_HMAC_SHA256;
+        pbkdf2::derive(algorithm, rounds, &salt, password.as_bytes(), &mut salted);
+        let sign = |key: &[u8], text: &[u8]| {
+            hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text).as_ref().to_vec()
+        };
+        let key = sign(&salted, b"Client Key");
+        let stored = digest::digest(&digest::SHA256, &key);
+        let last = format!("c=biws,r={}", field("r="));
+        let signature = sign(stored.as_ref(), format!("n=ada,r=abc,{said},{last}").as_bytes());
+        let proof: Vec<u8> = key.iter().zip(signature).map(|(k, s)| k ^ s).collect();
+        format!("{last},p={}", base64_simd::STANDARD.encode_to_string(proof))
+    }
+
+    #[tokio::test]
+    async fn failures_count_for_mail_clients_and_the_console_together() {
+        let (_folder, users) = people();
+        let logins = Logins::new(users.clone()).unwrap();
+        let client = ip("192.0.2.1");
+        // The same wrong password again and again, as a telephone does that was not told of a new one.
+        for _ in 0..50 {
+            assert!(logins.verify(client, "bob".to_owned(), "old".to_owned()).await.is_none());
+        }
+        assert!(logins.verify(client, "bob".to_owned(), OWN.to_owned()).await.is_some());
+        for n in 0..4 {
+            assert!(logins.verify(client, "ada".to_owned(), format!("guess {n}")).await.is_none());
+        }
+        // The console, for the fifth; then nothing more is looked at, by password or SCRAM.
+        users.attempts().begin(client, "ada").unwrap();
+        assert!(logins.verify(client, "ada".to_owned(), OWN.to_owned()).await.is_none());
+        assert!(logins.credentials(client, "ada").await.user.is_none());
+        assert!(users.attempts().begin(client, "ada").is_err());
+        let elsewhere = ip("198.51.100.1");
+        assert!(logins.verify(elsewhere, "ada".to_owned(), format!("{OWN} ")).await.is_none());
+        assert!(logins.credentials(elsewhere, "ada").await.user.is_some());
     }
 }

@@ -19,6 +19,9 @@ pub struct Credentials {
     pub stored_key: [u8; KEY_BYTES],
     /// `ServerKey`.
     pub server_key: [u8; KEY_BYTES],
+    /// `H(ClientKey)` and `ServerKey` of further passwords of the same login, with the same salt and
+    /// rounds: which of them the client has is known by its proof only.
+    pub others: Vec<([u8; KEY_BYTES], [u8; KEY_BYTES])>,
 }
 
 impl std::fmt::Debug for Credentials {
@@ -38,7 +41,8 @@ impl Credentials {
         let client_key = mac(&salted, b"Client Key");
         let stored_key = hash(&client_key);
         let server_key = mac(&salted, b"Server Key");
-        Credentials { salt: salt.to_vec(), iterations: rounds.get(), stored_key, server_key }
+        let (salt, iterations) = (salt.to_vec(), rounds.get());
+        Credentials { salt, iterations, stored_key, server_key, others: Vec::new() }
     }
 }
 
@@ -128,13 +132,17 @@ impl Exchange {
             return None;
         }
         let all = format!("{}{without_proof}", self.so_far);
-        let signature = mac(&self.credentials.stored_key, all.as_bytes());
-        let key: Vec<u8> = proof.iter().zip(signature).map(|(p, s)| p ^ s).collect();
-        // Digests of a secret: how they differ tells nothing of use, so the time may depend on it.
-        if hash(&key) != self.credentials.stored_key {
-            return None;
-        }
-        let signature = mac(&self.credentials.server_key, all.as_bytes());
+        let fits = |stored: &[u8; KEY_BYTES]| {
+            let signature = mac(stored, all.as_bytes());
+            let key: Vec<u8> = proof.iter().zip(signature).map(|(p, s)| p ^ s).collect();
+            // Digests of a secret: how they differ tells nothing of use, so the time may depend on it.
+            hash(&key) == *stored
+        };
+        let Credentials { stored_key, server_key, others, .. } = &self.credentials;
+        let mut all_keys = std::iter::once((stored_key, server_key))
+            .chain(others.iter().map(|(stored, server)| (stored, server)));
+        let (_, server_key) = all_keys.find(|(stored, _)| fits(stored))?;
+        let signature = mac(server_key, all.as_bytes());
         Some(format!("v={}", base64_simd::STANDARD.encode_to_string(signature)))
     }
 }

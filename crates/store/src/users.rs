@@ -3,6 +3,7 @@
 //! Passwords are kept as Argon2id hashes; sessions and tokens as BLAKE3 hashes, so that who reads
 //! the file cannot use them. Every change is written together with its line of the audit log.
 
+mod app_passwords;
 pub mod attempts;
 mod change;
 mod links;
@@ -14,6 +15,7 @@ mod session;
 mod tokens;
 mod totp;
 
+pub use app_passwords::{APP_PASSWORDS_MAX, AppPassword};
 pub use attempts::Attempts;
 pub use scram::{SCRAM_ITERATIONS, SCRAM_SALT_BYTES, ScramKeys};
 
@@ -133,6 +135,17 @@ CREATE TABLE saved_search (
     name   TEXT NOT NULL,
     query  TEXT NOT NULL,
     shared INTEGER NOT NULL,
+    PRIMARY KEY (login, name)
+) WITHOUT ROWID;
+",
+    "
+CREATE TABLE app_password (
+    login      TEXT NOT NULL COLLATE NOCASE REFERENCES user (login) ON DELETE CASCADE,
+    name       TEXT NOT NULL,
+    hash       BLOB NOT NULL,
+    scram      TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    used_ms    INTEGER,
     PRIMARY KEY (login, name)
 ) WITHOUT ROWID;
 ",
@@ -308,7 +321,8 @@ impl Users {
         })
     }
 
-    /// Sets a password and ends all sessions of the person. False if there is no such person.
+    /// Sets a password, ends all sessions of the person, and revokes the passwords of their mail programs:
+    /// who sets another may have lost the one before. False if there is no such person.
     ///
     /// # Errors
     /// If the password is unfit, or the change could not be made durable.
@@ -328,6 +342,7 @@ impl Users {
                 params![login, hash, must_change, scram],
             )?;
             batch.execute("DELETE FROM session WHERE login = ?1 COLLATE NOCASE", [login])?;
+            app_passwords::revoke_all(batch, login)?;
             if set == 1 {
                 audit(batch, now_ms, who, "set password", login, "")?;
             }

@@ -10,7 +10,8 @@ use super::done;
 use crate::fault::Fault;
 use crate::pages::messages::number;
 use crate::pages::{
-    activity as activity_page, own as own_page, searches as searches_page, second_factor,
+    activity as activity_page, app_passwords as app_password_page, own as own_page,
+    searches as searches_page, second_factor,
 };
 use crate::server::App;
 use crate::text::noted;
@@ -114,4 +115,25 @@ pub(super) fn change_factor(app: &App, visit: &Visit) -> Result<Response, Fault>
         }
     };
     done(&value)
+}
+
+/// `GET /api/v1/own/app-passwords`.
+pub(super) fn app_passwords(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    is_person(visit)?;
+    done(&json!({ "app_passwords": app.state.users.app_passwords(visit.who())? }))
+}
+
+/// `POST /api/v1/own/app-passwords`.
+pub(super) fn add_app_password(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    is_person(visit)?;
+    let name = visit.field("name");
+    let secret = app_password_page::make(app, visit, name)?;
+    done(&json!({ "name": name, "secret": secret }))
+}
+
+/// `DELETE /api/v1/own/app-passwords/{name}`.
+pub(super) fn revoke_app_password(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    is_person(visit)?;
+    app_password_page::revoke(app, visit, visit.param("name"))?;
+    done(&json!({ "removed": true }))
 }

@@ -258,6 +258,25 @@ pub static OPERATIONS: &[Operation] = &[
             field("code", Text, "the code of this moment, or a recovery code"),
         ])
         .gives(&[("on", "boolean")]),
+    op(Get, "/api/v1/own/app-passwords", Own, Some(Scope::UsersRead), personal::app_passwords)
+        .says("The passwords of your mail programs, without the passwords.")
+        .gives(&[("app_passwords", "array")]),
+    op(Post, "/api/v1/own/app-passwords", Own, Some(Scope::UsersWrite), personal::add_app_password)
+        .says("Makes a password for one of your mail programs; it is in the answer and nowhere else.")
+        .takes(&[
+            must("name", Text, "which program it is for; unique"),
+            field("password", Text, "your present password, if you have one"),
+        ])
+        .gives(&[("name", "string"), ("secret", "string")]),
+    op(
+        Delete,
+        "/api/v1/own/app-passwords/{name}",
+        Own,
+        Some(Scope::UsersWrite),
+        personal::revoke_app_password,
+    )
+    .says("Revokes the password of one of your mail programs.")
+    .gives(&[("removed", "boolean")]),
     op(Get, "/api/v1/quarantine", Own, Some(Scope::QuarantineRead), mail::quarantine)
         .says("Held mail, newest first.")
         .takes(HELD)

@@ -5,8 +5,8 @@ use axum::response::Response;
 use gauntlet_store::users::PASSWORD_CHARS_MIN;
 use maud::html;
 
-use super::second_factor;
 use super::sign_in::with_cookie;
+use super::{app_passwords, second_factor};
 use crate::fault::Fault;
 use crate::server::App;
 use crate::shell;
@@ -50,7 +50,7 @@ fn form(
                 button.main type="submit" { (t("Change password")) }
             }
         }
-        @if !must { (second_factor::section(app, visit)?) }
+        @if !must { (second_factor::section(app, visit)?) (app_passwords::section(app, visit)?) }
     };
     Ok(visit::page(status, shell::page(visit, "/account", t("Account"), &body)))
 }

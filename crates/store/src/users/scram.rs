@@ -37,7 +37,12 @@ impl std::fmt::Debug for ScramKeys {
 
 /// The keys of a new password, as the table has them.
 pub(super) fn keys_of(password: &str) -> Result<String, StoreError> {
-    let salt = random_bytes(SCRAM_SALT_BYTES)?;
+    keys_with(password, None)
+}
+
+/// The same, with this salt if there is one.
+pub(super) fn keys_with(password: &str, salt: Option<Vec<u8>>) -> Result<String, StoreError> {
+    let salt = salt.map_or_else(|| random_bytes(SCRAM_SALT_BYTES), Ok)?;
     let rounds = NonZeroU32::new(SCRAM_ITERATIONS).unwrap_or(NonZeroU32::MIN);
     let mut salted = [0; KEY_BYTES];
     let algorithm = pbkdf2::PBKDF2_HMAC_SHA256;

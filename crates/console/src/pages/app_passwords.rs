@@ -1,0 +1,96 @@
+//! The passwords of one's own mail programs.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::fault::Fault;
+use crate::server::App;
+use crate::text::{noted, t};
+use crate::visit::{self, Visit};
+use crate::{format, shell};
+
+/// The part of the account's page.
+pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
+    let (all, users) = (app.state.users.app_passwords(visit.who())?, &app.state.users);
+    let asks = users.has_password(visit.who())?;
+    Ok(html! {
+        section.card.narrow {
+            h2 { (t("Passwords of mail programs")) }
+            p { (t("For sending mail through this node, one for each program. With a second factor, mail programs log in with these only; the console never takes them.")) }
+            @for one in &all {
+                form method="post" action="/account/app-passwords" {
+                    (shell::token(visit))
+                    input type="hidden" name="name" value=(one.name);
+                    p { b { (one.name) } " " (format::time(one.created_ms)) " "
+                        @match one.used_ms {
+                            Some(at) => { (t("last used")) " " (format::time(at)) " " },
+                            None => { (t("never used")) " " },
+                        }
+                        button.quiet type="submit" name="do" value="revoke"
+                            aria-label={ (t("Revoke {}").with(&one.name)) } { (t("Revoke")) } }
+                }
+            }
+            form method="post" action="/account/app-passwords" {
+                (shell::token(visit))
+                (shell::input("name", t("Name: letters, digits, - _ ."), "", "text", ""))
+                @if asks {
+                    label { span { (t("Present password")) }
+                        input type="password" name="password" autocomplete="current-password" required;
+                    }
+                }
+                button type="submit" name="do" value="make" { (t("Make")) }
+            }
+        }
+    })
+}
+
+/// `POST /account/app-passwords`: `do`: make or revoke.
+pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    let name = visit.field("name");
+    match visit.field("do") {
+        "make" => {
+            let password = make(app, visit, name)?;
+            let body = html! {
+                h1 { (t("Password of {}").with(name)) }
+                section.card.narrow {
+                    p { (t("Put it into the mail program, with {} as login. It is not shown again.").with(html! { b { (visit.who()) } })) }
+                    p { code.big { (password) } }
+                    p { a.button href="/account" { (t("Done")) } }
+                }
+            };
+            let title = t("Passwords of mail programs");
+            Ok(visit::page(StatusCode::OK, shell::page(visit, "/account", title, &body)))
+        }
+        "revoke" => {
+            revoke(app, visit, name)?;
+            Ok(visit::redirect("/account"))
+        }
+        _ => Err(Fault::Bad(noted("do: make or revoke").to_owned())),
+    }
+}
+
+/// Makes one, for who shows their present password: a session alone, which may be stolen, must not
+/// become a password that stays.
+pub(crate) fn make(app: &App, visit: &Visit, name: &str) -> Result<String, Fault> {
+    let (users, who) = (&app.state.users, visit.who());
+    if users.has_password(who)? {
+        users.attempts().begin(visit.client, who)?;
+        // Not trimmed: a password may begin with a space.
+        let shown = visit.fields.iter().find(|(n, _)| n == "password").map_or("", |(_, p)| p);
+        if users.verify(who, shown)?.is_none() {
+            return Err(Fault::Bad(noted("The present password is wrong.").to_owned()));
+        }
+        users.attempts().succeeded(visit.client, who);
+    }
+    users.add_app_password(who, name, who, visit.now_ms)?.ok_or(Fault::SignIn)
+}
+
+/// Revokes one.
+pub(crate) fn revoke(app: &App, visit: &Visit, name: &str) -> Result<(), Fault> {
+    let who = visit.who();
+    if app.state.users.revoke_app_password(who, name, who, visit.now_ms)? {
+        return Ok(());
+    }
+    Err(Fault::NotFound(noted("There is no password of this name.")))
+}
