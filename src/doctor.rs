@@ -11,12 +11,14 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use gauntlet_gateway::config::{Config, Loaded};
 use gauntlet_gateway::facts::lists::{Meaning, meaning};
 use gauntlet_gateway::key_record::Publication;
 use gauntlet_gateway::mta_sts::OFF;
 use gauntlet_gateway::resolver::{Kind, Outcome, Resolver};
+use gauntlet_gateway::secrets::Secrets;
 use gauntlet_gateway::signing::{KeyRing, KeyState};
 
 /// Arguments of `gauntlet doctor`.
@@ -80,7 +82,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(server) = &args.dns {
         config.dns.servers = vec![server.clone()];
     }
-    let found = examine(&config, args.config.as_deref(), args.address)?;
+    let found = examine(&config, args.config.as_deref(), args.address, None)?;
     let mut out = std::io::stdout().lock();
     for (health, what, text) in &found.0 {
         if args.json {
@@ -95,18 +97,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Examines what a node of this configuration stands on. Asks the network; do not call it on a thread
-/// of an async runtime.
+/// of an async runtime. A node cannot read its own keys: it names who can.
 pub(crate) fn examine(
     config: &Config,
     file: Option<&Path>,
     address: Option<IpAddr>,
+    secrets: Option<&Arc<Secrets>>,
 ) -> anyhow::Result<Findings> {
     let mut found = Findings::default();
     clock(&mut found);
     privacy::privacy(config, file, &mut found);
     premises::disk(config, &mut found);
-    premises::certificates(config, &mut found);
-    acme::certificate(config, &mut found);
+    premises::certificates(config, secrets, &mut found);
+    acme::certificate(config, secrets, &mut found);
     premises::questions(config, &mut found);
     premises::queue(config, &mut found);
     groups(config, &mut found);
@@ -117,7 +120,7 @@ pub(crate) fn examine(
         if answers(&resolver, &mut found).await {
             lists(&resolver, config, &mut found).await;
             our_name(&resolver, config, address, &mut found).await;
-            keys(&resolver, config, &mut found).await?;
+            keys(&resolver, config, secrets, &mut found).await?;
             acme::names(&resolver, config, &mut found).await;
         }
         anyhow::Ok(())
@@ -273,8 +276,16 @@ async fn our_name(
 }
 
 /// The keys that sign are published.
-async fn keys(resolver: &Resolver, config: &Config, found: &mut Findings) -> anyhow::Result<()> {
-    let ring = KeyRing::load(&config.node.inside(&config.dkim.keys))?;
+async fn keys(
+    resolver: &Resolver,
+    config: &Config,
+    secrets: Option<&Arc<Secrets>>,
+    found: &mut Findings,
+) -> anyhow::Result<()> {
+    let ring = match secrets {
+        Some(secrets) => KeyRing::of(secrets)?,
+        None => KeyRing::load(&config.node.inside(&config.dkim.keys))?,
+    };
     for key in ring.keys().filter(|k| k.state == KeyState::Active) {
         let name = key.record_name();
         let answer = resolver.ask(&name, Kind::Txt).await.answer;

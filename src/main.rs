@@ -126,6 +126,9 @@ enum Command {
     Evaluate(evaluate::Args),
     /// Print the completions of a shell
     Completions(completions::Args),
+    /// Hold private keys for a node; `gauntlet serve` starts it by itself
+    #[command(hide = true)]
+    SecretsProcess(serve::secrets_process::Args),
     /// Print the manual page, or write the pages of all subcommands into a folder
     Man(man::Args),
 }
@@ -187,6 +190,7 @@ fn main() -> ExitCode {
         Command::Train(args) => train::run(&args),
         Command::Evaluate(args) => evaluate::run(&args),
         Command::Completions(args) => completions::run(&args),
+        Command::SecretsProcess(args) => serve::secrets_process::run(&args),
         Command::Man(args) => man::run(&args),
     };
     result.unwrap_or_else(|error| {

@@ -1,5 +1,6 @@
 //! Which node a command is about: the same two options wherever one is asked for.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -18,6 +19,13 @@ pub(crate) struct NodeArgs {
 }
 
 impl NodeArgs {
+    /// These options as a command line has them.
+    pub(crate) fn to_arguments(&self) -> Vec<OsString> {
+        let options = [("--config", &self.config), ("--data", &self.data)];
+        let given = options.into_iter().filter_map(|(name, path)| Some((name, path.as_ref()?)));
+        given.flat_map(|(name, path)| [OsString::from(name), path.into()]).collect()
+    }
+
     /// The node's configuration, with the data folder that was named.
     ///
     /// # Errors

@@ -2,12 +2,13 @@
 
 mod console_places;
 mod handle;
+pub(crate) mod secrets_process;
 pub(crate) mod standing;
 mod text_logs;
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use gauntlet_gateway::limits::has_threads;
 use gauntlet_gateway::policy_source;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::probes::Probes;
+use gauntlet_gateway::secrets::Secrets;
 use gauntlet_gateway::{Doors, Judge, Node};
 use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset, Severity};
 use gauntlet_store::{Policies, Users, files};
@@ -56,7 +58,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     settings.take(&loaded);
     // Before the text logs, which are in it. Whether it can be used is told below, to a log that exists.
     let _told_below = make_data_folder(&config.node.data);
+    // Before there is any thread, and while the node may still read what only root may.
+    let secrets = secrets_process::start(&args.node)?;
     let _written_to_the_end = text_logs::start(&config)?;
+    secrets.watch().context("a thread for the secrets process")?;
     crate::allocator::keep_memory_small();
     let descriptors = raise_descriptor_limit();
     tracing::info!(descriptors, "open files allowed");
@@ -67,7 +72,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let runtime =
         runtime.enable_all().thread_name("mail").build().context("cannot start the runtime")?;
-    runtime.block_on(serve(args, config, settings))?;
+    runtime.block_on(serve(args, config, settings, secrets))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -84,19 +89,27 @@ fn threads_wanted(config: &Config) -> usize {
     socket_threads() + scanning + THREADS_BESIDE
 }
 
-async fn serve(args: &Args, config: Config, settings: Effective) -> anyhow::Result<()> {
+async fn serve(
+    args: &Args,
+    config: Config,
+    settings: Effective,
+    secrets: Arc<Secrets>,
+) -> anyhow::Result<()> {
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let (doors, socket) = open_doors(&config)?;
-    let users = Arc::new(Users::open(&users_folder(&config)?)?);
-    let node = Node::start(config, doors, Box::new(judge_of), users.clone())?;
+    let (doors, socket) = open_doors(&config, &secrets)?;
+    let users = Arc::new(Users::elsewhere(secrets.clone()));
+    let people = users.clone();
+    let judge = Box::new(move |config: &Config| judge_of(config, &people));
+    let node = Node::start(config, doors, judge, users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
     learning::watch(&node)?;
     note_policy(&node);
     digest::watch(&node, users.clone())?;
     report::watch(&node, users.clone())?;
-    let starting = |socket| Console::start(&node, users.clone(), settings.clone(), socket);
+    let starting =
+        |socket| Console::start(&node, users.clone(), settings.clone(), secrets.clone(), socket);
     let console = socket.map(starting).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
     let password = users.first_start(now_ms())?;
@@ -106,23 +119,34 @@ async fn serve(args: &Args, config: Config, settings: Effective) -> anyhow::Resu
         tracing::warn!(%error, mend, "standard output takes nothing");
     }
     tracing::info!(ruleset = node.ruleset(), "ready");
-    loop {
+    let broken = loop {
         tokio::select! {
             _ = hang_up.recv() => reload(args, &node, &settings),
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break None,
+            _ = interrupt.recv() => break None,
+            why = secrets.ended() => break Some(why),
         }
+    };
+    if let Some(why) = &broken {
+        let mend = "start the node again; mail in the spool is safe";
+        tracing::error!(why, mend, "the node cannot sign or check logins any more and stops");
     }
     tracing::info!("stopping: no new sessions, waiting for those that are open");
     node.stop().await;
     if let Some(console) = console {
         console.stop();
     }
-    Ok(())
+    match broken {
+        Some(why) => bail!("{why}; start the node again, mail in the spool is safe"),
+        None => Ok(()),
+    }
 }
 
 /// Binds all ports, then gives root away if the configuration says to whom.
-fn open_doors(config: &Config) -> anyhow::Result<(Doors, Option<std::net::TcpListener>)> {
+fn open_doors(
+    config: &Config,
+    secrets: &Arc<Secrets>,
+) -> anyhow::Result<(Doors, Option<std::net::TcpListener>)> {
     let data = &config.node.data;
     let account = match config.node.user.as_str() {
         "" => None,
@@ -130,7 +154,7 @@ fn open_doors(config: &Config) -> anyhow::Result<(Doors, Option<std::net::TcpLis
     };
     make_data_folder(data).with_context(|| unusable(data))?;
     belongs_to_us(data, account.as_ref())?;
-    let doors = Doors::open(config)?;
+    let doors = Doors::open_with(config, Some(secrets.clone()))?;
     let console = match config.console.address.as_str() {
         "" => None,
         address => Some(
@@ -215,12 +239,6 @@ fn make_private(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn users_folder(config: &Config) -> anyhow::Result<PathBuf> {
-    let folder = config.node.data.join("console");
-    std::fs::create_dir_all(&folder).with_context(|| unusable(&config.node.data))?;
-    Ok(folder)
-}
-
 fn unusable(data: &Path) -> String {
     format!(
         "node.data {} cannot be used; name another folder there, or with --data",
@@ -260,7 +278,7 @@ fn note_policy(node: &Node) {
 }
 
 /// Loads rules, lists and policy.
-fn judge_of(config: &Config) -> anyhow::Result<Judge> {
+fn judge_of(config: &Config, users: &Users) -> anyhow::Result<Judge> {
     let thresholds = Thresholds::from(&config.thresholds);
     let mut settings = Settings {
         thresholds,
@@ -268,7 +286,7 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         block: config.lists.block.clone(),
         ..Settings::default()
     };
-    add_listed(config, &mut settings)?;
+    add_listed(users, &mut settings)?;
     settings.model = model_of(config)?;
     let RuleSettings { paths, own, strict, network, early_stop } = &config.rules;
     let profile = if *network { Profile::Full } else { Profile::Local };
@@ -301,7 +319,7 @@ fn judge_of(config: &Config) -> anyhow::Result<Judge> {
         Snapshot::build(&settings)?
             .with_learned(learning::load(&config.node.data, config.learning.signature_days)?)
     };
-    let policy = policy_source::load_at_start(config)?;
+    let policy = policy_source::load_at_start(config, users)?;
     let learning = &config.learning;
     let probes = match learning.probes.as_slice() {
         [] => None,
@@ -333,8 +351,8 @@ fn model_of(config: &Config) -> anyhow::Result<Option<Arc<Model>>> {
 }
 
 /// Adds the senders that were allowed or blocked in the console.
-fn add_listed(config: &Config, settings: &mut Settings) -> anyhow::Result<()> {
-    for sender in Users::open(&users_folder(config)?)?.listed_senders()? {
+fn add_listed(users: &Users, settings: &mut Settings) -> anyhow::Result<()> {
+    for sender in users.listed_senders()? {
         let list = if sender.allow { &mut settings.allow } else { &mut settings.block };
         list.push(sender.entry);
     }
@@ -353,6 +371,7 @@ impl Console {
         node: &Arc<Node>,
         users: Arc<Users>,
         settings: Effective,
+        secrets: Arc<Secrets>,
         socket: std::net::TcpListener,
     ) -> anyhow::Result<Self> {
         let config = node.config();
@@ -364,7 +383,7 @@ impl Console {
             quarantine: node.quarantine.clone(),
             users,
             policies: policies.clone(),
-            node: Arc::new(Handle { node: node.clone(), policies, settings }),
+            node: Arc::new(Handle { node: node.clone(), policies, settings, secrets }),
             options: ConsoleOptions {
                 session_seconds: config.console.session_seconds,
                 https: config.console.url.starts_with("https://"),

@@ -1,17 +1,24 @@
 //! Certificates from an authority: is there one, and how did the last attempt go?
 
+use std::sync::Arc;
+
 use gauntlet_gateway::acme;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::resolver::{Kind, Resolver};
+use gauntlet_gateway::secrets::Secrets;
 
 use super::{Findings, Health};
 
 /// The certificate is there, and nothing failed.
-pub(super) fn certificate(config: &Config, found: &mut Findings) {
+pub(super) fn certificate(config: &Config, secrets: Option<&Arc<Secrets>>, found: &mut Findings) {
     if !config.acme.is_on() {
         return;
     }
-    if let Some(failed) = acme::last_failure(&config.node.data) {
+    let failed = match secrets {
+        Some(secrets) => secrets.acme_failure().ok().flatten(),
+        None => acme::last_failure(&config.node.data),
+    };
+    if let Some(failed) = failed {
         let at = gauntlet_gateway::clock::rfc5322(failed.at_ms);
         let text = format!(
             "no certificate at {at}: {}; it is tried again by itself, and at once after a reload",

@@ -1,11 +1,13 @@
 //! What is on this machine: disks, certificates, the queue.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gauntlet_gateway::acme;
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::config::{Config, SpoolBackend};
 use gauntlet_gateway::control::{self, Answer, Request};
+use gauntlet_gateway::secrets::{Life, Secrets};
 use gauntlet_gateway::{ids, tls};
 
 use super::{Findings, Health};
@@ -92,20 +94,21 @@ pub(super) fn disk(config: &Config, found: &mut Findings) {
 }
 
 /// Certificates of listeners are good for a while.
-pub(super) fn certificates(config: &Config, found: &mut Findings) {
+pub(super) fn certificates(config: &Config, secrets: Option<&Arc<Secrets>>, found: &mut Findings) {
     let now = now_ms() / 1_000;
     let given = acme::certificate(&config.node.data);
-    for (path, end) in tls::expiry::ends(config) {
+    for (path, life) in lives(config, secrets) {
         let place = path.display();
-        let days = match end {
-            Ok(end) => (end - now).div_euclid(86_400),
+        let (start, end) = match life {
+            Ok(life) => life,
             Err(error) => {
-                found.add(Health::Bad, "certificate", format!("{place}: {error:#}"));
+                found.add(Health::Bad, "certificate", format!("{place}: {error}"));
                 continue;
             }
         };
+        let days = (end - now).div_euclid(86_400);
         let (odd, bad) = match path == given {
-            true => given_days(&given),
+            true => given_days(start, end),
             false => (CERTIFICATE_DAYS_ODD, CERTIFICATE_DAYS_BAD),
         };
         let (health, text) = if days < 0 {
@@ -123,8 +126,8 @@ pub(super) fn certificates(config: &Config, found: &mut Findings) {
 
 /// Days before the end of an authority's certificate from which on it is odd and bad: it is renewed when a
 /// third of its life is left, which may be as short as two days.
-fn given_days(path: &Path) -> (i64, i64) {
-    let life = tls::expiry::life(path).map_or(0, |(start, end)| (end - start) / 86_400);
+fn given_days(start: i64, end: i64) -> (i64, i64) {
+    let life = (end - start) / 86_400;
     (life / 5, life / 20)
 }
 
@@ -139,6 +142,16 @@ pub(super) fn questions(config: &Config, found: &mut Findings) {
     for question in &status.questions {
         found.add(Health::Bad, "clock", question.as_str());
     }
+}
+
+/// When certificates are good, from whoever may read their files.
+fn lives(config: &Config, secrets: Option<&Arc<Secrets>>) -> Vec<Life> {
+    let Some(secrets) = secrets else {
+        let read = tls::expiry::lives(config).into_iter();
+        return read.map(|(path, life)| (path, life.map_err(|e| format!("{e:#}")))).collect();
+    };
+    let failed = |e| vec![(config.node.data.clone(), Err(format!("{e:#}")))];
+    secrets.certificate_lives().unwrap_or_else(failed)
 }
 
 /// Mail leaves.

@@ -8,6 +8,7 @@ use gauntlet_console::{
 };
 use gauntlet_engine::Thresholds;
 use gauntlet_gateway::config::Config;
+use gauntlet_gateway::secrets::Secrets;
 use gauntlet_gateway::{Node, Release, control, ids, policy_source};
 use gauntlet_policy::Groups;
 use gauntlet_store::Policies;
@@ -22,6 +23,7 @@ pub(super) struct Handle {
     pub(super) node: Arc<Node>,
     pub(super) policies: Arc<Policies>,
     pub(super) settings: Effective,
+    pub(super) secrets: Arc<Secrets>,
 }
 
 impl NodeHandle for Handle {
@@ -132,7 +134,7 @@ impl NodeHandle for Handle {
     }
 
     fn health(&self) -> Vec<HealthLine> {
-        standing::health(&self.node.config())
+        standing::health(&self.node.config(), &self.secrets)
     }
 
     fn mail_routes(&self) -> Vec<MailRoute> {

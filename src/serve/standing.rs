@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use gauntlet_console::{Disk, HealthLine, MailRoute, RuleCost, RuleLine, SettingLine, WebQuestion};
 use gauntlet_engine::Snapshot;
 use gauntlet_gateway::config::{Config, Loaded};
+use gauntlet_gateway::secrets::Secrets;
 use gauntlet_gateway::web;
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_rules::RulesScratch;
@@ -75,8 +76,8 @@ pub(super) fn rule_costs(snapshot: &Snapshot, messages: &[Vec<u8>]) -> Vec<RuleC
 }
 
 /// What `gauntlet doctor` finds.
-pub(super) fn health(config: &Config) -> Vec<HealthLine> {
-    match doctor::examine(config, None, None) {
+pub(super) fn health(config: &Config, secrets: &Arc<Secrets>) -> Vec<HealthLine> {
+    match doctor::examine(config, None, None, Some(secrets)) {
         Ok(found) => {
             let line = |(health, check, text): (doctor::Health, &str, String)| HealthLine {
                 check: check.to_owned(),

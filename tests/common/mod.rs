@@ -186,6 +186,17 @@ impl Node {
         start.elapsed()
     }
 
+    /// Waits until the node ends by itself.
+    pub(crate) fn wait_for_end(&mut self) -> std::process::ExitStatus {
+        let start = Instant::now();
+        let mut child = self.child.take().expect("the node runs");
+        while child.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < PATIENCE, "the node does not end:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        child.wait().unwrap()
+    }
+
     /// What the node logged.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("node.log")).unwrap_or_default()

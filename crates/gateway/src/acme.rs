@@ -9,10 +9,11 @@ mod door;
 mod order;
 
 pub use door::{Door, Proofs};
-pub use order::obtain;
+pub use order::{Ordered, obtain};
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -20,7 +21,81 @@ use gauntlet_store::files;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
+use crate::secrets::Secrets;
 use crate::tls::{self, expiry};
+
+/// Who keeps account, key and certificate: the secrets process if there is one, else this one.
+#[derive(Debug, Clone, Copy)]
+pub struct Keeper<'k> {
+    /// Settings of the moment.
+    pub config: &'k Config,
+    /// The secrets process.
+    pub secrets: Option<&'k Arc<Secrets>>,
+}
+
+impl Keeper<'_> {
+    /// See [`renew_at`].
+    ///
+    /// # Errors
+    /// If the secrets process does not answer.
+    pub fn renew_at(&self) -> anyhow::Result<i64> {
+        match self.secrets {
+            Some(secrets) => secrets.acme_renew_at(),
+            None => Ok(renew_at(self.config)),
+        }
+    }
+
+    /// See [`note`].
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn note(&self, failed: Option<Failure>) -> anyhow::Result<()> {
+        match self.secrets {
+            Some(secrets) => secrets.note_acme(failed),
+            None => Ok(note(&self.config.node.data, failed.as_ref())?),
+        }
+    }
+
+    /// See [`keep`].
+    ///
+    /// # Errors
+    /// As [`keep`].
+    pub fn keep(&self, ordered: Ordered) -> anyhow::Result<()> {
+        match (self.secrets, ordered.key) {
+            (Some(secrets), _) => secrets.keep_acme_chain(ordered.chain),
+            (None, key) => keep(self.config, &key.unwrap_or_default(), &ordered.chain),
+        }
+    }
+
+    fn account(&self) -> Option<Vec<u8>> {
+        match self.secrets {
+            Some(secrets) => secrets.acme_account().ok()?,
+            None => read_account(&self.config.node.data),
+        }
+    }
+
+    fn keep_account(&self, account: Vec<u8>) -> anyhow::Result<()> {
+        match self.secrets {
+            Some(secrets) => secrets.keep_acme_account(Some(account)),
+            None => keep_account(&self.config.node.data, &account),
+        }
+    }
+
+    fn forget_account(&self) -> anyhow::Result<()> {
+        match self.secrets {
+            Some(secrets) => secrets.keep_acme_account(None),
+            None => Ok(forget_account(&self.config.node.data)?),
+        }
+    }
+
+    /// A signing request in DER, with its key if this process made it.
+    fn request(&self, names: Vec<String>) -> anyhow::Result<(Option<String>, Vec<u8>)> {
+        match self.secrets {
+            Some(secrets) => Ok((None, secrets.acme_request(names)?)),
+            None => signing_request(names).map(|(key, request)| (Some(key), request)),
+        }
+    }
+}
 
 /// Folder of account and certificate, in the data folder.
 const FOLDER: &str = "acme";
@@ -40,6 +115,32 @@ fn account(data: &Path) -> PathBuf {
 
 fn failure(data: &Path) -> PathBuf {
     data.join(FOLDER).join("failure.json")
+}
+
+/// The account with an authority, in the form of the library that speaks to it.
+pub(crate) fn read_account(data: &Path) -> Option<Vec<u8>> {
+    std::fs::read(account(data)).ok()
+}
+
+pub(crate) fn keep_account(data: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let path = account(data);
+    write(&path, bytes).with_context(|| path.display().to_string())
+}
+
+pub(crate) fn forget_account(data: &Path) -> io::Result<()> {
+    match std::fs::remove_file(account(data)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A new key in PEM, and a signing request of it for these names in DER (RFC 2986).
+pub(crate) fn signing_request(names: Vec<String>) -> anyhow::Result<(String, Vec<u8>)> {
+    let mut parameters = rcgen::CertificateParams::new(names).context("acme.names")?;
+    parameters.distinguished_name = rcgen::DistinguishedName::new();
+    let key = rcgen::KeyPair::generate().context("no key could be made")?;
+    let request = parameters.serialize_request(&key).context("no signing request")?;
+    Ok((key.serialize_pem(), request.der().to_vec()))
 }
 
 /// An attempt that failed.

@@ -44,6 +44,7 @@ pub mod reports;
 pub mod resolver;
 pub mod route;
 pub mod scan_pool;
+pub mod secrets;
 pub mod sender;
 pub mod services;
 pub mod signing;

@@ -65,6 +65,11 @@ impl Logins {
         Ok(Logins { users, checks, key, challenges, state: Mutex::default() })
     }
 
+    /// The people whose logins are checked.
+    pub fn users(&self) -> &Users {
+        &self.users
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

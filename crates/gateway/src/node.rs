@@ -2,13 +2,13 @@
 
 mod budgets;
 mod certificates;
+mod doors;
 mod housekeeping;
 mod own_mail;
 mod people;
 mod reports;
 
 use std::fs::File;
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,6 @@ use gauntlet_store::{
 };
 use tokio::sync::{Notify, Semaphore, watch};
 
-use crate::acme;
 use crate::admission::Admission;
 use crate::clock::now_ms;
 use crate::clock::steady::SteadyClock;
@@ -52,6 +51,7 @@ use crate::reports::tls_outcomes::TlsOutcomes;
 use crate::resolver::Resolver;
 use crate::route::Routes;
 use crate::scan_pool::ScanPool;
+use crate::secrets::Secrets;
 use crate::sender::{Sender, Ways};
 use crate::services::{Bench, Service};
 use crate::signing::KeyRing;
@@ -70,6 +70,7 @@ const LOG_BATCH_WAIT: Duration = Duration::from_millis(25);
 type Addresses = Vec<(ListenerRole, SocketAddr)>;
 
 use budgets::{Budgets, session_limits};
+pub use doors::Doors;
 pub use people::{body_keys, folder_release};
 
 /// Makes the judge that a configuration asks for: the program knows how to load rules and models.
@@ -109,6 +110,8 @@ pub struct Node {
     clock: Arc<SteadyClock>,
     retention: housekeeping::Retention,
     runtime: tokio::runtime::Handle,
+    /// Who holds private keys, if it is another process.
+    secrets: Option<Arc<Secrets>>,
     _lock: File,
 }
 
@@ -133,36 +136,6 @@ impl std::fmt::Debug for Node {
     }
 }
 
-/// The listeners of a node, bound: the only step for which a node may need to be root.
-#[derive(Debug)]
-pub struct Doors {
-    listeners: Vec<Listener>,
-    services: Vec<Service>,
-    /// Where an authority asks for proofs.
-    proofs: Option<acme::Door>,
-    addresses: Addresses,
-}
-
-impl Doors {
-    /// Binds every listener and reads its certificates. Nothing is accepted yet. Call it on the runtime
-    /// that is to run the node.
-    ///
-    /// # Errors
-    /// If an address cannot be bound or a certificate cannot be read.
-    pub fn open(config: &Config) -> anyhow::Result<Self> {
-        let mut listeners = Vec::new();
-        for settings in &config.listener {
-            let tls = ListenerTls::load(config, settings)?.map(Arc::new);
-            listeners.push(Listener::bind(settings, tls)?);
-        }
-        let address = |listener: &Listener| Ok((listener.role(), listener.address()?));
-        let addresses = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
-        let services = config.service.iter().map(Service::bind).collect::<io::Result<Vec<_>>>()?;
-        let proofs = config.acme.is_on().then(|| acme::Door::bind(&config.acme));
-        Ok(Doors { listeners, services, proofs: proofs.transpose()?, addresses })
-    }
-}
-
 impl Node {
     /// Starts a node behind these doors: locks the data folder, recovers the spool, accepts. Call it on
     /// the runtime that is to run it.
@@ -182,14 +155,14 @@ impl Node {
         let log = open_log(data)?;
         let quarantine = people::open_quarantine(&config)?;
         let (spool, recovery) = open_spool(&config)?;
-        let Doors { listeners, services, proofs, addresses } = doors;
+        let Doors { listeners, services, proofs, addresses, secrets } = doors;
         let logins = Arc::new(Logins::new(users).context("randomness")?);
         let certificates = listeners.iter().map(Listener::tls).collect();
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
         let clock = Arc::new(SteadyClock::open(data, config.clock.jump_seconds_max));
         let maildir = config.node.inside(&config.route.maildir);
         let resolver = Arc::new(Resolver::new(&config.dns)?);
-        let shared = Shared::new(&config, &resolver, judge.load().snapshot.ruleset.as_ref())?;
+        let shared = Shared::new(&config, &resolver, &judge.load(), secrets.as_ref())?;
         let runtime = tokio::runtime::Handle::current();
         let queue = Queue::new(QueueParts {
             spool: spool.clone(),
@@ -237,6 +210,7 @@ impl Node {
             clock,
             retention: housekeeping::Retention::default(),
             runtime: tokio::runtime::Handle::current(),
+            secrets,
             _lock: lock,
         });
         node.finish_releases()?;
@@ -381,7 +355,7 @@ impl Node {
     /// # Errors
     /// If it cannot be read, or is none; then the one before stays.
     pub fn reload_policy(&self) -> anyhow::Result<()> {
-        let policy = crate::policy_source::load(&self.config())?;
+        let policy = crate::policy_source::load_with(&self.config(), self.logins.users())?;
         self.judge.rcu(|judge| judge.with_policy(policy.clone()));
         Ok(())
     }
@@ -397,13 +371,16 @@ impl Node {
     /// # Errors
     /// If rules, policy or recipients cannot be loaded; then everything stays as it was.
     pub fn reload(&self, config: Config) -> anyhow::Result<()> {
+        if let Some(secrets) = &self.secrets {
+            secrets.reload()?;
+        }
         let judge = (self.make_judge)(&config)?;
         let resolver = Resolver::new(&config.dns)?;
         let routes = Routes::of(&config);
         let recipients = Recipients::load(&config)?;
         let ruleset = judge.snapshot.ruleset.as_ref();
         let gatherer = gatherer(&config, &self.resolver, &self.shared.history, ruleset)?;
-        let key_ring = key_ring(&config)?;
+        let key_ring = key_ring(&config, self.secrets.as_ref())?;
         let hop_tls = mta_sts::hop_tls(&config.sender)?;
         self.reload_certificates(&config)?;
         self.shared.gate.reload(&config)?;
@@ -676,16 +653,17 @@ impl Shared {
     fn new(
         config: &Config,
         resolver: &Arc<Resolver>,
-        ruleset: Option<&Arc<Ruleset>>,
+        judge: &Judge,
+        secrets: Option<&Arc<Secrets>>,
     ) -> anyhow::Result<Self> {
         let history = Arc::new(History::open(&config.node.data)?);
-        let gatherer = gatherer(config, resolver, &history, ruleset)?;
+        let gatherer = gatherer(config, resolver, &history, judge.snapshot.ruleset.as_ref())?;
         Ok(Shared {
             gatherer: Arc::new(ArcSwap::from_pointee(gatherer)),
             gate: Arc::new(Gate::new(config, history.clone())?),
             recipients: Arc::new(ArcSwap::from_pointee(Recipients::load(config)?)),
             history,
-            key_ring: Arc::new(ArcSwap::from_pointee(key_ring(config)?)),
+            key_ring: Arc::new(ArcSwap::from_pointee(key_ring(config, secrets)?)),
             hop_tls: Arc::new(ArcSwap::from_pointee(mta_sts::hop_tls(&config.sender)?)),
             outcomes: Arc::new(TlsOutcomes::open(
                 &config.node.data.join("tls-outcomes.json"),
@@ -709,8 +687,12 @@ fn open_log(data: &std::path::Path) -> anyhow::Result<Arc<Log>> {
     Ok(log)
 }
 
-fn key_ring(config: &Config) -> anyhow::Result<KeyRing> {
-    KeyRing::load(&config.node.inside(&config.dkim.keys))?.with_seal(&config.dkim.seal_as)
+fn key_ring(config: &Config, secrets: Option<&Arc<Secrets>>) -> anyhow::Result<KeyRing> {
+    let ring = match secrets {
+        Some(secrets) => KeyRing::of(secrets)?,
+        None => KeyRing::load(&config.node.inside(&config.dkim.keys))?,
+    };
+    ring.with_seal(&config.dkim.seal_as)
 }
 
 fn gatherer(

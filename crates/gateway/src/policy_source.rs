@@ -61,23 +61,35 @@ pub fn source(config: &Config) -> anyhow::Result<Source> {
 /// # Errors
 /// If it cannot be read, or is none.
 pub fn load(config: &Config) -> anyhow::Result<Policy> {
-    with_groups(config, &groups::load(config)?)
+    let groups = groups::load(config)?;
+    let console = config.node.data.join("console");
+    if console.join("users.db").is_file() {
+        return with_groups(config, &groups, Some(&Users::open(&console)?));
+    }
+    with_groups(config, &groups, None)
+}
+
+/// The same, where the user database is open already.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with(config: &Config, users: &Users) -> anyhow::Result<Policy> {
+    with_groups(config, &groups::load(config)?, Some(users))
 }
 
 /// The same at the start of a node, which waits for no group's database.
 ///
 /// # Errors
 /// If it cannot be read, or is none.
-pub fn load_at_start(config: &Config) -> anyhow::Result<Policy> {
-    with_groups(config, &groups::load_at_start(config)?)
+pub fn load_at_start(config: &Config, users: &Users) -> anyhow::Result<Policy> {
+    with_groups(config, &groups::load_at_start(config)?, Some(users))
 }
 
-fn with_groups(config: &Config, groups: &Groups) -> anyhow::Result<Policy> {
+fn with_groups(config: &Config, groups: &Groups, users: Option<&Users>) -> anyhow::Result<Policy> {
     let Source { text, place } = source(config)?;
     let mut policy = Policy::parse(&text, groups).context(place)?;
-    let console = config.node.data.join("console");
-    if console.join("users.db").is_file() {
-        policy.people = Arc::new(Users::open(&console)?.people()?);
+    if let Some(users) = users {
+        policy.people = Arc::new(users.people()?);
     }
     Ok(policy)
 }

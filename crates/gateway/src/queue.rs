@@ -414,7 +414,13 @@ impl Queue {
                 self.parts.holder.hold(HoldJob { item, body: active.body.clone(), done });
             }
             Group::Send(route, changes) => {
-                let body = self.changed(&active.transit.record, &active.body, &changes);
+                let body = match self.changed(&active.transit.record, &active.body, &changes) {
+                    Ok(body) => body,
+                    Err(why) => {
+                        let all = targets.iter().map(|t| settled(*t, None, "", &why));
+                        return queue.settle(&held, all.collect());
+                    }
+                };
                 if route == Route::Maildir {
                     for target in targets {
                         self.into_maildir(active, target, body.clone());
@@ -449,24 +455,27 @@ impl Queue {
     }
 
     /// The body with these changes made, signed and sealed last.
+    ///
+    /// # Errors
+    /// If it was to be signed and the secrets process has ended: it must wait then, not go out unsigned.
     pub(crate) fn changed(
         &self,
         record: &LogRecord,
         body: &Arc<Vec<u8>>,
         changes: &[Change],
-    ) -> Arc<Vec<u8>> {
+    ) -> Result<Arc<Vec<u8>>, String> {
         let signs = changes.contains(&Change::DkimSign);
         let body = match changes.len() - usize::from(signs) {
             0 => body.clone(),
             _ => Arc::new(rewrite::apply(&Message::parse(body), changes)),
         };
         let keys = self.parts.key_ring.load();
-        let body = if signs { with_fields(body, |body| keys.sign(body)) } else { body };
+        let body = if signs { with_fields(body, &keys, |body| keys.sign(body))? } else { body };
         if !self.seals(record) {
-            return body;
+            return Ok(body);
         }
         let now = now_ms() / 1_000;
-        with_fields(body, |body| keys.seal(body, &self.parts.host, record.facts.arc, now))
+        with_fields(body, &keys, |body| keys.seal(body, &self.parts.host, record.facts.arc, now))
     }
 
     /// Whether a message gets a seal when it goes on.
@@ -682,14 +691,19 @@ impl Active {
 /// The message with fields on top that are made of it; as it is, said in the log, if they cannot be.
 fn with_fields(
     body: Arc<Vec<u8>>,
+    keys: &KeyRing,
     make: impl FnOnce(&[u8]) -> anyhow::Result<String>,
-) -> Arc<Vec<u8>> {
+) -> Result<Arc<Vec<u8>>, String> {
     match make(&body) {
-        Ok(fields) if fields.is_empty() => body,
-        Ok(fields) => Arc::new([fields.as_bytes(), &body].concat()),
+        Ok(fields) if fields.is_empty() => Ok(body),
+        Ok(fields) => Ok(Arc::new([fields.as_bytes(), &body].concat())),
+        Err(error) if keys.are_out_of_reach() => {
+            tracing::error!(%error, "a message waits: it cannot be signed now");
+            Err("cannot be signed now".to_owned())
+        }
         Err(error) => {
             tracing::error!(%error, "a message goes out unsigned");
-            body
+            Ok(body)
         }
     }
 }

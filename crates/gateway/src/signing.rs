@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use gauntlet_mail::Message;
 use gauntlet_mail::address::ascii_domain;
 use gauntlet_mail::facts::AuthResult;
 use mail_auth::common::crypto::{DkimKey, Ed25519Key, RsaKey, Sha256, SigningKey};
+use mail_auth::common::headers::Writable;
 use mail_auth::dkim::generate::DkimKeyPair;
 use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject;
@@ -23,6 +25,7 @@ use crate::canonical;
 use crate::clock::now_ms;
 use crate::facts::{fields, is_named};
 use crate::key_record::{self, Publication};
+use crate::secrets::{DkimKeyInfo, Secrets};
 
 /// Fields that are signed (RFC 6376 section 5.4.1).
 const FIELDS: [&str; 19] = [
@@ -102,7 +105,39 @@ pub struct Key {
     pub state: KeyState,
     /// The file.
     pub path: PathBuf,
-    secret: DkimKey,
+    secret: Secret,
+}
+
+/// Where the private half is.
+enum Secret {
+    /// In this process.
+    Here(DkimKey),
+    /// In the secrets process.
+    Elsewhere(RemoteKey),
+}
+
+/// A key that the secrets process signs with.
+struct RemoteKey {
+    secrets: Arc<Secrets>,
+    info: DkimKeyInfo,
+}
+
+impl SigningKey for RemoteKey {
+    type Hasher = Sha256;
+
+    fn sign(&self, input: impl Writable) -> mail_auth::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        input.write(&mut bytes);
+        let signed = self.secrets.sign_dkim(self.info.id, bytes);
+        signed.map_err(|e| mail_auth::Error::Io(format!("{e:#}")))
+    }
+
+    fn algorithm(&self) -> mail_auth::common::crypto::Algorithm {
+        match self.info.is_rsa {
+            true => mail_auth::common::crypto::Algorithm::RsaSha256,
+            false => mail_auth::common::crypto::Algorithm::Ed25519Sha256,
+        }
+    }
 }
 
 impl std::fmt::Debug for Key {
@@ -133,7 +168,7 @@ impl Key {
             None => DkimKey::Rsa(RsaKey::<Sha256>::from_key_der(der).map_err(wrong)?),
         };
         let (domain, selector, path) = (domain.to_owned(), selector.to_owned(), path.to_owned());
-        Ok(Key { domain, selector, state, path, secret })
+        Ok(Key { domain, selector, state, path, secret: Secret::Here(secret) })
     }
 
     /// Name of its DNS record.
@@ -144,8 +179,11 @@ impl Key {
     /// Text of its DNS record.
     pub fn record(&self) -> String {
         let public = match &self.secret {
-            DkimKey::Rsa(key) => key_record::rsa_subject_public_key_info(&key.public_key()),
-            DkimKey::Ed25519(key) => key.public_key(),
+            Secret::Elsewhere(key) => return key.info.record.clone(),
+            Secret::Here(DkimKey::Rsa(key)) => {
+                key_record::rsa_subject_public_key_info(&key.public_key())
+            }
+            Secret::Here(DkimKey::Ed25519(key)) => key.public_key(),
         };
         key_record::record(self.algorithm(), &public)
     }
@@ -157,9 +195,13 @@ impl Key {
 
     /// `rsa` or `ed25519`.
     pub fn algorithm(&self) -> &'static str {
-        match self.secret {
-            DkimKey::Rsa(_) => "rsa",
-            DkimKey::Ed25519(_) => "ed25519",
+        if self.is_rsa() { "rsa" } else { "ed25519" }
+    }
+
+    fn is_rsa(&self) -> bool {
+        match &self.secret {
+            Secret::Here(key) => matches!(key, DkimKey::Rsa(_)),
+            Secret::Elsewhere(key) => key.info.is_rsa,
         }
     }
 
@@ -196,10 +238,11 @@ impl Key {
     }
 
     /// A signature over these bytes, without any field around it.
-    fn signature(&self, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
+    pub(crate) fn signature(&self, bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
         let signature = match &self.secret {
-            DkimKey::Rsa(key) => key.sign(bytes),
-            DkimKey::Ed25519(key) => key.sign(bytes),
+            Secret::Here(DkimKey::Rsa(key)) => key.sign(bytes),
+            Secret::Here(DkimKey::Ed25519(key)) => key.sign(bytes),
+            Secret::Elsewhere(key) => key.sign(bytes),
         };
         signature.map_err(|e| anyhow::anyhow!("{}: {e}", self.path.display()))
     }
@@ -224,6 +267,8 @@ pub struct KeyRing {
     keys: BTreeMap<String, Vec<Key>>,
     /// Whose key seals mail that goes on; empty if none does.
     seal_as: String,
+    /// Who has the private halves, if it is another process.
+    secrets: Option<Arc<Secrets>>,
 }
 
 impl KeyRing {
@@ -255,6 +300,41 @@ impl KeyRing {
         Ok(ring)
     }
 
+    /// The keys that the secrets process holds.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn of(secrets: &Arc<Secrets>) -> anyhow::Result<Self> {
+        let mut ring = KeyRing { secrets: Some(secrets.clone()), ..KeyRing::default() };
+        for info in secrets.dkim_keys()? {
+            let states = [KeyState::Active, KeyState::Next, KeyState::Old];
+            let state = states.into_iter().find(|s| s.name() == info.state);
+            let (domain, selector) = (info.domain.clone(), info.selector.clone());
+            let key = Key {
+                domain: domain.clone(),
+                selector,
+                state: state.context("a key of unknown state")?,
+                path: info.path.clone(),
+                secret: Secret::Elsewhere(RemoteKey { secrets: secrets.clone(), info }),
+            };
+            ring.keys.entry(domain).or_default().push(key);
+        }
+        // As files are read: by domain, then by name.
+        ring.keys.values_mut().for_each(|keys| keys.sort_by(|a, b| a.path.cmp(&b.path)));
+        Ok(ring)
+    }
+
+    /// The process that has the private halves did not answer: it is about to be started anew, with the
+    /// node.
+    pub(crate) fn are_out_of_reach(&self) -> bool {
+        self.secrets.as_ref().is_some_and(|secrets| secrets.is_out_of_reach())
+    }
+
+    /// All keys, taken out.
+    pub(crate) fn into_keys(self) -> impl Iterator<Item = Key> {
+        self.keys.into_values().flatten()
+    }
+
     /// The same, sealing mail that goes on with a key of this domain; with none if it is empty.
     ///
     /// # Errors
@@ -277,7 +357,7 @@ impl KeyRing {
     /// An RSA key if there is one: RFC 8617 knows no other yet.
     fn sealing_key(&self) -> Option<&Key> {
         let active = || self.keys_of(&self.seal_as).iter().filter(|k| k.state == KeyState::Active);
-        active().find(|k| matches!(k.secret, DkimKey::Rsa(_))).or_else(|| active().next())
+        active().find(|k| k.is_rsa()).or_else(|| active().next())
     }
 
     /// Seals a message (RFC 8617) whose chain was found to be `arc`. Gives the header fields to put on
@@ -302,10 +382,7 @@ impl KeyRing {
             _ => return Ok(String::new()),
         };
         let Some(key) = self.sealing_key() else { return Ok(String::new()) };
-        let algorithm = match key.secret {
-            DkimKey::Rsa(_) => "rsa-sha256",
-            DkimKey::Ed25519(_) => "ed25519-sha256",
-        };
+        let algorithm = if key.is_rsa() { "rsa-sha256" } else { "ed25519-sha256" };
         let (domain, selector) = (key.domain.as_str(), key.selector.as_str());
         let sealing = Sealing { host, domain, selector, algorithm, chain, otherwise, now };
         let fields = arc::seal(message, &sealing, |bytes| key.signature(bytes))?;

@@ -34,6 +34,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::acme;
 use crate::config::{Config, ListenerSettings};
+use crate::secrets::Secrets;
 use crate::wire::Wire;
 
 /// Bytes of plain text that one connection may hold back for a client that does not read.
@@ -46,6 +47,8 @@ const OWN_FOLDER: &str = "tls";
 pub struct ListenerTls {
     config: Arc<ServerConfig>,
     certificates: Arc<Certificates>,
+    /// Who holds the private keys, if it is another process.
+    secrets: Option<Arc<Secrets>>,
     /// TLS from the first byte.
     pub implicit: bool,
 }
@@ -72,7 +75,19 @@ impl ListenerTls {
     /// # Errors
     /// If a file cannot be read, or a key does not belong to its certificate.
     pub fn load(config: &Config, listener: &ListenerSettings) -> anyhow::Result<Option<Self>> {
-        let all = read_all(config, listener)?;
+        Self::load_from(config, listener, None)
+    }
+
+    /// The same, with the private keys in this process.
+    ///
+    /// # Errors
+    /// As [`ListenerTls::load`].
+    pub fn load_from(
+        config: &Config,
+        listener: &ListenerSettings,
+        secrets: Option<Arc<Secrets>>,
+    ) -> anyhow::Result<Option<Self>> {
+        let all = certificates(config, listener, secrets.as_ref())?;
         if all.is_empty() {
             return Ok(None);
         }
@@ -86,7 +101,7 @@ impl ListenerTls {
         server.ticketer = ring::Ticketer::new().context("TLS tickets")?;
         server.session_storage = Arc::new(tokio_rustls::rustls::server::NoServerSessionStorage {});
         let (config, implicit) = (Arc::new(server), listener.implicit_tls);
-        Ok(Some(ListenerTls { config, certificates, implicit }))
+        Ok(Some(ListenerTls { config, certificates, secrets, implicit }))
     }
 
     /// Reads the certificates again, for connections to come.
@@ -94,7 +109,7 @@ impl ListenerTls {
     /// # Errors
     /// As [`ListenerTls::load`]; then the old ones stay.
     pub fn reload(&self, config: &Config, listener: &ListenerSettings) -> anyhow::Result<()> {
-        let all = read_all(config, listener)?;
+        let all = certificates(config, listener, self.secrets.as_ref())?;
         if all.is_empty() {
             bail!("listener {}: taking TLS away needs a restart", listener.address);
         }
@@ -131,8 +146,20 @@ fn describe(connection: &tokio_rustls::rustls::CommonState) -> TlsSession {
     }
 }
 
+/// The certificates of a listener, from whoever holds the keys.
+fn certificates(
+    config: &Config,
+    listener: &ListenerSettings,
+    secrets: Option<&Arc<Secrets>>,
+) -> anyhow::Result<Vec<Arc<CertifiedKey>>> {
+    match secrets {
+        Some(secrets) => secrets.certificates(listener),
+        None => read_all(config, listener),
+    }
+}
+
 /// The certificates of a listener; if it has none, the authority's, else the node's own if it may use it.
-fn read_all(
+pub(crate) fn read_all(
     config: &Config,
     listener: &ListenerSettings,
 ) -> anyhow::Result<Vec<Arc<CertifiedKey>>> {

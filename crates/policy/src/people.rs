@@ -50,7 +50,7 @@ impl std::str::FromStr for Strictness {
 }
 
 /// What one address wants.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Wishes {
     /// Senders whose mail is wanted: addresses, or domains with all below them; in lower case.
     pub allow: BTreeSet<String>,
@@ -63,7 +63,7 @@ pub struct Wishes {
 }
 
 /// What people want, by address in lower case.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct People {
     /// Their wishes.
     pub wishes: BTreeMap<String, Wishes>,

@@ -72,6 +72,14 @@ pub enum StoreError {
         /// The store's folder.
         path: PathBuf,
     },
+    /// The process that has the file says why not.
+    #[error("{message}")]
+    Elsewhere {
+        /// What it says, with the file and what to do.
+        message: String,
+        /// Whether the same call may succeed later.
+        retry: bool,
+    },
     /// A failed batch, told to each who had a part in it.
     #[error("{0}")]
     Shared(std::sync::Arc<StoreError>),
@@ -86,6 +94,7 @@ impl StoreError {
                 source.sqlite_error_code(),
                 Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt)
             ),
+            StoreError::Elsewhere { retry, .. } => *retry,
             StoreError::Shared(inner) => inner.may_retry(),
             StoreError::Newer { .. } | StoreError::Damaged { .. } | StoreError::Invalid { .. } => {
                 false

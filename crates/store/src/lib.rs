@@ -31,4 +31,4 @@ pub use policies::Policies;
 pub use quarantine::{FolderLimit, Quarantine, QuarantineItem};
 pub use record::{Delivery, Event, LogRecord, Outcome, Stage};
 pub use spool::{Spool, SpoolError, SpoolOptions};
-pub use users::{Role, User, Users};
+pub use users::{Role, User, UserDatabase, Users};

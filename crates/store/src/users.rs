@@ -6,6 +6,7 @@
 mod app_passwords;
 pub mod attempts;
 mod change;
+mod handle;
 mod links;
 mod personal;
 mod scram;
@@ -31,6 +32,7 @@ use crate::database;
 use crate::error::StoreError;
 use crate::quarantine::AuditLine;
 
+pub use handle::{Remote, Users};
 pub use links::{Link, LinkKind, Shown};
 pub use searches::{SEARCHES_MAX, SavedSearch};
 pub use senders::ListedSender;
@@ -187,7 +189,7 @@ impl std::str::FromStr for Role {
 }
 
 /// A person.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// What they sign in with; letter case does not count.
     pub login: String,
@@ -203,16 +205,15 @@ pub struct User {
     pub created_ms: i64,
 }
 
-/// The people of a node. Share it as `Arc<Users>`; every method may be called from any thread and
-/// blocks.
+/// The people of a node, as the one process sees them that has the file. Every method may be called from any
+/// thread and blocks. A new one is listed in [`handle`], so that [`Users`] has it.
 #[derive(Debug)]
-pub struct Users {
+pub struct UserDatabase {
     path: PathBuf,
     database: Mutex<Connection>,
-    attempts: Attempts,
 }
 
-impl Users {
+impl UserDatabase {
     /// Opens or creates `users.db` in this folder, readable by its owner only.
     ///
     /// # Errors
@@ -222,7 +223,7 @@ impl Users {
         let path = folder.join("users.db");
         let database = database::open_write(&path, MIGRATIONS)?;
         restrict(&path)?;
-        Ok(Users { path, database: Mutex::new(database), attempts: Attempts::default() })
+        Ok(UserDatabase { path, database: Mutex::new(database) })
     }
 
     /// On a node that knows nobody: makes the administrator `admin` with a one-time password and
@@ -245,11 +246,6 @@ impl Users {
         };
         self.add(&admin, &password, "gauntlet", now_ms)?;
         Ok(Some(password))
-    }
-
-    /// How often passwords and codes may be tried, counted for everything that shares this handle.
-    pub fn attempts(&self) -> &Attempts {
-        &self.attempts
     }
 
     /// A password of 100 random bits.
@@ -547,7 +543,7 @@ mod tests {
     #[test]
     fn first_start_makes_an_administrator_once() {
         let folder = tempfile::tempdir().unwrap();
-        let users = Users::open(folder.path()).unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
         let password = users.first_start(1).unwrap().unwrap();
         assert_eq!(users.first_start(2).unwrap(), None);
         let admin = users.verify("Admin", &password).unwrap().unwrap();
@@ -564,7 +560,7 @@ mod tests {
     #[test]
     fn people_come_and_go() {
         let folder = tempfile::tempdir().unwrap();
-        let users = Users::open(folder.path()).unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
         let ada = person("ada", Role::Administrator);
         users.add(&ada, "a long password", "gauntlet", 7).unwrap();
         users.add(&person("eve", Role::Reviewer), "a long password", "ada", 7).unwrap();
@@ -579,7 +575,7 @@ mod tests {
     #[test]
     fn sessions_last_while_used_and_end_with_the_password() {
         let folder = tempfile::tempdir().unwrap();
-        let users = Users::open(folder.path()).unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
         users.add(&person("ada", Role::Reviewer), "a long password", "x", 1).unwrap();
         let started = users.start_session("ada", 1000).unwrap();
         let again = users.start_session("ada", 1000).unwrap();

@@ -1,7 +1,6 @@
 //! One conversation with an authority: account, order, proofs, certificate.
 
 use std::future::Future;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +14,8 @@ use instant_acme::{
     Error, HttpClient, Identifier, NewAccount, NewOrder, Order, OrderStatus, Problem, RetryPolicy,
 };
 
+use super::Keeper;
 use super::door::{Proofs, Shown};
-use super::{account, write};
-use crate::config::Config;
 use crate::tls::HopTls;
 use crate::web;
 
@@ -50,37 +48,46 @@ impl HttpClient for Authority {
     }
 }
 
-/// Gets a certificate for the names of the configuration. Returns its key and its chain, in PEM.
+/// A certificate that an authority gave.
+#[derive(Debug)]
+pub struct Ordered {
+    /// Its key in PEM, unless the secrets process keeps it.
+    pub(super) key: Option<String>,
+    /// Its chain in PEM.
+    pub(super) chain: String,
+}
+
+/// Gets a certificate for the names of the configuration.
 ///
 /// # Errors
 /// A sentence that names the culprit, the cause and what to do.
-pub async fn obtain(config: &Config, proofs: &Arc<Proofs>) -> anyhow::Result<(String, String)> {
+pub async fn obtain(keeper: Keeper<'_>, proofs: &Arc<Proofs>) -> anyhow::Result<Ordered> {
     let attempts = async {
         let mut left = ORDERS_MAX;
         loop {
             left -= 1;
-            match order(config, proofs).await {
+            match order(keeper, proofs).await {
                 Err(error) if left > 0 && error.is::<StaleNonce>() => {}
                 ended => return ended,
             }
         }
     };
     let ordered = tokio::time::timeout(ORDER_WAIT, attempts).await;
-    let directory = &config.acme.directory;
+    let directory = &keeper.config.acme.directory;
     ordered
         .unwrap_or_else(|_| Err(anyhow!("no certificate within {} s", ORDER_WAIT.as_secs())))
         .with_context(|| format!("acme.directory {directory}"))
 }
 
-async fn order(config: &Config, proofs: &Arc<Proofs>) -> anyhow::Result<(String, String)> {
+async fn order(keeper: Keeper<'_>, proofs: &Arc<Proofs>) -> anyhow::Result<Ordered> {
+    let config = keeper.config;
     let roots = web::roots(&config.acme.roots);
     let tls = Arc::new(HopTls::load_for(&roots, "acme.roots")?);
-    let data = &config.node.data;
-    let account = open_account(config, &tls).await.map_err(|e| explained(e, data))?;
+    let account = open_account(keeper, &tls).await.map_err(|e| explained(e, keeper))?;
     let names = config.acme.names(&config.node.host_name());
-    let identifiers: Vec<Identifier> = names.into_iter().map(Identifier::Dns).collect();
+    let identifiers: Vec<Identifier> = names.iter().cloned().map(Identifier::Dns).collect();
     let order = account.new_order(&NewOrder::new(&identifiers)).await;
-    let mut order = order.map_err(|e| explained(e, data))?;
+    let mut order = order.map_err(|e| explained(e, keeper))?;
     let mut shown = proofs.show();
     show_proofs(&mut order, &mut shown).await?;
     let patience = RetryPolicy::new().timeout(POLL_WAIT);
@@ -92,20 +99,21 @@ async fn order(config: &Config, proofs: &Arc<Proofs>) -> anyhow::Result<(String,
             let why = refusal(&mut order).await;
             return Err(why.map_or_else(|| plain(Error::Api(problem)), |why| anyhow!(why)));
         }
-        Err(error) => return Err(explained(error, data)),
+        Err(error) => return Err(explained(error, keeper)),
     }
-    let key = order.finalize().await.map_err(|e| explained(e, data))?;
-    let chain = order.poll_certificate(&patience).await.map_err(|e| explained(e, data))?;
-    Ok((key, chain))
+    let (key, request) = keeper.request(names)?;
+    order.finalize_csr(&request).await.map_err(|e| explained(e, keeper))?;
+    let chain = order.poll_certificate(&patience).await.map_err(|e| explained(e, keeper))?;
+    Ok(Ordered { key, chain })
 }
 
 /// The account with the authority; made if there is none with this one.
-async fn open_account(config: &Config, tls: &Arc<HopTls>) -> Result<Account, Error> {
-    let path = account(&config.node.data);
+async fn open_account(keeper: Keeper<'_>, tls: &Arc<HopTls>) -> Result<Account, Error> {
+    let config = keeper.config;
     let directory = &config.acme.directory;
     let http = || Box::new(Authority(tls.clone()));
     // The file is the library's own form; which authority it is for is its member `directory`.
-    let known = std::fs::read(&path).ok().filter(|bytes| {
+    let known = keeper.account().filter(|bytes| {
         let value = serde_json::from_slice::<serde_json::Value>(bytes).unwrap_or_default();
         value["directory"] == directory.as_str()
     });
@@ -122,8 +130,7 @@ async fn open_account(config: &Config, tls: &Arc<HopTls>) -> Result<Account, Err
     let made = Account::builder_with_http(http()).create(&new, directory.clone(), None).await;
     let (account, credentials) = made?;
     let text = serde_json::to_vec(&credentials)?;
-    let kept = write(&path, &text);
-    kept.map_err(|e| Error::Other(format!("{}: {e}", path.display()).into()))?;
+    keeper.keep_account(text).map_err(|e| Error::Other(format!("{e:#}").into()))?;
     tracing::info!(directory, account = account.id(), "a new account with the authority");
     Ok(account)
 }
@@ -177,12 +184,13 @@ fn plain(error: Error) -> anyhow::Error {
 
 /// An error with what to do; an account that the authority does not know is forgotten, so that the next
 /// attempt makes one.
-fn explained(error: Error, data: &Path) -> anyhow::Error {
+fn explained(error: Error, keeper: Keeper<'_>) -> anyhow::Error {
     if let Error::Api(problem) = &error
         && kind(problem) == "accountDoesNotExist"
-        && let Err(error) = std::fs::remove_file(account(data))
+        && let Err(error) = keeper.forget_account()
     {
-        tracing::warn!(%error, "the account's file cannot be removed");
+        let error = format!("{error:#}");
+        tracing::warn!(error, "the account's file cannot be removed");
     }
     plain(error)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Node;
-use crate::acme::{self, Door, Failure, Proofs};
+use crate::acme::{self, Door, Failure, Keeper, Proofs};
 use crate::clock::now_ms;
 use crate::config::Config;
 
@@ -36,7 +36,9 @@ impl Node {
         let mut failures = 0;
         loop {
             let config = self.config();
-            let due = config.acme.is_on() && acme::renew_at(&config) <= now_ms() / 1_000;
+            // Without an answer there is nothing to renew: the node is about to end.
+            let renew_at = self.keeper(&config).renew_at().unwrap_or(i64::MAX);
+            let due = config.acme.is_on() && renew_at <= now_ms() / 1_000;
             let mut pause = LOOK_PAUSE;
             if due {
                 let got = tokio::select! {
@@ -64,8 +66,8 @@ impl Node {
         let names = config.acme.names(&config.node.host_name()).join(", ");
         let got = async {
             anyhow::ensure!(has_door, "acme.address is bound at the start only: restart the node");
-            let (key, chain) = acme::obtain(config, proofs).await?;
-            acme::keep(config, &key, &chain)?;
+            let ordered = acme::obtain(self.keeper(config), proofs).await?;
+            self.keeper(config).keep(ordered)?;
             self.reload_certificates(config)
         };
         let failed = match got.await {
@@ -79,9 +81,15 @@ impl Node {
                 Some(Failure { at_ms: now_ms(), why })
             }
         };
-        if let Err(error) = acme::note(&config.node.data, failed.as_ref()) {
-            tracing::warn!(%error, "how the attempt went cannot be kept for `gauntlet doctor`");
+        let has_failed = failed.is_some();
+        if let Err(error) = self.keeper(config).note(failed) {
+            let error = format!("{error:#}");
+            tracing::warn!(error, "how the attempt went cannot be kept for `gauntlet doctor`");
         }
-        failed.is_none()
+        !has_failed
+    }
+
+    fn keeper<'k>(&'k self, config: &'k Config) -> Keeper<'k> {
+        Keeper { config, secrets: self.secrets.as_ref() }
     }
 }

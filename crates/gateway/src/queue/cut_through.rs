@@ -52,7 +52,8 @@ impl Queue {
         if !route.is_named() || !self.parts.sender.is_free(&route) {
             return None;
         }
-        let changed = self.changed(&transit.record, body, &changes);
+        // What cannot be signed now waits in the queue.
+        let changed = self.changed(&transit.record, body, &changes).ok()?;
         let outgoing = outgoing(transit, &targets, changed.len());
         let (sender, settled) = tokio::sync::oneshot::channel();
         let done = Box::new(move |all| {

@@ -216,6 +216,8 @@ struct Course {
     actions: Vec<Action>,
     /// The MTA cannot do what it would have to.
     forbidden: bool,
+    /// Nobody can sign it now.
+    unsigned: bool,
     /// Somebody still gets it, now or when the MTA lets it go.
     goes_on: bool,
     /// The MTA keeps it.
@@ -247,9 +249,12 @@ impl Course {
         // Postfix writes the words of a quarantine down nowhere.
         let name = HELD_FIELD.to_owned();
         changes.extend(why.clone().map(|value| Change::AddHeader { name, value }));
-        let mut actions = Vec::new();
+        let (mut actions, mut unsigned) = (Vec::new(), false);
         if goes_on {
-            actions = changed(&transit.record, original, &changes, desk);
+            match changed(&transit.record, original, &changes, desk) {
+                Ok(changed) => actions = changed,
+                Err(_told_by_the_queue) => unsigned = true,
+            }
             let recipients = &transit.record.envelope.rcpt_to;
             for to in recipients.iter().filter(|to| !wanted.contains(&to.as_str())) {
                 actions.push(Action::DeleteRecipient(to.clone()));
@@ -261,7 +266,7 @@ impl Course {
         }
         let allowed = session.allowed();
         let forbidden = actions.iter().any(|action| !allowed.allows(action));
-        Course { transit, actions, forbidden, goes_on, kept_there }
+        Course { transit, actions, forbidden, unsigned, goes_on, kept_there }
     }
 
     /// Holds what we hold, and logs where everything went.
@@ -271,6 +276,10 @@ impl Course {
             tracing::error!(id, "the MTA does not allow the changes that the policy asks for");
             let text = format!("cannot do what the policy says, try again later (reference {id})");
             return Reply::Say(451, (4, 3, 5), text).into();
+        }
+        if self.unsigned {
+            let text = format!("cannot sign now, try again later (reference {id})");
+            return Reply::Say(451, (4, 3, 0), text).into();
         }
         let by_node = desk.settings.quarantine == Keeper::Node;
         if by_node && let Err(error) = desk.bench.intake.queue.quarantine(&self.transit, body).await
@@ -305,7 +314,15 @@ impl Course {
 }
 
 /// What the MTA has to change in the message: our results at its top, and what the policy says.
-fn changed(record: &LogRecord, original: &[u8], changes: &[Change], desk: &Desk) -> Vec<Action> {
+///
+/// # Errors
+/// If it was to be signed and nobody can now.
+fn changed(
+    record: &LogRecord,
+    original: &[u8],
+    changes: &[Change],
+    desk: &Desk,
+) -> Result<Vec<Action>, String> {
     let LogRecord { envelope, facts, .. } = record;
     let stamped = match envelope.direction {
         Direction::Inbound => stamp(original, &desk.bench.host, facts, envelope),
@@ -313,10 +330,10 @@ fn changed(record: &LogRecord, original: &[u8], changes: &[Change], desk: &Desk)
     };
     let queue = &desk.bench.intake.queue;
     if stamped.is_none() && changes.is_empty() && !queue.seals(record) {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let body = Arc::new(stamped.unwrap_or_else(|| original.to_vec()));
-    edits::between(original, &queue.changed(record, &body, changes))
+    Ok(edits::between(original, &queue.changed(record, &body, changes)?))
 }
 
 /// What the MTA said of client, login and TLS.

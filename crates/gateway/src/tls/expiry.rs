@@ -13,6 +13,11 @@ use crate::config::Config;
 /// The certificates that the listeners of a configuration show, each with the moment from which on
 /// clients refuse it, in Unix seconds, or why that cannot be read. Each file once.
 pub fn ends(config: &Config) -> Vec<(PathBuf, anyhow::Result<i64>)> {
+    lives(config).into_iter().map(|(path, life)| (path, life.map(|(_, end)| end))).collect()
+}
+
+/// The same with the moment from which on they are good, before its end.
+pub fn lives(config: &Config) -> Vec<(PathBuf, anyhow::Result<(i64, i64)>)> {
     let named = config.listener.iter().flat_map(|l| l.certificate.iter().cloned());
     let own = config.node.data.join(super::OWN_FOLDER).join("self-signed.pem");
     let given = acme::certificate(&config.node.data);
@@ -21,12 +26,7 @@ pub fn ends(config: &Config) -> Vec<(PathBuf, anyhow::Result<i64>)> {
     let mut paths: Vec<PathBuf> = named.chain(own.is_file().then_some(own)).collect();
     paths.sort();
     paths.dedup();
-    paths.into_iter().map(|path| (path.clone(), end(&path))).collect()
-}
-
-/// The end of the first certificate of a PEM file.
-fn end(path: &Path) -> anyhow::Result<i64> {
-    Ok(life(path)?.1)
+    paths.into_iter().map(|path| (path.clone(), life(&path))).collect()
 }
 
 /// From when to when the first certificate of a PEM file is good, in Unix seconds.

@@ -1,7 +1,7 @@
 //! Who did what with held messages.
 
 use rusqlite::{Transaction, params};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Quarantine;
 use crate::error::StoreError;
@@ -10,7 +10,7 @@ use crate::error::StoreError;
 const LINES_MAX: usize = 500;
 
 /// One line of the audit log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditLine {
     /// Unix time in milliseconds.
     pub at_ms: i64,

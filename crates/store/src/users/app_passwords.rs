@@ -10,7 +10,7 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
 
 use super::scram::{self, ScramKeys};
-use super::{SecondFactor, User, Users, audit, random_text};
+use super::{SecondFactor, User, UserDatabase, audit, random_text};
 use crate::error::StoreError;
 
 /// Passwords of mail programs that one person may have.
@@ -38,7 +38,7 @@ fn invalid(cause: String) -> StoreError {
     StoreError::Invalid { what: "app password", cause }
 }
 
-impl Users {
+impl UserDatabase {
     /// Makes a password for one of somebody's mail programs and returns it; it is kept nowhere. None if
     /// there is nobody of this login.
     ///
@@ -141,7 +141,7 @@ impl Users {
     }
 
     /// The person whose mail program shows this password: one made for it, or the person's own unless
-    /// they have a second factor. Nobody with a one-time password. Costs as [`Users::verify`].
+    /// they have a second factor. Nobody with a one-time password. Costs as [`UserDatabase::verify`].
     ///
     /// # Errors
     /// If the database cannot be read or written.
@@ -160,7 +160,7 @@ impl Users {
         Ok(user.filter(|_| own_counts))
     }
 
-    /// The person, and what proves by SCRAM the passwords that [`Users::mail_login`] takes; all have one
+    /// The person, and what proves by SCRAM the passwords that [`UserDatabase::mail_login`] takes; all have one
     /// salt. None if there is none.
     ///
     /// # Errors
@@ -233,7 +233,7 @@ fn hash(password: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::users::{Role, code_shown};
+    use crate::users::{Role, Users, code_shown};
 
     const OWN: &str = "a long password";
 

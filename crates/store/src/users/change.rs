@@ -2,10 +2,10 @@
 
 use rusqlite::params;
 
-use super::{Role, Users, audit};
+use super::{Role, UserDatabase, audit};
 use crate::error::StoreError;
 
-impl Users {
+impl UserDatabase {
     /// Gives a person another role, other folders and addresses. Their sessions go on, with the new
     /// rights from the next request on. False if there is no such person.
     ///
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn rights_change_but_an_administrator_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let users = Users::open(folder.path()).unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
         users.first_start(1).unwrap();
         let user = |login: &str| User {
             login: login.to_owned(),

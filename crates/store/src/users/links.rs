@@ -8,7 +8,7 @@ use base64_simd::URL_SAFE_NO_PAD;
 use rusqlite::{OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
-use super::{Users, audit, random_bytes};
+use super::{UserDatabase, audit, random_bytes};
 use crate::error::StoreError;
 
 /// Longest link that is looked at, in bytes.
@@ -47,7 +47,7 @@ pub enum LinkKind {
 }
 
 /// What became of a link that was shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shown {
     /// It is ours and may be used.
     Good(Link),
@@ -59,7 +59,7 @@ pub enum Shown {
     Forged,
 }
 
-impl Users {
+impl UserDatabase {
     /// The link as text: letters, digits, `-`, `_` and one `.`.
     ///
     /// # Errors
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_link_works_once_for_a_while_and_as_it_was_made() {
         let folder = tempfile::tempdir().unwrap();
-        let users = Users::open(folder.path()).unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
         let link = Link {
             kind: LinkKind::Release,
             address: "ann@example.org".to_owned(),
@@ -205,11 +205,11 @@ mod tests {
         assert_eq!(users.use_link(&text, 502).unwrap(), Shown::Good(link.clone()));
         // Another node's key.
         let elsewhere = tempfile::tempdir().unwrap();
-        let other = Users::open(elsewhere.path()).unwrap();
+        let other = UserDatabase::open(elsewhere.path()).unwrap();
         assert_eq!(other.look_at_link(&text, 5).unwrap(), Shown::Forged);
         // The same after a restart.
         drop(users);
-        let users = Users::open(folder.path()).unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
         assert_eq!(users.look_at_link(&text, 503).unwrap(), Shown::Used(link));
     }
 }

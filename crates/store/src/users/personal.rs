@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gauntlet_policy::people::{People, Strictness, Wishes};
 use rusqlite::{OptionalExtension, params};
 
-use super::{Role, User, Users, audit};
+use super::{Role, User, UserDatabase, audit};
 use crate::error::StoreError;
 
 /// Senders that one address may list.
@@ -15,7 +15,7 @@ const ENTRY_BYTES_MAX: usize = 254;
 /// Hash of people who never had a password: nothing verifies against it.
 const NO_PASSWORD: &str = "";
 
-impl Users {
+impl UserDatabase {
     /// Puts a sender on an address's own list; one that is listed is changed.
     ///
     /// # Errors
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn people_want_what_they_said_last() {
         let folder = tempfile::tempdir().unwrap();
-        let users = Users::open(folder.path()).unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
         users.list_own("Ann@example.org", " @Shop.example", true, 1).unwrap();
         users.list_own("ann@example.org", "bob@else.example", true, 1).unwrap();
         users.list_own("ann@example.org", "bob@else.example", false, 2).unwrap();
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn who_comes_by_a_link_sees_one_address_and_nothing_more() {
         let folder = tempfile::tempdir().unwrap();
-        let users = Users::open(folder.path()).unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
         let user = users.person_of("Ann@example.org", 1).unwrap().unwrap();
         assert_eq!(
             (user.role, user.addresses.as_slice()),

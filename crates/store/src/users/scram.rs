@@ -7,7 +7,7 @@ use ring::{digest, hmac, pbkdf2};
 use rusqlite::OptionalExtension;
 use serde::{Deserialize, Serialize};
 
-use super::{COLUMNS, COLUMNS_COUNT, User, Users, random_bytes, user};
+use super::{COLUMNS, COLUMNS_COUNT, User, UserDatabase, random_bytes, user};
 use crate::error::StoreError;
 
 /// Rounds of PBKDF2: RFC 7677 asks for 4,096 at least. A guess at a stolen file costs as many.
@@ -59,7 +59,7 @@ pub(super) fn keys_with(password: &str, salt: Option<Vec<u8>>) -> Result<String,
     Ok(serde_json::to_string(&keys).unwrap_or_default())
 }
 
-impl Users {
+impl UserDatabase {
     /// The person, and what proves their password by SCRAM. None for a login that nobody has, or whose
     /// password was set before such keys were kept.
     ///

@@ -1,9 +1,9 @@
 //! Searches that people keep by a name: for themselves, or for everybody who sees messages.
 
 use rusqlite::params;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Users, audit};
+use super::{UserDatabase, audit};
 use crate::error::StoreError;
 
 /// Searches that one person may keep.
@@ -14,7 +14,7 @@ const NAME_CHARS_MAX: usize = 60;
 const QUERY_BYTES_MAX: usize = 4_000;
 
 /// A search that was kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedSearch {
     /// Who keeps it.
     pub login: String,
@@ -26,7 +26,7 @@ pub struct SavedSearch {
     pub shared: bool,
 }
 
-impl Users {
+impl UserDatabase {
     /// Keeps a search; one of the same name is replaced.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn searches_are_their_owners_unless_shared() {
         let folder = tempfile::tempdir().unwrap();
-        let users = Users::open(folder.path()).unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
         let search = |login: &str, name: &str, query: &str, shared| SavedSearch {
             login: login.to_owned(),
             name: name.to_owned(),

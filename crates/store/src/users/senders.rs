@@ -1,16 +1,16 @@
 //! Senders that people allowed or blocked in the console, for the whole node.
 
 use rusqlite::params;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Users, audit};
+use super::{UserDatabase, audit};
 use crate::error::StoreError;
 
 /// Senders listed at most.
 const SENDERS_MAX: u64 = 10_000;
 
 /// A line of the list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedSender {
     /// Address, domain or network, in lower case.
     pub entry: String,
@@ -22,7 +22,7 @@ pub struct ListedSender {
     pub at_ms: i64,
 }
 
-impl Users {
+impl UserDatabase {
     /// Allows or blocks a sender; one that is listed is changed. Whether `entry` is an address, domain
     /// or network is the caller's to check.
     ///
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn senders_are_listed_once_and_leave() {
         let folder = tempfile::tempdir().unwrap();
-        let users = Users::open(folder.path()).unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
         users.list_sender(" Ann@Example.org ", true, "ada", 1).unwrap();
         users.list_sender("ann@example.org", false, "bob", 2).unwrap();
         let all = users.listed_senders().unwrap();

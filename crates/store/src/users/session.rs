@@ -1,8 +1,9 @@
 //! Sessions: who is signed in.
 
 use rusqlite::{OptionalExtension, params};
+use serde::{Deserialize, Serialize};
 
-use super::{COLUMNS, COLUMNS_COUNT, User, Users, random_text, user};
+use super::{COLUMNS, COLUMNS_COUNT, User, UserDatabase, random_text, user};
 use crate::error::StoreError;
 
 /// Characters of a session's token, five random bits each.
@@ -13,7 +14,7 @@ const SEEN_STEP_MS: i64 = 30_000;
 const SESSIONS_MAX: i64 = 20;
 
 /// A session that was started; the token is kept nowhere else.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
     /// For the browser's cookie.
     pub token: String,
@@ -22,7 +23,7 @@ pub struct Started {
 }
 
 /// A session in use.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
     /// Who is signed in.
     pub user: User,
@@ -30,7 +31,7 @@ pub struct Session {
     pub csrf: String,
 }
 
-impl Users {
+impl UserDatabase {
     /// Starts a session of a person whose password was verified.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! Tokens of programs: what they may do, until when. Only a hash is kept.
 
 use rusqlite::{OptionalExtension, Row, params};
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Users, audit, random_text};
+use super::{UserDatabase, audit, random_text};
 use crate::error::StoreError;
 
 /// What a token begins with, so that it is known when it turns up where it should not.
@@ -95,12 +95,11 @@ impl std::str::FromStr for Scope {
 }
 
 /// A token, without its secret.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
     /// What it is for; unique.
     pub name: String,
     /// What it may do.
-    #[serde(serialize_with = "names")]
     pub scopes: Vec<Scope>,
     /// Who made it.
     pub who: String,
@@ -112,15 +111,24 @@ pub struct Token {
     pub used_ms: Option<i64>,
 }
 
-fn names<S: serde::Serializer>(scopes: &[Scope], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(scopes.iter().map(|s| s.name()))
+impl Serialize for Scope {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
-impl Users {
+impl<'de> Deserialize<'de> for Scope {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        name.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl UserDatabase {
     /// Makes a token that lives so many days and returns its secret, which is kept nowhere.
     ///
     /// # Errors
-    /// As [`Users::add_token_until`].
+    /// As [`UserDatabase::add_token_until`].
     pub fn add_token(
         &self,
         name: &str,
@@ -283,7 +291,7 @@ mod tests {
     #[test]
     fn tokens_are_found_until_they_are_over_or_revoked() {
         let folder = tempfile::tempdir().unwrap();
-        let users = Users::open(folder.path()).unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
         let scopes = [Scope::QueueRead, Scope::PolicyWrite];
         let secret = users.add_token("ci", &scopes, 1, "ada", 1_000).unwrap();
         assert!(secret.starts_with(TOKEN_MARK) && secret.len() == 49);

@@ -6,8 +6,9 @@
 
 use ring::hmac;
 use rusqlite::{OptionalExtension, params};
+use serde::{Deserialize, Serialize};
 
-use super::{Users, audit, random_bytes, random_text};
+use super::{UserDatabase, audit, random_bytes, random_text};
 use crate::error::StoreError;
 
 /// Seconds of a step (RFC 6238, section 4.1).
@@ -27,7 +28,7 @@ const RECOVERY_CHARS: usize = 16;
 const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 /// How somebody's second factor is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SecondFactor {
     /// There is none.
     Off,
@@ -40,7 +41,7 @@ pub enum SecondFactor {
     },
 }
 
-impl Users {
+impl UserDatabase {
     /// How somebody's second factor is.
     ///
     /// # Errors
@@ -265,7 +266,7 @@ mod tests {
     #[test]
     fn a_code_counts_once_and_recovery_codes_go() {
         let folder = tempfile::tempdir().unwrap();
-        let users = Users::open(folder.path()).unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
         let ada = User {
             login: "ada".to_owned(),
             role: Role::Reviewer,

@@ -1,0 +1,51 @@
+//! The places at which a node listens.
+
+use std::io;
+use std::sync::Arc;
+
+use super::Addresses;
+use crate::acme;
+use crate::config::Config;
+use crate::receiver::Listener;
+use crate::secrets::Secrets;
+use crate::services::Service;
+use crate::tls::ListenerTls;
+
+/// The listeners of a node, bound: the only step for which a node may need to be root.
+#[derive(Debug)]
+pub struct Doors {
+    pub(super) listeners: Vec<Listener>,
+    pub(super) services: Vec<Service>,
+    /// Where an authority asks for proofs.
+    pub(super) proofs: Option<acme::Door>,
+    pub(super) addresses: Addresses,
+    pub(super) secrets: Option<Arc<Secrets>>,
+}
+
+impl Doors {
+    /// Binds every listener and reads its certificates. Nothing is accepted yet. Call it on the runtime
+    /// that is to run the node.
+    ///
+    /// # Errors
+    /// If an address cannot be bound or a certificate cannot be read.
+    pub fn open(config: &Config) -> anyhow::Result<Self> {
+        Self::open_with(config, None)
+    }
+
+    /// The same, with the private keys in the secrets process.
+    ///
+    /// # Errors
+    /// As [`Doors::open`].
+    pub fn open_with(config: &Config, secrets: Option<Arc<Secrets>>) -> anyhow::Result<Self> {
+        let mut listeners = Vec::new();
+        for settings in &config.listener {
+            let tls = ListenerTls::load_from(config, settings, secrets.clone())?.map(Arc::new);
+            listeners.push(Listener::bind(settings, tls)?);
+        }
+        let address = |listener: &Listener| Ok((listener.role(), listener.address()?));
+        let addresses = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
+        let services = config.service.iter().map(Service::bind).collect::<io::Result<Vec<_>>>()?;
+        let proofs = config.acme.is_on().then(|| acme::Door::bind(&config.acme));
+        Ok(Doors { listeners, services, proofs: proofs.transpose()?, addresses, secrets })
+    }
+}

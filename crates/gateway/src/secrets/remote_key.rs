@@ -1,0 +1,88 @@
+//! A TLS key that is in the secrets process, as rustls sees it.
+
+use std::sync::Arc;
+
+use tokio_rustls::rustls::pki_types::SubjectPublicKeyInfoDer;
+use tokio_rustls::rustls::sign::{Signer, SigningKey};
+use tokio_rustls::rustls::{Error, SignatureAlgorithm, SignatureScheme};
+
+use super::{Certificate, KeyId, Secrets};
+
+/// The private half is elsewhere.
+#[derive(Debug)]
+pub(crate) struct RemoteKey {
+    secrets: Arc<Secrets>,
+    id: KeyId,
+    public: Option<Vec<u8>>,
+    schemes: Vec<SignatureScheme>,
+}
+
+impl RemoteKey {
+    pub(crate) fn new(secrets: &Arc<Secrets>, told: &Certificate) -> Self {
+        RemoteKey {
+            secrets: secrets.clone(),
+            id: told.key,
+            public: told.public.clone(),
+            schemes: told.schemes.iter().map(|s| SignatureScheme::from(*s)).collect(),
+        }
+    }
+}
+
+impl SigningKey for RemoteKey {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let scheme = *self.schemes.iter().find(|s| offered.contains(s))?;
+        Some(Box::new(RemoteSigner { secrets: self.secrets.clone(), id: self.id, scheme }))
+    }
+
+    fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
+        self.public.as_deref().map(SubjectPublicKeyInfoDer::from)
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        self.schemes.first().map_or(SignatureAlgorithm::RSA, |scheme| match scheme {
+            SignatureScheme::ED25519 => SignatureAlgorithm::ED25519,
+            SignatureScheme::ECDSA_NISTP256_SHA256
+            | SignatureScheme::ECDSA_NISTP384_SHA384
+            | SignatureScheme::ECDSA_NISTP521_SHA512 => SignatureAlgorithm::ECDSA,
+            _ => SignatureAlgorithm::RSA,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct RemoteSigner {
+    secrets: Arc<Secrets>,
+    id: KeyId,
+    scheme: SignatureScheme,
+}
+
+impl Signer for RemoteSigner {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+        let signed = self.secrets.sign_tls(self.id, self.scheme.into(), message);
+        signed.map_err(|why| Error::General(format!("{why:#}")))
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        self.scheme
+    }
+}
+
+/// Every scheme that a key may have, those that rustls prefers first.
+const SCHEMES: [SignatureScheme; 10] = [
+    SignatureScheme::RSA_PSS_SHA512,
+    SignatureScheme::RSA_PSS_SHA384,
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::RSA_PKCS1_SHA512,
+    SignatureScheme::RSA_PKCS1_SHA384,
+    SignatureScheme::RSA_PKCS1_SHA256,
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ECDSA_NISTP521_SHA512,
+    SignatureScheme::ED25519,
+];
+
+/// What a key can do, by IANA's numbers.
+pub(crate) fn schemes_of(key: &dyn SigningKey) -> Vec<u16> {
+    let can = |scheme: &&SignatureScheme| key.choose_scheme(&[**scheme]).is_some();
+    SCHEMES.iter().filter(can).map(|scheme| u16::from(*scheme)).collect()
+}

@@ -1,0 +1,366 @@
+//! The user database from wherever it is: in this process, or in the secrets process of a node.
+//!
+//! One line in [`requests!`] makes a method of [`UserDatabase`] one of [`Users`]: its name and arguments go
+//! over the wire in MessagePack, and so does what it returns.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gauntlet_policy::people::{People, Strictness, Wishes};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    AppPassword, Attempts, Link, ListedSender, Role, SavedSearch, Scope, ScramKeys, SecondFactor,
+    Session, Shown, Started, Token, User, UserDatabase,
+};
+use crate::error::StoreError;
+use crate::quarantine::AuditLine;
+
+/// Words of errors that come over the wire at most: the program has some dozen.
+const WORDS_MAX: usize = 256;
+
+/// The way to a [`UserDatabase`] in another process, which answers with [`UserDatabase::answer`].
+pub trait Remote: std::fmt::Debug + Send + Sync {
+    /// The bytes of the value, or of the error, that the method returned there.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    fn ask(&self, method: &str, arguments: Vec<u8>) -> io::Result<Result<Vec<u8>, Vec<u8>>>;
+}
+
+/// The people of a node. Share it as `Arc<Users>`; every method may be called from any thread and
+/// blocks.
+#[derive(Debug)]
+pub struct Users {
+    place: Place,
+    attempts: Attempts,
+}
+
+#[derive(Debug)]
+enum Place {
+    Here(UserDatabase),
+    Elsewhere { remote: Arc<dyn Remote>, words: Mutex<BTreeSet<&'static str>> },
+}
+
+impl Users {
+    /// Opens or creates `users.db` in this folder, readable by its owner only.
+    ///
+    /// # Errors
+    /// As [`UserDatabase::open`].
+    pub fn open(folder: &Path) -> Result<Self, StoreError> {
+        let place = Place::Here(UserDatabase::open(folder)?);
+        Ok(Users { place, attempts: Attempts::default() })
+    }
+
+    /// Those of a database in another process.
+    pub fn elsewhere(remote: Arc<dyn Remote>) -> Self {
+        let place = Place::Elsewhere { remote, words: Mutex::default() };
+        Users { place, attempts: Attempts::default() }
+    }
+
+    /// How often passwords and codes may be tried, counted for everything that shares this handle.
+    pub fn attempts(&self) -> &Attempts {
+        &self.attempts
+    }
+}
+
+/// An error on its way.
+#[derive(Debug, Serialize, Deserialize)]
+enum Refusal {
+    Invalid { what: String, cause: String },
+    Full { what: String, limit: u64, mend: String },
+    Other { message: String, retry: bool },
+}
+
+impl Refusal {
+    fn of(error: &StoreError) -> Self {
+        match error {
+            StoreError::Invalid { what, cause } => {
+                Refusal::Invalid { what: (*what).to_owned(), cause: cause.clone() }
+            }
+            StoreError::Full { what, limit, mend } => {
+                Refusal::Full { what: what.clone(), limit: *limit, mend: (*mend).to_owned() }
+            }
+            other => Refusal::Other { message: other.to_string(), retry: other.may_retry() },
+        }
+    }
+}
+
+/// A word that the program itself has somewhere; errors name such words.
+fn known(words: &Mutex<BTreeSet<&'static str>>, word: String) -> &'static str {
+    let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = words.get(word.as_str()) {
+        return known;
+    }
+    if words.len() >= WORDS_MAX {
+        return "value";
+    }
+    let word: &'static str = Box::leak(word.into_boxed_str());
+    words.insert(word);
+    word
+}
+
+fn nonsense(cause: impl std::fmt::Display) -> StoreError {
+    let message = format!("the user database: a request or an answer makes no sense: {cause}");
+    StoreError::Elsewhere { message, retry: false }
+}
+
+fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, StoreError> {
+    // By name, since fields may be left out.
+    rmp_serde::to_vec_named(value).map_err(nonsense)
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StoreError> {
+    rmp_serde::from_slice(bytes).map_err(nonsense)
+}
+
+fn ask<T: DeserializeOwned>(
+    remote: &dyn Remote,
+    words: &Mutex<BTreeSet<&'static str>>,
+    method: &str,
+    arguments: &impl Serialize,
+) -> Result<T, StoreError> {
+    let answered = remote.ask(method, encode(arguments)?).map_err(|error| {
+        let message = format!("the secrets process, which has the user database: {error}");
+        StoreError::Elsewhere { message, retry: true }
+    })?;
+    let refusal = match answered {
+        Ok(value) => return decode(&value),
+        Err(refusal) => decode(&refusal)?,
+    };
+    Err(match refusal {
+        Refusal::Invalid { what, cause } => StoreError::Invalid { what: known(words, what), cause },
+        Refusal::Full { what, limit, mend } => {
+            StoreError::Full { what, limit, mend: known(words, mend) }
+        }
+        Refusal::Other { message, retry } => StoreError::Elsewhere { message, retry },
+    })
+}
+
+/// How an argument is kept while it is lent to a method.
+trait Argument<'a> {
+    type Owned: DeserializeOwned + 'a;
+    fn lend(owned: &'a Self::Owned) -> Self;
+}
+
+macro_rules! copied {
+    ($($type:ty),*) => {$(
+        impl<'a> Argument<'a> for $type {
+            type Owned = $type;
+            fn lend(owned: &'a $type) -> $type {
+                *owned
+            }
+        }
+    )*};
+}
+
+macro_rules! lent {
+    ($($type:ty => $owned:ty),*) => {$(
+        impl<'a> Argument<'a> for &'a $type {
+            type Owned = $owned;
+            fn lend(owned: &'a $owned) -> Self {
+                owned
+            }
+        }
+    )*};
+}
+
+copied!(bool, i64, u64, usize, Role, Strictness, Option<Role>, Option<f64>);
+lent!(str => String, [String] => Vec<String>, [Scope] => Vec<Scope>, User => User, Link => Link,
+      SavedSearch => SavedSearch);
+
+impl<'a> Argument<'a> for Option<&'a str> {
+    type Owned = Option<String>;
+    fn lend(owned: &'a Option<String>) -> Self {
+        owned.as_deref()
+    }
+}
+
+macro_rules! requests {
+    ($(fn $method:ident($($argument:ident: $type:ty),*) -> $value:ty;)*) => {
+        impl Users {$(
+            #[doc = concat!("See [`UserDatabase::", stringify!($method), "`].")]
+            ///
+            /// # Errors
+            /// The same, or if the process that has the database does not answer.
+            pub fn $method(&self $(, $argument: $type)*) -> Result<$value, StoreError> {
+                match &self.place {
+                    Place::Here(database) => database.$method($($argument),*),
+                    Place::Elsewhere { remote, words } => {
+                        ask(&**remote, words, stringify!($method), &($($argument,)*))
+                    }
+                }
+            }
+        )*}
+
+        impl UserDatabase {
+            /// Answers a request of [`Users`] in another process: the bytes of what the method returns, or of
+            /// its error.
+            pub fn answer(&self, method: &str, arguments: &[u8]) -> Result<Vec<u8>, Vec<u8>> {
+                let answer = || -> Result<Vec<u8>, StoreError> {
+                    match method {
+                        $(stringify!($method) => {
+                            #[allow(clippy::let_unit_value, reason = "methods without arguments")]
+                            let ($($argument,)*): ($(<$type as Argument<'_>>::Owned,)*) =
+                                decode(arguments)?;
+                            encode(&self.$method($(<$type as Argument<'_>>::lend(&$argument)),*)?)
+                        })*
+                        other => Err(nonsense(format_args!("no method {other:?}"))),
+                    }
+                };
+                answer().map_err(|e| encode(&Refusal::of(&e)).unwrap_or_default())
+            }
+        }
+    };
+}
+
+requests! {
+    fn first_start(now_ms: i64) -> Option<String>;
+    fn one_time_password() -> String;
+    fn add(user: &User, password: &str, who: &str, now_ms: i64) -> ();
+    fn remove(login: &str, who: &str, now_ms: i64) -> bool;
+    fn set_password(
+        login: &str, password: &str, must_change: bool, who: &str, now_ms: i64
+    ) -> bool;
+    fn list() -> Vec<User>;
+    fn verify(login: &str, password: &str) -> Option<User>;
+    fn note(at_ms: i64, who: &str, action: &str, detail: &str) -> ();
+    fn audit_log(limit: usize) -> Vec<AuditLine>;
+    fn whole_audit_log(limit: u64) -> Vec<AuditLine>;
+    fn change_rights(
+        login: &str, role: Role, folders: &[String], addresses: &[String], who: &str, now_ms: i64
+    ) -> bool;
+    fn person_from_outside(
+        login: &str, role: Option<Role>, addresses: &[String], now_ms: i64
+    ) -> Option<User>;
+    fn sign_link(link: &Link) -> String;
+    fn look_at_link(text: &str, now_ms: i64) -> Shown;
+    fn use_link(text: &str, now_ms: i64) -> Shown;
+    fn give_link_back(text: &str) -> ();
+    fn list_own(address: &str, entry: &str, allow: bool, now_ms: i64) -> ();
+    fn unlist_own(address: &str, entry: &str) -> bool;
+    fn set_strictness(
+        address: &str, strictness: Strictness, spam_points: Option<f64>, now_ms: i64
+    ) -> ();
+    fn wishes(address: &str) -> Wishes;
+    fn people() -> People;
+    fn person_of(address: &str, now_ms: i64) -> Option<User>;
+    fn digest_mark(address: &str) -> i64;
+    fn set_digest_mark(address: &str, upto: i64, now_ms: i64) -> ();
+    fn scram(login: &str) -> Option<(User, ScramKeys)>;
+    fn save_search(search: &SavedSearch, now_ms: i64) -> ();
+    fn remove_search(login: &str, name: &str) -> bool;
+    fn searches(login: &str) -> Vec<SavedSearch>;
+    fn list_sender(entry: &str, allow: bool, who: &str, now_ms: i64) -> ();
+    fn unlist_sender(entry: &str, who: &str, now_ms: i64) -> bool;
+    fn listed_senders() -> Vec<ListedSender>;
+    fn start_session(login: &str, now_ms: i64) -> Started;
+    fn session(token: &str, now_ms: i64, idle_ms: i64) -> Option<Session>;
+    fn end_sessions(login: &str, who: &str, now_ms: i64) -> ();
+    fn end_session(token: &str) -> ();
+    fn add_token(name: &str, scopes: &[Scope], days: i64, who: &str, now_ms: i64) -> String;
+    fn add_token_until(
+        name: &str, scopes: &[Scope], expires_ms: i64, who: &str, now_ms: i64
+    ) -> String;
+    fn token(secret: &str, now_ms: i64) -> Option<Token>;
+    fn tokens() -> Vec<Token>;
+    fn revoke_token(name: &str, who: &str, now_ms: i64) -> bool;
+    fn second_factor(login: &str) -> SecondFactor;
+    fn begin_totp(login: &str) -> String;
+    fn enable_totp(login: &str, code: &str, now_ms: i64) -> Option<Vec<String>>;
+    fn remove_totp(login: &str, who: &str, now_ms: i64) -> bool;
+    fn passes_second_factor(login: &str, code: &str, now_ms: i64) -> bool;
+    fn add_app_password(login: &str, name: &str, who: &str, now_ms: i64) -> Option<String>;
+    fn app_passwords(login: &str) -> Vec<AppPassword>;
+    fn revoke_app_password(login: &str, name: &str, who: &str, now_ms: i64) -> bool;
+    fn has_password(login: &str) -> bool;
+    fn mail_login(login: &str, password: &str, now_ms: i64) -> Option<User>;
+    fn mail_scram(login: &str) -> Option<(User, Vec<ScramKeys>)>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{LinkKind, code_shown};
+    use super::*;
+
+    /// A database at the other end of a wire without a process.
+    #[derive(Debug)]
+    struct Wire(UserDatabase);
+
+    impl Remote for Wire {
+        fn ask(&self, method: &str, arguments: Vec<u8>) -> io::Result<Result<Vec<u8>, Vec<u8>>> {
+            Ok(self.0.answer(method, &arguments))
+        }
+    }
+
+    #[derive(Debug)]
+    struct Cut;
+
+    impl Remote for Cut {
+        fn ask(&self, _: &str, _: Vec<u8>) -> io::Result<Result<Vec<u8>, Vec<u8>>> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn what_is_asked_elsewhere_is_answered_as_here() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = UserDatabase::open(folder.path()).unwrap();
+        let users = Users::elsewhere(Arc::new(Wire(database)));
+        let password = users.first_start(1).unwrap().unwrap();
+        assert!(users.verify("admin", &password).unwrap().unwrap().must_change);
+        assert_eq!(users.verify("admin", "wrong").unwrap(), None);
+        let error = users.set_password("admin", "short", false, "admin", 2).unwrap_err();
+        assert!(matches!(error, StoreError::Invalid { what: "password", .. }), "{error}");
+        let own = ["a@example.org".to_owned()];
+        users.change_rights("admin", Role::Administrator, &[], &own, "x", 3).unwrap();
+        assert_eq!(users.list().unwrap()[0].addresses, own);
+        let (user, keys) = users.scram("admin").unwrap().unwrap();
+        assert_eq!(
+            (user.login.as_str(), keys.salt.len()),
+            ("admin", super::super::SCRAM_SALT_BYTES)
+        );
+        let started = users.start_session("admin", 1_000).unwrap();
+        let session = users.session(&started.token, 2_000, 9_000).unwrap().unwrap();
+        assert_eq!((session.user.login.as_str(), &session.csrf), ("admin", &started.csrf));
+        let secret = users.add_token("t", &[Scope::QueueRead], 5, "admin", 4).unwrap();
+        assert_eq!(users.token(&secret, 5).unwrap().unwrap().scopes, [Scope::QueueRead]);
+        let totp = users.begin_totp("admin").unwrap();
+        assert_eq!(users.second_factor("admin").unwrap(), SecondFactor::Begun);
+        let code = code_shown(&totp, 100_000).unwrap();
+        assert_eq!(users.enable_totp("admin", &code, 100_000).unwrap().unwrap().len(), 10);
+        // A field that is empty is left out on the wire.
+        let link = Link {
+            kind: LinkKind::Enter,
+            address: "a@example.org".to_owned(),
+            item: String::new(),
+            until_ms: 9,
+            made_ms: 1,
+        };
+        let text = users.sign_link(&link).unwrap();
+        assert_eq!(users.use_link(&text, 2).unwrap(), Shown::Good(link.clone()));
+        assert_eq!(users.look_at_link(&text, 2).unwrap(), Shown::Used(link));
+        users.set_strictness("a@example.org", Strictness::Strict, Some(4.0), 5).unwrap();
+        users.list_own("a@example.org", "b@example.net", true, 5).unwrap();
+        let wishes = users.people().unwrap().wishes.remove("a@example.org").unwrap();
+        assert_eq!((wishes.strictness, wishes.spam_points), (Strictness::Strict, Some(4.0)));
+        assert!(wishes.allow.contains("b@example.net"));
+        assert!(users.audit_log(99).unwrap().len() > 5);
+    }
+
+    #[test]
+    fn nonsense_is_refused_and_silence_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = UserDatabase::open(folder.path()).unwrap();
+        for (method, arguments) in
+            [("no_such", &b"\x90"[..]), ("list", b""), ("remove", b"\x91\xa1a"), ("token", b"\xc1")]
+        {
+            assert!(database.answer(method, arguments).is_err(), "{method}");
+        }
+        let error = Users::elsewhere(Arc::new(Cut)).list().unwrap_err();
+        assert!(error.may_retry() && error.to_string().contains("secrets process"), "{error}");
+    }
+}
