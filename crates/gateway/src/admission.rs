@@ -346,7 +346,8 @@ mod tests {
         let refused = admission.admit(ip(3), false, || true).unwrap_err();
         assert_eq!(refused, "too many connections from your network");
         assert!(admission.admit(ip(3), true, || true).is_ok());
-        assert!(admission.admit("2001:db8:0:1::1".parse().unwrap(), false, || true).is_ok());
+        let elsewhere: IpAddr = "2001:db8:0:1::1".parse().unwrap();
+        assert!(admission.admit(elsewhere, false, || true).is_ok());
     }
 
     #[tokio::test]

@@ -45,7 +45,7 @@ use crate::queue::in_hand::InHand;
 use crate::queue::passed_on::PassedOn;
 use crate::queue::{Queue, QueueParts};
 use crate::random::Random;
-use crate::receiver::{Listener, OverflowArea, Receiver};
+use crate::receiver::{Listener, Receiver};
 use crate::recipients::Recipients;
 use crate::reports::tls_outcomes::TlsOutcomes;
 use crate::resolver::Resolver;
@@ -98,7 +98,6 @@ pub struct Node {
     certificates: Vec<Option<Arc<ListenerTls>>>,
     admission: Arc<Admission>,
     budgets: Budgets,
-    overflow: Arc<OverflowArea>,
     shared: Shared,
     stop: watch::Sender<bool>,
     /// Told when the configuration was read again.
@@ -183,11 +182,9 @@ impl Node {
             null: is_null(&config),
         });
         queue.recover(&recovery.messages, &recovery.unproven);
-        let budgets = Budgets::of(&config);
         let node = Arc::new(Node {
             admission: Arc::new(Admission::new(session_limits(&config))),
-            overflow: budgets.overflow(&config)?,
-            budgets,
+            budgets: Budgets::open(&config)?,
             config: ArcSwap::from_pointee(config),
             make_judge,
             judge,
@@ -258,7 +255,7 @@ impl Node {
             sender: self.queue.sender(),
             admission: self.admission.clone(),
             memory: self.budgets.memory.clone(),
-            overflow: self.overflow.clone(),
+            overflow: self.budgets.overflow.clone(),
             stress: self.shared.stress.clone(),
             gate: self.shared.gate.clone(),
             intake,
@@ -389,7 +386,6 @@ impl Node {
         self.admission.set_limits(session_limits(&config));
         self.quarantine.set_folder_release(people::folder_release(&config));
         self.budgets.set_limits(&config);
-        self.overflow.set_free_bytes_min(config.spool.free_bytes_min);
         self.shared.stress.store(Arc::new(config.stress));
         self.shared.receiver.store(Arc::new(config.receiver.clone()));
         self.shared.sender.store(Arc::new(config.sender.clone()));

@@ -32,6 +32,10 @@ const CHUNK_BYTES: usize = 65_535;
 /// Names of macros kept at most, and bytes of a value.
 const MACROS_MAX: usize = 128;
 const MACRO_BYTES_MAX: usize = 1_024;
+/// What a text costs beside its bytes.
+const TEXT_COST: usize = size_of::<String>();
+/// Bytes of a packet with a name or address: far above any path (RFC 5321 section 4.5.3.1.3).
+const TEXT_BYTES_MAX: usize = 4_096;
 
 /// Changes that the MTA allows (`SMFIF_*`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -288,7 +292,10 @@ impl Session {
 
     /// Bytes held for the message and the packet that are incomplete.
     pub fn bytes(&self) -> usize {
-        self.input.capacity() + self.message.as_ref().map_or(0, |m| m.raw.capacity())
+        let of_message = |m: &Building| {
+            m.raw.capacity() + m.rcpt_to.iter().map(|to| to.capacity() + TEXT_COST).sum::<usize>()
+        };
+        self.input.capacity() + self.message.as_ref().map_or(0, of_message)
     }
 
     /// A packet has begun: the rest of it should come soon.
@@ -421,6 +428,9 @@ impl Session {
         if self.terms.is_none() && !matches!(command, b'O' | b'Q') {
             return Err(Bad::Order(command));
         }
+        if matches!(command, b'C' | b'H' | b'M' | b'R') && data.len() > TEXT_BYTES_MAX {
+            return Err(Bad::Data(command));
+        }
         match command {
             b'O' => self.negotiate(data, out)?,
             b'D' => self.remember(data)?,
@@ -521,7 +531,7 @@ impl Session {
         let (step, data) = data.split_first().ok_or(Bad::Data(b'D'))?;
         let strings = strings(data);
         let name_of = |name: &[u8]| {
-            let name = text(name);
+            let name = text(name.get(..MACRO_BYTES_MAX).unwrap_or(name));
             name.trim_start_matches('{').trim_end_matches('}').to_owned()
         };
         let cut = |value: &[u8]| text(value.get(..MACRO_BYTES_MAX).unwrap_or(value));
@@ -677,6 +687,27 @@ mod tests {
         (b'N', b""),
         (b'B', b"body\r\n"),
     ];
+
+    #[test]
+    fn names_and_addresses_are_bounded() {
+        let mut session = Session::new(Limits::default());
+        let mut out = Vec::new();
+        let mut bytes = Vec::new();
+        packet(b'O', &[&[0, 0, 0, 6, 0, 0, 1, 0xff, 0, 0x0f, 0xf0, 0x80]], &mut bytes);
+        packet(b'D', &[b"M", &vec![b'n'; 900_000], b"\0v\0"], &mut bytes);
+        packet(b'M', &[b"<a@b>\0"], &mut bytes);
+        packet(b'R', &[b"<", &vec![b'x'; 4_000], b">\0"], &mut bytes);
+        session.push(&bytes, &mut out).unwrap();
+        assert!(session.macros.values().flatten().all(|(name, _)| name.len() <= MACRO_BYTES_MAX));
+        assert!(session.bytes() >= 4_000, "recipients count: {}", session.bytes());
+        for command in [b'R', b'M', b'H', b'C'] {
+            let mut wire = Vec::new();
+            packet(command, &[&vec![b'x'; TEXT_BYTES_MAX + 1]], &mut wire);
+            let mut session = Session::new(Limits::default());
+            session.push(&bytes, &mut out).unwrap();
+            assert!(session.push(&wire, &mut out).is_err(), "{}", char::from(command));
+        }
+    }
 
     #[test]
     fn a_message_is_collected_and_nothing_is_answered_before_its_end() {

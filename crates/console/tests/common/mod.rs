@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gauntlet_console::{
-    ConsoleOptions, ConsoleState, Disk, HealthLine, MailRoute, NodeHandle, NodeStatus, PolicyOrder,
-    QueueOrder, QueuedMail, Released, RuleCost, RuleLine, SettingLine, WebQuestion, serve,
+    ConsoleOptions, ConsoleState, Disk, HealthLine, MailRoute, NodeHandle, NodeStatus, Place,
+    Places, PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost, RuleLine, SettingLine,
+    Waiting, WebQuestion, serve,
 };
 use gauntlet_engine::{Class, Counterfactual, FilterCost, Thresholds, Verdict};
 use gauntlet_mail::facts::AuthResult;
@@ -304,7 +305,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
     change(&mut state, address);
-    runtime.spawn(serve(listener, state.clone(), std::future::pending()));
+    runtime.spawn(serve(listener, state.clone(), Arc::new(Anybody), std::future::pending()));
     Running { address, state, node, _folder: folder, _runtime: runtime }
 }
 
@@ -531,5 +532,28 @@ fn verdict(sample: &Sample<'_>) -> Verdict {
         costs: vec![cost("headers", 21.0), cost("urls", 55.0), cost("classifier", 140.0)],
         ruleset: "builtin-2026.11".into(),
         ..Verdict::default()
+    }
+}
+
+/// Places without a limit: the node's own are tested with the program.
+struct Anybody;
+
+impl Places for Anybody {
+    fn wait_for_room(&self) -> Waiting<'_> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn admit(&self, _client: std::net::IpAddr) -> Option<Arc<dyn Place>> {
+        Some(Arc::new(Anybody))
+    }
+}
+
+impl Place for Anybody {
+    fn wait(&self) {}
+
+    fn work(&self) {}
+
+    fn told_to_leave(&self) -> Waiting<'_> {
+        Box::pin(std::future::pending())
     }
 }

@@ -485,6 +485,64 @@ fn check_people(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Refuses numbers out of their bounds.
+fn check_bounds(config: &Config) -> Result<(), ConfigError> {
+    let wrong = |key: &str, message: &str| {
+        let (place, key) = (String::new(), key.to_owned());
+        Err(ConfigError::Meaning { place, key, message: message.to_owned() })
+    };
+    let r = &config.receiver;
+    let services = config.service.iter();
+    let of_services =
+        services.clone().map(|s| ("service.memory_percent_max", s.memory_percent_max));
+    let of_node = [
+        ("receiver.shed_percent", r.shed_percent),
+        ("receiver.memory_percent_per_client_max", r.memory_percent_per_client_max),
+        ("receiver.memory_percent_per_network_max", r.memory_percent_per_network_max),
+        ("stress.percent", config.stress.percent),
+    ];
+    for (key, percent) in of_node.into_iter().chain(of_services) {
+        if !(1..=100).contains(&percent) {
+            return wrong(key, "must be 1 to 100");
+        }
+    }
+    for service in services {
+        if service.connections_max == 0 || service.connections_per_client_max == 0 {
+            return wrong("service.connections_max", "must be 1 at least, per client too");
+        }
+        if service.request_seconds_max == 0 {
+            return wrong("service.request_seconds_max", "must be 1 at least");
+        }
+    }
+    for (key, value) in [
+        ("receiver.sessions_max", config.receiver.sessions_max),
+        ("receiver.recipients_max", config.receiver.recipients_max),
+        ("receiver.sessions_per_network_max", config.receiver.sessions_per_network_max),
+        ("receiver.body_rate_seconds", config.receiver.body_rate_seconds as usize),
+        ("stress.body_rate_seconds", config.stress.body_rate_seconds as usize),
+        ("stress.command_seconds_max", config.stress.command_seconds_max as usize),
+        ("stress.errors_max", config.stress.errors_max),
+        ("console.connections_max", config.console.connections_max),
+        ("console.connections_per_client_max", config.console.connections_per_client_max),
+        ("console.head_seconds_max", config.console.head_seconds_max as usize),
+        ("console.body_seconds_max", config.console.body_seconds_max as usize),
+        ("acme.connections_max", config.acme.connections_max),
+        ("acme.connections_per_client_max", config.acme.connections_per_client_max),
+        ("acme.seconds_max", config.acme.seconds_max as usize),
+        ("scan.queue_max", config.scan.queue_max),
+        ("learning.refresh_seconds", config.learning.refresh_seconds as usize),
+        ("spool.batch_messages_max", config.spool.batch_messages_max),
+        ("sender.connections_per_hop_max", config.sender.connections_per_hop_max),
+        ("sender.connections_max", config.sender.connections_max),
+        ("sender.recipients_per_message_max", config.sender.recipients_per_message_max),
+    ] {
+        if value == 0 {
+            return wrong(key, "must be 1 at least");
+        }
+    }
+    Ok(())
+}
+
 /// Refuses values that read but cannot work.
 fn check(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| {
@@ -530,17 +588,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if config.sender.tls == HopTlsPolicy::Verified && no_roots(config) {
         return wrong("sender.roots", format!("sender.tls = \"verified\" {NO_ROOTS}"));
     }
-    let r = &config.receiver;
-    for (key, percent) in [
-        ("receiver.shed_percent", r.shed_percent),
-        ("receiver.memory_percent_per_client_max", r.memory_percent_per_client_max),
-        ("receiver.memory_percent_per_network_max", r.memory_percent_per_network_max),
-        ("stress.percent", config.stress.percent),
-    ] {
-        if !(1..=100).contains(&percent) {
-            return wrong(key, "must be 1 to 100".into());
-        }
-    }
+    check_bounds(config)?;
     check_digest(config)?;
     check_reports("dmarc_reports", &config.dmarc_reports)?;
     check_people(config)?;
@@ -548,25 +596,6 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     check_next_hops(config)?;
     if config.sender.retry_seconds.is_empty() {
         return wrong("sender.retry_seconds", "needs one number at least".into());
-    }
-    for (key, value) in [
-        ("receiver.sessions_max", config.receiver.sessions_max),
-        ("receiver.recipients_max", config.receiver.recipients_max),
-        ("receiver.sessions_per_network_max", config.receiver.sessions_per_network_max),
-        ("receiver.body_rate_seconds", config.receiver.body_rate_seconds as usize),
-        ("stress.body_rate_seconds", config.stress.body_rate_seconds as usize),
-        ("stress.command_seconds_max", config.stress.command_seconds_max as usize),
-        ("stress.errors_max", config.stress.errors_max),
-        ("scan.queue_max", config.scan.queue_max),
-        ("learning.refresh_seconds", config.learning.refresh_seconds as usize),
-        ("spool.batch_messages_max", config.spool.batch_messages_max),
-        ("sender.connections_per_hop_max", config.sender.connections_per_hop_max),
-        ("sender.connections_max", config.sender.connections_max),
-        ("sender.recipients_per_message_max", config.sender.recipients_per_message_max),
-    ] {
-        if value == 0 {
-            return wrong(key, "must be 1 at least".into());
-        }
     }
     Ok(())
 }

@@ -21,13 +21,19 @@ pub(super) struct Budgets {
     pub(super) memory: Arc<MemoryBudget>,
     pub(super) disk: Arc<MemoryBudget>,
     files: Arc<MemoryBudget>,
+    /// Where bodies are that are too large to wait in memory.
+    pub(super) overflow: Arc<OverflowArea>,
 }
 
 impl Budgets {
-    pub(super) fn of(config: &Config) -> Self {
+    pub(super) fn open(config: &Config) -> anyhow::Result<Self> {
         let [memory, disk, files] =
             budget_limits(config).map(|limits| Arc::new(MemoryBudget::new(limits)));
-        Budgets { memory, disk, files }
+        let folder = config.node.inside("receiving".as_ref());
+        let free = config.spool.free_bytes_min;
+        let overflow = OverflowArea::open(&folder, disk.clone(), files.clone(), free);
+        let overflow = Arc::new(overflow.with_context(|| folder.display().to_string())?);
+        Ok(Budgets { memory, disk, files, overflow })
     }
 
     pub(super) fn set_limits(&self, config: &Config) {
@@ -35,14 +41,7 @@ impl Budgets {
         self.memory.set_limits(memory);
         self.disk.set_limits(disk);
         self.files.set_limits(files);
-    }
-
-    /// The folder for bodies that are too large to wait in memory.
-    pub(super) fn overflow(&self, config: &Config) -> anyhow::Result<Arc<OverflowArea>> {
-        let folder = config.node.inside("receiving".as_ref());
-        let free = config.spool.free_bytes_min;
-        let area = OverflowArea::open(&folder, self.disk.clone(), self.files.clone(), free);
-        Ok(Arc::new(area.with_context(|| folder.display().to_string())?))
+        self.overflow.set_free_bytes_min(config.spool.free_bytes_min);
     }
 }
 
