@@ -24,8 +24,8 @@ use gauntlet_gateway::signing::{KeyRing, KeyState};
 /// Arguments of `gauntlet doctor`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Checks the clock, who can read the data folder, the disks, the certificates' ends, the queue, the resolver, \
-DNS lists (do they answer us?), our name and address in the DNS and back, published DKIM keys, and \
+    after_help = "Checks the clock, who can read the data folder, the disks, the certificates' ends, the queue, \
+databases of groups, the roots that certificates are verified by, the resolver, DNS lists (do they answer us?), our name and address in the DNS and back, published DKIM keys, and \
 whether our listeners relay for strangers.
 
 Exit codes: 0 nothing is wrong; 1 something is; 2 the configuration cannot be read.

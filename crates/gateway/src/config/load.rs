@@ -463,6 +463,10 @@ fn check_people(config: &Config) -> Result<(), ConfigError> {
         if !web(&oidc.issuer) {
             return wrong("oidc.issuer", format!("{:?} is no https:// address", oidc.issuer));
         }
+        // It is shown to people in errors, and no provider has one (OpenID Connect Discovery section 2).
+        if oidc.issuer.contains('@') {
+            return wrong("oidc.issuer", "has a login in it: use oidc.client_secret".into());
+        }
         if oidc.client_id.is_empty() {
             return wrong("oidc.client_id", "is needed: what the provider calls us".into());
         }
