@@ -63,6 +63,13 @@ fn a_login_is_needed_and_taken_over_tls_only() {
     assert_eq!(python(&node, &wrong), Some(false));
     let forged = "s.sendmail('boss@example.org', ['b@example.net'], text)\n";
     assert_eq!(python(&node, &format!("{connect}{login}{forged}")), Some(false));
+    // The From field is held to the same addresses; nothing is taken of what does not fit.
+    for author in ["Boss <boss@example.org>", "a@example.org, boss@example.org", ""] {
+        let other = format!(
+            "s.sendmail('a@example.org', ['b@example.net'], 'From: {author}\\r\\n\\r\\nhello')\n"
+        );
+        assert_eq!(python(&node, &format!("{connect}{login}{other}")), Some(false), "{author}");
+    }
     assert_eq!(python(&node, &format!("{connect}{login}{send}")), Some(true));
     node.wait_for_empty_queue();
     let delivered = node.maildir();

@@ -223,3 +223,39 @@ fn a_milter_refuses_what_it_cannot_change() {
         assert!(answer.contains("y554 5.6.0 "), "{header:?}: {answer:?}");
     }
 }
+
+/// Fields that claim to be ours go, however they are written, and so does a foreign Return-Path.
+#[test]
+fn forged_fields_do_not_arrive() {
+    let node = Node::start("");
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let forged = [
+        "Authentication-Results: gw.test; dkim=pass header.d=bank.example",
+        "authentication-results\t : gw.test; forged",
+        "Authentication-Results\r\n : gw.test; forged",
+        "Authentication-Results: (\\) forged) gw.test; dkim=pass",
+        "Authentication-Results: =?utf-8?q?gw.test?=; forged",
+        "X-Gauntlet-Class : forged",
+        "X-Gauntlet-Score\r\n : forged",
+        "Return-Path: <forged@example.org>",
+        "Return-Path : <forged@example.org>",
+    ];
+    let mut sent = 0;
+    for before in ["", "no field\r\nnor this\r\n"] {
+        let fields: String = forged.iter().map(|field| format!("{field}\r\n")).collect();
+        let body = format!("From: a@example.org\r\n{before}{fields}Subject: x\r\n\r\nhello\r\n");
+        let to = ["b@example.net"];
+        let reply = client.send_as_it_is("a@example.org", &to, body.as_bytes()).unwrap();
+        assert!(reply.starts_with("250"), "{reply}");
+        sent += 1;
+    }
+    node.wait_for_empty_queue();
+    let delivered = node.maildir();
+    assert_eq!(delivered.len(), sent);
+    for message in delivered {
+        let text = String::from_utf8(message).unwrap();
+        assert!(!text.contains("forged") && !text.contains("bank.example"), "{text}");
+        assert_eq!(text.matches("Return-Path").count(), 1, "{text}");
+        assert!(text.starts_with("Return-Path: <a@example.org>\n"), "{text}");
+    }
+}
