@@ -35,6 +35,13 @@ pub fn name(field: &[u8]) -> &[u8] {
     name.get(start..end).unwrap_or_default()
 }
 
+/// The value of a field as a person reads it: unfolded, encoded words decoded.
+pub fn decoded(field: &[u8]) -> String {
+    let start = memchr::memchr(b':', field).map_or(field.len(), |colon| colon + 1);
+    let value = crate::header::unfold(field.get(start..).unwrap_or_default());
+    crate::header::decode_words(&value).0.into_owned()
+}
+
 /// The field has this name, given in lower case.
 pub fn is_named(field: &[u8], name: &[u8]) -> bool {
     self::name(field).eq_ignore_ascii_case(name)

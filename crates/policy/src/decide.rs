@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use gauntlet_engine::{Thresholds, Verdict};
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::names::extension;
-use gauntlet_mail::{Direction, Envelope, Facts, Message, NameKind, Part, attachment};
+use gauntlet_mail::{Direction, Envelope, Facts, Message, NameKind, Part, attachment, fields};
 use serde::Serialize;
 
 use crate::condition::{
@@ -305,11 +305,18 @@ impl Evaluation<'_> {
         all.answer()
     }
 
+    /// Fields up to the empty line count, as for `remove_header`: other programs read on where the parser
+    /// ends the header.
     fn header(&self, wanted: &HeaderCondition) -> bool {
-        let named =
-            self.input.message.headers().iter().filter(|h| wanted.name.matches(&h.name_str()));
-        let fits = |value: &str| wanted.value.as_ref().is_none_or(|p| p.matching(value).is_some());
-        named.into_iter().any(|h| fits(&h.decoded()))
+        let fits = |field: &[u8]| {
+            let Some(patterns) = &wanted.value else { return true };
+            patterns.matching(&fields::decoded(field)).is_some()
+        };
+        let is_named = |field: &&[u8]| {
+            let name = fields::name(field);
+            !name.is_empty() && wanted.name.matches(&String::from_utf8_lossy(name))
+        };
+        fields::fields(self.input.message.raw()).filter(is_named).any(fits)
     }
 
     fn attachment_fields(&self, when: &Condition) -> Option<Answer> {
