@@ -15,6 +15,8 @@ fn limit(kind: DefectKind) -> Option<&'static str> {
     Some(match kind {
         DefectKind::TooDeep => "parts nested deeper than limits.depth_max were not opened",
         DefectKind::TooManyParts => "parts over limits.parts_max were not read",
+        DefectKind::TooManyHeaders => "fields over limits.headers_max were not read",
+        DefectKind::HeaderBlockTooLarge => "fields over limits.header_bytes_max were not read",
         DefectKind::DecodedTooLarge => "bytes over limits.decoded_bytes_max were not decoded",
         DefectKind::TextTooLarge => {
             "of a text over limits.text_bytes_max only the beginning and the end were read"

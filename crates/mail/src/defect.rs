@@ -198,8 +198,8 @@ impl DefectKind {
         )
     }
 
-    /// Whether something in the message was not judged: a limit of the parse, behind which content
-    /// stays unseen, or a structure that mail programs read in different ways.
+    /// Whether something in the message may not have been judged: a limit of the parse left something
+    /// out, or mail programs read its structure in different ways.
     pub fn hides_content(self) -> bool {
         use DefectKind as K;
         let is_limit = matches!(
@@ -209,6 +209,9 @@ impl DefectKind {
                 | K::DecodedTooLarge
                 | K::TooManyHeaders
                 | K::HeaderBlockTooLarge
+                | K::TextTooLarge
+                | K::TooManyUrls
+                | K::TooManyRelays
         );
         is_limit || self.is_ambiguous()
     }

@@ -91,8 +91,7 @@ pub(crate) fn read_block<'a>(
     limits: &Limits,
     defects: &mut Vec<Defect>,
 ) -> (Vec<Header<'a>>, usize) {
-    let usual = if part == 0 { FIELDS_USUAL } else { 4 };
-    let mut headers: Vec<Header<'a>> = Vec::with_capacity(usual);
+    let mut headers = Vec::with_capacity(if part == 0 { FIELDS_USUAL } else { 4 });
     let mut at = range.start;
     let mut dropped = false;
     let mut broken_lines = 0;
@@ -114,7 +113,7 @@ pub(crate) fn read_block<'a>(
                 odd_line = odd_line.or(Some(at));
             }
             if let Some(last) = headers.last_mut().filter(|_| !dropped) {
-                let start = last.value_offset(raw);
+                let start = Header::value_offset(last, raw);
                 last.raw_value = trim_line_end(&raw[start..line_end]);
             }
         } else if let Some(colon) = memchr(b':', line).filter(|&c| is_name(&line[..c])) {
@@ -138,9 +137,9 @@ pub(crate) fn read_block<'a>(
             }
             broken_lines += 1;
             if !more_fields_follow(raw, line_end, range.end) {
-                if ambiguity::holds_parts(&raw[at..range.end.min(at + ODD_BYTES_MAX)]) {
-                    defects.push(Defect::new(DefectKind::OddSeparator, part).at(at));
-                }
+                let body = &raw[at..range.end.min(at + ODD_BYTES_MAX)];
+                let odd = Defect::new(DefectKind::OddSeparator, part).at(at);
+                defects.extend(ambiguity::holds_parts(body).then_some(odd));
                 return (headers, at);
             }
             odd_line = odd_line.or(Some(at));
