@@ -167,6 +167,10 @@ pub(crate) fn differs_when_decoded(
     body: &[u8],
     boundary: &[u8],
 ) -> bool {
+    // Decoding base64 with boundaries in it is slow, and each multipart around may ask for it again.
+    if encoding == TransferEncoding::Base64 && body.len() > OUTSIDE_BYTES_MAX {
+        return true;
+    }
     let decoded = match encoding {
         TransferEncoding::Base64 => encoding::base64(body).bytes,
         TransferEncoding::QuotedPrintable => encoding::quoted_printable(body).bytes,
