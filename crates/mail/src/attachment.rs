@@ -299,6 +299,12 @@ fn zip_entries(bytes: &[u8]) -> Vec<ZipEntry<'_>> {
     entries
 }
 
+/// Whether a ZIP has more entries than [`archive_names`] reads.
+pub fn has_unread_entries(bytes: &[u8]) -> bool {
+    let more = |magic: &[u8]| memmem::find_iter(bytes, magic).nth(ZIP_ENTRIES_MAX).is_some();
+    !archive_names(bytes).is_empty() && (more(b"PK\x01\x02") || more(b"PK\x03\x04"))
+}
+
 /// Names of the entries of a ZIP, each once: programs that unpack go by the directory at the end, by the
 /// header of each entry, or by the name in Unicode beside either, and these may differ. At most
 /// [`ZIP_ENTRIES_MAX`] of each. Empty for what is no ZIP.

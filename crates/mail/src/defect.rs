@@ -204,11 +204,12 @@ impl DefectKind {
         use DefectKind as K;
         let is_limit = matches!(
             self,
-            K::TooDeep
+            K::TooManyHeaders
+                | K::HeaderBlockTooLarge
+                | K::UnreadableCharset
+                | K::TooDeep
                 | K::TooManyParts
                 | K::DecodedTooLarge
-                | K::TooManyHeaders
-                | K::HeaderBlockTooLarge
                 | K::TextTooLarge
                 | K::TooManyUrls
                 | K::TooManyRelays

@@ -24,7 +24,7 @@
 use std::borrow::Cow;
 
 use gauntlet_mail::attachment::{self, FileKind as K};
-use gauntlet_mail::{Evidence, Message, NameKind, Part, View, names};
+use gauntlet_mail::{Defect, DefectKind, Evidence, Message, NameKind, Part, View, names};
 
 use crate::filter::{Filter, Findings, Item};
 use crate::rulebook::{Rule, RuleBook};
@@ -151,6 +151,10 @@ impl Attachments {
             findings.add(&self.encrypted, at.clone());
         }
         self.zip(&attachment::archive_names(body), at, findings);
+        if attachment::has_unread_entries(body) {
+            let defect = Defect::new(DefectKind::TooManyParts, at.part);
+            findings.defects.push(defect.detail("entries of an archive"));
+        }
         let declared = &part.content_type;
         let harmless = matches!(declared.kind.as_str(), "text" | "image" | "audio" | "video")
             || declared.is("application", "pdf");
