@@ -148,7 +148,6 @@ impl Node {
         users: Arc<Users>,
     ) -> anyhow::Result<Arc<Self>> {
         let data = &config.node.data;
-        std::fs::create_dir_all(data).with_context(|| format!("node.data {}", data.display()))?;
         let lock = lock(data)?;
         let judge = Arc::new(ArcSwap::from_pointee(make_judge(&config)?));
         let log = open_log(data)?;
@@ -210,10 +209,20 @@ impl Node {
             secrets,
             _lock: lock,
         });
-        node.finish_releases()?;
-        node.listen(listeners, services)?;
-        tokio::spawn(node.clone().keep_certificate(proofs));
-        Ok(node)
+        node.begin(listeners, services, proofs)
+    }
+
+    /// Finishes what the last process left, and accepts.
+    fn begin(
+        self: Arc<Self>,
+        listeners: Vec<Listener>,
+        services: Vec<Service>,
+        proofs: Option<crate::acme::Door>,
+    ) -> anyhow::Result<Arc<Self>> {
+        self.finish_releases()?;
+        self.listen(listeners, services)?;
+        tokio::spawn(self.clone().keep_certificate(proofs));
+        Ok(self)
     }
 
     /// Starts the scan pool, the queue and the sessions.
@@ -728,8 +737,9 @@ fn is_null(config: &Config) -> bool {
     config.spool.backend == SpoolBackend::Null
 }
 
-/// Locks the data folder for this process.
+/// Makes the data folder if it is missing, and locks it for this process.
 fn lock(data: &std::path::Path) -> anyhow::Result<File> {
+    std::fs::create_dir_all(data).with_context(|| format!("node.data {}", data.display()))?;
     let path = data.join("lock");
     let file = File::options().create(true).truncate(false).write(true).open(&path);
     let file = file.with_context(|| path.display().to_string())?;
