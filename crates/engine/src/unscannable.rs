@@ -22,10 +22,6 @@ fn limit(kind: DefectKind) -> Option<&'static str> {
             "of a text over limits.text_bytes_max only the beginning and the end were read"
         }
         DefectKind::TooManyUrls => "of URLs over limits.urls_max only the first and last were read",
-        DefectKind::TooManyHeaders => "header fields over limits.headers_max were not read",
-        DefectKind::HeaderBlockTooLarge => {
-            "header fields behind limits.header_bytes_max were read as text"
-        }
         DefectKind::TooManyRelays => "Received fields over limits.relays_max were not read",
         DefectKind::UnreadableCharset => "the text is in a charset that cannot be read here",
         _ => return None,
