@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn options(config: &Config) -> anyhow::Result<DigestOptions> {
     let d = &config.digest;
     let url = match d.url.as_str() {
-        "" => format!("http://{}", config.console.address),
+        "" => config.console.place(&config.console.address),
         url => url.to_owned(),
     };
     let from = match d.from.as_str() {

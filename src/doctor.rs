@@ -107,6 +107,7 @@ pub(crate) fn examine(
     let mut found = Findings::default();
     clock(&mut found);
     privacy::privacy(config, file, &mut found);
+    console(config, &mut found);
     premises::disk(config, &mut found);
     premises::certificates(config, secrets, &mut found);
     acme::certificate(config, secrets, &mut found);
@@ -127,6 +128,20 @@ pub(crate) fn examine(
     })?;
     relays::strangers(config, &mut found);
     Ok(found)
+}
+
+/// The console's passwords do not cross a network in the clear.
+fn console(config: &Config, found: &mut Findings) {
+    let address = &config.console.address;
+    match config.console.exposure() {
+        Some(danger) => found.add(Health::Bad, "console", danger),
+        None if address.is_empty() => {}
+        None => {
+            let how =
+                if config.console.tls { "HTTPS of its own" } else { "this machine or a proxy" };
+            found.add(Health::Good, "console", format!("{address}: reached by {how}"));
+        }
+    }
 }
 
 /// A wrong clock breaks signatures, greylisting and logs.

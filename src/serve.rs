@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions, Proxies};
+use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions, Proxies, Tls};
 use gauntlet_engine::classifier::Model;
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
 use gauntlet_gateway::config::{Config, OidcSettings, RuleSettings};
@@ -378,6 +378,17 @@ impl Console {
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
         let policies = Arc::new(Policies::open(&policy_source::folder(&config))?);
+        if let Some(danger) = config.console.exposure() {
+            tracing::error!("{danger}");
+        }
+        let tls = match (config.console.tls, node.tls()) {
+            (false, _) => None,
+            (true, Some(shown)) => Some(Tls::new(shown)),
+            (true, None) => bail!(
+                "console.tls needs a listener with a certificate, whose it shows: set \
+                 listener.certificate, listener.self_signed or acme.directory"
+            ),
+        };
         let state = ConsoleState {
             log: node.log.clone(),
             quarantine: node.quarantine.clone(),
@@ -386,10 +397,11 @@ impl Console {
             node: Arc::new(Handle { node: node.clone(), policies, settings, secrets }),
             options: ConsoleOptions {
                 session_seconds: config.console.session_seconds,
-                https: config.console.url.starts_with("https://"),
+                https: config.console.tls || config.console.url.starts_with("https://"),
                 head_wait_max: Duration::from_secs(config.console.head_seconds_max),
                 body_wait_max: Duration::from_secs(config.console.body_seconds_max),
             },
+            tls,
             proxies: Arc::new(
                 Proxies::parse(&config.console.proxies)
                     .map_err(|e| anyhow::anyhow!("console.proxies: {e}"))?,
@@ -448,7 +460,11 @@ fn welcome(node: &Node, console: Option<&Console>, password: Option<&str>) -> st
         writeln!(out, "  {what:<14} {place}")?;
     }
     if let Some(console) = console {
-        writeln!(out, "  {:<14} http://{}/", "console", console.address)?;
+        let place = node.config().console.place(&console.address.to_string());
+        writeln!(out, "  {:<14} {place}/", "console")?;
+        if let Some(danger) = node.config().console.exposure() {
+            writeln!(out, "  {:<14} {danger}", "DANGER")?;
+        }
     }
     if let Some(password) = password {
         writeln!(out, "  {:<14} login admin, one-time password {password}", "first start")?;

@@ -131,7 +131,7 @@ impl Node {
                     self.password = Some((*password).to_owned());
                 }
                 ["console", url] => {
-                    let address = url.trim_start_matches("http://").trim_end_matches('/');
+                    let address = url.split_once("://").unwrap().1.trim_end_matches('/');
                     self.console = address.parse().unwrap();
                 }
                 ["to", "stop", ..] => break,

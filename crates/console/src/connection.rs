@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
 use crate::server::ConsoleOptions;
+use crate::tls::{Stream, Tls};
 use crate::visit::FORM_BYTES_MAX;
 
 /// Bytes of a request's head: more than any browser sends.
@@ -59,13 +60,14 @@ pub trait Place: Send + Sync {
 pub(crate) struct Door {
     pages: TowerToHyperService<Router>,
     options: ConsoleOptions,
+    tls: Option<Tls>,
     large_bodies: Semaphore,
 }
 
 impl Door {
-    pub(crate) fn new(pages: Router, options: ConsoleOptions) -> Self {
+    pub(crate) fn new(pages: Router, options: ConsoleOptions, tls: Option<Tls>) -> Self {
         let large_bodies = Semaphore::new(LARGE_BODIES_MAX);
-        Door { pages: TowerToHyperService::new(pages), options, large_bodies }
+        Door { pages: TowerToHyperService::new(pages), options, tls, large_bodies }
     }
 
     /// Reads a request's body, and has it answered.
@@ -114,6 +116,23 @@ pub(crate) async fn run(
 ) {
     let _latency_is_all_that_is_lost = stream.set_nodelay(true);
     place.wait();
+    let shaken = async {
+        match &door.tls {
+            Some(tls) => tls.accept(stream, door.options.head_wait_max).await,
+            None => Ok(Stream::Plain(stream)),
+        }
+    };
+    let stream = tokio::select! {
+        shaken = shaken => shaken,
+        () = place.told_to_leave() => return,
+    };
+    let stream = match stream {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::debug!(%client, %error, "no TLS with a client of the console");
+            return;
+        }
+    };
     let service = service_fn(|request| {
         let (door, place) = (door.clone(), place.clone());
         async move { Ok::<_, Infallible>(door.answer(request, client, &*place).await) }

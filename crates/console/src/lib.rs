@@ -27,6 +27,7 @@ mod routes;
 mod server;
 mod shell;
 mod text;
+mod tls;
 mod visit;
 
 pub use connection::{Place, Places, Waiting};
@@ -39,3 +40,4 @@ pub use proxies::Proxies;
 pub use routes::{Access, Method, Route, routes};
 pub use server::{ConsoleOptions, ConsoleState, serve};
 pub use text::Texts;
+pub use tls::Tls;

@@ -21,6 +21,7 @@ use crate::proxies::Proxies;
 use crate::replays::Replays;
 use crate::routes::{Method, Route, routes};
 use crate::text::Texts;
+use crate::tls::Tls;
 use crate::visit;
 
 /// Pages that are made at once; further requests wait. Keeps the console from taking the blocking
@@ -32,7 +33,7 @@ const PAGES_AT_ONCE_MAX: usize = 4;
 pub struct ConsoleOptions {
     /// Seconds without a request after which a login ends.
     pub session_seconds: u64,
-    /// The console is reached by HTTPS (through a proxy): cookies are for HTTPS only.
+    /// The console is reached by HTTPS (its own, or a proxy's): cookies are for HTTPS only.
     pub https: bool,
     /// Time for the head of a request, and between two requests of a connection.
     pub head_wait_max: Duration,
@@ -66,6 +67,8 @@ pub struct ConsoleState {
     pub node: Arc<dyn NodeHandle>,
     /// Settings.
     pub options: ConsoleOptions,
+    /// HTTPS of its own; none serves HTTP.
+    pub tls: Option<Tls>,
     /// Proxies whose word counts about who asks.
     pub proxies: Arc<Proxies>,
     /// What pages say.
@@ -115,7 +118,7 @@ pub async fn serve(
     places: Arc<dyn Places>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    let options = state.options;
+    let (options, tls) = (state.options, state.tls.clone());
     let app = Arc::new(App {
         state,
         pages: Semaphore::new(PAGES_AT_ONCE_MAX),
@@ -123,7 +126,7 @@ pub async fn serve(
         sign_ins: SignIns::default(),
         measured: Mutex::default(),
     });
-    let door = Arc::new(Door::new(router(&app), options));
+    let door = Arc::new(Door::new(router(&app), options, tls));
     let stop = watch::Sender::new(false);
     tokio::pin!(shutdown);
     loop {

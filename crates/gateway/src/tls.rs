@@ -117,6 +117,11 @@ impl ListenerTls {
         Ok(())
     }
 
+    /// What clients are shown, for others that serve with the same certificates: those of a reload, too.
+    pub fn server(&self) -> Arc<ServerConfig> {
+        self.config.clone()
+    }
+
     /// Makes a client's connection a TLS one.
     ///
     /// # Errors

@@ -296,6 +296,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         policies,
         node: node.clone(),
         options,
+        tls: None,
         proxies: Arc::default(),
         texts: Arc::default(),
         oidc: None,

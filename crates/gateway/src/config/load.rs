@@ -582,6 +582,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         let message = format!("{:?} is no address and port", config.console.address);
         return wrong("console.address", message);
     }
+    if config.console.tls && config.console.url.starts_with("http://") {
+        return wrong("console.url", "console.tls is on: it begins with https://".into());
+    }
     for proxy in &config.console.proxies {
         if let Err(problem) = proxy.parse::<crate::network::Network>() {
             return wrong("console.proxies", problem);

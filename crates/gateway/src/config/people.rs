@@ -131,6 +131,8 @@ pub struct ConsoleSettings {
     /// Where people reach it: `https://mail.example.com`; empty takes `address`. With https, cookies are
     /// for HTTPS only.
     pub url: String,
+    /// HTTPS with the node's certificates: those of the first listener that has any.
+    pub tls: bool,
     /// Networks of proxies before it, whose `X-Forwarded-For` says who asks.
     pub proxies: Vec<String>,
     /// A catalogue of what pages and mails to people say in another language (a copy of
@@ -148,8 +150,30 @@ impl Default for ConsoleSettings {
             body_seconds_max: 30,
             session_seconds: 8 * 3_600,
             url: String::new(),
+            tls: false,
             proxies: Vec::new(),
             texts: PathBuf::new(),
         }
+    }
+}
+
+impl ConsoleSettings {
+    /// Where it is without `url`.
+    pub fn place(&self, address: &str) -> String {
+        format!("{}://{address}", if self.tls { "https" } else { "http" })
+    }
+
+    /// What is wrong with where it listens: passwords and cookies would cross a network in the clear.
+    pub fn exposure(&self) -> Option<String> {
+        let address = super::load::socket_address(&self.address)?;
+        let safe =
+            self.tls || address.ip().to_canonical().is_loopback() || !self.proxies.is_empty();
+        (!safe).then(|| {
+            format!(
+                "console.address {address} is open to the network without TLS: passwords and sessions \
+                 can be read on the way; set console.tls = true, or name the proxy that speaks HTTPS in \
+                 console.proxies, or listen on 127.0.0.1"
+            )
+        })
     }
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_rustls::rustls::ServerConfig;
+
 use super::Node;
 use crate::acme::{self, Door, Failure, Keeper, Proofs};
 use crate::clock::now_ms;
@@ -12,6 +14,12 @@ use crate::config::Config;
 const LOOK_PAUSE: Duration = Duration::from_secs(60);
 
 impl Node {
+    /// TLS with the node's certificates, for the console: those of the first listener that has any. None if
+    /// no listener offers TLS.
+    pub fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.certificates.iter().flatten().next().map(|tls| tls.server())
+    }
+
     /// Reads the certificates of the listeners again: those whose address stayed the same.
     pub(super) fn reload_certificates(&self, config: &Config) -> anyhow::Result<()> {
         let before = self.config();
