@@ -49,6 +49,7 @@ fn hold(node: &Node, count: usize, days: i64) {
             score: 5.0,
             subject: format!("aged {n}"),
             from: "ann@example.org".to_owned(),
+            release: None,
         };
         let text = message(&format!("aged {n}"), 200);
         assert!(quarantine.put(&item, text.as_ref()).unwrap());
