@@ -17,7 +17,7 @@ pub fn running_ms() -> i64 {
     if unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) } != 0 {
         return 0;
     }
-    i64::from(now.tv_sec).saturating_mul(1_000).saturating_add(i64::from(now.tv_nsec) / 1_000_000)
+    now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000)
 }
 
 /// How wrong the system's clock is at most, in milliseconds; none if nobody synchronises it, or if

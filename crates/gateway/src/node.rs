@@ -3,6 +3,7 @@
 mod budgets;
 mod certificates;
 mod doors;
+mod folder;
 mod housekeeping;
 mod own_mail;
 mod people;
@@ -18,15 +19,11 @@ use anyhow::Context;
 use arc_swap::ArcSwap;
 use gauntlet_rules::Ruleset;
 use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
-use gauntlet_store::spool::{Disk, Medium, Ram};
-use gauntlet_store::{
-    Event, History, Log, LogOptions, LogRecord, Quarantine, Spool, SpoolOptions, Users,
-};
+use gauntlet_store::{Event, History, Log, LogOptions, LogRecord, Quarantine, Spool, Users};
 use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::admission::Admission;
 use crate::clock::now_ms;
-use crate::clock::steady::SteadyClock;
 use crate::config::{Config, ListenerRole, ServiceProtocol, SpoolBackend};
 use crate::exchangers::Ourselves;
 use crate::facts::Gatherer;
@@ -37,7 +34,6 @@ use crate::ids::{self, Ids};
 use crate::intake::Intake;
 use crate::judge::{CurrentJudge, Judge};
 use crate::logins::Logins;
-use crate::maildir::Maildir;
 use crate::metrics::{self, Metrics};
 use crate::mta_sts::{self, MtaSts};
 use crate::queue::drain::{Drain, LOOK_EVERY};
@@ -106,7 +102,6 @@ pub struct Node {
     services: Vec<(ServiceProtocol, String)>,
     maildir: PathBuf,
     started_ms: i64,
-    clock: Arc<SteadyClock>,
     retention: housekeeping::Retention,
     runtime: tokio::runtime::Handle,
     /// Who holds private keys, if it is another process.
@@ -148,16 +143,16 @@ impl Node {
         users: Arc<Users>,
     ) -> anyhow::Result<Arc<Self>> {
         let data = &config.node.data;
-        let lock = lock(data)?;
+        let lock = folder::lock(data)?;
         let judge = Arc::new(ArcSwap::from_pointee(make_judge(&config)?));
         let log = open_log(data)?;
         let quarantine = people::open_quarantine(&config)?;
-        let (spool, recovery) = open_spool(&config)?;
+        let (spool, recovery) = folder::open_spool(&config)?;
         let Doors { listeners, services, proofs, addresses, secrets } = doors;
         let logins = Arc::new(Logins::new(users).context("randomness")?);
         let certificates = listeners.iter().map(Listener::tls).collect();
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
-        let clock = Arc::new(SteadyClock::open(data, config.clock.jump_seconds_max));
+        let retention = housekeeping::Retention::open(&config);
         let maildir = config.node.inside(&config.route.maildir);
         let resolver = Arc::new(Resolver::new(&config.dns)?);
         let shared = Shared::new(&config, &resolver, &judge.load(), secrets.as_ref())?;
@@ -166,8 +161,7 @@ impl Node {
             spool: spool.clone(),
             log: log.clone(),
             holder: Holder::start(quarantine.clone())?,
-            maildir: Maildir::open(&maildir)
-                .with_context(|| format!("route.maildir {}", maildir.display()))?,
+            maildir: folder::open_maildir(&maildir)?,
             key_ring: shared.key_ring.clone(),
             sender: shared.sender(&config, &addresses, &resolver, runtime),
             routes: shared.routes.clone(),
@@ -177,7 +171,7 @@ impl Node {
             host: config.node.host_name(),
             in_hand: in_hand(&config)?,
             passed_on: passed_on(&config, &log)?,
-            clock: clock.clone(),
+            clock: retention.clock(),
             null: is_null(&config),
         });
         queue.recover(&recovery.messages, &recovery.unproven);
@@ -203,8 +197,7 @@ impl Node {
             services: services.iter().map(|s| (s.protocol(), s.place().to_owned())).collect(),
             maildir,
             started_ms: now_ms(),
-            clock,
-            retention: housekeeping::Retention::default(),
+            retention,
             runtime: tokio::runtime::Handle::current(),
             secrets,
             _lock: lock,
@@ -421,7 +414,7 @@ impl Node {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         let (spool, log, queue) = (self.spool.clone(), self.log.clone(), self.queue.clone());
-        let (history, clock) = (self.shared.history.clone(), self.clock.clone());
+        let (history, clock) = (self.shared.history.clone(), self.retention.clock());
         let outcomes = self.shared.outcomes.clone();
         let flushed = tokio::task::spawn_blocking(move || {
             // The log's queue is in order: an empty append ends when all before it are durable.
@@ -735,49 +728,4 @@ fn passed_on(config: &Config, log: &Log) -> anyhow::Result<Arc<PassedOn>> {
 /// The spool keeps nothing: for measuring.
 fn is_null(config: &Config) -> bool {
     config.spool.backend == SpoolBackend::Null
-}
-
-/// Makes the data folder if it is missing, and locks it for this process.
-fn lock(data: &std::path::Path) -> anyhow::Result<File> {
-    std::fs::create_dir_all(data).with_context(|| format!("node.data {}", data.display()))?;
-    let path = data.join("lock");
-    let file = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = file.with_context(|| path.display().to_string())?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => {
-            anyhow::bail!(
-                "node.data {}: another node uses this folder; stop it, or name another folder \
-                 there or with --data",
-                data.display()
-            )
-        }
-        Err(std::fs::TryLockError::Error(error)) => Err(error).context(path.display().to_string()),
-    }
-}
-
-fn open_spool(config: &Config) -> anyhow::Result<(Arc<Spool>, gauntlet_store::spool::Recovery)> {
-    let settings = &config.spool;
-    let medium: Arc<dyn Medium> = match settings.backend {
-        SpoolBackend::Disk => {
-            let path = config.node.inside(&settings.path);
-            let disk = Disk::open(&path);
-            Arc::new(disk.with_context(|| format!("spool.path {}", path.display()))?)
-        }
-        SpoolBackend::Ram | SpoolBackend::Null => Arc::new(Ram::default()),
-    };
-    let options = SpoolOptions {
-        segment_bytes_max: settings.segment_bytes_max,
-        batch_messages_max: settings.batch_messages_max,
-        batch_wait: Duration::from_millis(settings.batch_wait_ms),
-        free_bytes_min: settings.free_bytes_min,
-        bytes_max: settings.bytes_max,
-        ..SpoolOptions::default()
-    };
-    let (spool, recovery) = Spool::open(medium, options)?;
-    let (torn_bytes, damaged) = (recovery.torn_bytes, recovery.damaged);
-    if torn_bytes > 0 || damaged > 0 {
-        tracing::warn!(torn_bytes, damaged, "the spool was not closed cleanly");
-    }
-    Ok((Arc::new(spool), recovery))
 }

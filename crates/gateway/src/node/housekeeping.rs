@@ -8,7 +8,8 @@ use gauntlet_store::StoreError;
 use tokio::sync::Notify;
 
 use super::{Node, people};
-use crate::clock::steady;
+use crate::clock::steady::{self, SteadyClock};
+use crate::config::Config;
 
 /// Between two rounds of removing what is too old or too much.
 const HOUSEKEEPING_PAUSE: Duration = Duration::from_secs(300);
@@ -18,13 +19,28 @@ const STAMP_PAUSE: Duration = Duration::from_secs(60);
 const EXPIRE_ALWAYS: u64 = 100;
 
 /// What housekeeping would rather ask before it does it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Retention {
+    /// The time that things age by.
+    clock: Arc<SteadyClock>,
     /// What is to be asked.
     question: Mutex<Option<String>>,
     /// The next round may delete what it wants to.
     accepted: AtomicBool,
     wake: Notify,
+}
+
+impl Retention {
+    /// With the steady time of this node's data folder.
+    pub(super) fn open(config: &Config) -> Self {
+        let clock = SteadyClock::open(&config.node.data, config.clock.jump_seconds_max);
+        let (question, accepted, wake) = (Mutex::default(), AtomicBool::new(false), Notify::new());
+        Retention { clock: Arc::new(clock), question, accepted, wake }
+    }
+
+    pub(super) fn clock(&self) -> Arc<SteadyClock> {
+        self.clock.clone()
+    }
 }
 
 impl Node {
@@ -39,7 +55,7 @@ impl Node {
 
     /// What an administrator should decide before anything is deleted for its age; nothing is the rule.
     pub fn questions(&self) -> Vec<String> {
-        let of_clock = steady::question(self.clock.read());
+        let of_clock = steady::question(self.retention.clock.read());
         let question = self.retention.question.lock().unwrap_or_else(PoisonError::into_inner);
         of_clock.into_iter().chain(question.clone()).collect()
     }
@@ -51,7 +67,7 @@ impl Node {
     /// If it cannot be written down.
     pub fn accept_clock(&self) -> std::io::Result<usize> {
         let questions = self.questions().len();
-        self.clock.accept()?;
+        self.retention.clock.accept()?;
         self.retention.accepted.store(true, Ordering::Relaxed);
         self.retention.wake.notify_one();
         Ok(questions)
@@ -76,7 +92,7 @@ impl Node {
 
     fn keep_house(&self) -> Result<(), StoreError> {
         // Not the wall clock: one that is days ahead would make everything too old.
-        let (config, now) = (self.config(), self.clock.now_ms());
+        let (config, now) = (self.config(), self.retention.clock.now_ms());
         self.log.retain(now, config.log.retention_days)?;
         let q = &config.quarantine;
         let before_ms = now - i64::from(q.retention_days) * 86_400_000;
@@ -117,8 +133,8 @@ impl Node {
         loop {
             let node = self.clone();
             let written = tokio::task::spawn_blocking(move || {
-                node.clock.set_jump_max(node.config().clock.jump_seconds_max);
-                node.clock.write()
+                node.retention.clock.set_jump_max(node.config().clock.jump_seconds_max);
+                node.retention.clock.write()
             });
             if let Ok(Err(error)) = written.await {
                 tracing::warn!(%error, "the time cannot be written down");

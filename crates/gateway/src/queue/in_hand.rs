@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -103,7 +103,7 @@ impl InHand {
 }
 
 /// Adds a crash to each of these messages, forgets all others, and gives those that had enough.
-fn count(path: &PathBuf, left: &BTreeSet<u64>, crashes_max: u32) -> io::Result<BTreeSet<u64>> {
+fn count(path: &Path, left: &BTreeSet<u64>, crashes_max: u32) -> io::Result<BTreeSet<u64>> {
     let known: BTreeMap<u64, u32> = gauntlet_store::files::read_cache(path);
     let more = u32::from(left.len() <= FEW);
     let one_more = |id: &u64| (*id, known.get(id).copied().unwrap_or(0).saturating_add(more));

@@ -1,0 +1,66 @@
+//! What a node opens in its data folder before anything else: the lock, the spool, the Maildir.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use gauntlet_store::spool::{Disk, Medium, Ram};
+use gauntlet_store::{Spool, SpoolOptions};
+
+use crate::config::{Config, SpoolBackend};
+use crate::maildir::Maildir;
+
+/// Opens or makes the Maildir.
+pub(super) fn open_maildir(path: &Path) -> anyhow::Result<Maildir> {
+    Maildir::open(path).with_context(|| format!("route.maildir {}", path.display()))
+}
+
+/// Locks the data folder for this process; makes it if it is not there.
+pub(super) fn lock(data: &Path) -> anyhow::Result<File> {
+    std::fs::create_dir_all(data).with_context(|| format!("node.data {}", data.display()))?;
+    let path = data.join("lock");
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.with_context(|| path.display().to_string())?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            anyhow::bail!(
+                "node.data {}: another node uses this folder; stop it, or name another folder \
+                 there or with --data",
+                data.display()
+            )
+        }
+        Err(std::fs::TryLockError::Error(error)) => Err(error).context(path.display().to_string()),
+    }
+}
+
+/// Opens the spool and reads back what is in it.
+pub(super) fn open_spool(
+    config: &Config,
+) -> anyhow::Result<(Arc<Spool>, gauntlet_store::spool::Recovery)> {
+    let settings = &config.spool;
+    let medium: Arc<dyn Medium> = match settings.backend {
+        SpoolBackend::Disk => {
+            let path = config.node.inside(&settings.path);
+            let disk = Disk::open(&path);
+            Arc::new(disk.with_context(|| format!("spool.path {}", path.display()))?)
+        }
+        SpoolBackend::Ram | SpoolBackend::Null => Arc::new(Ram::default()),
+    };
+    let options = SpoolOptions {
+        segment_bytes_max: settings.segment_bytes_max,
+        batch_messages_max: settings.batch_messages_max,
+        batch_wait: Duration::from_millis(settings.batch_wait_ms),
+        free_bytes_min: settings.free_bytes_min,
+        bytes_max: settings.bytes_max,
+        ..SpoolOptions::default()
+    };
+    let (spool, recovery) = Spool::open(medium, options)?;
+    let (torn_bytes, damaged) = (recovery.torn_bytes, recovery.damaged);
+    if torn_bytes > 0 || damaged > 0 {
+        tracing::warn!(torn_bytes, damaged, "the spool was not closed cleanly");
+    }
+    Ok((Arc::new(spool), recovery))
+}
