@@ -44,7 +44,7 @@ const SETTINGS: &[Row] = &[
         format!("{HEAD}{long}From: x@evil.com\n\nhello\n")
     }),
     ("parameters_max", DefectKind::TooManyParameters, || {
-        let many: String = (0..200).map(|i| format!("; p{i}=x")).collect();
+        let many: String = (0..300).map(|i| format!("; p{i}=x")).collect();
         format!("{HEAD}Content-Type: multipart/mixed{many}; boundary=b\n\n--b\n\n{BAD}\n--b--\n")
     }),
     ("decoded_bytes_max", DefectKind::DecodedTooLarge, || {
