@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use gauntlet_gateway::config::{Config, Loaded};
+use gauntlet_gateway::config::{Config, Loaded, Sandbox};
 use gauntlet_gateway::facts::lists::{Meaning, meaning};
 use gauntlet_gateway::key_record::Publication;
 use gauntlet_gateway::mta_sts::OFF;
 use gauntlet_gateway::resolver::{Kind, Outcome, Resolver};
 use gauntlet_gateway::secrets::Secrets;
+use gauntlet_gateway::secrets::process::Standing;
 use gauntlet_gateway::signing::{KeyRing, KeyState};
 
 /// Arguments of `gauntlet doctor`.
@@ -108,6 +109,7 @@ pub(crate) fn examine(
     clock(&mut found);
     privacy::privacy(config, file, &mut found);
     console(config, &mut found);
+    sandbox(config, &mut found);
     premises::disk(config, &mut found);
     premises::certificates(config, secrets, &mut found);
     acme::certificate(config, secrets, &mut found);
@@ -141,6 +143,25 @@ fn console(config: &Config, found: &mut Findings) {
                 if config.console.tls { "HTTPS of its own" } else { "this machine or a proxy" };
             found.add(Health::Good, "console", format!("{address}: reached by {how}"));
         }
+    }
+}
+
+/// The kernel holds the node to what it needs.
+fn sandbox(config: &Config, found: &mut Findings) {
+    if config.node.sandbox == Sandbox::Off {
+        found.add(Health::Odd, "sandbox", "switched off by node.sandbox; set it to \"auto\"");
+        return;
+    }
+    let Standing { holds, lacks } = gauntlet_gateway::sandbox::available();
+    let holds = holds.join(", ");
+    if lacks.is_empty() {
+        found.add(Health::Good, "sandbox", format!("the kernel has {holds}"));
+    } else {
+        let text = format!(
+            "the kernel lacks {}; use one from 5.13 on that has them switched on (it has: {holds})",
+            lacks.join("; ")
+        );
+        found.add(Health::Odd, "sandbox", text);
     }
 }
 

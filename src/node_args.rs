@@ -19,6 +19,11 @@ pub(crate) struct NodeArgs {
 }
 
 impl NodeArgs {
+    /// The configuration file.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// These options as a command line has them.
     pub(crate) fn to_arguments(&self) -> Vec<OsString> {
         let options = [("--config", &self.config), ("--data", &self.data)];

@@ -17,12 +17,14 @@ use anyhow::{Context, bail};
 use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions, Proxies, Tls};
 use gauntlet_engine::classifier::Model;
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
-use gauntlet_gateway::config::{Config, OidcSettings, RuleSettings};
+use gauntlet_gateway::config::{Config, OidcSettings, RuleSettings, Sandbox};
 use gauntlet_gateway::limits::has_threads;
 use gauntlet_gateway::policy_source;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::probes::Probes;
+use gauntlet_gateway::sandbox;
 use gauntlet_gateway::secrets::Secrets;
+use gauntlet_gateway::secrets::process::Standing;
 use gauntlet_gateway::{Doors, Judge, Node};
 use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset, Severity};
 use gauntlet_store::{Policies, Users, files};
@@ -56,12 +58,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     has_threads(threads_wanted(&config)).map_err(anyhow::Error::msg)?;
     let settings = Effective::default();
     settings.take(&loaded);
-    // Before the text logs, which are in it. Whether it can be used is told below, to a log that exists.
-    let _told_below = make_data_folder(&config.node.data);
+    // Before the text logs and the secrets process, which write into it.
+    let data = &config.node.data;
+    make_data_folder(data).with_context(|| unusable(data))?;
     // Before there is any thread, and while the node may still read what only root may.
     let secrets = secrets_process::start(&args.node)?;
+    let standing = sandbox::enter_node(&config, args.node.file())?;
     let _written_to_the_end = text_logs::start(&config)?;
     secrets.watch().context("a thread for the secrets process")?;
+    let sandbox = told(&standing, &secrets);
     crate::allocator::keep_memory_small();
     let descriptors = raise_descriptor_limit();
     tracing::info!(descriptors, "open files allowed");
@@ -72,7 +77,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let runtime =
         runtime.enable_all().thread_name("mail").build().context("cannot start the runtime")?;
-    runtime.block_on(serve(args, config, settings, secrets))?;
+    runtime.block_on(serve(args, config, settings, secrets, &sandbox))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -89,11 +94,31 @@ fn threads_wanted(config: &Config) -> usize {
     socket_threads() + scanning + THREADS_BESIDE
 }
 
+/// Says in the log what the kernel holds the processes to, and what not; returns it for the welcome.
+fn told(node: &Standing, secrets: &Secrets) -> String {
+    let mut all = Vec::new();
+    for (process, standing) in [("node", node), ("secrets process", secrets.standing())] {
+        let holds = standing.holds.join(", ");
+        if standing.lacks.is_empty() {
+            tracing::info!(process, holds, "sandbox");
+        } else {
+            let lacks = standing.lacks.join("; ");
+            tracing::warn!(process, holds, lacks, "the sandbox is not whole");
+        }
+        let lacks = standing.lacks.iter().map(|lack| format!("without {lack}"));
+        let parts: Vec<String> = standing.holds.iter().cloned().chain(lacks).collect();
+        all.push(format!("{process}: {}", parts.join(", ")));
+    }
+    all.dedup();
+    all.join("; ")
+}
+
 async fn serve(
     args: &Args,
     config: Config,
     settings: Effective,
     secrets: Arc<Secrets>,
+    sandbox: &str,
 ) -> anyhow::Result<()> {
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -113,7 +138,7 @@ async fn serve(
     let console = socket.map(starting).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
     let password = users.first_start(now_ms())?;
-    if let Err(error) = welcome(&node, console.as_ref(), password.as_deref()) {
+    if let Err(error) = welcome(&node, console.as_ref(), password.as_deref(), sandbox) {
         // Nobody reads us; the mail does not mind.
         let mend = "`gauntlet user passwd admin` makes a new one-time password";
         tracing::warn!(%error, mend, "standard output takes nothing");
@@ -258,7 +283,16 @@ fn reload(args: &Args, node: &Node, settings: &Effective) {
             tracing::info!(ruleset = node.ruleset(), "configuration reloaded");
         }
         Err(error) => {
-            let error = format!("{error:#}");
+            let denied = |cause: &(dyn std::error::Error + 'static)| {
+                let io = cause.downcast_ref::<std::io::Error>();
+                io.is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
+            };
+            let denied = error.chain().any(denied) && node.config().node.sandbox != Sandbox::Off;
+            let mend = "a file that the configuration did not name at the start needs a restart";
+            let error = match denied {
+                true => format!("{error:#}; {mend} (node.sandbox)"),
+                false => format!("{error:#}"),
+            };
             tracing::error!(error, "configuration not reloaded; everything stays as it was");
         }
     }
@@ -453,7 +487,12 @@ fn oidc(config: &Config) -> Option<Arc<OidcOptions>> {
 }
 
 /// Says where everything is: to a person on standard output, and to the log.
-fn welcome(node: &Node, console: Option<&Console>, password: Option<&str>) -> std::io::Result<()> {
+fn welcome(
+    node: &Node,
+    console: Option<&Console>,
+    password: Option<&str>,
+    sandbox: &str,
+) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "gauntlet {} is ready", env!("CARGO_PKG_VERSION"))?;
     for (what, place) in handle::places(node) {
@@ -466,6 +505,7 @@ fn welcome(node: &Node, console: Option<&Console>, password: Option<&str>) -> st
             writeln!(out, "  {:<14} {danger}", "DANGER")?;
         }
     }
+    writeln!(out, "  {:<14} {sandbox}", "sandbox")?;
     if let Some(password) = password {
         writeln!(out, "  {:<14} login admin, one-time password {password}", "first start")?;
     }

@@ -128,7 +128,7 @@ fn forms(text: &'static str, bytes: &'static str, path: &Path) -> Vec<(&'static 
     let (pem, der) = pem(path);
     let line = pem.lines().nth(1).unwrap().as_bytes().to_vec();
     // The end of the DER is in the private half of RSA's PKCS#1; PKCS#8 of curves starts with the seed.
-    let part = if der.len() > 500 { der[der.len() - 64..].to_vec() } else { der[..64].to_vec() };
+    let part = if der.len() > 500 { der[der.len() - 64..].to_vec() } else { der[..48].to_vec() };
     vec![(text, line), (bytes, part)]
 }
 
@@ -254,6 +254,28 @@ fn the_secrets_process_ends_with_the_node() {
     let secrets = secrets_process(&node);
     node.stop();
     node.wait_until("it has ended", || !runs(secrets));
+}
+
+#[test]
+fn the_kernel_holds_both_processes() {
+    let node = Node::start("");
+    if !Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {
+        eprintln!("this kernel has no seccomp");
+        return;
+    }
+    for process in [node.pid(), secrets_process(&node)] {
+        for task in std::fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten() {
+            let status = std::fs::read_to_string(task.path().join("status")).unwrap();
+            for wanted in ["Seccomp:\t2", "NoNewPrivs:\t1"] {
+                assert!(status.contains(wanted), "{wanted} is not in\n{status}");
+            }
+        }
+    }
+    // Off is off, and told.
+    let node = Node::start_as("sandbox = \"off\"");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", node.pid())).unwrap();
+    assert!(status.contains("Seccomp:\t0"), "{status}");
+    assert!(node.log().contains("switched off: node.sandbox"), "{}", node.log());
 }
 
 #[test]

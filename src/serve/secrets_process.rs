@@ -9,6 +9,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::privileges::Account;
+use gauntlet_gateway::sandbox;
 use gauntlet_gateway::secrets::Secrets;
 use gauntlet_gateway::secrets::process::{self, Standing, State};
 
@@ -44,10 +45,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let connections = connections.collect::<anyhow::Result<Vec<UnixStream>>>()?;
     ignore_signals();
     let node = args.node.clone();
-    let opened = State::open(Box::new(move || node.load()), become_account);
+    let opened = State::open(Box::new(move || node.load()), settle);
     // The node says why it did not start: no need to say it twice.
     let failed = opened.is_err();
-    match process::serve(connections, opened, &Standing::default()) {
+    match process::serve(connections, opened) {
         Err(_) if failed => Ok(ExitCode::from(2)),
         ended => ended.map(|()| ExitCode::SUCCESS),
     }
@@ -75,6 +76,12 @@ fn ignore_signals() {
         // SAFETY: SIG_IGN runs no code of ours.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
+}
+
+/// Gives up what is not needed once the keys are read.
+fn settle(config: &Config) -> anyhow::Result<Standing> {
+    become_account(config)?;
+    sandbox::enter_secrets(config)
 }
 
 /// Gives root away as the node does, once the keys are read.

@@ -45,21 +45,26 @@ impl Node {
         Self::start_listening("", config)
     }
 
+    /// The same; `node` are further keys of the node.
+    pub(crate) fn start_as(node: &str) -> Self {
+        Self::start_with(node, "", "", None)
+    }
+
     /// The same; `listener` are further keys of the listener.
     pub(crate) fn start_listening(listener: &str, config: &str) -> Self {
-        Self::start_with(listener, config, None)
+        Self::start_with("", listener, config, None)
     }
 
     /// The same as [`Node::start`], with so many open files at most.
     pub(crate) fn start_limited(descriptors: u32, config: &str) -> Self {
-        Self::start_with("", config, Some(descriptors))
+        Self::start_with("", "", config, Some(descriptors))
     }
 
-    fn start_with(listener: &str, config: &str, descriptors: Option<u32>) -> Self {
+    fn start_with(node: &str, listener: &str, config: &str, descriptors: Option<u32>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("data");
         let config = format!(
-            "[node]\nname = \"gw.test\"\ndata = {data:?}\ndrain_seconds_max = 10\n\
+            "[node]\nname = \"gw.test\"\ndata = {data:?}\ndrain_seconds_max = 10\n{node}\n\
              [[listener]]\naddress = \"127.0.0.1:0\"\n{listener}\n\
              [console]\naddress = \"127.0.0.1:0\"\n{config}\n"
         );

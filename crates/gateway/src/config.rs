@@ -32,6 +32,6 @@ pub use services::{Keeper, ServiceProtocol, ServiceSettings};
 pub use settings::{
     Config, DkimSettings, DnsListSettings, DnsSettings, DomainSettings, FactSettings,
     LearningSettings, ListSettings, ListSubject, LocalListSettings, LogFormat, LogSettings,
-    NodeSettings, PolicySettings, QuarantineSettings, ReceiverSettings, RuleSettings, ScanSettings,
-    SpoolBackend, SpoolSettings, ThresholdSettings,
+    NodeSettings, PolicySettings, QuarantineSettings, ReceiverSettings, RuleSettings, Sandbox,
+    ScanSettings, SpoolBackend, SpoolSettings, ThresholdSettings,
 };

@@ -43,6 +43,7 @@ pub mod recipients;
 pub mod reports;
 pub mod resolver;
 pub mod route;
+pub mod sandbox;
 pub mod scan_pool;
 pub mod secrets;
 pub mod sender;

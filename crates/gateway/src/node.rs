@@ -46,6 +46,7 @@ use crate::recipients::Recipients;
 use crate::reports::tls_outcomes::TlsOutcomes;
 use crate::resolver::Resolver;
 use crate::route::Routes;
+use crate::sandbox;
 use crate::scan_pool::ScanPool;
 use crate::secrets::Secrets;
 use crate::sender::{Sender, Ways};
@@ -654,7 +655,7 @@ impl Shared {
         judge: &Judge,
         secrets: Option<&Arc<Secrets>>,
     ) -> anyhow::Result<Self> {
-        let history = Arc::new(History::open(&config.node.data)?);
+        let history = Arc::new(History::open(&sandbox::history_folder(&config.node.data)?)?);
         let gatherer = gatherer(config, resolver, &history, judge.snapshot.ruleset.as_ref())?;
         Ok(Shared {
             gatherer: Arc::new(ArcSwap::from_pointee(gatherer)),

@@ -155,6 +155,21 @@ pub struct NodeSettings {
     pub drain_seconds_max: u64,
     /// The user that the node becomes once its ports are bound, when it is started as root; empty stays.
     pub user: String,
+    /// What the kernel is asked to hold the node's processes to.
+    pub sandbox: Sandbox,
+}
+
+/// Whether the node restricts itself by seccomp and Landlock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sandbox {
+    /// As far as the kernel does it; what it does not is told.
+    #[default]
+    Auto,
+    /// The node does not start if the kernel does less.
+    Require,
+    /// Not at all.
+    Off,
 }
 
 impl Default for NodeSettings {
@@ -164,6 +179,7 @@ impl Default for NodeSettings {
             data: "gauntlet-data".into(),
             drain_seconds_max: 30,
             user: String::new(),
+            sandbox: Sandbox::default(),
         }
     }
 }

@@ -73,6 +73,7 @@ fn dkim_id(key: &Key) -> KeyId {
 /// Everything that the process knows.
 pub struct State {
     load: LoadConfig,
+    standing: Standing,
     users: UserDatabase,
     current: Mutex<Current>,
 }
@@ -100,15 +101,15 @@ impl State {
     /// What is wrong with them.
     pub fn open(
         load: LoadConfig,
-        settle: impl FnOnce(&Config) -> anyhow::Result<()>,
+        settle: impl FnOnce(&Config) -> anyhow::Result<Standing>,
     ) -> anyhow::Result<Self> {
         let config = load()?;
         let keys = Keys::load(&config)?;
-        settle(&config)?;
+        let standing = settle(&config)?;
         let users = UserDatabase::open(&config.node.data.join("console"))?;
         let previous = Keys::default();
         let current = Current { config, keys, previous, ordered: None };
-        Ok(State { load, users, current: Mutex::new(current) })
+        Ok(State { load, standing, users, current: Mutex::new(current) })
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -132,7 +133,7 @@ impl State {
     ///
     /// # Errors
     /// A sentence for the log of the node.
-    fn answer(&self, request: Request, standing: &Standing) -> anyhow::Result<(Kind, Vec<u8>)> {
+    fn answer(&self, request: Request) -> anyhow::Result<(Kind, Vec<u8>)> {
         let done = match request {
             Request::Users { method, arguments } => {
                 return Ok(match self.users.answer(&method, &arguments) {
@@ -140,7 +141,7 @@ impl State {
                     Err(error) => (Kind::Refused, error),
                 });
             }
-            Request::Hello => wire::encode(standing),
+            Request::Hello => wire::encode(&self.standing),
             Request::Certificates { address, certificate } => {
                 wire::encode(&self.certificates(&address, &certificate)?)
             }
@@ -249,11 +250,7 @@ fn lives(config: &Config) -> Vec<Life> {
 ///
 /// # Errors
 /// If a thread cannot be started, or why there is nothing to answer from.
-pub fn serve(
-    connections: Vec<UnixStream>,
-    opened: anyhow::Result<State>,
-    standing: &Standing,
-) -> anyhow::Result<()> {
+pub fn serve(connections: Vec<UnixStream>, opened: anyhow::Result<State>) -> anyhow::Result<()> {
     let state = match opened {
         Ok(state) => Arc::new(state),
         Err(error) => {
@@ -267,9 +264,9 @@ pub fn serve(
     };
     let mut threads = Vec::new();
     for connection in connections {
-        let (state, standing) = (state.clone(), standing.clone());
+        let state = state.clone();
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
-        threads.push(thread.spawn(move || answer_all(connection, &state, &standing))?);
+        threads.push(thread.spawn(move || answer_all(connection, &state))?);
     }
     for thread in threads {
         match thread.join() {
@@ -283,14 +280,14 @@ pub fn serve(
     Ok(())
 }
 
-fn answer_all(mut connection: UnixStream, state: &State, standing: &Standing) -> io::Result<()> {
+fn answer_all(mut connection: UnixStream, state: &State) -> io::Result<()> {
     loop {
         let (kind, body) = wire::read(&mut connection, wire::REQUEST_BYTES_MAX)?;
         if kind != Kind::Request {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "no request"));
         }
         let answered = match wire::decode::<Request>(&body) {
-            Ok(request) => state.answer(request, standing),
+            Ok(request) => state.answer(request),
             Err(error) => Err(error.into()),
         };
         match answered {
