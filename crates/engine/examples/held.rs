@@ -2,7 +2,7 @@
 //! input). For measuring how much good mail each limit holds.
 
 use std::collections::BTreeMap;
-use std::io::BufRead;
+use std::io::{BufRead, Write};
 
 use gauntlet_engine::unscannable;
 use gauntlet_mail::Message;
@@ -28,13 +28,15 @@ fn main() -> std::io::Result<()> {
             kinds.entry(name).or_default().push(file.clone());
         }
     }
-    println!("{held} of {} messages are unscannable", files.len());
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{held} of {} messages are unscannable", files.len())?;
     for (kind, files) in kinds {
-        println!(
+        writeln!(
+            out,
             "{:6} {kind}: {}",
             files.len(),
             files.iter().take(5).cloned().collect::<Vec<_>>().join(" ")
-        );
+        )?;
     }
     Ok(())
 }
