@@ -91,9 +91,12 @@ fn read_as(raw: &[u8], nul_dropped: bool, cr: BareCr) -> Vec<u8> {
     out
 }
 
+/// Names of fields; type, subtype and file name of parts.
+type Shape = (Vec<String>, Vec<(String, String, Option<String>)>);
+
 /// What must be the same in all readings: the names of the header's fields, and of each part its type and
 /// file name.
-fn shape(message: &Message<'_>) -> (Vec<String>, Vec<(String, String, Option<String>)>) {
+fn shape(message: &Message<'_>) -> Shape {
     let fields = message.headers().iter().map(|h| h.name_str().to_ascii_lowercase()).collect();
     let part = |part: &gauntlet_mail::Part<'_>| {
         let (kind, name) = (&part.content_type, part.file_name().map(str::to_owned));
