@@ -196,12 +196,11 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
         };
         allow_reading(&rules, read, &secret)?;
     }
-    for path in [&config.policy.path] {
-        // Saved in the console: a new file beside it takes its place.
-        let folder = path.parent().filter(|_| path.is_file());
-        if let Some(folder) = folder.filter(|folder| is_clear(folder, &secret)) {
-            rules.allow(folder, READ | CHANGE)?;
-        }
+    // The policy is saved in the console: a new file beside it takes its place.
+    let policy = &config.policy.path;
+    let folder = policy.parent().filter(|_| policy.is_file());
+    if let Some(folder) = folder.filter(|folder| is_clear(folder, &secret)) {
+        rules.allow(folder, READ | CHANGE)?;
     }
     for service in &config.service {
         if let Some(folder) = service.address.strip_prefix("unix:").map(Path::new)
