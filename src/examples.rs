@@ -100,6 +100,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &["gauntlet user second-factor-off ann      who lost the telephone"],
     ),
     ("user remove", &["gauntlet user remove ann"]),
+    ("user app-password", &["gauntlet user app-password new ann phone"]),
+    (
+        "user app-password new",
+        &["gauntlet user app-password new ann phone   prints a password for SMTP AUTH, once"],
+    ),
+    ("user app-password list", &["gauntlet user app-password list ann"]),
+    ("user app-password revoke", &["gauntlet user app-password revoke ann phone"]),
     ("bench", &["gauntlet bench scan ~/Maildir"]),
     ("bench scan", &["gauntlet bench scan ~/Maildir --threads 1 --seconds 10"]),
     (
@@ -137,7 +144,8 @@ mod tests {
 
     /// Every subcommand with the words that call it.
     fn all(command: &Command, path: &str, found: &mut Vec<String>) {
-        for sub in command.get_subcommands().filter(|s| s.get_name() != "help") {
+        for sub in command.get_subcommands().filter(|s| s.get_name() != "help" && !s.is_hide_set())
+        {
             let path = format!("{path} {}", sub.get_name()).trim().to_owned();
             found.push(path.clone());
             all(sub, &path, found);

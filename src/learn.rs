@@ -18,7 +18,7 @@ use gauntlet_store::signatures::SignatureWriter;
 use crate::train::corpus;
 
 const AFTER_HELP: &str = "\
-What is learned is kept in DATA/corrections.journal, on stable storage before the command ends. A
+What is learned is kept in DATA/corrections/corrections.journal, on stable storage before the command ends. A
 running node takes it over within seconds. Learning the same message twice changes nothing; what was
 said last holds; --forget takes it back. The corrections of one reporter count 20 messages together at
 most, and make no signature alone; the administrator's (no --reporter) count in full.

@@ -162,7 +162,7 @@ fn reports_of_yesterday_are_sent_once() {
         zone.address()
     );
     let node = Node::start(&config);
-    let file = node.data().join("dmarc-reports-sent");
+    let file = node.data().join("reports/dmarc-reports-sent");
     node.wait_at_most(std::time::Duration::from_secs(90), "reports were due", || file.exists());
     let day = Day::of(now_ms()).before().name();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), day);

@@ -118,13 +118,13 @@ fn domains_that_ask_are_told_by_order_and_the_day_after() {
     assert!(text.contains(&today), "{text}");
     std::fs::write(&file, text.replace(&today, &before)).unwrap();
     node.config = node.config.replace("hour = 23", "hour = 0");
-    let _sent_earlier = std::fs::remove_file(node.data().join("tls-reports-sent"));
+    let _sent_earlier = std::fs::remove_file(node.data().join("reports/tls-reports-sent"));
     node.run();
     let before = mailed(&sink).len();
     node.wait_at_most(Duration::from_secs(100), "it came by itself", || {
         mailed(&sink).len() > before
     });
     check_document(&mailed(&sink).pop().unwrap().1, "A & B");
-    let kept = std::fs::read_to_string(node.data().join("tls-reports-sent")).unwrap();
+    let kept = std::fs::read_to_string(node.data().join("reports/tls-reports-sent")).unwrap();
     assert_eq!(Day::parse(&kept), Some(Day::of(now_ms()).before()));
 }

@@ -45,6 +45,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let connections = connections.collect::<anyhow::Result<Vec<UnixStream>>>()?;
     ignore_signals();
     let node = args.node.clone();
+    // A configuration that cannot be read is the node's to report.
+    if let Ok(config) = node.load() {
+        super::text_logs::start_errors(&config)?;
+    }
     let opened = State::open(Box::new(move || node.load()), settle);
     // The node says why it did not start: no need to say it twice.
     let failed = opened.is_err();

@@ -66,23 +66,7 @@ pub(super) type Guards = Vec<paced::Guard>;
 /// # Errors
 /// `log.level` is not understood, or a thread cannot be started.
 pub(super) fn start(config: &Config) -> anyhow::Result<Guards> {
-    let level = &config.log.level;
-    // The lines of a message on its way are for the files, unless they are asked for.
-    let filter = EnvFilter::try_new(format!("{RECEIVER}=warn,{ENGINE}=warn,{level}"))
-        .with_context(|| format!("log.level {level:?}"))?;
-    let terminal = std::io::stderr().is_terminal();
-    let json = match config.log.format {
-        LogFormat::Auto => !terminal,
-        LogFormat::Text => false,
-        LogFormat::Json => true,
-    };
-    let errors = layer().with_writer(std::io::stderr);
-    let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = Vec::new();
-    layers.push(if json {
-        errors.json().flatten_event(true).with_filter(filter).boxed()
-    } else {
-        errors.with_ansi(terminal).with_target(false).with_filter(filter).boxed()
-    });
+    let mut layers = vec![errors(config)?];
     let mut guards = Vec::new();
     for (name, targets) in ROLES {
         let Some(file) = file(config, name) else { continue };
@@ -94,6 +78,35 @@ pub(super) fn start(config: &Config) -> anyhow::Result<Guards> {
     }
     tracing_subscriber::registry().with(layers).init();
     Ok(guards)
+}
+
+/// Starts the log on standard error alone: for the secrets process, whose lines stand among the node's.
+///
+/// # Errors
+/// `log.level` is not understood.
+pub(super) fn start_errors(config: &Config) -> anyhow::Result<()> {
+    tracing_subscriber::registry().with(vec![errors(config)?]).init();
+    Ok(())
+}
+
+/// What goes to standard error.
+fn errors(config: &Config) -> anyhow::Result<Box<dyn Layer<Registry> + Send + Sync>> {
+    let level = &config.log.level;
+    // The lines of a message on its way are for the files, unless they are asked for.
+    let filter = EnvFilter::try_new(format!("{RECEIVER}=warn,{ENGINE}=warn,{level}"))
+        .with_context(|| format!("log.level {level:?}"))?;
+    let terminal = std::io::stderr().is_terminal();
+    let json = match config.log.format {
+        LogFormat::Auto => !terminal,
+        LogFormat::Text => false,
+        LogFormat::Json => true,
+    };
+    let errors = layer().with_writer(std::io::stderr);
+    Ok(if json {
+        errors.json().flatten_event(true).with_filter(filter).boxed()
+    } else {
+        errors.with_ansi(terminal).with_target(false).with_filter(filter).boxed()
+    })
 }
 
 /// The file of a role for today; the oldest are removed.

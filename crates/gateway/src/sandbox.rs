@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use gauntlet_store::files;
+use gauntlet_store::{corrections, files};
 
 use crate::config::{Config, Sandbox};
 use crate::privileges::Account;
@@ -22,15 +22,25 @@ use landlock::{CHANGE, READ, Ruleset};
 /// Folders of the data folder that belong to the secrets process.
 const SECRET_FOLDERS: [&str; 3] = ["console", "tls", "acme"];
 /// Folders of the data folder that a node reads; made before, since a rule is about a folder that is there.
-const OWN_FOLDERS: [&str; 8] =
-    ["log", "queue", "quarantine", "lists", "groups", "policies", "signatures", HISTORY];
+const OWN_FOLDERS: [&str; 11] = [
+    "log",
+    "queue",
+    "quarantine",
+    "lists",
+    "groups",
+    "policies",
+    "receiving",
+    "reports",
+    "signatures",
+    corrections::FOLDER_NAME,
+    HISTORY,
+];
 /// Folder of the memory of senders.
 const HISTORY: &str = "history";
 /// Its files.
 const HISTORY_FILES: [&str; 3] = ["history.db-wal", "history.db-shm", "history.db"];
-/// Files of the data folder that a node writes and reads again.
-const OWN_FILES: [&str; 4] =
-    ["lock", "dmarc-reports-sent", "tls-reports-sent", "corrections.journal"];
+/// Files of the data folder that a node writes and reads again: none that is ever replaced.
+const OWN_FILES: [&str; 1] = ["lock"];
 /// What a program reads of a system: names, times, roots, libraries, what the kernel tells.
 const OF_THE_SYSTEM: [&str; 20] = [
     "/etc/resolv.conf",

@@ -1,6 +1,6 @@
 //! What people said about messages: the journal that the site's classifier is learned from.
 //!
-//! One file, `corrections.journal`, appended to. A record is complete and on stable storage before
+//! One file, `corrections/corrections.journal`, appended to. A record is complete and on stable storage before
 //! [`Corrections::say`] returns; a crash in the middle of a record loses that record alone, which is
 //! cut off when the file is opened next. A message is named by the hash of its bytes: saying the same
 //! again changes nothing, saying something else replaces it, [`Corrections::forget`] takes it back.
@@ -25,6 +25,27 @@ use gauntlet_engine::signatures::table::{ENTRY_BYTES, Entry};
 
 /// Name of the file in the data folder.
 pub const FILE_NAME: &str = "corrections.journal";
+/// The journal's folder in the data folder. The file is replaced when it is compacted, and a sandboxed
+/// node may read a replaced file by the rights of its folder only.
+pub const FOLDER_NAME: &str = "corrections";
+
+/// The journal of a data folder.
+fn journal_path(data: &Path) -> PathBuf {
+    data.join(FOLDER_NAME).join(FILE_NAME)
+}
+
+/// Earlier builds kept the journal in the data folder itself: it moves to its folder once.
+fn move_old_journal(data: &Path) -> io::Result<()> {
+    let (old, new) = (data.join(FILE_NAME), journal_path(data));
+    crate::files::create_folder(&data.join(FOLDER_NAME))?;
+    if new.exists() {
+        return Ok(());
+    }
+    match std::fs::rename(&old, &new) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        moved => moved.and_then(|()| sync_folder(&new)).and_then(|()| sync_folder(&old)),
+    }
+}
 const MAGIC: &[u8; 8] = b"GNTLCORR";
 const HEADER_BYTES: u64 = 12;
 /// Longest record; longer ones are a broken length.
@@ -76,7 +97,9 @@ impl Corrections {
     /// Opens the journal in a data folder to write to it; makes it if it is not there. Waits for
     /// another process that has it open.
     pub fn open(data: &Path) -> Result<Self, CorrectionsError> {
-        let path = data.join(FILE_NAME);
+        let path = journal_path(data);
+        move_old_journal(data)
+            .map_err(|cause| CorrectionsError::Io { path: path.clone(), cause })?;
         Self::open_file(&path).map_err(|cause| match cause {
             Trouble::Io(cause) => CorrectionsError::Io { path, cause },
             Trouble::Other(error) => error,
@@ -105,7 +128,10 @@ impl Corrections {
     /// The corrections that stand in the journal of a data folder, without opening it to write; none
     /// if nobody said anything.
     pub fn read(data: &Path) -> Result<BTreeMap<MessageId, Correction>, CorrectionsError> {
-        let path = data.join(FILE_NAME);
+        let mut path = journal_path(data);
+        if !path.exists() && data.join(FILE_NAME).exists() {
+            path = data.join(FILE_NAME);
+        }
         let bytes = match std::fs::read(&path) {
             Ok(bytes) if bytes.len() >= HEADER_BYTES as usize => bytes,
             Ok(_) => return Ok(BTreeMap::new()),
@@ -376,7 +402,7 @@ mod tests {
     #[test]
     fn a_crash_at_any_byte_loses_only_the_record_it_cut() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(FILE_NAME);
+        let path = journal_path(folder.path());
         let mut journal = Corrections::open(folder.path()).unwrap();
         journal.say([([1; 16], correction(true, 1))]).unwrap();
         let first = std::fs::metadata(&path).unwrap().len();
@@ -405,7 +431,7 @@ mod tests {
             journal.say([([1; 16], correction(i % 2 == 0, i))]).unwrap();
         }
         drop(journal);
-        let size = std::fs::metadata(folder.path().join(FILE_NAME)).unwrap().len();
+        let size = std::fs::metadata(journal_path(folder.path())).unwrap().len();
         assert!(size < 160_000, "{size}");
         assert_eq!(Corrections::open(folder.path()).unwrap().standing().len(), 1);
     }
@@ -413,7 +439,7 @@ mod tests {
     #[test]
     fn other_files_are_refused_with_a_reason() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(FILE_NAME);
+        let path = journal_path(folder.path());
         std::fs::write(&path, "From: somebody\n\nhello").unwrap();
         assert!(matches!(Corrections::open(folder.path()), Err(CorrectionsError::NotAJournal(_))));
         std::fs::write(&path, [&MAGIC[..], &[99, 0, 0, 0]].concat()).unwrap();

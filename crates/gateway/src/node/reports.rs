@@ -15,6 +15,8 @@ use crate::reports::{Day, HOUR_MS, Reporter, dmarc};
 
 /// Between two looks whether it is time.
 const LOOK_PAUSE: Duration = Duration::from_secs(30);
+/// Folder of the data folder for the days whose reports are sent.
+const FOLDER: &str = "reports";
 
 impl Node {
     /// Makes and sends the DMARC reports of a day. Blocks; not for a thread of the runtime.
@@ -118,13 +120,22 @@ impl Node {
         let now = now_ms();
         let day = Day::of(now).before();
         let due = day.end_ms() + i64::from(settings.hour) * HOUR_MS;
-        let path: PathBuf = self.config().node.data.join(file);
-        let sent = std::fs::read_to_string(&path).ok().and_then(|text| Day::parse(text.trim()));
+        let data = self.config().node.data.clone();
+        // Each write replaces the file, and a sandboxed node may read what was replaced by the rights
+        // of its folder only. Earlier builds kept the file in the data folder itself.
+        let path: PathBuf = data.join(FOLDER).join(file);
+        let kept =
+            std::fs::read_to_string(&path).or_else(|_| std::fs::read_to_string(data.join(file)));
+        let sent = kept.ok().and_then(|text| Day::parse(text.trim()));
         if !settings.enabled || now < due || sent.is_some_and(|sent| sent >= day) {
             return;
         }
         // Before they are sent: a crash then costs reports, never sends them without end.
-        if let Err(error) = gauntlet_store::files::write_durably(&path, day.name().as_bytes()) {
+        let write = || {
+            gauntlet_store::files::create_folder(&data.join(FOLDER))?;
+            gauntlet_store::files::write_durably(&path, day.name().as_bytes())
+        };
+        if let Err(error) = write() {
             tracing::error!(%error, path = %path.display(), "reports are not sent: the day is not kept");
             return;
         }
