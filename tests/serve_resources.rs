@@ -130,6 +130,14 @@ fn a_network_has_its_share_of_sessions() {
     drop(held);
 }
 
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn half_requests_to_the_console_take_no_descriptor_from_mail() {
     let config = format!("[sender]\nconnections_max = 50\n{STRANGERS}");
@@ -156,6 +164,8 @@ fn half_requests_to_the_console_take_no_descriptor_from_mail() {
             });
         };
         (1..=4).for_each(attack);
+        // Also when an assertion fails: else the attack would never end.
+        let _ends = StopAtEnd(&stop);
         std::thread::sleep(Duration::from_secs(4));
         let open = std::fs::read_dir(format!("/proc/{}/fd", node.pid())).unwrap().count();
         for n in 0..3 {
@@ -163,7 +173,6 @@ fn half_requests_to_the_console_take_no_descriptor_from_mail() {
         }
         // Who looks after the node gets through as well: half requests leave.
         let page = http_get(node.console, "/metrics");
-        stop.store(true, Ordering::Relaxed);
         assert!(page.contains("gauntlet_messages_accepted_total 3"), "{page}");
         assert!(open < 500, "{open} descriptors");
     });
