@@ -64,6 +64,7 @@ fn people_of_every_version_are_known() {
         assert_eq!(wishes.spam_points, (n >= 5).then_some(4.5), "{n}");
         assert_eq!(users.digest_mark("bob@example.org").unwrap(), if n >= 5 { 7 } else { 0 });
         assert_eq!(users.searches("ada").unwrap().len(), usize::from(n >= 6), "{n}");
+        assert_eq!(users.app_passwords("ada").unwrap().len(), usize::from(n >= 7), "{n}");
         // And they can be changed.
         users.set_password("ada", "another password", false, "ada", 9).unwrap();
         users.start_session("ada", 9).unwrap();
@@ -72,13 +73,13 @@ fn people_of_every_version_are_known() {
 
 #[test]
 fn held_mail_of_every_version_is_known() {
-    assert_eq!(versions("quarantine"), [1, 2]);
-    for n in 1..=2 {
+    assert_eq!(versions("quarantine"), [1, 2, 3]);
+    for n in 1..=3 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("quarantine.db");
         make(&format!("quarantine-{n}"), &path);
         let quarantine = Quarantine::open(folder.path()).unwrap();
-        assert_eq!(version(&path), 2);
+        assert_eq!(version(&path), 3);
         let held = quarantine.search(&HeldQuery::default()).unwrap().items;
         let told: Vec<_> = held.iter().map(|h| (h.item.id.as_str(), h.state)).collect();
         let expected = [("q3", State::Deleted), ("q2", State::Released), ("q1", State::Held)];
