@@ -456,7 +456,9 @@ fn people_keep_their_own_wishes_by_the_api() {
     assert_eq!(*console.node.told.lock().unwrap(), 3, "the node heard of each");
     assert_eq!(ask("GET", "/api/v1/own?address=boss@example.com", nothing()).0, 403);
     let factor = "/api/v1/own/second-factor";
-    let (_, begun) = ask("POST", factor, json!({ "do": "begin" }));
+    assert_eq!(ask("POST", factor, json!({ "do": "begin" })).0, 400, "a session alone");
+    let begin = json!({ "do": "begin", "password": common::PASSWORD });
+    let (_, begun) = ask("POST", factor, begin);
     let secret = begun["secret"].as_str().unwrap();
     assert_eq!(ask("POST", factor, json!({ "do": "on", "code": "000000x" })).0, 400);
     let code = gauntlet_store::users::code_shown(secret, common::now_ms()).unwrap();

@@ -163,6 +163,8 @@ fn a_person_finds_reads_releases_and_deletes() {
     browser.expect(".notice", "Done for 1 message.");
     browser.follow("nav a[href='/account']", "Account");
     browser.look_at("account");
+    browser
+        .type_into("form[action='/account/second-factor'] input[name=password]", common::PASSWORD);
     browser.follow("button[value=begin]", "Second factor");
     browser.look_at("second-factor");
     browser.follow("nav a[href='/health']", "Health");

@@ -174,7 +174,9 @@ fn a_second_factor_is_asked_for_and_codes_count_once() {
         let form = format!("csrf={csrf}&{fields}");
         console.request("POST", "/account/second-factor", &cookie, &form)
     };
-    let page = post("do=begin").body;
+    let word = PASSWORD.replace(' ', "+");
+    assert_eq!(post("do=begin").status, 400, "a session alone is not enough");
+    let page = post(&format!("do=begin&password={word}")).body;
     let key = page.split_once("<code class=\"big\">").unwrap().1;
     let key = key.split('<').next().unwrap().replace(' ', "");
     assert_eq!(post("do=on&code=000000x").status, 400);
@@ -183,7 +185,6 @@ fn a_second_factor_is_asked_for_and_codes_count_once() {
     assert!(on.status == 200 && on.body.contains("recovery codes"), "{}", on.body);
     let recovery =
         on.body.split_once("<li><code>").unwrap().1.split('<').next().unwrap().to_owned();
-    let word = PASSWORD.replace(' ', "+");
     let sign_in = |code: &str| {
         let form = format!("login=rita&password={word}&code={code}");
         console.request("POST", "/sign-in", "", &form).status

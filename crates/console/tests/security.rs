@@ -367,6 +367,44 @@ fn a_digests_way_in_does_not_go_round_the_second_factor() {
     assert!(answer.body.contains("second factor"), "{}", answer.body);
 }
 
+#[test]
+fn a_digests_way_in_leaves_nothing_behind() {
+    // Of somebody with a password, and of somebody without.
+    for address in ["ursula@example.com", "nobody-yet@example.com"] {
+        let console = start();
+        let users = &console.state.users;
+        let link = Link {
+            kind: LinkKind::Enter,
+            address: address.to_owned(),
+            item: String::new(),
+            until_ms: now_ms() + 60_000,
+            made_ms: now_ms(),
+        };
+        let text = users.sign_link(&link).unwrap();
+        let answer = console.request("POST", &format!("/link/{text}"), "", "");
+        let cookie = answer.header("set-cookie").map(|c| c.split(';').next().unwrap().to_owned());
+        let cookie =
+            cookie.unwrap_or_else(|| panic!("{address}: {} {}", answer.status, answer.body));
+        let csrf = console.csrf(&cookie);
+        for (path, form) in
+            [("/account/app-passwords", "do=make&name=x"), ("/account/second-factor", "do=begin")]
+        {
+            let form = format!("csrf={csrf}&{form}");
+            let answer = console.request("POST", path, &cookie, &form);
+            assert_eq!(answer.status, 400, "{address} {path}: {}", answer.body);
+        }
+        for (path, form) in
+            [("own/app-passwords", "name=x&password="), ("own/second-factor", "do=begin")]
+        {
+            let answer = api(&console, &cookie, "POST", &format!("/api/v1/{path}"), form);
+            assert_eq!(answer.status, 400, "{address} {path}: {}", answer.body);
+        }
+        for person in users.list().unwrap() {
+            assert!(users.app_passwords(&person.login).unwrap().is_empty());
+        }
+    }
+}
+
 fn guess(console: &Running, login: &str, password: &str, forwarded: &str) -> u16 {
     let headers = match forwarded {
         "" => String::new(),

@@ -186,7 +186,8 @@ impl<'a> Staged<'a> {
         let write = || -> std::io::Result<()> {
             let mut new = files::create(&beside)?;
             if let Ok(old) = std::fs::metadata(file) {
-                new.set_permissions(old.permissions())?;
+                // A sandboxed node may not open a file to others: it stays private then.
+                let _as_it_was = new.set_permissions(old.permissions());
             }
             new.write_all(text.as_bytes())?;
             new.sync_all()

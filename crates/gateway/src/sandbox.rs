@@ -17,7 +17,7 @@ use gauntlet_store::{corrections, files};
 use crate::config::{Config, Sandbox};
 use crate::privileges::Account;
 use crate::secrets::process::Standing;
-use landlock::{CHANGE, READ, Ruleset};
+use landlock::{CHANGE, CHANGE_FILES, READ, Ruleset};
 
 /// Folders of the data folder that belong to the secrets process.
 const SECRET_FOLDERS: [&str; 3] = ["console", "tls", "acme"];
@@ -39,6 +39,8 @@ const OWN_FOLDERS: [&str; 11] = [
 const HISTORY: &str = "history";
 /// Its files.
 const HISTORY_FILES: [&str; 3] = ["history.db-wal", "history.db-shm", "history.db"];
+/// Folder of the text logs.
+const TEXT_LOGS: &str = "logs";
 /// Files of the data folder that a node writes and reads again: none that is ever replaced.
 const OWN_FILES: [&str; 1] = ["lock"];
 /// What a program reads of a system: names, times, roots, libraries, what the kernel tells.
@@ -176,9 +178,17 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
     let data = &config.node.data;
     make_own(config)?;
     let bare = keys_lie_bare(config);
-    rules.allow(data, if bare { READ | CHANGE } else { CHANGE })?;
+    // Not more: a folder of the secrets process could be renamed, or a file of its moved to where it may be
+    // read, now or by the rules of the next start.
+    rules.allow(data, if bare { READ | CHANGE_FILES } else { CHANGE_FILES })?;
     for entry in std::fs::read_dir(data)? {
-        allow_reading(&rules, &entry?.path(), &secret)?;
+        let entry = entry?;
+        if !entry.file_type()?.is_symlink() {
+            allow_reading(&rules, &entry.path(), &secret)?;
+        }
+    }
+    for name in OWN_FOLDERS.iter().chain(&[TEXT_LOGS]) {
+        rules.allow(&data.join(name), READ | CHANGE)?;
     }
     for path in [&config.spool.path, &config.route.maildir].map(|path| config.node.inside(path)) {
         rules.allow(&path, READ | CHANGE)?;
@@ -248,6 +258,14 @@ fn make_own(config: &Config) -> io::Result<()> {
         files::create_folder(&data.join(name))?;
         own(data.join(name))?;
     }
+    if config.log.text_days > 0 {
+        files::create_folder(&data.join(TEXT_LOGS))?;
+        own(data.join(TEXT_LOGS))?;
+    }
+    corrections::move_old_journal(data)?;
+    for entry in std::fs::read_dir(data.join(corrections::FOLDER_NAME))? {
+        own(entry?.path())?;
+    }
     for entry in std::fs::read_dir(history_folder(data)?)? {
         own(entry?.path())?;
     }
@@ -311,6 +329,7 @@ fn collect(value: &serde_json::Value, texts: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::{Command, ExitStatus};
 
@@ -356,8 +375,25 @@ mod tests {
                 denied(&folder.join("tls.key"), false);
                 denied(&data.join("console/users.db"), false);
                 denied(&data.join("dkim/example.org/s1.pem"), false);
-                let moved = std::fs::rename(data.join("console/users.db"), data.join("log/x"));
-                assert!(moved.is_err(), "moved to where it could be read");
+                for (from, to) in [
+                    ("console/users.db", "log/x"),
+                    ("console/users.db", "x.json"),
+                    ("console", "zzz"),
+                    ("console", "log/zzz"),
+                ] {
+                    let moved = std::fs::rename(data.join(from), data.join(to));
+                    assert!(moved.is_err(), "{from} moved to where it could be read: {to}");
+                    let linked = std::fs::hard_link(data.join(from), data.join(to));
+                    assert!(linked.is_err(), "{from} linked to {to}");
+                }
+                // Nor may it open to others what it cannot read.
+                for (path, mode) in [("", 0o755), ("console", 0o711), ("console/users.db", 0o644)] {
+                    let open = std::fs::Permissions::from_mode(mode);
+                    let opened = std::fs::set_permissions(data.join(path), open);
+                    assert!(opened.is_err(), "{path} opened to others");
+                }
+                let private = std::fs::Permissions::from_mode(0o700);
+                std::fs::set_permissions(data.join("log"), private).unwrap();
                 assert!(
                     std::fs::hard_link(data.join("console/users.db"), data.join("log/x")).is_err()
                 );

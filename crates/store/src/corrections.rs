@@ -35,7 +35,10 @@ fn journal_path(data: &Path) -> PathBuf {
 }
 
 /// Earlier builds kept the journal in the data folder itself: it moves to its folder once.
-fn move_old_journal(data: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// The system's.
+pub fn move_old_journal(data: &Path) -> io::Result<()> {
     let (old, new) = (data.join(FILE_NAME), journal_path(data));
     crate::files::create_folder(&data.join(FOLDER_NAME))?;
     if new.exists() {

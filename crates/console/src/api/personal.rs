@@ -102,7 +102,10 @@ pub(super) fn change_factor(app: &App, visit: &Visit) -> Result<Response, Fault>
     is_person(visit)?;
     let (who, users, code) = (visit.who(), &app.state.users, visit.field("code"));
     let value = match visit.field("do") {
-        "begin" => json!({ "on": false, "secret": users.begin_totp(who)? }),
+        "begin" => {
+            app_password_page::has_proved(app, visit)?;
+            json!({ "on": false, "secret": users.begin_totp(who)? })
+        }
         "on" => {
             let codes = second_factor::enable(app, visit, code)?;
             let wrong = "This is not the code of this moment. Begin again.";

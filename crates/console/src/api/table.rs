@@ -256,6 +256,7 @@ pub static OPERATIONS: &[Operation] = &[
         .takes(&[
             must("do", Choice(&["begin", "on", "off"]), "what to do"),
             field("code", Text, "the code of this moment, or a recovery code"),
+            field("password", Text, "your present password, to begin"),
         ])
         .gives(&[("on", "boolean")]),
     op(Get, "/api/v1/own/app-passwords", Own, Some(Scope::UsersRead), personal::app_passwords)
@@ -265,7 +266,7 @@ pub static OPERATIONS: &[Operation] = &[
         .says("Makes a password for one of your mail programs; it is in the answer and nowhere else.")
         .takes(&[
             must("name", Text, "which program it is for; unique"),
-            field("password", Text, "your present password, if you have one"),
+            must("password", Text, "your present password"),
         ])
         .gives(&[("name", "string"), ("secret", "string")]),
     op(

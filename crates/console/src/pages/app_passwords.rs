@@ -12,8 +12,7 @@ use crate::{format, shell};
 
 /// The part of the account's page.
 pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
-    let (all, users) = (app.state.users.app_passwords(visit.who())?, &app.state.users);
-    let asks = users.has_password(visit.who())?;
+    let all = app.state.users.app_passwords(visit.who())?;
     Ok(html! {
         section.card.narrow {
             h2 { (t("Passwords of mail programs")) }
@@ -34,11 +33,7 @@ pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
             form method="post" action="/account/app-passwords" {
                 (shell::token(visit))
                 (shell::input("name", t("Name: letters, digits, - _ ."), "", "text", ""))
-                @if asks {
-                    label { span { (t("Present password")) }
-                        input type="password" name="password" autocomplete="current-password" required;
-                    }
-                }
+                (password_field())
                 button type="submit" name="do" value="make" { (t("Make")) }
             }
         }
@@ -70,20 +65,39 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
     }
 }
 
-/// Makes one, for who shows their present password: a session alone, which may be stolen, must not
-/// become a password that stays.
+/// Makes one, for who shows their present password.
 pub(crate) fn make(app: &App, visit: &Visit, name: &str) -> Result<String, Fault> {
+    has_proved(app, visit)?;
+    let who = visit.who();
+    app.state.users.add_app_password(who, name, who, visit.now_ms)?.ok_or(Fault::SignIn)
+}
+
+/// The present password was shown: a session alone, which may be stolen or begun by a digest's link, must not
+/// become a password that stays or a second factor that keeps the owner out. Who has no password here
+/// (single sign-on, a digest's link) has nothing to prove it by.
+pub(crate) fn has_proved(app: &App, visit: &Visit) -> Result<(), Fault> {
     let (users, who) = (&app.state.users, visit.who());
-    if users.has_password(who)? {
-        users.attempts().begin(visit.client, who)?;
-        // Not trimmed: a password may begin with a space.
-        let shown = visit.fields.iter().find(|(n, _)| n == "password").map_or("", |(_, p)| p);
-        if users.verify(who, shown)?.is_none() {
-            return Err(Fault::Bad(noted("The present password is wrong.").to_owned()));
-        }
-        users.attempts().succeeded(visit.client, who);
+    if !users.has_password(who)? {
+        let text = noted("This account has no password here: ask an administrator.");
+        return Err(Fault::Bad(text.to_owned()));
     }
-    users.add_app_password(who, name, who, visit.now_ms)?.ok_or(Fault::SignIn)
+    users.attempts().begin(visit.client, who)?;
+    // Not trimmed: a password may begin with a space.
+    let shown = visit.fields.iter().find(|(n, _)| n == "password").map_or("", |(_, p)| p);
+    if users.verify(who, shown)?.is_none() {
+        return Err(Fault::Bad(noted("The present password is wrong.").to_owned()));
+    }
+    users.attempts().succeeded(visit.client, who);
+    Ok(())
+}
+
+/// The field that [`has_proved`] reads.
+pub(super) fn password_field() -> Markup {
+    html! {
+        label { span { (t("Present password")) }
+            input type="password" name="password" autocomplete="current-password" required;
+        }
+    }
 }
 
 /// Revokes one.

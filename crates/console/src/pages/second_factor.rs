@@ -5,6 +5,7 @@ use axum::response::Response;
 use gauntlet_store::users::SecondFactor;
 use maud::{Markup, html};
 
+use super::app_passwords;
 use crate::fault::Fault;
 use crate::server::App;
 use crate::text::{noted, t};
@@ -27,6 +28,7 @@ pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
                     }
                     SecondFactor::Off | SecondFactor::Begun => {
                         p { (t("Off. An authenticator app shows a code that changes every 30 seconds; a stolen password alone opens nothing then.")) }
+                        (app_passwords::password_field())
                         button type="submit" name="do" value="begin" { (t("Set up")) }
                     }
                 }
@@ -49,7 +51,10 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let (who, users) = (visit.who(), &app.state.users);
     let code = visit.field("code");
     match visit.field("do") {
-        "begin" => Ok(shown(visit, &users.begin_totp(who)?)),
+        "begin" => {
+            app_passwords::has_proved(app, visit)?;
+            Ok(shown(visit, &users.begin_totp(who)?))
+        }
         "on" => match enable(app, visit, code)? {
             Some(codes) => Ok(recovery(visit, &codes)),
             None => Err(Fault::Bad(

@@ -37,6 +37,10 @@ pub const CHANGE: u64 = WRITE_FILE
     | REFER
     | TRUNCATE;
 
+/// What is changed in a folder that has other processes' folders in it: files and sockets. Folders are not
+/// made, removed or renamed there, and nothing is moved or linked from one folder to another.
+pub const CHANGE_FILES: u64 = CHANGE & !(REMOVE_DIR | MAKE_DIR | REFER);
+
 /// Rights that each version of the interface (ABI) handles.
 fn handled_by(version: i64) -> u64 {
     let first = (1 << 13) - 1;

@@ -126,8 +126,6 @@ const NEEDED: &[i64] = &[
     libc::SYS_umask,
     libc::SYS_fchown,
     libc::SYS_fchownat,
-    libc::SYS_fchmod,
-    libc::SYS_fchmodat,
     libc::SYS_getrlimit,
     libc::SYS_setrlimit,
     libc::SYS_prlimit64,
@@ -219,7 +217,6 @@ const OLD_NAMES: &[i64] = &[
     libc::SYS_arch_prctl,
     libc::SYS_chown,
     libc::SYS_lchown,
-    libc::SYS_chmod,
     libc::SYS_mkdir,
     libc::SYS_rmdir,
     libc::SYS_unlink,
@@ -230,6 +227,15 @@ const OLD_NAMES: &[i64] = &[
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_NAMES: &[i64] = &[];
+
+/// Calls that change the mode of a file, and which argument the mode is.
+#[cfg(target_arch = "x86_64")]
+const MODES: &[(i64, u8)] = &[(libc::SYS_chmod, 1), (libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2)];
+#[cfg(not(target_arch = "x86_64"))]
+const MODES: &[(i64, u8)] = &[(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2)];
+/// Bits of group and others: nothing that a node has is opened to them by a change of mode. (Landlock does
+/// not govern modes, so that files that the node cannot read could be opened for others.)
+const OTHERS: u64 = 0o077;
 
 /// Families of sockets that a node opens.
 const FAMILIES: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
@@ -253,6 +259,16 @@ pub fn enforce(network: bool) -> io::Result<()> {
     let killed = program(killed, SeccompAction::Allow, SeccompAction::KillProcess)?;
     let mut needed: BTreeMap<i64, Vec<SeccompRule>> =
         NEEDED.iter().chain(OLD_NAMES).map(|call| (*call, Vec::new())).collect();
+    for (call, argument) in MODES {
+        let private = SeccompCondition::new(
+            *argument,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::MaskedEq(OTHERS),
+            0,
+        );
+        let rule = private.and_then(|is| SeccompRule::new(vec![is])).map_err(io::Error::other)?;
+        needed.insert(*call, vec![rule]);
+    }
     if network {
         needed.extend(OF_THE_NODE.iter().map(|call| (*call, Vec::new())));
         let families = FAMILIES.iter().map(|family| {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use tokio::net::{TcpListener, UnixListener};
@@ -80,7 +80,11 @@ fn bind_path(path: &Path, mode: u32) -> io::Result<UnixListener> {
     if stale {
         std::fs::remove_file(path)?;
     }
-    let socket = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode & 0o777))?;
-    Ok(socket)
+    // Made with its mode: a sandboxed node may not open a file to others later.
+    // SAFETY: takes and gives an integer. Nothing else makes files while a node opens its listeners.
+    let before = unsafe { libc::umask(0o777 & !libc::mode_t::from(mode as u16)) };
+    let bound = UnixListener::bind(path);
+    // SAFETY: the same.
+    unsafe { libc::umask(before) };
+    bound
 }

@@ -133,6 +133,10 @@ impl UserDatabase {
         if text.len() > LINK_BYTES_MAX || mac.len() != MAC_CHARS {
             return Ok(None);
         }
+        // One spelling only: what was used is remembered as it was written.
+        if mac.bytes().any(|b| b.is_ascii_uppercase()) {
+            return Ok(None);
+        }
         let Ok(mac) = blake3::Hash::from_hex(mac) else { return Ok(None) };
         // Compared in a time that tells nothing about where they differ.
         if blake3::keyed_hash(&self.link_key()?, payload.as_bytes()) != mac {
@@ -193,6 +197,13 @@ mod tests {
             other[i] = if other[i] == b'a' { b'b' } else { b'a' };
             let other = String::from_utf8(other).unwrap();
             assert_eq!(users.look_at_link(&other, 5).unwrap(), Shown::Forged, "{other}");
+        }
+        // Neither does another spelling of the signature: each would be a use more.
+        let (payload, mac) = text.split_once('.').unwrap();
+        for at in mac.match_indices(|c: char| c.is_ascii_lowercase()).map(|(at, _)| at) {
+            let mut other = mac.to_owned();
+            other[at..=at].make_ascii_uppercase();
+            assert_eq!(users.use_link(&format!("{payload}.{other}"), 5).unwrap(), Shown::Forged);
         }
         for other in ["", ".", "a.b", &text[..text.len() - 1], &"x".repeat(5_000)] {
             assert_eq!(users.use_link(other, 5).unwrap(), Shown::Forged);
