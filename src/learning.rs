@@ -64,7 +64,7 @@ pub(crate) fn watch(node: &Arc<Node>) -> anyhow::Result<()> {
 fn marks(data: &Path) -> [Option<(u64, SystemTime)>; 3] {
     let folder = data.join(signatures::FOLDER_NAME);
     [
-        data.join(corrections::FILE_NAME),
+        corrections::journal_path(data),
         folder.join(signatures::TABLE_NAME),
         folder.join(signatures::JOURNAL_NAME),
     ]

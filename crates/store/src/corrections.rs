@@ -24,13 +24,14 @@ use gauntlet_engine::classifier::site::{CORRECTIONS_MAX, Correction, MessageId};
 use gauntlet_engine::signatures::table::{ENTRY_BYTES, Entry};
 
 /// Name of the file in the data folder.
-pub const FILE_NAME: &str = "corrections.journal";
+const FILE_NAME: &str = "corrections.journal";
 /// The journal's folder in the data folder. The file is replaced when it is compacted, and a sandboxed
 /// node may read a replaced file by the rights of its folder only.
 pub const FOLDER_NAME: &str = "corrections";
 
 /// The journal of a data folder.
-fn journal_path(data: &Path) -> PathBuf {
+#[must_use]
+pub fn journal_path(data: &Path) -> PathBuf {
     data.join(FOLDER_NAME).join(FILE_NAME)
 }
 
