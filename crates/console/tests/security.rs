@@ -528,5 +528,6 @@ fn app_passwords_are_made_with_the_present_password_and_never_open_the_console()
     // Programs have none, whatever their scopes.
     let token = users.add_token("all", &Scope::ALL, 1, "admin", now_ms()).unwrap();
     assert_eq!(program(&console, &token, "GET", path, "").status, 404);
-    assert_eq!(program(&console, &token, "POST", path, "{\"name\":\"x\"}").status, 404);
+    let body = "{\"name\":\"x\",\"password\":\"x\"}";
+    assert_eq!(program(&console, &token, "POST", path, body).status, 404);
 }

@@ -444,6 +444,7 @@ mod tests {
     fn other_files_are_refused_with_a_reason() {
         let folder = tempfile::tempdir().unwrap();
         let path = journal_path(folder.path());
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
         std::fs::write(&path, "From: somebody\n\nhello").unwrap();
         assert!(matches!(Corrections::open(folder.path()), Err(CorrectionsError::NotAJournal(_))));
         std::fs::write(&path, [&MAGIC[..], &[99, 0, 0, 0]].concat()).unwrap();
