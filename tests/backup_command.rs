@@ -1,10 +1,8 @@
 //! `gauntlet backup` of a node that runs: a node on the copy knows all that the first one knew.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Node, Smtp, message};
+use crate::common::{Node, Smtp, message};
 
 #[test]
 fn a_node_goes_on_from_a_backup() {

@@ -4,9 +4,7 @@
 //! Clients that misbehave in the protocol are in `serve_limits.rs` and in the scripted sessions of
 //! `crates/smtp/tests/sessions`.
 
-mod common;
-
-use common::{Node, Smtp, message};
+use crate::common::{Node, Smtp, message};
 
 /// What is expected of a message: the beginning of the answer, and a defect of the verdict.
 struct Case {

@@ -1,11 +1,9 @@
 //! `gauntlet bench compare`: real peers beside this program.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{files_below, program};
+use crate::common::{files_below, program};
 
 /// The peers, with the program that must be there.
 const PEERS: [(&str, &str); 4] =

@@ -1,10 +1,8 @@
 //! `gauntlet bench gateway` through a real node.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Node, message};
+use crate::common::{Node, message};
 
 #[test]
 fn every_message_through_a_node_is_accounted_for() {
@@ -15,7 +13,7 @@ fn every_message_through_a_node_is_accounted_for() {
     }
     let spam = "Subject: x\r\n\r\nXJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X\r\n";
     std::fs::write(mail.path().join("spam.eml"), spam).unwrap();
-    let listen = common::postfix::free_address();
+    let listen = crate::common::postfix::free_address();
     let node = Node::start(&format!("[route]\nnext_hop = \"{listen}\"\n"));
     let output = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
         .args(["bench", "gateway", &node.smtp.to_string()])

@@ -1,12 +1,10 @@
 //! `gauntlet bench store`, `disk` and `http`: each measures something real and says so.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::program;
+use crate::common::program;
 
 /// Runs `gauntlet bench ...`: exit code, standard output, errors.
 fn bench(arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -179,7 +177,7 @@ fn http_servers_elsewhere_and_dead_ones_are_refused() {
     let (code, _, errors) = bench(&["http", "http://192.0.2.1/"]);
     assert_eq!(code, Some(2));
     assert!(errors.contains("is not on this machine"), "{errors}");
-    let nobody = common::postfix::free_address();
+    let nobody = crate::common::postfix::free_address();
     let (code, _, errors) =
         bench(&["http", &format!("http://{nobody}/"), "--seconds", "0.2", "--no-calibration"]);
     assert_eq!(code, Some(2));

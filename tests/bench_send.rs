@@ -1,11 +1,9 @@
 //! `gauntlet bench send` and `sink`: a node, spamd and rspamd under load.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Node, PATIENCE, message, port, program};
+use crate::common::{Node, PATIENCE, message, port, program};
 
 /// A folder of so many messages of ours.
 fn folder(count: usize) -> tempfile::TempDir {

@@ -1,10 +1,8 @@
 //! What the console does, on the command line: find messages, held mail and its keys, senders, reports.
 
-mod common;
-
 use std::process::Output;
 
-use common::Node;
+use crate::common::Node;
 
 fn gauntlet(node: &Node, args: &[&str]) -> Output {
     std::process::Command::new(env!("CARGO_BIN_EXE_gauntlet"))
@@ -62,7 +60,7 @@ fn held_mail_is_found_read_released_and_its_key_changed() {
     send(&node, "Invoice overdue", "ann@example.org");
     send(&node, "Lunch", "bob@example.org");
     let found = || text(&gauntlet(&node, &["messages", "--subject", "invoice", "--json"]));
-    let deadline = std::time::Instant::now() + common::PATIENCE;
+    let deadline = std::time::Instant::now() + crate::common::PATIENCE;
     let line = loop {
         let output = gauntlet(&node, &["messages", "--subject", "invoice"]);
         if output.status.success() {

@@ -1,11 +1,9 @@
 //! A digest of a running node: previewed, sent, followed; and what people want counts from then on.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::process::{Command, Output};
 
-use common::{Node, Smtp};
+use crate::common::{Node, Smtp};
 
 fn digest(node: &Node, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gauntlet"))
@@ -19,7 +17,7 @@ fn digest(node: &Node, args: &[&str]) -> Output {
 
 fn post(node: &Node, path: &str) -> String {
     let mut stream = std::net::TcpStream::connect(node.console).unwrap();
-    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
     let host = node.console;
     let head = "Connection: close\r\nContent-Length: 0\r\n\r\n";
     write!(stream, "POST {path} HTTP/1.1\r\nHost: {host}\r\n{head}").unwrap();

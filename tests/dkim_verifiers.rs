@@ -1,14 +1,12 @@
 //! What we sign is verified by other programs' verifiers (Mail::DKIM and OpenDKIM), with the records that
 //! `gauntlet dkim new` prints, served by a real DNS server; and what they sign is verified by us.
 
-mod common;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::zone::{Zone, txt};
-use common::{Node, Sink, Smtp, program};
+use crate::common::zone::{Zone, txt};
+use crate::common::{Node, Sink, Smtp, program};
 use gauntlet_gateway::signing::{Algorithm, KeyRing};
 
 /// Verifies standard input; the name server's port is the argument. Prints a result per signature.

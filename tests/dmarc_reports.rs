@@ -1,13 +1,11 @@
 //! DMARC aggregate reports: a node receives authenticated and forged mail, makes the day's reports,
 //! asks who may get them, and sends them to a sink.
 
-mod common;
-
 use std::io::Read;
 use std::process::{Command, Output};
 
-use common::zone::{Zone, txt};
-use common::{Node, Sink, Smtp};
+use crate::common::zone::{Zone, txt};
+use crate::common::{Node, Sink, Smtp};
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::reports::Day;
 use gauntlet_gateway::signing::{Algorithm, KeyRing};

@@ -1,10 +1,8 @@
 //! `gauntlet doctor` finds what would relay for strangers, names it, and has nothing against what would not.
 
-mod common;
-
 use std::process::Command;
 
-use common::Node;
+use crate::common::Node;
 
 /// What doctor says about relaying with this configuration, line by line; whether it found something bad.
 fn relaying(node: &Node, config: &str) -> (Vec<String>, bool) {

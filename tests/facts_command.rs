@@ -1,12 +1,10 @@
 //! `gauntlet facts`, `gauntlet dkim`, `gauntlet doctor` and a node that gathers facts, against a real
 //! DNS server.
 
-mod common;
-
 use std::process::{Command, Output};
 
-use common::zone::{Zone, txt};
-use common::{Node, Smtp};
+use crate::common::zone::{Zone, txt};
+use crate::common::{Node, Smtp};
 
 fn gauntlet(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
@@ -137,7 +135,7 @@ fn doctor_finds_what_is_wrong() {
     let output =
         gauntlet(&["doctor", "--config", conf, "--dns", &server, "--address", "192.0.2.2"]);
     assert!(text(&output).contains("192.0.2.2 is not gw.example but: bad.example"));
-    let (_silent, nobody) = common::zone::silent();
+    let (_silent, nobody) = crate::common::zone::silent();
     let output = gauntlet(&["doctor", "--config", conf, "--dns", &nobody.to_string()]);
     assert!(text(&output).contains("bad   resolver"), "{}", text(&output));
 }
@@ -185,7 +183,7 @@ fn a_node_gathers_facts_and_stamps_them() {
 fn dns_settings_are_taken_over_by_a_reload() {
     let records = txt("sender.example", "v=spf1 ip4:192.0.2.1 -all");
     let Some(zone) = Zone::serve(&records) else { return };
-    let (_silent, nobody) = common::zone::silent();
+    let (_silent, nobody) = crate::common::zone::silent();
     let config = |server: &str| {
         format!("[dns]\nservers = [\"{server}\"]\nwait_ms_max = 200\n[facts]\nour_networks = []\n")
     };

@@ -1,6 +1,6 @@
 //! The messages of `samples/` get the verdicts that stand beside them, with LF and with CRLF.
 //!
-//! `GAUNTLET_BLESS=1 cargo test --test golden` writes the verdicts anew; the change is then reviewed
+//! `GAUNTLET_BLESS=1 cargo test --test it golden::` writes the verdicts anew; the change is then reviewed
 //! like any other.
 
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ fn no_good_sample_is_called_bad_and_no_bad_one_good() {
 fn the_table_of_rules_is_true() {
     let mut text = String::from(
         "# Rules of the filters\n\nEvery rule that our own filters (`crates/engine/src/filters/`) can \
-         hit. `GAUNTLET_BLESS=1 cargo test --test golden` writes this table anew. Points of 0 mean that \
+         hit. `GAUNTLET_BLESS=1 cargo test --test it golden::` writes this table anew. Points of 0 mean that \
          the rule only says what kind of mail it is; *phishing* rules count towards that class, *certain* \
          ones decide the class whatever the points.\n\n| Rule | Points | Kind | Says |\n|---|---:|---|---|\n",
     );

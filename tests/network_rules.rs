@@ -1,13 +1,11 @@
 //! Rules in SpamAssassin's language that ask the DNS: asked for real, and judged again by what was
 //! kept, with the DNS gone.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::zone::{Zone, txt};
-use common::{Node, Smtp};
+use crate::common::zone::{Zone, txt};
+use crate::common::{Node, Smtp};
 use gauntlet_gateway::signing::{Algorithm, KeyRing};
 
 const PLUGINS: &str = "loadplugin Mail::SpamAssassin::Plugin::URIDNSBL\n\

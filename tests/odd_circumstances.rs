@@ -1,8 +1,6 @@
 //! What goes wrong around the program: full disks, closed pipes, ports in use, circles of links. Each
 //! error names what is wrong and what mends it, and nothing is lost.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
@@ -11,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{Node, Smtp, message};
+use crate::common::{Node, Smtp, message};
 
 fn gauntlet() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
@@ -318,7 +316,7 @@ fn a_node_whose_standard_output_is_full_goes_on() {
     let start = std::time::Instant::now();
     let log = || fs::read_to_string(&log).unwrap();
     while !log().contains("\"ready\"") {
-        assert!(start.elapsed() < common::PATIENCE && child.try_wait().unwrap().is_none());
+        assert!(start.elapsed() < crate::common::PATIENCE && child.try_wait().unwrap().is_none());
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert!(log().contains("gauntlet user passwd admin"), "{}", log());

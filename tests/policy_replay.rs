@@ -1,11 +1,9 @@
 //! A policy is tried on the mail that a real node has logged, before it goes live.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Node, Smtp};
+use crate::common::{Node, Smtp};
 use gauntlet_policy::Policy;
 
 fn replay(node: &Node, policy: &Path, args: &[&str]) -> Output {

@@ -1,10 +1,8 @@
 //! The policy of a running node is changed and changed back, and counts from the next message on.
 
-mod common;
-
 use std::process::{Command, Output};
 
-use common::{Node, Smtp, message};
+use crate::common::{Node, Smtp, message};
 
 const NOBODY: &str = "[[rule]]\nname = \"Nobody\"\nwhen.sender = \"ann@example.org\"\ndo = { reject = \"no {id}\" }\n";
 

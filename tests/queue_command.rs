@@ -1,10 +1,8 @@
 //! `gauntlet queue` and `gauntlet trace` on a node whose next hop is away.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Node, Sink, Smtp, message, tokens};
+use crate::common::{Node, Sink, Smtp, message, tokens};
 
 fn gauntlet(node: &Node, args: &[&str]) -> (bool, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_gauntlet"))

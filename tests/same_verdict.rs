@@ -5,14 +5,12 @@
 //! past, the client is this machine); by the other doors as what its own trace fields say it was. So
 //! there the two agree with each other, and the four with each other; the samples agree everywhere.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Node, PATIENCE, Smtp, corpus, files_below};
+use crate::common::{Node, PATIENCE, Smtp, corpus, files_below};
 use gauntlet_mail::{Message, address};
 use serde_json::Value;
 

@@ -1,11 +1,9 @@
 //! The messages of `samples/` get the same verdict by SMTP as from `gauntlet scan`: the verdict that
 //! stands beside them, whether the file has LF or CRLF.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::{Node, Smtp};
+use crate::common::{Node, Smtp};
 use gauntlet_mail::{Message, address};
 use gauntlet_store::LogRecord;
 

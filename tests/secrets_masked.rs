@@ -1,13 +1,11 @@
 //! Passwords and tokens of the configuration stand in no output, no log and no file of the data folder.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Node, PATIENCE, files_below};
+use crate::common::{Node, PATIENCE, files_below};
 
 /// Part of every secret here.
 const SECRET: &str = "s3cr3t";

@@ -1,7 +1,5 @@
 //! Promises of SECURITY.md that no other scenario shows.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{Node, Smtp, http_get, message};
+use crate::common::{Node, Smtp, http_get, message};
 
 #[test]
 fn metrics_and_health_name_nobody() {

@@ -1,14 +1,12 @@
 //! Certificates from an authority: Pebble (Let's Encrypt's own test server) gives them, beside a DNS server
 //! of its package that sends every name to this machine.
 
-mod common;
-
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Node, port, program};
+use crate::common::{Node, port, program};
 
 /// A process that ends with the test.
 struct Running(Child);
@@ -27,7 +25,7 @@ fn free_port() -> u16 {
 fn wait_for_port(port: u16) {
     let start = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(start.elapsed() < common::PATIENCE, "nobody listens on {port}");
+        assert!(start.elapsed() < crate::common::PATIENCE, "nobody listens on {port}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

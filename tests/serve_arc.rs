@@ -1,9 +1,7 @@
 //! A node seals mail that goes on (ARC), and the next one verifies the seal though the mail was changed.
 
-mod common;
-
-use common::zone::{Zone, txt};
-use common::{Node, Sink, Smtp};
+use crate::common::zone::{Zone, txt};
+use crate::common::{Node, Sink, Smtp};
 use gauntlet_gateway::signing::{Algorithm, KeyRing};
 
 const POLICY: &str = "[[rule]]\nname = \"mark\"\ndirection = \"inbound\"\n\

@@ -1,13 +1,11 @@
 //! Clients that people use: Node's nodemailer, msmtp, Python's smtplib (in serve_tls.rs too), swaks with a
 //! login; each sends through a node as its manual says.
 
-mod common;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Node, add_user, program, tokens};
+use crate::common::{Node, add_user, program, tokens};
 
 const TEXT: &str = "From: Ann <a@example.org>\r\nTo: b@example.net\r\nSubject: minutes\r\n\
                     X-Token: TOKEN\r\n\r\nHello,\r\n.\r\n..two dots\r\nthe end\r\n";
@@ -24,7 +22,7 @@ fn submission() -> Node {
 fn came(node: &Node, token: &str) {
     node.wait_until("it is delivered", || tokens(&node.maildir()).contains_key(token));
     let delivered = node.maildir();
-    let is = |m: &&Vec<u8>| common::token_of(m).as_deref() == Some(token);
+    let is = |m: &&Vec<u8>| crate::common::token_of(m).as_deref() == Some(token);
     let text = String::from_utf8_lossy(delivered.iter().find(is).unwrap()).replace("\r\n", "\n");
     assert!(text.contains(" with ESMTPSA id "), "{text}");
     assert!(text.contains("\n.\n..two dots\nthe end\n"), "{text}");

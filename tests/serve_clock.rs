@@ -1,11 +1,9 @@
 //! A clock that is ahead of the time that has passed: nothing that is held or queued goes for it, everybody
 //! is told, and an administrator decides.
 
-mod common;
-
 use std::process::{Command, Output};
 
-use common::{Node, Smtp, http_get, message};
+use crate::common::{Node, Smtp, http_get, message};
 use gauntlet_engine::Class;
 use gauntlet_mail::Envelope;
 use gauntlet_store::{Quarantine, QuarantineItem};

@@ -1,13 +1,11 @@
 //! The console of a running node: HTTPS of its own, who releases a program that the policy stopped, and
 //! what mail programs log in with once there is a second factor.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use common::{Node, Smtp, add_user, program};
+use crate::common::{Node, Smtp, add_user, program};
 use gauntlet_store::Users;
 use gauntlet_store::users::code_shown;
 
@@ -27,7 +25,7 @@ fn gauntlet(node: &Node, args: &[&str]) -> (bool, String) {
 
 fn ask(node: &Node, method: &str, path: &str, headers: &str, form: &str) -> String {
     let mut stream = TcpStream::connect(node.console).unwrap();
-    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
     write!(
         stream,
         "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{headers}Content-Type: \
@@ -148,7 +146,7 @@ fn the_console_speaks_https_with_the_nodes_certificate() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // Without TLS there is nothing to hear, and who says nothing is given up.
     let mut plain = TcpStream::connect(node.console).unwrap();
-    plain.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    plain.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
     plain.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     let _closed_one_way_or_another = plain.read_to_end(&mut answer);

@@ -1,9 +1,7 @@
 //! Postfix hands its mail to a node by SMTP (`content_filter`) and gets it back on a second port.
 
-mod common;
-
-use common::postfix::{Postfix, free_address};
-use common::{Node, Smtp, message, tokens};
+use crate::common::postfix::{Postfix, free_address};
+use crate::common::{Node, Smtp, message, tokens};
 
 const GTUBE: &str = "From: a@example.org\r\nSubject: x\r\n\r\n\
                      XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X\r\n";

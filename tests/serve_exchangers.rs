@@ -1,13 +1,11 @@
 //! Outbound mail goes by MX (RFC 5321 section 5.1), with a real DNS server and next hops on loopback
 //! addresses.
 
-mod common;
-
 use std::net::SocketAddr;
 
-use common::port::free_port;
-use common::zone::Zone;
-use common::{Node, Sink, Smtp, message, tokens};
+use crate::common::port::free_port;
+use crate::common::zone::Zone;
+use crate::common::{Node, Sink, Smtp, message, tokens};
 
 fn at(host: &str, port: u16) -> SocketAddr {
     format!("{host}:{port}").parse().unwrap()

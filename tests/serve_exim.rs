@@ -1,10 +1,8 @@
 //! Exim beside our spamd service, as docs/guides/exim-spamd.md says it.
 
-mod common;
-
-use common::exim::Exim;
-use common::postfix::free_address;
-use common::{Node, Smtp, message};
+use crate::common::exim::Exim;
+use crate::common::postfix::free_address;
+use crate::common::{Node, Smtp, message};
 
 const GTUBE: &str = "From: a@example.org\r\nSubject: x\r\n\r\n\
                      XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X\r\n";

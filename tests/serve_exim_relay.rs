@@ -1,11 +1,9 @@
 //! Exim as client and as next hop: it hands mail to a node (CHUNKING, PIPELINING, STARTTLS) and takes mail
 //! from it. `check` unpacks Exim (tests/unpack-exim) and names it by GAUNTLET_EXIM.
 
-mod common;
-
-use common::exim::Exim;
-use common::postfix::free_address;
-use common::{Node, Smtp, message, token_of};
+use crate::common::exim::Exim;
+use crate::common::postfix::free_address;
+use crate::common::{Node, Smtp, message, token_of};
 
 /// Exim keeps mail for example.net and hands all other to the node, by BDAT and TLS.
 const SETTINGS: &str = "prdr_enable = false\nacl_smtp_rcpt = check_rcpt\n\

@@ -1,13 +1,11 @@
 //! The HTTP services: rspamc and our driver by rspamd's protocol, anybody by our own.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Node, PATIENCE, drive, message, program};
+use crate::common::{Node, PATIENCE, drive, message, program};
 use serde_json::Value;
 
 const GTUBE: &str = "From: a@example.org\r\nSubject: x\r\nMessage-ID: <1@example.org>\r\n\r\n\

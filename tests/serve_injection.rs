@@ -1,13 +1,11 @@
 //! Header and log injection: whatever clients, balancers and next hops put into a name, an address, a
 //! parameter or a reply, no new header field and no new line of a log comes of it.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use common::{Node, PATIENCE, Sink, Smtp, files_below, program};
+use crate::common::{Node, PATIENCE, Sink, Smtp, files_below, program};
 
 /// What all the tries would like to see on a line of its own.
 const MARK: &str = "X-Injected";

@@ -4,15 +4,13 @@
 //! `GAUNTLET_KILLS` says how often on each of the three ways (25 by default, so 75 in all); `.ci/long` asks
 //! for 300, over which fewer than one message in a thousand may come twice.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Node, Sink, Smtp, message, random, tokens};
+use crate::common::{Node, Sink, Smtp, message, random, tokens};
 
 /// Clients that send at once.
 const CLIENTS: usize = 4;

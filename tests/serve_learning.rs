@@ -1,11 +1,9 @@
 //! A running node learns: from mail to a probe account, and from `gauntlet learn`, without a restart.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{Node, Smtp};
+use crate::common::{Node, Smtp};
 use gauntlet_store::{Log, Query};
 
 fn message(token: &str, name: &str, theme: &str) -> Vec<u8> {

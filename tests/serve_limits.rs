@@ -1,12 +1,10 @@
 //! Clients that misbehave: each has a defined answer, and costs bounded time and memory.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use common::postfix::Postfix;
-use common::{Node, PATIENCE, Smtp, message};
+use crate::common::postfix::Postfix;
+use crate::common::{Node, PATIENCE, Smtp, message};
 
 fn raw(node: &Node, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(node.smtp).unwrap();

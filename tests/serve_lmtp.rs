@@ -1,10 +1,8 @@
 //! LMTP (RFC 2033) as server and towards a next hop, and messages in chunks (RFC 3030), end to end.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Node, Smtp, message, program, tokens};
+use crate::common::{Node, Smtp, message, program, tokens};
 
 /// The text of the only message in the Maildir, without the fields that the node adds.
 fn only(node: &Node) -> String {

@@ -1,8 +1,6 @@
 //! Mail comes in by SMTP and lies in the Maildir; what the policy holds or refuses does not.
 
-mod common;
-
-use common::{Node, Smtp, message, tokens};
+use crate::common::{Node, Smtp, message, tokens};
 
 const GTUBE: &str = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
 

@@ -1,13 +1,11 @@
 //! The milter service: a real Postfix, our own driver, and peers that do it wrong.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-use common::postfix::Postfix;
-use common::{Node, PATIENCE, Smtp, drive, message, program};
+use crate::common::postfix::Postfix;
+use crate::common::{Node, PATIENCE, Smtp, drive, message, program};
 
 const GTUBE: &str = "From: a@example.org\r\nSubject: x\r\n\r\n\
                      XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X\r\n";

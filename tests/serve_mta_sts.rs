@@ -1,13 +1,11 @@
 //! MTA-STS without settings of its own: by the roots that the system trusts, or said loudly that it is off.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-use common::zone::{Zone, txt};
-use common::{Node, Smtp, message};
+use crate::common::zone::{Zone, txt};
+use crate::common::{Node, Smtp, message};
 
 /// Settings of a node that sends to mail exchangers.
 fn sending(zone: &Zone, port: u16) -> String {

@@ -1,10 +1,8 @@
 //! Mail goes to a next hop: each recipient's own answer, retries, bounces, reload, drain, full disk.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{Node, Sink, Smtp, message, tokens};
+use crate::common::{Node, Sink, Smtp, message, tokens};
 
 fn to_hop(sink: &Sink) -> String {
     format!("[route]\nnext_hop = \"{}\"\n[sender]\nretry_seconds = [1]\n", sink.address)

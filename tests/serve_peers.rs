@@ -1,13 +1,11 @@
 //! Real peers: swaks as client, Postfix as next hop, real mail from the corpus.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use common::postfix::Postfix;
-use common::{Node, Smtp, corpus, files_below, message, program, tokens};
+use crate::common::postfix::Postfix;
+use crate::common::{Node, Smtp, corpus, files_below, message, program, tokens};
 
 #[test]
 fn swaks_delivers() {

@@ -1,15 +1,13 @@
 //! A scan pool that is full: every door puts its clients off in its own words, and what they bring
 //! again is judged. Nothing is lost, and nothing passes unjudged.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Node, PATIENCE, Smtp, message};
+use crate::common::{Node, PATIENCE, Smtp, message};
 
 /// Messages brought at once to each door.
 const AT_ONCE: usize = 12;

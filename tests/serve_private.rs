@@ -1,13 +1,11 @@
 //! Mail, keys and passwords of a node are for its owner only, whatever the umask is and whatever an older
 //! version left; and a power cut soon after the first start does not keep it from starting again.
 
-mod common;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Node, Smtp, message};
+use crate::common::{Node, Smtp, message};
 
 /// Every file and folder below, with it.
 fn all(folder: &Path) -> Vec<PathBuf> {

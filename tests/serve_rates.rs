@@ -1,18 +1,16 @@
 //! Rates, greylisting, load shedding: who may come in, and how often.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 
-use common::{Node, Smtp, message};
+use crate::common::{Node, Smtp, message};
 
 const NOBODY_EXEMPT: &str = "[receiver]\nexempt_networks = []\n";
 
 /// The first line that the node says to a new connection.
 fn greeting(node: &Node) -> String {
     let stream = TcpStream::connect(node.smtp).unwrap();
-    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).unwrap();
     line

@@ -1,10 +1,8 @@
 //! Recipients are checked before a message is taken: by list, file, SQLite, and the next hop itself.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Node, Sink, Smtp, program};
+use crate::common::{Node, Sink, Smtp, program};
 
 /// The code of the answer to RCPT with this address.
 fn rcpt(node: &Node, to: &str) -> String {

@@ -1,14 +1,12 @@
 //! Clients that take what others need: memory, sessions, descriptors. Whoever does keeps what a share gives
 //! him, and everybody else gets through.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Node, PATIENCE, Smtp, connect_from, http_get, message};
+use crate::common::{Node, PATIENCE, Smtp, connect_from, http_get, message};
 
 /// Clients of this machine are strangers too, and may come as often as they like.
 const STRANGERS: &str = "[rates]\nclient_connections_per_minute = 0\n\

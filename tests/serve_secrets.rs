@@ -1,13 +1,11 @@
 //! Private keys and the user database are in a process of their own: looked at from outside, byte by byte.
 
-mod common;
-
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{Node, Smtp, add_user, message, program, tokens};
+use crate::common::{Node, Smtp, add_user, message, program, tokens};
 use gauntlet_gateway::signing::{Algorithm, KeyRing};
 
 /// Processes that this one started.

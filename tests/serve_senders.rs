@@ -1,15 +1,13 @@
 //! A sender that an administrator blocks or allows in the console: it counts from the next message on,
 //! without a restart.
 
-mod common;
-
-use common::{Node, Smtp, message};
+use crate::common::{Node, Smtp, message};
 
 /// A request with this cookie; the whole answer.
 fn ask(node: &Node, method: &str, path: &str, cookie: &str, form: &str) -> String {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(node.console).unwrap();
-    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
     write!(
         stream,
         "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nCookie: {cookie}\r\n\

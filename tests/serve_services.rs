@@ -1,13 +1,11 @@
 //! Services: spamc and our own driver have mail judged by a node that does not deliver it.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{Node, drive, files_below, message, program};
+use crate::common::{Node, drive, files_below, message, program};
 
 const GTUBE: &str = "From: a@example.org\r\nSubject: x\r\n\r\n\
                      XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X\r\n";
@@ -95,7 +93,7 @@ fn a_message_gets_the_verdict_that_scan_gives() {
 
 fn raw(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
     stream.write_all(bytes).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     let mut answer = Vec::new();

@@ -1,11 +1,9 @@
 //! Files that SQLite keeps beside a database (`-shm`) vanish under a running node: somebody tidied up, or copied
 //! a backup over it. The node goes on, and what was said to be kept is there after the next start.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Node, Smtp, message};
+use crate::common::{Node, Smtp, message};
 
 fn gauntlet(node: &Node, args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));

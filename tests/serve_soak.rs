@@ -4,15 +4,13 @@
 //! `GAUNTLET_SOAK_SECONDS` says how long (10 by default, 60 in CI, `.ci/long` asks for 1,800); the seed is
 //! printed. What the node can do is measured first, with everything well.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{Node, Sink, Smtp, message, random, tokens};
+use crate::common::{Node, Sink, Smtp, message, random, tokens};
 
 /// Clients that send at once.
 const CLIENTS: u64 = 8;

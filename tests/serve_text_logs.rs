@@ -1,10 +1,8 @@
 //! Text logs of Receiver, Engine and Sender: a line a message each, kept for some days.
 
-mod common;
-
 use std::path::Path;
 
-use common::{Node, Smtp, message};
+use crate::common::{Node, Smtp, message};
 
 /// The text of all files of a role.
 fn text(logs: &Path, role: &str) -> String {

@@ -1,12 +1,10 @@
 //! A system that gives too few threads: the node says so and ends, instead of breaking on the way.
 
-mod common;
-
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::program;
+use crate::common::program;
 
 /// The program where another user can run it, and a folder that everybody may write.
 fn place(folder: &Path) -> PathBuf {

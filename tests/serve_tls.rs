@@ -1,10 +1,8 @@
 //! TLS and logins: STARTTLS, TLS from the first byte, injection, submission, TLS to next hops.
 
-mod common;
-
 use std::process::Command;
 
-use common::{Node, Sink, Smtp, add_user, message, program, tokens};
+use crate::common::{Node, Sink, Smtp, add_user, message, program, tokens};
 
 /// Runs a script of Python with the standard library's SMTP client; false if it raised.
 fn python(node: &Node, script: &str) -> Option<bool> {

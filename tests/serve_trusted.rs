@@ -1,14 +1,12 @@
 //! Whom a node believes: load balancers (PROXY), relays (XCLIENT), nodes on the same port, logins by
 //! SCRAM; and that it gives root away.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use common::{Node, Smtp, add_user, message, program, tokens};
+use crate::common::{Node, Smtp, add_user, message, program, tokens};
 
 /// A PROXY header of version 2 for a client with this address.
 fn proxy_header(client: [u8; 4]) -> Vec<u8> {
@@ -21,7 +19,7 @@ fn proxy_header(client: [u8; 4]) -> Vec<u8> {
 /// Connects, sends these bytes first and reads the greeting's line.
 fn greeting(node: &Node, first: &[u8]) -> (String, BufReader<TcpStream>) {
     let mut stream = TcpStream::connect(node.smtp).unwrap();
-    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
     stream.write_all(first).unwrap();
     let mut reader = BufReader::new(stream);
     let mut line = String::new();

@@ -1,8 +1,6 @@
 //! A relay that judges nothing: `scan.enabled = false`.
 
-mod common;
-
-use common::{Node, Smtp, tokens};
+use crate::common::{Node, Smtp, tokens};
 
 #[test]
 fn without_a_scan_all_mail_is_ham_and_the_policy_still_decides() {

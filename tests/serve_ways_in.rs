@@ -1,12 +1,10 @@
 //! One rule for every way in: what is judged is what is passed on. NUL, bare CR and bare LF are refused by
 //! SMTP and LMTP, in DATA and BDAT, and by a milter; services judge what every reader makes of them.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use common::{Node, PATIENCE, Sink, Smtp, message};
+use crate::common::{Node, PATIENCE, Sink, Smtp, message};
 
 /// GTUBE in two halves, for a byte between them.
 const GTUBE: [&str; 2] =

@@ -80,6 +80,18 @@ fn crates_depend_one_way() {
     }
 }
 
+/// A file of `tests/` that `it.rs` does not name would never run.
+#[test]
+fn every_test_file_is_in_the_one_binary() {
+    let in_tests = |path: &&PathBuf| path.parent().is_some_and(|folder| folder.ends_with("tests"));
+    for path in sources().iter().filter(in_tests).filter(|path| !path.ends_with("it.rs")) {
+        let all = path.with_file_name("it.rs");
+        let all = fs::read_to_string(root().join(&all)).unwrap_or_else(|e| panic!("{all:?}: {e}"));
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        assert!(all.contains(&format!("\nmod {name};\n")), "tests/it.rs does not name {path:?}");
+    }
+}
+
 #[test]
 fn files_stay_short() {
     let mut long = Vec::new();

@@ -1,14 +1,12 @@
 //! TLS reports (RFC 8460): a node sends mail to exchangers without TLS, counts that, and tells the domain
 //! that asks for it: by order of the command line, and by itself the day after.
 
-mod common;
-
 use std::io::Read;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use common::zone::{Zone, txt};
-use common::{Node, Sink, Smtp, message};
+use crate::common::zone::{Zone, txt};
+use crate::common::{Node, Sink, Smtp, message};
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::reports::Day;
 use gauntlet_mail::Message;

@@ -1,11 +1,9 @@
 //! A program's token: made on the command line, used on a running node, revoked.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::process::{Command, Output};
 
-use common::Node;
+use crate::common::Node;
 
 fn token(node: &Node, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_gauntlet"))
@@ -20,7 +18,7 @@ fn token(node: &Node, args: &[&str]) -> Output {
 
 fn ask(node: &Node, path: &str, token: &str) -> String {
     let mut stream = std::net::TcpStream::connect(node.console).unwrap();
-    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
     let host = node.console;
     let head = format!("Authorization: Bearer {token}\r\nConnection: close\r\n\r\n");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\n{head}").unwrap();

@@ -1,10 +1,8 @@
 //! `gauntlet tune`: candidates beside the state out of the box, real nodes, and the settings file.
 
-mod common;
-
 use std::process::Command;
 
-use common::message;
+use crate::common::message;
 
 fn tune(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output =

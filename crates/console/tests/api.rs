@@ -1,8 +1,6 @@
 //! The API: its document, its tokens, and that nothing a program sends makes it fall over.
 
-mod common;
-
-use common::{Answer, Running, Sample, start};
+use crate::common::{Answer, Running, Sample, start};
 use gauntlet_console::api::{Kind, OPERATIONS, Operation, document};
 use gauntlet_console::{Access, routes};
 use gauntlet_engine::Class;
@@ -19,7 +17,7 @@ fn with_token(console: &Running, method: &str, path: &str, token: &str, body: &s
 }
 
 fn token_for(console: &Running, name: &str, scopes: &[Scope]) -> String {
-    console.state.users.add_token(name, scopes, 1, "test", common::now_ms()).unwrap()
+    console.state.users.add_token(name, scopes, 1, "test", crate::common::now_ms()).unwrap()
 }
 
 fn put(console: &Running, id: &str) {
@@ -121,11 +119,11 @@ fn a_token_opens_what_its_scopes_say_and_nothing_else() {
     let all = token_for(&console, "all", &Scope::ALL);
     assert_eq!(with_token(&console, "GET", "/messages", &all, "").status, 303);
     // A token that is over or revoked is refused.
-    let yesterday = common::now_ms() - 2 * 86_400_000;
+    let yesterday = crate::common::now_ms() - 2 * 86_400_000;
     let over = console.state.users.add_token("over", &Scope::ALL, 1, "test", yesterday).unwrap();
     assert_eq!(with_token(&console, "GET", "/api/v1/status", &over, "").status, 401);
     assert_eq!(with_token(&console, "GET", "/api/v1/status", &all, "").status, 200);
-    console.state.users.revoke_token("all", "test", common::now_ms()).unwrap();
+    console.state.users.revoke_token("all", "test", crate::common::now_ms()).unwrap();
     assert_eq!(with_token(&console, "GET", "/api/v1/status", &all, "").status, 401);
 }
 
@@ -318,7 +316,8 @@ fn programs_change_the_policy_and_change_it_back() {
         "{saved}"
     );
     assert_eq!(
-        ask("PUT", "/api/v1/policy", json!({ "text": common::SMALL_POLICY, "base": base })).0,
+        ask("PUT", "/api/v1/policy", json!({ "text": crate::common::SMALL_POLICY, "base": base }))
+            .0,
         409
     );
     assert_eq!(ask("POST", "/api/v1/policy/rollback", nothing()).1["number"], base + 2);
@@ -457,11 +456,11 @@ fn people_keep_their_own_wishes_by_the_api() {
     assert_eq!(ask("GET", "/api/v1/own?address=boss@example.com", nothing()).0, 403);
     let factor = "/api/v1/own/second-factor";
     assert_eq!(ask("POST", factor, json!({ "do": "begin" })).0, 400, "a session alone");
-    let begin = json!({ "do": "begin", "password": common::PASSWORD });
+    let begin = json!({ "do": "begin", "password": crate::common::PASSWORD });
     let (_, begun) = ask("POST", factor, begin);
     let secret = begun["secret"].as_str().unwrap();
     assert_eq!(ask("POST", factor, json!({ "do": "on", "code": "000000x" })).0, 400);
-    let code = gauntlet_store::users::code_shown(secret, common::now_ms()).unwrap();
+    let code = gauntlet_store::users::code_shown(secret, crate::common::now_ms()).unwrap();
     let (_, on) = ask("POST", factor, json!({ "do": "on", "code": code }));
     let recovery = on["recovery_codes"][0].as_str().unwrap();
     assert_eq!(ask("GET", factor, nothing()).1["on"], true);

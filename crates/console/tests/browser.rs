@@ -1,12 +1,10 @@
 //! The console in a real browser: sign in, find a message, read why, release, delete; and hostile
 //! mail that must neither run nor load anything.
 
-mod common;
-
 use std::path::PathBuf;
 
-use common::browser::Browser;
-use common::{PASSWORD, Running, Sample, found, hit, start};
+use crate::common::browser::Browser;
+use crate::common::{PASSWORD, Running, Sample, found, hit, start};
 use gauntlet_engine::Class;
 use gauntlet_mail::{Message, View};
 
@@ -163,8 +161,10 @@ fn a_person_finds_reads_releases_and_deletes() {
     browser.expect(".notice", "Done for 1 message.");
     browser.follow("nav a[href='/account']", "Account");
     browser.look_at("account");
-    browser
-        .type_into("form[action='/account/second-factor'] input[name=password]", common::PASSWORD);
+    browser.type_into(
+        "form[action='/account/second-factor'] input[name=password]",
+        crate::common::PASSWORD,
+    );
     browser.follow("button[value=begin]", "Second factor");
     browser.look_at("second-factor");
     browser.follow("nav a[href='/health']", "Health");
@@ -213,7 +213,7 @@ fn a_policy_is_tried_changed_and_undone() {
     browser.click("button[aria-label='Undo the last change: version 1']");
     browser.expect(".notice", "Version 3 of the policy is in force.");
     let now = console.state.policies.newest().unwrap().unwrap();
-    assert_eq!(now.text, common::SMALL_POLICY);
+    assert_eq!(now.text, crate::common::SMALL_POLICY);
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn somebody_new_signs_in_and_chooses_a_password() {
     let Some(browser) = Browser::start() else { return };
     let console = start();
     let users = &console.state.users;
-    users.set_password("admin", PASSWORD, true, "test", common::now_ms()).unwrap();
+    users.set_password("admin", PASSWORD, true, "test", crate::common::now_ms()).unwrap();
     browser.open(&format!("http://{}/", console.address));
     browser.expect("h1", "Sign in");
     browser.type_into("input[name=login]", "admin");
@@ -313,7 +313,7 @@ fn a_link_of_a_digest_releases_once_and_opens_ones_own_mail() {
         console.put(&Sample { id, class, score, folder: Some("suspect"), to, raw, age_ms, hits });
     }
     let link = |kind, item: &str| {
-        let made_ms = common::now_ms();
+        let made_ms = crate::common::now_ms();
         let until_ms = made_ms + 86_400_000;
         let (address, item) = (to.to_owned(), item.to_owned());
         let link = Link { kind, address, item, until_ms, made_ms };

@@ -1,11 +1,9 @@
 //! Digests: who is told of what, and what their links do, to friends and to others.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::browser::Browser;
-use common::{Answer, Running, Sample, now_ms, start};
+use crate::common::browser::Browser;
+use crate::common::{Answer, Running, Sample, now_ms, start};
 use gauntlet_console::digest::{Digest, DigestOptions, digest, round};
 use gauntlet_engine::Class;
 use gauntlet_mail::Message;
@@ -164,7 +162,7 @@ fn hostile_links_get_clear_answers() {
         must_change: false,
         created_ms: 1,
     };
-    users.add(&admin, common::PASSWORD, "test", 1).unwrap();
+    users.add(&admin, crate::common::PASSWORD, "test", 1).unwrap();
     let other = link(LinkKind::Enter, ANN, "", later);
     let cases = [
         ("/link/x".to_owned(), 404, "none of ours"),

@@ -1,8 +1,6 @@
 //! The console over HTTP: who may do what, and what a hostile message or site cannot.
 
-mod common;
-
-use common::{PASSWORD, Running, Sample, hit, start};
+use crate::common::{PASSWORD, Running, Sample, hit, start};
 use gauntlet_console::{Access, Method, routes};
 use gauntlet_engine::Class;
 use gauntlet_store::Role;
@@ -180,7 +178,7 @@ fn a_second_factor_is_asked_for_and_codes_count_once() {
     let key = page.split_once("<code class=\"big\">").unwrap().1;
     let key = key.split('<').next().unwrap().replace(' ', "");
     assert_eq!(post("do=on&code=000000x").status, 400);
-    let code = gauntlet_store::users::code_shown(&key, common::now_ms()).unwrap();
+    let code = gauntlet_store::users::code_shown(&key, crate::common::now_ms()).unwrap();
     let on = post(&format!("do=on&code={code}"));
     assert!(on.status == 200 && on.body.contains("recovery codes"), "{}", on.body);
     let recovery =
@@ -203,7 +201,7 @@ fn a_second_factor_is_asked_for_and_codes_count_once() {
 fn a_one_time_password_opens_nothing_but_the_account() {
     let console = start();
     let users = &console.state.users;
-    users.set_password("rita", PASSWORD, true, "admin", common::now_ms()).unwrap();
+    users.set_password("rita", PASSWORD, true, "admin", crate::common::now_ms()).unwrap();
     let cookie = console.sign_in("rita");
     assert_eq!(console.request("GET", "/messages", &cookie, "").status, 403);
     let csrf = console.csrf(&cookie);
@@ -420,7 +418,7 @@ fn a_policy_is_checked_before_it_is_in_force() {
     assert_eq!((second.text.as_str(), second.version.who.as_str()), (dead, "admin"));
     assert_eq!((second.version.number, second.version.note.as_str()), (base + 1, "why"));
     // Who edited the version before does not undo this one unseen.
-    let stale = post("/policy", common::SMALL_POLICY, base);
+    let stale = post("/policy", crate::common::SMALL_POLICY, base);
     assert_eq!(stale.status, 409);
     assert!(stale.body.contains("changed meanwhile"), "{}", stale.body);
     let page = console.request("GET", "/policy", &cookie, "").body;
@@ -443,7 +441,7 @@ fn rules_are_changed_one_by_one_with_a_form() {
     let cookie = console.sign_in("admin");
     let csrf = console.csrf(&cookie);
     let base = console.state.node.policy().unwrap().version.number;
-    let text = encoded(&format!("# Ours.\n{}", common::SMALL_POLICY));
+    let text = encoded(&format!("# Ours.\n{}", crate::common::SMALL_POLICY));
     let post = |op: &str, more: &str| {
         let form = format!("csrf={csrf}&base={base}&text={text}&op={op}&{more}");
         console.request("POST", "/policy/form", &cookie, &form)
@@ -541,7 +539,7 @@ fn reports_count_what_passed_and_what_people_said() {
     let event = |kind: &str| gauntlet_store::Event {
         id: "one".to_owned(),
         received_ms: logged.received_ms,
-        at_ms: common::now_ms(),
+        at_ms: crate::common::now_ms(),
         kind: kind.to_owned(),
         recipient: String::new(),
         detail: "by rita".to_owned(),

@@ -1,16 +1,14 @@
 //! Single sign-on against a small provider that follows the standards: discovery, a code for a login,
 //! PKCE, a client's secret, a signed id_token.
 
-mod common;
-
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
+use crate::common::browser::Browser;
+use crate::common::{Running, start_with};
 use base64_simd::URL_SAFE_NO_PAD;
-use common::browser::Browser;
-use common::{Running, start_with};
 use gauntlet_console::OidcOptions;
 use gauntlet_store::Role;
 use ring::rand::SystemRandom;
@@ -200,7 +198,7 @@ fn token(
     claims["iss"] = json!(issuer);
     claims["aud"] = json!(CLIENT);
     claims["sub"] = json!("4711");
-    claims["exp"] = json!(common::now_ms() / 1000 + 60);
+    claims["exp"] = json!(crate::common::now_ms() / 1000 + 60);
     claims["nonce"] = json!(if mood.other_nonce { "other".to_owned() } else { nonce });
     let head = encoded("{\"alg\":\"ES256\",\"kid\":\"1\"}");
     let signed = format!("{head}.{}", encoded(claims.to_string()));
@@ -357,7 +355,7 @@ fn tokens_that_are_not_the_providers_are_refused() {
     {
         assert_eq!(console.request("GET", wrong, "gauntlet_sign_in=", "").status, 400, "{wrong}");
     }
-    let off = common::start();
+    let off = crate::common::start();
     assert_eq!(off.request("GET", "/sign-in/oidc", "", "").status, 404);
 }
 

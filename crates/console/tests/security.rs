@@ -1,11 +1,9 @@
 //! What an attack from outside tried against the console, with what it sent: releasing programs to
 //! oneself, seeing blind copies, growing a token's rights, guessing passwords and codes.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Answer, Running, Sample, now_ms, start};
+use crate::common::{Answer, Running, Sample, now_ms, start};
 use gauntlet_console::Proxies;
 use gauntlet_console::digest::{DigestOptions, digest};
 use gauntlet_engine::Class;
@@ -304,7 +302,7 @@ fn a_token_makes_nothing_stronger_than_itself() {
         let rights = "{\"role\":\"user\",\"addresses\":[]}";
         let path = format!("/api/v1/users/{login}");
         assert_eq!(ask("PUT", &path, rights).status, 403, "{login}");
-        assert!(users.verify(login, common::PASSWORD).unwrap().is_some(), "{login}");
+        assert!(users.verify(login, crate::common::PASSWORD).unwrap().is_some(), "{login}");
     }
     // What is within it works, and stays within it afterwards.
     assert_eq!(ask("POST", "/api/v1/users", "{\"login\":\"bob\",\"role\":\"user\"}").status, 200);
@@ -351,7 +349,7 @@ fn a_session_does_not_take_the_proofs_from_its_own_account() {
     let path = "/api/v1/users/Admin/";
     assert_eq!(api(&console, &admin, "POST", &format!("{path}password"), "").status, 403);
     assert_eq!(api(&console, &admin, "DELETE", &format!("{path}second-factor"), "").status, 403);
-    assert!(console.state.users.verify("admin", common::PASSWORD).unwrap().is_some());
+    assert!(console.state.users.verify("admin", crate::common::PASSWORD).unwrap().is_some());
 }
 
 #[test]
@@ -423,7 +421,7 @@ fn forwarded_addresses_count_only_from_named_proxies() {
         assert_eq!(guess(&console, "admin", "not the password", &from), 401, "{n}");
     }
     assert_eq!(guess(&console, "admin", "not the password", "203.0.113.9"), 429);
-    let console = common::start_with(|state, _| {
+    let console = crate::common::start_with(|state, _| {
         state.proxies = Arc::new(Proxies::parse(&["127.0.0.1".to_owned()]).unwrap());
     });
     for _ in 0..5 {
@@ -432,30 +430,38 @@ fn forwarded_addresses_count_only_from_named_proxies() {
     assert_eq!(guess(&console, "admin", "not the password", "198.51.100.7"), 429);
     let invented = "10.1.1.1, 198.51.100.7";
     assert_eq!(guess(&console, "admin", "not the password", invented), 429, "the last one counts");
-    assert_eq!(guess(&console, "admin", common::PASSWORD, "203.0.113.9"), 303, "somebody else");
+    assert_eq!(
+        guess(&console, "admin", crate::common::PASSWORD, "203.0.113.9"),
+        303,
+        "somebody else"
+    );
 }
 
 #[test]
 fn many_addresses_slow_a_login_down_but_do_not_lock_its_owner_out() {
-    let console = common::start_with(|state, _| {
+    let console = crate::common::start_with(|state, _| {
         state.proxies = Arc::new(Proxies::parse(&["127.0.0.1".to_owned()]).unwrap());
     });
     let home = "203.0.113.5";
-    assert_eq!(guess(&console, "ursula", common::PASSWORD, home), 303);
+    assert_eq!(guess(&console, "ursula", crate::common::PASSWORD, home), 303);
     let codes: Vec<u16> = (1..40)
         .map(|n| guess(&console, "ursula", "not the password", &format!("11.{n}.0.1")))
         .collect();
     let made = codes.iter().filter(|c| **c == 401).count();
     assert!((10..20).contains(&made), "{made} of 39 guesses were looked at: {codes:?}");
     // Not even the right password is looked at from elsewhere now; from home it works.
-    assert_eq!(guess(&console, "ursula", common::PASSWORD, "12.1.1.1"), 429);
-    assert_eq!(guess(&console, "ursula", common::PASSWORD, home), 303);
-    assert_eq!(guess(&console, "rita", common::PASSWORD, "12.1.1.1"), 303, "nobody else is slowed");
+    assert_eq!(guess(&console, "ursula", crate::common::PASSWORD, "12.1.1.1"), 429);
+    assert_eq!(guess(&console, "ursula", crate::common::PASSWORD, home), 303);
+    assert_eq!(
+        guess(&console, "rita", crate::common::PASSWORD, "12.1.1.1"),
+        303,
+        "nobody else is slowed"
+    );
 }
 
 #[test]
 fn codes_of_a_second_factor_cannot_be_tried_out() {
-    let console = common::start_with(|state, _| {
+    let console = crate::common::start_with(|state, _| {
         state.proxies = Arc::new(Proxies::parse(&["127.0.0.1".to_owned()]).unwrap());
     });
     let users = &console.state.users;
@@ -479,7 +485,7 @@ fn codes_of_a_second_factor_cannot_be_tried_out() {
     assert_eq!(by_api.status, 429);
     assert!(by_api.header("retry-after").is_some());
     // By the password, from many addresses; recovery codes are counted the same way.
-    let form = format!("login=rita&password={}&code=", common::PASSWORD.replace(' ', "+"));
+    let form = format!("login=rita&password={}&code=", crate::common::PASSWORD.replace(' ', "+"));
     for (n, code) in ["000001", "abcdabcdabcdabcd"].into_iter().enumerate() {
         let headers = format!("X-Forwarded-For: 11.{n}.0.1\r\n");
         let answer = console.request_with("POST", "/sign-in", &headers, &format!("{form}{code}"));
@@ -496,7 +502,7 @@ fn codes_of_a_second_factor_cannot_be_tried_out() {
 fn app_passwords_are_made_with_the_present_password_and_never_open_the_console() {
     let console = start();
     let cookie = console.sign_in("ursula");
-    let own = common::PASSWORD.replace(' ', "+");
+    let own = crate::common::PASSWORD.replace(' ', "+");
     let path = "/api/v1/own/app-passwords";
     // A session that was stolen does not become a password that stays.
     for form in ["name=phone", "name=phone&password=not+the+password"] {

@@ -1,11 +1,9 @@
 //! Every page in a language that nobody speaks: what is not from the catalogue shows.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use common::{Running, Sample, found, hit, start_with};
+use crate::common::{Running, Sample, found, hit, start_with};
 use gauntlet_console::{Access, Method, Texts, routes};
 use gauntlet_engine::Class;
 use gauntlet_mail::View;

@@ -1,10 +1,6 @@
 //! Mutated samples through every filter: none fails. The target for `cargo fuzz` is
 //! `fuzz/fuzz_targets/scan.rs`.
 
-mod everything;
-#[path = "../../mail/tests/mutate/mod.rs"]
-mod mutate;
-
 use std::cell::RefCell;
 use std::path::Path;
 
@@ -37,10 +33,10 @@ const TOKENS: [&[u8]; 20] = [
 #[test]
 fn mutated_samples_are_judged() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples");
-    let seeds = mutate::seeds(&folder);
+    let seeds = crate::mutate::seeds(&folder);
     let snapshot = Snapshot::default_rules();
     let scratch = RefCell::new(Scratch::default());
-    mutate::walk("scan", seeds, &TOKENS, |raw| {
-        everything::ask(raw, &snapshot, &mut scratch.borrow_mut());
+    crate::mutate::walk("scan", seeds, &TOKENS, |raw| {
+        crate::everything::ask(raw, &snapshot, &mut scratch.borrow_mut());
     });
 }

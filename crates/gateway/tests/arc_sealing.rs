@@ -1,10 +1,9 @@
 //! ARC sets that we make: the shared signing suite, and chains that the tests seal and verify.
 
-mod zone;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::zone::{Zone, txt};
 use gauntlet_gateway::arc::{Chain, Sealing, seal_fields};
 use gauntlet_gateway::config::{DnsSettings, FactSettings};
 use gauntlet_gateway::facts::Gatherer;
@@ -14,7 +13,6 @@ use gauntlet_gateway::signing::{Algorithm, KeyRing};
 use gauntlet_mail::facts::{AuthResult, Facts};
 use gauntlet_mail::{Direction, Envelope};
 use rsa::pkcs1::DecodeRsaPrivateKey;
-use zone::{Zone, txt};
 
 fn gatherer(zone: &Zone) -> Gatherer {
     let dns = DnsSettings { servers: vec![zone.address().to_string()], ..DnsSettings::default() };

@@ -1,10 +1,9 @@
 //! DKIM, ARC, DMARC, reverse names and their record, against a real DNS server, with messages that the
 //! tests sign themselves and the shared vectors.
 
-mod zone;
-
 use std::sync::Arc;
 
+use crate::zone::{Zone, txt};
 use gauntlet_gateway::config::{DnsSettings, FactSettings};
 use gauntlet_gateway::facts::Gatherer;
 use gauntlet_gateway::resolver::Resolver;
@@ -13,7 +12,6 @@ use gauntlet_mail::facts::{AuthResult, DmarcPolicy, Facts};
 use mail_auth::common::crypto::{Ed25519Key, RsaKey, Sha256};
 use mail_auth::common::headers::HeaderWriter;
 use mail_auth::dkim::DkimSigner;
-use zone::{Zone, txt};
 
 /// 2048 bits, made for these tests.
 const RSA_KEY: &str = include_str!("keys/rsa2048.pem");
@@ -298,7 +296,7 @@ async fn bad_input_is_named() {
 
 #[tokio::test]
 async fn nobody_answers() {
-    let (_silent, address) = zone::silent();
+    let (_silent, address) = crate::zone::silent();
     let dns = DnsSettings { servers: vec![address.to_string()], ..DnsSettings::default() };
     let resolver = Arc::new(Resolver::new(&dns).unwrap());
     let settings = FactSettings { wait_ms_max: 200, ..FactSettings::default() };

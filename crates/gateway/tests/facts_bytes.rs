@@ -1,8 +1,6 @@
 //! Any bytes as SPF, DKIM and DMARC records, as macros and as headers: no panic. The fuzz target
 //! `facts_records` asks the same for longer.
 
-mod everything;
-
 /// Pieces that the readers react to.
 const PIECES: [&str; 24] = [
     "v=spf1 ",
@@ -51,6 +49,6 @@ fn any_bytes() {
                 }
             }
         }
-        everything::ask(&input);
+        crate::everything::ask(&input);
     }
 }

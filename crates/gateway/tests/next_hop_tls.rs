@@ -1,13 +1,12 @@
 //! TLS towards mail exchangers: DANE (RFC 7672) and MTA-STS (RFC 8461), with a real, signed DNS zone, a
 //! TLS server and an HTTPS server on loopback addresses.
 
-mod zone;
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::zone::Zone;
 use arc_swap::ArcSwap;
 use gauntlet_gateway::config::ReportSettings;
 use gauntlet_gateway::config::{DnsSettings, SenderSettings};
@@ -32,7 +31,6 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use zone::Zone;
 
 /// Names, each with a certificate below one authority.
 struct Certificates {

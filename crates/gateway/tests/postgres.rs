@@ -1,8 +1,5 @@
 //! Groups of people from a real PostgreSQL server, with a password (SCRAM-SHA-256) and with TLS.
 
-#[path = "zone/port.rs"]
-mod port;
-
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -103,7 +100,7 @@ fn start(tls_name: Option<&str>) -> Option<Server> {
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let tls = tls_name.map(|name| certificate(folder.path(), &data, name)).unwrap_or_default();
-    let port = port::free_port(&["127.0.0.1"]);
+    let port = crate::port::free_port(&["127.0.0.1"]);
     let child = as_somebody(&bin.join("postgres"))
         .arg("-D")
         .arg(&data)

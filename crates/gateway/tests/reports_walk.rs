@@ -1,8 +1,6 @@
 //! A walk through reports to senders, from a fixed seed; the fuzz target `reports` asks the same for
 //! longer.
 
-mod reports_bytes;
-
 const PIECES: [&str; 18] = [
     "ann@example.org",
     "bob@example.net",
@@ -36,6 +34,6 @@ fn no_report_can_be_injected_into() {
     for _ in 0..3_000 {
         let count = below(20);
         let text: String = (0..count).map(|_| PIECES[below(PIECES.len())]).collect();
-        reports_bytes::ask(text.as_bytes());
+        crate::reports_bytes::ask(text.as_bytes());
     }
 }

@@ -1,12 +1,10 @@
 //! The resolver against a real DNS server.
 
-mod zone;
-
 use std::time::{Duration, Instant};
 
+use crate::zone::Zone;
 use gauntlet_gateway::config::DnsSettings;
 use gauntlet_gateway::resolver::{Data, Kind, Outcome, Resolver};
-use zone::Zone;
 
 fn settings(server: std::net::SocketAddr) -> DnsSettings {
     DnsSettings {
@@ -84,7 +82,7 @@ async fn strange_answers_are_bounded() {
 
 #[tokio::test]
 async fn nobody_answers() {
-    let (_silent, address) = zone::silent();
+    let (_silent, address) = crate::zone::silent();
     let settings = DnsSettings {
         timeout_ms: 200,
         wait_ms_max: 400,

@@ -2,8 +2,6 @@
 //! service ends in time, is answered in its protocol, and nobody after it notices. The fuzz target
 //! `services` asks the same for longer.
 
-mod services_bytes;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -33,7 +31,7 @@ fn whatever_a_client_says_the_next_is_served() {
     let sessions = sessions();
     assert!(sessions.len() > 80, "{}", sessions.len());
     for (name, bytes) in &sessions {
-        services_bytes::ask(bytes);
+        crate::services_bytes::ask(bytes);
         assert_eq!(PANICS.load(Ordering::Relaxed), 0, "{name}");
     }
     let mut state: u64 = 0x6761_756e_746c_6574;
@@ -55,8 +53,8 @@ fn whatever_a_client_says_the_next_is_served() {
             }
         }
         bytes.truncate(1 << 17);
-        services_bytes::ask(&bytes);
+        crate::services_bytes::ask(&bytes);
         assert_eq!(PANICS.load(Ordering::Relaxed), 0, "{}", bytes.escape_ascii());
     }
-    std::fs::remove_dir_all(services_bytes::folder()).unwrap();
+    std::fs::remove_dir_all(crate::services_bytes::folder()).unwrap();
 }

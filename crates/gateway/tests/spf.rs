@@ -1,17 +1,15 @@
 //! SPF against a real DNS server: limits, strange records, and the shared vectors.
 
-mod zone;
-
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::zone::{Zone, txt};
 use gauntlet_gateway::config::DnsSettings;
 use gauntlet_gateway::facts::inquiry::Inquiry;
 use gauntlet_gateway::facts::spf::{Checked, Subject, check};
 use gauntlet_gateway::resolver::Resolver;
 use gauntlet_mail::facts::AuthResult;
-use zone::{Zone, txt};
 
 fn resolver(zone: &Zone) -> Resolver {
     let servers = vec![zone.address().to_string()];
@@ -123,7 +121,7 @@ async fn limits_and_strange_records() {
 
 #[tokio::test]
 async fn nobody_answers_is_unknown() {
-    let (_silent, address) = zone::silent();
+    let (_silent, address) = crate::zone::silent();
     let settings = DnsSettings {
         servers: vec![address.to_string()],
         timeout_ms: 100,

@@ -1,9 +1,6 @@
 //! Mutated nasty messages keep every promise of the parser and its views. The target for `cargo fuzz`
 //! is `fuzz/fuzz_targets/message.rs`.
 
-mod everything;
-mod mutate;
-
 use std::path::Path;
 
 use gauntlet_mail::Limits;
@@ -49,7 +46,7 @@ const TOKENS: [&[u8]; 34] = [
 #[test]
 fn mutated_nasty_messages() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nasty");
-    mutate::walk("message", mutate::seeds(&folder), &TOKENS, |raw| {
-        everything::ask(raw, &Limits::default());
+    crate::mutate::walk("message", crate::mutate::seeds(&folder), &TOKENS, |raw| {
+        crate::everything::ask(raw, &Limits::default());
     });
 }

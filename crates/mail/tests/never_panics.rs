@@ -1,8 +1,6 @@
 //! Whatever the bytes are, a message is a value: composed nasty messages, what a sender can make
 //! large, and real mail when `GAUNTLET_CORPUS` names it.
 
-mod everything;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +11,7 @@ use gauntlet_mail::{DefectKind, Limits, Message};
 const QUICK_FILES: usize = 1_500;
 
 fn ask(raw: &[u8]) {
-    everything::ask(raw, &Limits::default());
+    crate::everything::ask(raw, &Limits::default());
     let narrow = Limits {
         depth_max: 2,
         parts_max: 5,
@@ -26,7 +24,7 @@ fn ask(raw: &[u8]) {
         relays_max: 1,
         defects_max: 3,
     };
-    everything::ask(raw, &narrow);
+    crate::everything::ask(raw, &narrow);
 }
 
 fn kinds(raw: &[u8]) -> Vec<DefectKind> {
@@ -64,7 +62,7 @@ fn composed_nasty_messages() {
         // Cut anywhere, a message is one still.
         let step = (raw.len() / 200).max(1);
         for end in (0..raw.len()).step_by(step) {
-            everything::ask(&raw[..end], &Limits::default());
+            crate::everything::ask(&raw[..end], &Limits::default());
         }
     }
 }

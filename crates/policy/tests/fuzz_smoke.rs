@@ -1,10 +1,6 @@
 //! Mutated policies: read or refused with a reason, never a panic. The target for `cargo fuzz` is
 //! `fuzz/fuzz_targets/policy_reader.rs`.
 
-mod everything;
-#[path = "../../mail/tests/mutate/mod.rs"]
-mod mutate;
-
 /// Pieces of the policy's grammar.
 const TOKENS: [&[u8]; 26] = [
     b"\n",
@@ -39,12 +35,12 @@ const TOKENS: [&[u8]; 26] = [
 fn mutated_policies_are_read_or_refused() {
     let default = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../rules/policy.toml");
     let text = std::fs::read_to_string(default).expect("the default policy");
-    everything::ask(&text);
+    crate::everything::ask(&text);
     // Each rule by itself: the whole file is broken by almost any mutation.
     let seeds: Vec<Vec<u8>> =
         text.split("[[rule]]").skip(1).map(|r| format!("[[rule]]{r}").into_bytes()).collect();
     assert!(seeds.len() > 30);
-    mutate::walk("policy", seeds, &TOKENS, |text| {
-        everything::ask(&String::from_utf8_lossy(text));
+    crate::mutate::walk("policy", seeds, &TOKENS, |text| {
+        crate::everything::ask(&String::from_utf8_lossy(text));
     });
 }

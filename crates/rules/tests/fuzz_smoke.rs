@@ -1,10 +1,6 @@
 //! Mutated messages and rule files: no view and no rule panics. The targets for `cargo fuzz` are
 //! `fuzz/fuzz_targets/rules_views.rs` and `rules_reader.rs`.
 
-mod everything;
-#[path = "../../mail/tests/mutate/mod.rs"]
-mod mutate;
-
 use std::path::Path;
 
 /// Pieces that have a meaning to the views.
@@ -75,10 +71,15 @@ const RULES: &[u8] = b"header A Subject =~ /free (?:money|cash)/i\nscore A 1.5\n
 #[test]
 fn mutated_messages_have_views() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mail/tests/nasty");
-    mutate::walk("views", mutate::seeds(&folder), &OF_MESSAGES, everything::views);
+    crate::mutate::walk(
+        "views",
+        crate::mutate::seeds(&folder),
+        &OF_MESSAGES,
+        crate::everything::views,
+    );
 }
 
 #[test]
 fn mutated_rule_files_are_read_and_run() {
-    mutate::walk("rules", vec![RULES.to_vec()], &OF_RULES, everything::reader);
+    crate::mutate::walk("rules", vec![RULES.to_vec()], &OF_RULES, crate::everything::reader);
 }

@@ -1,8 +1,6 @@
 //! The order in which rules are tried changes nothing, and a scan that ends early judges as a whole
 //! one: on random rules and messages, and on the rules of an installed SpamAssassin.
 
-mod mail;
-
 use std::path::{Path, PathBuf};
 
 use gauntlet_mail::{Envelope, Facts, Message};
@@ -170,7 +168,7 @@ fn installed_rules_in_any_order() {
             messages.push(std::fs::read(path).expect("a sample"));
         }
     }
-    messages.extend(mail::of_the_corpus(MESSAGES_MAX));
+    messages.extend(crate::mail::of_the_corpus(MESSAGES_MAX));
     let few = &messages[..messages.len().min(40)];
     for (subtests, messages) in [(true, few), (false, &messages[..])] {
         let options =

@@ -2,8 +2,6 @@
 //! hits and evidence are the same. The stock rules are read from the installed package, the messages
 //! from the folder that `GAUNTLET_CORPUS` names; without either, what there is.
 
-mod mail;
-
 use std::path::{Path, PathBuf};
 
 use gauntlet_mail::{Envelope, Facts, Message};
@@ -42,7 +40,7 @@ fn stock_rules_find_the_same() {
         return eprintln!("skipped: {STOCK_RULES} is not there (Debian: apt install spamassassin)");
     }
     let mut messages = vec![MESSAGE.to_vec()];
-    messages.extend(mail::of_the_corpus(MESSAGES_MAX));
+    messages.extend(crate::mail::of_the_corpus(MESSAGES_MAX));
     let sources = [PathBuf::from(STOCK_RULES)];
     compare(|options| Ruleset::load(&sources, options).expect("readable").0, &messages);
 }

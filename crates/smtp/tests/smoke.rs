@@ -1,8 +1,6 @@
 //! Random bytes and mangled conversations through every parser of the crate: nothing may panic, loop
 //! or grow. The stable sister of the fuzz target, from a fixed seed.
 
-mod everything;
-
 /// xorshift64*: small, and the same everywhere.
 struct Random(u64);
 
@@ -82,6 +80,6 @@ fn nothing_that_a_peer_sends_breaks_a_promise() {
     for round in 0..12_000 {
         let mut bytes = vec![u8::try_from(round % 256).unwrap()];
         bytes.extend(conversation(&mut random));
-        everything::ask(&bytes);
+        crate::everything::ask(&bytes);
     }
 }

@@ -1,8 +1,6 @@
 //! A walk through torn and corrupt spool files, from a fixed seed; the fuzz target `spool_reader` asks the
 //! same for longer.
 
-mod spool_bytes;
-
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
@@ -85,7 +83,7 @@ fn torn_and_corrupt_files_are_opened_or_refused() {
         let total = messages.len() + states.len();
         let share = (messages.len() * 255).checked_div(total).unwrap_or(0);
         let input = [&[u8::try_from(share).unwrap()], &messages[..], &states[..]].concat();
-        spool_bytes::ask(&input);
-        spool_bytes::open(&messages, &states);
+        crate::spool_bytes::ask(&input);
+        crate::spool_bytes::open(&messages, &states);
     }
 }

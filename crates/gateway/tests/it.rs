@@ -1,0 +1,20 @@
+//! The integration tests in one binary: linking dozens of them took a fresh checkout minutes.
+
+mod arc_sealing;
+mod authentication;
+mod everything;
+mod facts_bytes;
+mod list_from_url;
+mod next_hop_tls;
+#[path = "zone/port.rs"]
+mod port;
+mod postgres;
+mod reports_bytes;
+mod reports_walk;
+mod resolver;
+mod services_bytes;
+mod services_walk;
+mod spf;
+mod ways_bytes;
+mod ways_walk;
+mod zone;

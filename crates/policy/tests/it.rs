@@ -1,0 +1,6 @@
+//! The integration tests in one binary: linking dozens of them took a fresh checkout minutes.
+
+mod everything;
+mod fuzz_smoke;
+#[path = "../../mail/tests/mutate/mod.rs"]
+mod mutate;

@@ -1,0 +1,13 @@
+//! The integration tests in one binary: linking dozens of them took a fresh checkout minutes.
+
+mod bad_rules;
+mod everything;
+mod fuzz_smoke;
+mod known_text;
+mod mail;
+mod matcher_smoke;
+#[path = "../../mail/tests/mutate/mod.rs"]
+mod mutate;
+mod order;
+mod put_off;
+mod stock_rules;
