@@ -125,6 +125,7 @@ async fn serve(
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (doors, socket) = open_doors(&config, &secrets)?;
     let users = Arc::new(Users::elsewhere(secrets.clone()));
+    users.attempts().set_limits(config.sign_in.limits());
     let people = users.clone();
     let judge = Box::new(move |config: &Config| judge_of(config, &people));
     let node = Node::start(config, doors, judge, users.clone())?;
@@ -146,7 +147,7 @@ async fn serve(
     tracing::info!(ruleset = node.ruleset(), "ready");
     let broken = loop {
         tokio::select! {
-            _ = hang_up.recv() => reload(args, &node, &settings),
+            _ = hang_up.recv() => reload(args, &node, &settings, &users),
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
             why = secrets.ended() => break Some(why),
@@ -161,6 +162,7 @@ async fn serve(
     if let Some(console) = console {
         console.stop();
     }
+    users.attempts().finish();
     match broken {
         Some(why) => bail!("{why}; start the node again, mail in the spool is safe"),
         None => Ok(()),
@@ -271,7 +273,7 @@ fn unusable(data: &Path) -> String {
     )
 }
 
-fn reload(args: &Args, node: &Node, settings: &Effective) {
+fn reload(args: &Args, node: &Node, settings: &Effective, users: &Users) {
     let taken = args.node.loaded().and_then(|loaded| {
         node.reload(loaded.config.clone())?;
         settings.take(&loaded);
@@ -279,6 +281,7 @@ fn reload(args: &Args, node: &Node, settings: &Effective) {
     });
     match taken {
         Ok(()) => {
+            users.attempts().set_limits(node.config().sign_in.limits());
             note_policy(node);
             tracing::info!(ruleset = node.ruleset(), "configuration reloaded");
         }
@@ -431,6 +434,7 @@ impl Console {
             node: Arc::new(Handle { node: node.clone(), policies, settings, secrets }),
             options: ConsoleOptions {
                 session_seconds: config.console.session_seconds,
+                session_age_seconds_max: config.console.session_age_seconds_max,
                 https: config.console.tls || config.console.url.starts_with("https://"),
                 head_wait_max: Duration::from_secs(config.console.head_seconds_max),
                 body_wait_max: Duration::from_secs(config.console.body_seconds_max),

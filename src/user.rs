@@ -38,7 +38,7 @@ enum Action {
         #[arg(long)]
         password_stdin: bool,
     },
-    /// Give somebody another role, other folders and addresses
+    /// Give somebody another role, other folders and addresses, and end their sessions
     Change {
         /// Whom
         login: String,
@@ -66,7 +66,7 @@ enum Action {
         #[arg(long)]
         password_stdin: bool,
     },
-    /// Take somebody's second factor away, e.g. because their telephone is lost
+    /// Take somebody's second factor away, e.g. because their telephone is lost, and end their sessions
     SecondFactorOff {
         /// Whose
         login: String,
@@ -74,7 +74,7 @@ enum Action {
     /// Passwords of somebody's mail programs: with a second factor they log in with these only
     #[command(subcommand)]
     AppPassword(AppPasswordAction),
-    /// Remove somebody and end their sessions
+    /// Remove somebody, end their sessions and revoke the tokens that they made
     Remove {
         /// Whom
         login: String,

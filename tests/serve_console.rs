@@ -186,3 +186,50 @@ fn a_console_that_is_open_to_the_network_says_so() {
         assert_eq!(said(console), health, "{console}");
     }
 }
+
+#[test]
+fn guesses_count_beyond_a_restart_and_by_the_settings() {
+    let mut node = Node::start("[sign_in]\nfailures_per_login_max = 3\n");
+    let guess = |node: &Node, login: &str| {
+        let answer = ask(node, "POST", "/sign-in", "", &format!("login={login}&password=wrong"));
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    for login in ["stopped", "killed"] {
+        let said: Vec<String> = (0..4).map(|_| guess(&node, login)).collect();
+        assert_eq!(said, ["401", "401", "401", "429"], "{login}");
+        if login == "killed" {
+            // What was just counted is written a moment later.
+            std::thread::sleep(std::time::Duration::from_secs(2));
+            node.kill();
+        } else {
+            node.stop();
+        }
+        node.run();
+        let answer = ask(&node, "POST", "/sign-in", "", &format!("login={login}&password=wrong"));
+        assert!(answer.starts_with("HTTP/1.1 429"), "{login}: {answer}");
+        assert!(answer.to_lowercase().contains("\r\nretry-after: "), "{answer}");
+    }
+    let metrics = ask(&node, "GET", "/metrics", "", "");
+    let counted = "gauntlet_sign_in_attempts_refused_total{of=\"password\"} 1\n";
+    assert!(metrics.contains(counted), "{metrics}");
+}
+
+#[test]
+fn limits_of_sign_ins_that_limit_nothing_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gauntlet.toml");
+    for (wrong, says) in [
+        ("failures_per_login_max = 0", "sign_in.failures_per_login_max: must be 1 to"),
+        ("code_failures_free = 1000", "sign_in.code_failures_free: must be 1 to 100"),
+        ("window_seconds = 0", "sign_in.window_seconds: must be 1 to"),
+    ] {
+        std::fs::write(&file, format!("[sign_in]\n{wrong}\n")).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_gauntlet"))
+            .args(["config", "show", "--config"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(says), "{wrong}: {text}");
+    }
+}

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
-use axum::http::{Request, StatusCode};
+use axum::http::{HeaderMap, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Body as _, Incoming};
 use hyper::service::{Service, service_fn};
@@ -78,6 +78,11 @@ impl Door {
         place: &dyn Place,
     ) -> Response {
         let (head, body) = request.into_parts();
+        if is_ambiguous(&head.headers) {
+            let why = "the request's length can be read in two ways\n";
+            let closing = [(header::CONNECTION, "close")];
+            return (StatusCode::BAD_REQUEST, closing, why).into_response();
+        }
         let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BODY_BYTES);
         let read = async {
             let _turn = match is_small {
@@ -104,6 +109,15 @@ impl Door {
         place.wait();
         response
     }
+}
+
+/// A proxy before us may see the end of such a request elsewhere, and what follows as another's (RFC 9112
+/// sections 6.1 and 11.2): a body in chunks that has a length, too, or is in chunks twice.
+fn is_ambiguous(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let Some(first) = codings.next() else { return false };
+    let is_plain = first.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    !is_plain || codings.next().is_some() || headers.contains_key(header::CONTENT_LENGTH)
 }
 
 /// Answers the requests of one connection until it ends, is too slow, or has to leave.

@@ -21,10 +21,10 @@ pub(crate) enum Fault {
     NotFound(&'static str),
     /// The request makes no sense; says why.
     Bad(String),
-    /// Tried too often.
-    TooMany,
     /// Passwords or codes were tried too often: to be tried again after this time.
     Wait(Duration),
+    /// Too much is asked at once: to be tried again soon.
+    Busy,
     /// A store failed. The page says little; the log says all.
     Store(StoreError),
 }
@@ -61,9 +61,13 @@ impl Fault {
             Fault::Forbidden(why) => (StatusCode::FORBIDDEN, (*why).to_owned()),
             Fault::NotFound(what) => (StatusCode::NOT_FOUND, (*what).to_owned()),
             Fault::Bad(why) => (StatusCode::BAD_REQUEST, why.clone()),
-            Fault::TooMany | Fault::Wait(_) => (
+            Fault::Wait(_) => (
                 StatusCode::TOO_MANY_REQUESTS,
                 noted("Too many attempts. Wait a while, then try again.").to_owned(),
+            ),
+            Fault::Busy => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                noted("The console has too much to do. Try again in a moment.").to_owned(),
             ),
             Fault::Store(_) => (
                 StatusCode::INTERNAL_SERVER_ERROR,

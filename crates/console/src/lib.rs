@@ -9,6 +9,7 @@
 mod access;
 pub mod api;
 mod connection;
+mod csv;
 pub mod digest;
 mod evidence;
 mod fault;

@@ -16,10 +16,11 @@
 pub(crate) mod token;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use base64_simd::URL_SAFE_NO_PAD;
-use gauntlet_store::users::{Role, User};
+use gauntlet_store::users::{Proof, Role, User};
 use ring::digest;
 use serde_json::Value;
 
@@ -34,6 +35,9 @@ use token::Keys;
 const PENDING_MAX: usize = 1_000;
 /// Milliseconds in which a sign-in must be finished.
 const PENDING_MS: i64 = 10 * 60_000;
+/// Sign-ins for which the provider is asked at once: fewer than pages are made, so that a provider that does not
+/// answer does not stop the others.
+const ASKED_AT_ONCE_MAX: usize = 2;
 /// What a provider says about itself and its keys is asked again after so many milliseconds.
 const KNOWN_MS: i64 = 60 * 60_000;
 /// New keys are not asked for more often than this, in milliseconds.
@@ -76,6 +80,8 @@ struct Pending {
     nonce: String,
     verifier: String,
     next: String,
+    /// Signing in there now is asked for, not at some time before.
+    fresh: bool,
     at_ms: i64,
 }
 
@@ -95,6 +101,24 @@ struct Provider {
 pub(crate) struct SignIns {
     pending: Mutex<HashMap<String, Pending>>,
     provider: Mutex<Option<Provider>>,
+    asking: AtomicUsize,
+}
+
+/// One of the sign-ins for which the provider is asked.
+struct Asking<'a>(&'a AtomicUsize);
+
+impl<'a> Asking<'a> {
+    fn begin(asking: &'a AtomicUsize) -> Result<Self, Fault> {
+        let one_more = |n| (n < ASKED_AT_ONCE_MAX).then_some(n + 1);
+        let begun = asking.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more);
+        begun.map(|_| Asking(asking)).map_err(|_| Fault::Busy)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Somebody who comes back.
@@ -102,6 +126,8 @@ pub(crate) struct Welcome {
     pub(crate) user: User,
     /// Where they wanted to go.
     pub(crate) next: String,
+    /// What the session is begun with.
+    pub(crate) proof: Proof,
 }
 
 fn refused(why: &str) -> Fault {
@@ -116,15 +142,19 @@ fn broken(why: &str) -> Fault {
 
 impl SignIns {
     /// Begins a sign-in: the address of the provider that the browser must go to, and the state that its
-    /// cookie must hold.
+    /// cookie must hold. A fresh one is not satisfied by a sign-in there of before.
     pub(crate) fn begin(
         &self,
         app: &App,
         options: &OidcOptions,
         next: &str,
+        fresh: bool,
         now_ms: i64,
     ) -> Result<(String, String), Fault> {
-        let provider = self.provider(app, options, now_ms)?;
+        let provider = {
+            let _asking = Asking::begin(&self.asking)?;
+            self.provider(app, options, now_ms)?
+        };
         let random = || -> Result<String, Fault> {
             let users = &app.state.users;
             let pieces = [users.one_time_password()?, users.one_time_password()?];
@@ -141,6 +171,8 @@ impl SignIns {
             percent(&options.client_id),
             percent(&options.back())
         );
+        // OpenID Connect Core, section 3.1.2.1: with max_age the id_token says when it was.
+        let address = if fresh { address + "&prompt=login&max_age=0" } else { address };
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.retain(|_, p| now_ms - p.at_ms < PENDING_MS);
         if pending.len() >= PENDING_MAX {
@@ -148,7 +180,7 @@ impl SignIns {
             oldest.and_then(|state| pending.remove(&state));
         }
         let next = next.to_owned();
-        pending.insert(state.clone(), Pending { nonce, verifier, next, at_ms: now_ms });
+        pending.insert(state.clone(), Pending { nonce, verifier, next, fresh, at_ms: now_ms });
         Ok((address, state))
     }
 
@@ -161,6 +193,7 @@ impl SignIns {
         code: &str,
         now_ms: i64,
     ) -> Result<Welcome, Fault> {
+        let _asking = Asking::begin(&self.asking)?;
         let pending = {
             let mut all = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
             all.remove(state).filter(|p| now_ms - p.at_ms < PENDING_MS)
@@ -179,8 +212,13 @@ impl SignIns {
         let checked =
             token::check(&claims, &options.issuer, &options.client_id, &pending.nonce, now_ms);
         checked.map_err(|why| broken(&format!("id_token: {why}")))?;
+        if pending.fresh {
+            let fresh = token::signed_in_since(&claims, pending.at_ms, now_ms);
+            fresh.map_err(|why| broken(&format!("id_token: {why}")))?;
+        }
         let user = who(app, options, &claims, now_ms)?;
-        Ok(Welcome { user, next: pending.next })
+        let proof = if pending.fresh { Proof::FreshSingleSignOn } else { Proof::SingleSignOn };
+        Ok(Welcome { user, next: pending.next, proof })
     }
 
     /// What the provider says about itself, asked now and then.
@@ -297,6 +335,10 @@ fn who(app: &App, options: &OidcOptions, claims: &Value, now_ms: i64) -> Result<
         _ => Vec::new(),
     };
     let role = (options.add_people && certain).then_some(Role::User);
+    if options.add_people && addresses.is_empty() {
+        // Not added then: somebody without addresses may send mail as anybody.
+        tracing::warn!(login, "the id_token has no verified email: nobody is added without one");
+    }
     let users = &app.state.users;
     match users.person_from_outside(login, role, &addresses, now_ms)? {
         Some(user) => Ok(user),

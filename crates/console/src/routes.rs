@@ -24,6 +24,8 @@ pub enum Access {
     Anybody,
     /// Everybody who is signed in with a password of their own; users see what is theirs.
     Own,
+    /// The same, except who came by a digest's link: about their account.
+    Account,
     /// Reviewers and administrators.
     Reviewer,
     /// Administrators.
@@ -34,7 +36,7 @@ impl Access {
     /// Who has this role may use it.
     pub fn allows(self, role: Role) -> bool {
         match self {
-            Access::Public | Access::Anybody | Access::Own => true,
+            Access::Public | Access::Anybody | Access::Own | Access::Account => true,
             Access::Reviewer => role != Role::User,
             Access::Administrator => role == Role::Administrator,
         }
@@ -96,6 +98,13 @@ const fn post(path: &'static str, access: Access, page: Page) -> Route {
     Route { method: Method::Post, path, access, page }
 }
 
+impl Route {
+    /// Programs that watch the node ask it.
+    pub(crate) fn is_for_machines(&self) -> bool {
+        ["/healthz", "/metrics"].contains(&self.path)
+    }
+}
+
 pub(crate) type Page = fn(&App, &Visit) -> Result<Response, Fault>;
 
 /// Every address: the pages and the API.
@@ -148,8 +157,8 @@ const PAGES: &[Route] = &[
     post("/own", Access::Own, own::change),
     get("/account", Access::Anybody, account::show),
     post("/account/password", Access::Anybody, account::change_password),
-    post("/account/second-factor", Access::Own, second_factor::change),
-    post("/account/app-passwords", Access::Own, app_passwords::change),
+    post("/account/second-factor", Access::Account, second_factor::change),
+    post("/account/app-passwords", Access::Account, app_passwords::change),
     get("/sign-in", Access::Public, sign_in::show),
     post("/sign-in", Access::Public, sign_in::sign_in),
     get("/sign-in/oidc", Access::Public, oidc::begin),

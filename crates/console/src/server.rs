@@ -27,12 +27,16 @@ use crate::visit;
 /// Pages that are made at once; further requests wait. Keeps the console from taking the blocking
 /// threads and connections that mail needs.
 const PAGES_AT_ONCE_MAX: usize = 4;
+/// The same of `/healthz` and `/metrics`.
+const MACHINES_AT_ONCE_MAX: usize = 2;
 
 /// Settings of the console.
 #[derive(Debug, Clone, Copy)]
 pub struct ConsoleOptions {
     /// Seconds without a request after which a login ends.
     pub session_seconds: u64,
+    /// Seconds after which a login ends however busy it is.
+    pub session_age_seconds_max: u64,
     /// The console is reached by HTTPS (its own, or a proxy's): cookies are for HTTPS only.
     pub https: bool,
     /// Time for the head of a request, and between two requests of a connection.
@@ -45,6 +49,7 @@ impl Default for ConsoleOptions {
     fn default() -> Self {
         ConsoleOptions {
             session_seconds: 8 * 3600,
+            session_age_seconds_max: 12 * 3600,
             https: false,
             head_wait_max: Duration::from_secs(10),
             body_wait_max: Duration::from_secs(30),
@@ -87,6 +92,7 @@ impl std::fmt::Debug for ConsoleState {
 pub(crate) struct App {
     pub(crate) state: ConsoleState,
     pub(crate) pages: Semaphore,
+    pub(crate) machines: Semaphore,
     pub(crate) replays: Replays,
     pub(crate) sign_ins: SignIns,
     measured: Mutex<Option<Measured>>,
@@ -122,6 +128,7 @@ pub async fn serve(
     let app = Arc::new(App {
         state,
         pages: Semaphore::new(PAGES_AT_ONCE_MAX),
+        machines: Semaphore::new(MACHINES_AT_ONCE_MAX),
         replays: Replays::default(),
         sign_ins: SignIns::default(),
         measured: Mutex::default(),

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::RequestExt;
 use axum::body::{Body, Bytes};
 use axum::extract::{Form, Path, Query, Request};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use gauntlet_store::users::{Role, Scope, Session, Token, User, token_login};
+use gauntlet_store::users::{Proof, Role, Scope, Session, Token, User, token_login};
 use serde_json::Value;
 
 use crate::api::Operation;
@@ -26,6 +26,14 @@ use crate::{access, shell};
 const FIELDS_MAX: usize = 1200;
 /// Bytes of a form.
 pub(crate) const FORM_BYTES_MAX: usize = 1 << 20;
+
+/// A sign-in at the provider of the single sign-on proves who somebody is for so many milliseconds.
+const FRESH_MS: i64 = 5 * 60_000;
+/// A request waits so long for others to be answered; then its client is asked to come again, so that slow pages
+/// do not hold all connections.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(20);
+/// Seconds after which to come again.
+const BUSY_SECONDS: u64 = 5;
 
 /// A request that may be answered.
 pub(crate) struct Visit {
@@ -91,6 +99,25 @@ impl Visit {
         }
     }
 
+    /// Refuses what is about an account to who came by a digest's link: it shows mail, and proves nothing.
+    pub(crate) fn proved(&self) -> Result<(), Fault> {
+        match &self.session {
+            Some(session) if session.proof == Proof::Link => Err(Fault::Forbidden(noted(
+                "You came by a link of a digest, which is for held mail only: sign in to change your account.",
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Who is signed in did so at the provider of the single sign-on a moment ago, for this session.
+    pub(crate) fn is_freshly_signed_in(&self) -> bool {
+        let fresh = |session: &Session| {
+            session.proof == Proof::FreshSingleSignOn
+                && self.now_ms.saturating_sub(session.begun_ms) < FRESH_MS
+        };
+        self.session.as_ref().is_some_and(fresh)
+    }
+
     /// What forms must carry.
     pub(crate) fn csrf(&self) -> &str {
         self.session.as_ref().map_or("", |s| &s.csrf)
@@ -109,8 +136,12 @@ pub(crate) async fn answer(
     let query = request.uri().query().unwrap_or_default().to_owned();
     let client = app.state.proxies.client(client, request.headers());
     let answered = async {
-        let (visit, headers) = read(client, request).await?;
-        let Ok(_permit) = app.pages.acquire().await else { return Err(Fault::TooMany) };
+        let https = app.state.options.https;
+        let (visit, headers) = read(client, https, request).await?;
+        // Whoever watches the node hears of it however long pages take.
+        let turns = if route.is_for_machines() { &app.machines } else { &app.pages };
+        let turn = tokio::time::timeout(TURN_WAIT_MAX, turns.acquire());
+        let Ok(Ok(_turn)) = turn.await else { return Err(Fault::Busy) };
         let app = app.clone();
         let made = tokio::task::spawn_blocking(move || {
             let visit = admit(&app.state, route, operation, visit, &headers)?;
@@ -157,7 +188,11 @@ pub(crate) fn wrong_method(path: &str, texts: &Texts) -> Response {
     response
 }
 
-async fn read(client: IpAddr, mut request: Request) -> Result<(Visit, HeaderMap), Fault> {
+async fn read(
+    client: IpAddr,
+    https: bool,
+    mut request: Request,
+) -> Result<(Visit, HeaderMap), Fault> {
     let headers = request.headers().clone();
     let params = request.extract_parts::<Path<HashMap<String, String>>>().await;
     let Path(params) = params.map_err(|e| Fault::Bad(e.body_text()))?;
@@ -173,8 +208,8 @@ async fn read(client: IpAddr, mut request: Request) -> Result<(Visit, HeaderMap)
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_ms = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
-    let token = access::token(&headers).map(str::to_owned);
-    let sign_in_state = access::state(&headers).map(str::to_owned);
+    let token = access::token(&headers, https).map(str::to_owned);
+    let sign_in_state = access::state(&headers, https).map(str::to_owned);
     let (session, granted) = (None, None);
     let visit = Visit { params, fields, session, granted, token, sign_in_state, client, now_ms };
     Ok((visit, headers))
@@ -241,7 +276,8 @@ fn program(
         must_change: false,
         created_ms: token.created_ms,
     };
-    Ok(Some((Session { user, csrf: String::new() }, token)))
+    let (csrf, proof, begun_ms) = (String::new(), Proof::Password, token.created_ms);
+    Ok(Some((Session { user, csrf, proof, begun_ms }, token)))
 }
 
 /// Finds the session, and refuses who may not.
@@ -260,8 +296,14 @@ fn admit(
         }
     }
     if let Some(token) = &visit.token {
-        let idle_ms = i64::try_from(state.options.session_seconds).unwrap_or(i64::MAX / 1000);
-        visit.session = state.users.session(token, visit.now_ms, idle_ms.saturating_mul(1000))?;
+        let ms = |seconds| i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000);
+        let idle_ms = ms(state.options.session_seconds);
+        let age_ms = ms(state.options.session_age_seconds_max);
+        let now_ms = visit.now_ms;
+        visit.session = match is_by_itself(route, headers) {
+            true => state.users.session_unused(token, now_ms, idle_ms, age_ms)?,
+            false => state.users.session(token, now_ms, idle_ms, age_ms)?,
+        };
     }
     if route.method.changes() && !from_here(headers) {
         return Err(Fault::Forbidden(noted("This form came from another site.")));
@@ -272,6 +314,9 @@ fn admit(
     let Some(session) = &visit.session else { return Err(Fault::SignIn) };
     if !route.access.allows(session.user.role) {
         return Err(Fault::Forbidden(noted("Your role does not allow this.")));
+    }
+    if route.access == Access::Account {
+        visit.proved()?;
     }
     if session.user.must_change && route.access != Access::Anybody {
         return Err(Fault::Forbidden(noted("Choose a password of your own first, under Account.")));
@@ -284,6 +329,13 @@ fn admit(
         }
     }
     Ok(visit)
+}
+
+/// A page that is open renews its list by script, every few seconds: that must not keep a session alive that
+/// nobody uses. Browsers say so themselves (Fetch Metadata: no page, frame or picture is to be shown).
+fn is_by_itself(route: &Route, headers: &HeaderMap) -> bool {
+    let for_script = headers.get("sec-fetch-dest").is_some_and(|to| to == "empty");
+    for_script && !route.method.changes()
 }
 
 /// The browser says that the request comes from a page of ours, or there is no browser.
@@ -306,9 +358,13 @@ fn from_here(headers: &HeaderMap) -> bool {
 
 fn refuse(path: &str, query: &str, fault: &Fault) -> Response {
     let mut response = refusal(path, query, fault);
-    if let Fault::Wait(wait) = fault {
-        let seconds = HeaderValue::from(wait.as_secs() + 1);
-        response.headers_mut().insert(header::RETRY_AFTER, seconds);
+    let seconds = match fault {
+        Fault::Wait(wait) => Some(wait.as_secs() + 1),
+        Fault::Busy => Some(BUSY_SECONDS),
+        _ => None,
+    };
+    if let Some(seconds) = seconds {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
 }

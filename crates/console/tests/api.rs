@@ -432,14 +432,19 @@ fn programs_change_rights_and_make_tokens() {
 #[test]
 fn people_keep_their_own_wishes_by_the_api() {
     let console = start();
-    let cookie = console.sign_in("ursula");
-    let headers = format!(
-        "Cookie: {cookie}\r\nX-CSRF-Token: {}\r\nContent-Type: application/json\r\n",
-        console.csrf(&cookie)
-    );
+    let cookie = std::cell::RefCell::new(console.sign_in("ursula"));
     let ask = |method: &str, path: &str, body: Value| {
         let body = if body.is_null() { String::new() } else { body.to_string() };
+        let headers = format!(
+            "Cookie: {}\r\nX-CSRF-Token: {}\r\nContent-Type: application/json\r\n",
+            cookie.borrow(),
+            console.csrf(&cookie.borrow())
+        );
         let answer = console.request_plain(method, path, &headers, body.as_bytes());
+        // A second factor that goes on or off ends all sessions, and begins another.
+        if let Some(set) = answer.header("set-cookie") {
+            *cookie.borrow_mut() = set.split(';').next().unwrap().to_owned();
+        }
         (answer.status, serde_json::from_str::<Value>(&answer.body).unwrap())
     };
     let nothing = || Value::Null;

@@ -362,6 +362,12 @@ fn what_the_filter_finds_comes_as_csv() {
     assert!(all.body.contains("\"'=1+1\""), "{}", all.body);
     let one = console.request("GET", "/messages.csv?recipient=rita@example.com", &cookie, "");
     assert_eq!(one.body.lines().count(), 2, "{}", one.body);
+    // Where a comma stands in numbers, spreadsheets split at semicolons, quotes or not.
+    let raw = b"From: \"a;=b\" <a@b.example>\r\nSubject: hello;=HYPERLINK(A1)\r\n\r\ny";
+    put(&console, "three", None, "ann@example.com", raw);
+    let one = console.request("GET", "/messages.csv?recipient=ann@example.com", &cookie, "");
+    assert!(one.body.contains("\"hello;'=HYPERLINK(A1)\""), "{}", one.body);
+    assert!(one.body.contains("a;'=b"), "{}", one.body);
     let wrong = console.request("GET", "/messages.csv?since=soon", &cookie, "");
     assert_eq!(wrong.status, 400, "{}", wrong.body);
 }

@@ -227,7 +227,12 @@ fn console_by(provider: &Provider, add_people: bool, login_claim: &str) -> Runni
 
 /// Goes to the provider and comes back; the path with code and state, and the browser's cookie.
 fn round_trip(console: &Running, next: &str) -> (String, String) {
-    let begun = console.request("GET", &format!("/sign-in/oidc?next={next}"), "", "");
+    trip(console, &format!("next={next}"))
+}
+
+/// The same with fields of one's own.
+fn trip(console: &Running, fields: &str) -> (String, String) {
+    let begun = console.request("GET", &format!("/sign-in/oidc?{fields}"), "", "");
     assert_eq!(begun.status, 303, "{}", begun.body);
     let cookie = begun.header("set-cookie").unwrap();
     assert!(cookie.contains("SameSite=Lax") && cookie.contains("HttpOnly"), "{cookie}");
@@ -252,7 +257,8 @@ fn who_is_known_signs_in_with_the_rights_given_here() {
     let provider = Provider::start();
     let console = console(&provider, false);
     let users = &console.state.users;
-    users.person_from_outside("Rita@example.com", Some(Role::Reviewer), &[], 1).unwrap();
+    let own = ["rita@example.com".to_owned()];
+    users.person_from_outside("Rita@example.com", Some(Role::Reviewer), &own, 1).unwrap().unwrap();
     provider.mood.lock().unwrap().claims = people("rita@example.com", true);
     let page = console.request("GET", "/sign-in", "", "");
     assert!(page.body.contains("Company login"), "{}", page.body);
@@ -304,7 +310,8 @@ fn an_address_that_is_not_verified_names_nobody() {
     for claim in ["email", "preferred_username"] {
         let console = console_by(&provider, false, claim);
         let (users, role) = (&console.state.users, Some(Role::Administrator));
-        users.person_from_outside("boss@example.com", role, &[], 1).unwrap();
+        let own = ["boss@example.com".to_owned()];
+        users.person_from_outside("boss@example.com", role, &own, 1).unwrap().unwrap();
         // What anybody can write into a profile of their own.
         for verified in [Value::Null, json!(false), json!("false"), json!(0), json!(1), json!("")] {
             let mut claims = json!({ "email": "Boss@example.com", "preferred_username":
@@ -357,6 +364,159 @@ fn tokens_that_are_not_the_providers_are_refused() {
     }
     let off = crate::common::start();
     assert_eq!(off.request("GET", "/sign-in/oidc", "", "").status, 404);
+}
+
+/// Nobody is added who could send mail as anybody: people without addresses of their own may.
+#[test]
+fn nobody_is_added_without_an_address() {
+    let provider = Provider::start();
+    let console = console_by(&provider, true, "preferred_username");
+    provider.mood.lock().unwrap().claims =
+        json!({ "preferred_username": "eve", "email_verified": true });
+    let (back, cookie) = round_trip(&console, "/");
+    let answer = console.request("GET", &back, &cookie, "");
+    assert_eq!((answer.status, answer.header("set-cookie")), (403, None), "{}", answer.body);
+    assert_eq!(console.state.users.list().unwrap().len(), 3);
+}
+
+#[test]
+fn an_answer_of_another_provider_is_refused() {
+    let provider = Provider::start();
+    let console = console(&provider, true);
+    provider.mood.lock().unwrap().claims = people("dora@example.com", true);
+    let (back, cookie) = round_trip(&console, "/");
+    let mixed = format!("{back}&iss=https%3A%2F%2Fevil.example");
+    let answer = console.request("GET", &mixed, &cookie, "");
+    assert_eq!((answer.status, answer.header("set-cookie")), (400, None), "{}", answer.body);
+    let issuer = provider.issuer().replace(':', "%3A").replace('/', "%2F");
+    let answer = console.request("GET", &format!("{back}&iss={issuer}"), &cookie, "");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+}
+
+#[test]
+fn nobody_is_sent_elsewhere_after_signing_in() {
+    let provider = Provider::start();
+    let console = console(&provider, true);
+    provider.mood.lock().unwrap().claims = people("dora@example.com", true);
+    for next in [
+        "https://evil.example/",
+        "//evil.example/",
+        "/%5Cevil.example/",
+        "/%09/evil.example/",
+        "/%0d%0aSet-Cookie:%20a=b",
+        "javascript:alert(1)",
+        "/%22%3E%3Cscript%3E",
+        "%20//evil.example",
+    ] {
+        let (back, cookie) = round_trip(&console, next);
+        let answer = console.request("GET", &back, &cookie, "");
+        assert_eq!(answer.status, 200, "{next}");
+        let own = answer.body.contains("content=\"0;url=/\"");
+        let escaped =
+            next.contains("script%3E") && answer.body.contains("url=/&quot;&gt;&lt;script");
+        assert!(own || escaped, "{next}: {}", answer.body);
+        let form = format!(
+            "login=rita&password={}&next={next}",
+            crate::common::PASSWORD.replace(' ', "+")
+        );
+        let to = console.request("POST", "/sign-in", "", &form);
+        let to = to.header("location").unwrap();
+        assert!(to == "/" || to.starts_with("/\"><script"), "{next}: {to}");
+    }
+}
+
+/// Who has no password proves themselves by signing in anew at the provider.
+#[test]
+fn a_fresh_sign_in_makes_an_app_password_for_who_has_no_password() {
+    let provider = Provider::start();
+    let console = console(&provider, true);
+    let dora = "dora@example.com";
+    let said = |at: i64| json!({ "email": dora, "email_verified": true, "auth_time": at });
+    let now = || crate::common::now_ms() / 1_000;
+    let session = |fields: &str, claims: Value| {
+        provider.mood.lock().unwrap().claims = claims;
+        let (back, cookie) = trip(&console, fields);
+        let answer = console.request("GET", &back, &cookie, "");
+        let set = answer.header("set-cookie").map(|c| c.split(';').next().unwrap().to_owned());
+        (answer.status, set)
+    };
+    let make = |cookie: &str, name: &str| {
+        let form = format!("csrf={}&do=make&name={name}", console.csrf(cookie));
+        console.request("POST", "/account/app-passwords", cookie, &form)
+    };
+    // Signed in some time ago: the page and the answer say what to do.
+    let (_, cookie) = session("next=/account", said(now()));
+    let cookie = cookie.unwrap();
+    let command = "gauntlet user app-password new dora@example.com NAME";
+    let page = console.request("GET", "/account", &cookie, "").body;
+    assert!(page.contains(command) && page.contains("prove=yes"), "{page}");
+    assert!(!page.contains("name=\"password\""), "nothing to fill in: {page}");
+    let refused = make(&cookie, "phone");
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.contains(command) && refused.body.contains("Company login"));
+    // What the provider remembers is no new sign-in.
+    for stale in [said(now() - 3_600), people(dora, true), said(now() + 3_600)] {
+        assert_eq!(session("prove=yes&next=/account", stale.clone()), (400, None), "{stale}");
+    }
+    let begun = console.request("GET", "/sign-in/oidc?prove=yes", "", "");
+    let to = begun.header("location").unwrap();
+    assert!(to.contains("&prompt=login&max_age=0"), "{to}");
+    let (status, fresh) = session("prove=yes&next=/account", said(now()));
+    assert_eq!(status, 200);
+    let fresh = fresh.unwrap();
+    let made = make(&fresh, "phone");
+    assert_eq!(made.status, 200, "{}", made.body);
+    let secret = made.body.split_once("<code class=\"big\">").unwrap().1.split('<').next().unwrap();
+    let users = &console.state.users;
+    assert!(users.mail_login(dora, secret, crate::common::now_ms()).unwrap().is_some());
+    // For five minutes.
+    let proof = gauntlet_store::users::Proof::FreshSingleSignOn;
+    let old = users.start_session_by(dora, proof, "", crate::common::now_ms() - 301_000).unwrap();
+    assert_eq!(make(&format!("gauntlet_session={}", old.token), "desk").status, 400);
+    // An administrator's command serves, too.
+    assert!(
+        users
+            .add_app_password(dora, "desk", "command line", crate::common::now_ms())
+            .unwrap()
+            .is_some()
+    );
+    // Who has a password shows it, however they came.
+    let rita = users.start_session_by("rita", proof, "", crate::common::now_ms()).unwrap();
+    assert_eq!(make(&format!("gauntlet_session={}", rita.token), "desk").status, 400);
+}
+
+/// A provider that takes what is asked and never answers.
+#[test]
+fn a_provider_that_is_silent_does_not_stop_the_console() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let provider = Provider { address: listener.local_addr().unwrap(), mood: Arc::default() };
+    let console = console(&provider, true);
+    let taken: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+    let kept = taken.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            kept.lock().unwrap().push(stream);
+        }
+    });
+    std::thread::scope(|scope| {
+        let begin = || console.request("GET", "/sign-in/oidc", "", "").status;
+        let all: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
+        // All but two are told to come again, while these still wait.
+        while all.iter().filter(|one| one.is_finished()).count() < 6 {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert_eq!(taken.lock().unwrap().len(), 2);
+        for path in ["/healthz", "/metrics", "/sign-in"] {
+            assert_eq!(console.request("GET", path, "", "").status, 200, "{path}");
+        }
+        let refused = console.request("GET", "/sign-in/oidc", "", "");
+        assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")));
+        // They end; the next sign-in is asked for again.
+        taken.lock().unwrap().clear();
+        let mut said: Vec<u16> = all.into_iter().map(|one| one.join().unwrap()).collect();
+        said.sort_unstable();
+        assert_eq!(said, [400, 400, 503, 503, 503, 503, 503, 503]);
+    });
 }
 
 #[test]

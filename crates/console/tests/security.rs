@@ -262,7 +262,7 @@ fn program(console: &Running, token: &str, method: &str, path: &str, body: &str)
 fn a_token_makes_nothing_stronger_than_itself() {
     let console = start();
     let users = &console.state.users;
-    let scopes = [Scope::UsersRead, Scope::UsersWrite];
+    let scopes = [Scope::UsersRead, Scope::UsersWrite, Scope::SubmissionWrite];
     let token = users.add_token("hr", &scopes, 2, "admin", now_ms()).unwrap();
     let own_end = users.tokens().unwrap()[0].expires_ms;
     let ask = |method, path: &str, body: &str| program(&console, &token, method, path, body);
@@ -371,6 +371,7 @@ fn a_digests_way_in_leaves_nothing_behind() {
     for address in ["ursula@example.com", "nobody-yet@example.com"] {
         let console = start();
         let users = &console.state.users;
+        let phone = users.add_app_password("ursula", "phone", "ursula", now_ms()).unwrap().unwrap();
         let link = Link {
             kind: LinkKind::Enter,
             address: address.to_owned(),
@@ -384,22 +385,42 @@ fn a_digests_way_in_leaves_nothing_behind() {
         let cookie =
             cookie.unwrap_or_else(|| panic!("{address}: {} {}", answer.status, answer.body));
         let csrf = console.csrf(&cookie);
-        for (path, form) in
-            [("/account/app-passwords", "do=make&name=x"), ("/account/second-factor", "do=begin")]
-        {
+        let word = crate::common::PASSWORD.replace(' ', "+");
+        // Not even with the password, which the link does not prove.
+        for (path, form) in [
+            ("/account/app-passwords", "do=make&name=x".to_owned()),
+            ("/account/app-passwords", format!("do=make&name=x&password={word}")),
+            ("/account/app-passwords", "do=revoke&name=phone".to_owned()),
+            ("/account/second-factor", "do=begin".to_owned()),
+            ("/account/second-factor", format!("do=begin&password={word}")),
+            (
+                "/account/password",
+                format!("old={word}&new=another+word+now&again=another+word+now"),
+            ),
+        ] {
             let form = format!("csrf={csrf}&{form}");
             let answer = console.request("POST", path, &cookie, &form);
-            assert_eq!(answer.status, 400, "{address} {path}: {}", answer.body);
+            assert_eq!(answer.status, 403, "{address} {path}: {}", answer.body);
         }
-        for (path, form) in
-            [("own/app-passwords", "name=x&password="), ("own/second-factor", "do=begin")]
-        {
-            let answer = api(&console, &cookie, "POST", &format!("/api/v1/{path}"), form);
-            assert_eq!(answer.status, 400, "{address} {path}: {}", answer.body);
+        for (method, path, form) in [
+            ("POST", "own/app-passwords", format!("name=x&password={word}")),
+            ("DELETE", "own/app-passwords/phone", String::new()),
+            ("POST", "own/second-factor", format!("do=begin&password={word}")),
+            ("GET", "own/second-factor", String::new()),
+            ("GET", "own/app-passwords", String::new()),
+        ] {
+            let answer = api(&console, &cookie, method, &format!("/api/v1/{path}"), &form);
+            assert_eq!(answer.status, 403, "{address} {path}: {}", answer.body);
         }
+        let page = console.request("GET", "/account", &cookie, "");
+        assert!(page.body.contains("came by a link"), "{}", page.body);
+        assert!(!page.body.contains("password\""), "no form: {}", page.body);
+        assert_eq!(console.request("GET", "/quarantine", &cookie, "").status, 200);
         for person in users.list().unwrap() {
-            assert!(users.app_passwords(&person.login).unwrap().is_empty());
+            let all = users.app_passwords(&person.login).unwrap();
+            assert_eq!(all.len(), usize::from(person.login == "ursula"), "{}", person.login);
         }
+        assert!(users.mail_login("ursula", &phone, now_ms()).unwrap().is_some());
     }
 }
 
@@ -465,10 +486,13 @@ fn codes_of_a_second_factor_cannot_be_tried_out() {
         state.proxies = Arc::new(Proxies::parse(&["127.0.0.1".to_owned()]).unwrap());
     });
     let users = &console.state.users;
-    let cookie = console.sign_in("rita");
+    // She is known here; this session ends with the second factor.
+    console.sign_in("rita");
     let secret = users.begin_totp("rita").unwrap();
     let code = code_shown(&secret, now_ms()).unwrap();
     users.enable_totp("rita", &code, now_ms()).unwrap().unwrap();
+    let started = users.start_session("rita", now_ms()).unwrap();
+    let cookie = format!("gauntlet_session={}", started.token);
     // By a stolen session: each try was forgotten by asking to begin anew.
     let csrf = console.csrf(&cookie);
     let path = "/account/second-factor";
@@ -536,4 +560,78 @@ fn app_passwords_are_made_with_the_present_password_and_never_open_the_console()
     assert_eq!(program(&console, &token, "GET", path, "").status, 404);
     let body = "{\"name\":\"x\",\"password\":\"x\"}";
     assert_eq!(program(&console, &token, "POST", path, body).status, 404);
+}
+
+#[test]
+fn a_token_lets_nobody_send_mail_unless_it_says_so() {
+    let console = start();
+    let users = &console.state.users;
+    let scopes = [
+        Scope::UsersRead,
+        Scope::UsersWrite,
+        Scope::StatusRead,
+        Scope::MessagesRead,
+        Scope::QuarantineRead,
+        Scope::QuarantineWrite,
+    ];
+    let token =
+        |name: &str, scopes: &[Scope]| users.add_token(name, scopes, 2, "admin", now_ms()).unwrap();
+    let hr = token("hr", &scopes);
+    // Everybody may log in by SMTP AUTH: as anybody without addresses, as these with some.
+    for body in [
+        "{\"login\":\"mallory\",\"role\":\"user\"}",
+        "{\"login\":\"mallory\",\"role\":\"user\",\"addresses\":[\"boss@example.com\"]}",
+        "{\"login\":\"mallory\",\"role\":\"reviewer\"}",
+    ] {
+        let answer = program(&console, &hr, "POST", "/api/v1/users", body);
+        assert_eq!(answer.status, 403, "{body}");
+        assert!(answer.body.contains("submission:write"), "{}", answer.body);
+    }
+    // Nor by somebody who is there: their password, their addresses, the factor that bars their password.
+    for (method, path, body) in [
+        ("POST", "ursula/password", "{}"),
+        ("PUT", "ursula", "{\"role\":\"user\",\"addresses\":[]}"),
+        ("PUT", "ursula", "{\"role\":\"user\",\"addresses\":[\"boss@example.com\"]}"),
+        ("DELETE", "ursula/second-factor", ""),
+    ] {
+        let answer = program(&console, &hr, method, &format!("/api/v1/users/{path}"), body);
+        assert_eq!(answer.status, 403, "{method} {path}: {}", answer.body);
+    }
+    let wider = "{\"name\":\"x\",\"scopes\":[\"users:write\",\"submission:write\"]}";
+    assert_eq!(program(&console, &hr, "POST", "/api/v1/tokens", wider).status, 403);
+    assert_eq!(users.list().unwrap().len(), 3);
+    assert!(users.mail_login("ursula", crate::common::PASSWORD, now_ms()).unwrap().is_some());
+    // With it, what the other scopes contain.
+    let whole = token("whole", &[&scopes[..], &[Scope::SubmissionWrite]].concat());
+    let body = "{\"login\":\"bob\",\"role\":\"user\",\"addresses\":[\"bob@example.com\"]}";
+    assert_eq!(program(&console, &whole, "POST", "/api/v1/users", body).status, 200);
+    // What takes rights away is no gift.
+    assert_eq!(program(&console, &hr, "DELETE", "/api/v1/users/bob", "").status, 200);
+}
+
+#[test]
+fn a_token_that_may_not_read_the_log_does_not_read_it_through_a_policy() {
+    let console = start();
+    put_program(&console, "one", "programs");
+    console.state.node.policy().unwrap();
+    let users = &console.state.users;
+    let token =
+        |name: &str, scopes: &[Scope]| users.add_token(name, scopes, 1, "admin", now_ms()).unwrap();
+    let policy = token("policy", &[Scope::PolicyRead, Scope::PolicyWrite]);
+    let both = token("both", &[Scope::PolicyRead, Scope::MessagesRead]);
+    // What it would change names the message and its people.
+    let text = "[[rule]]\nname = \"guess\"\nwhen.class = \"suspect\"\ndo = \"discard\"\n\
+                [[rule]]\nname = \"rest\"\ndo = \"deliver\"\n";
+    let body = serde_json::json!({ "text": text, "days": 1 }).to_string();
+    let path = "/api/v1/policy/replay";
+    let answer = program(&console, &policy, "POST", path, &body);
+    assert_eq!(answer.status, 403, "{}", answer.body);
+    assert!(answer.body.contains("messages:read"), "{}", answer.body);
+    let begun = program(&console, &both, "POST", path, &body);
+    assert_eq!(begun.status, 200, "{}", begun.body);
+    // Nor what somebody else's replay found.
+    let answer = program(&console, &policy, "GET", path, "");
+    assert_eq!(answer.status, 403);
+    assert!(!answer.body.contains(URSULA), "{}", answer.body);
+    assert_eq!(program(&console, &both, "GET", path, "").status, 200);
 }

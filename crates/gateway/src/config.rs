@@ -21,7 +21,8 @@ pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings}
 pub use load::{ConfigError, Loaded, Origin, Setting};
 pub use masking::mask;
 pub use people::{
-    ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings, ReportEvery,
+    ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
+    ReportEvery, SignInSettings,
 };
 pub use receiving::{
     GreylistSettings, ListenerRole, ListenerSettings, RateSettings, RecipientSettings,

@@ -5,6 +5,7 @@
 
 mod app_passwords;
 pub mod attempts;
+mod attempts_kept;
 mod change;
 mod handle;
 mod links;
@@ -17,7 +18,8 @@ mod tokens;
 mod totp;
 
 pub use app_passwords::{APP_PASSWORDS_MAX, AppPassword};
-pub use attempts::Attempts;
+pub use attempts::{AttemptLimits, Attempts};
+pub use attempts_kept::KeptAttempt;
 pub use scram::{SCRAM_ITERATIONS, SCRAM_SALT_BYTES, ScramKeys};
 
 use std::path::{Path, PathBuf};
@@ -36,7 +38,7 @@ pub use handle::{Remote, Users};
 pub use links::{Link, LinkKind, Shown};
 pub use searches::{SEARCHES_MAX, SavedSearch};
 pub use senders::ListedSender;
-pub use session::{Session, Started};
+pub use session::{Proof, Session, Started};
 pub use tokens::{Scope, TOKEN_DAYS_MAX, TOKEN_MARK, Token, token_end, token_login};
 pub use totp::{RECOVERY_CODES, SecondFactor, code_shown};
 
@@ -52,6 +54,13 @@ const SALT_BYTES: usize = 16;
 const LOGIN_BYTES_MAX: usize = 254;
 /// Most lines of the audit log returned at once.
 const LINES_MAX: usize = 500;
+
+/// What the audit log says of those who did not come in.
+const FAILED: &str = "sign-in failed";
+/// Such lines that are kept: a net of hosts that guesses must not fill the disk with them.
+pub const FAILURES_KEPT_MAX: i64 = 10_000;
+/// They are counted each time the audit log has so many lines more.
+const FAILURES_PRUNED_EVERY: i64 = 1_000;
 
 const MIGRATIONS: &[&str] = &[
     "
@@ -149,6 +158,19 @@ CREATE TABLE app_password (
     created_ms INTEGER NOT NULL,
     used_ms    INTEGER,
     PRIMARY KEY (login, name)
+) WITHOUT ROWID;
+",
+    // Sessions of before do not say what they began with: a digest's link among them would be taken for a
+    // password.
+    "
+DELETE FROM session;
+ALTER TABLE session ADD COLUMN begun_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE session ADD COLUMN proof TEXT NOT NULL DEFAULT 'link';
+ALTER TABLE session ADD COLUMN address TEXT NOT NULL DEFAULT '';
+CREATE TABLE attempt (
+    what     BLOB PRIMARY KEY,
+    failures INTEGER NOT NULL,
+    at_ms    INTEGER NOT NULL
 ) WITHOUT ROWID;
 ",
 ];
@@ -296,24 +318,25 @@ impl UserDatabase {
         if added { Ok(()) } else { Err(StoreError::Invalid { what: "login", cause: cause() }) }
     }
 
-    /// Removes a person and ends their sessions. False if there is no such person.
+    /// Removes a person, ends their sessions and revokes the tokens that they made. False if there is no such person.
     ///
     /// # Errors
     /// If it is the last administrator, or the change could not be made durable.
     pub fn remove(&self, login: &str, who: &str, now_ms: i64) -> Result<bool, StoreError> {
-        let all = self.list()?;
-        let others = all.iter().filter(|u| !u.login.eq_ignore_ascii_case(login));
-        let administrators = others.filter(|u| u.role == Role::Administrator).count();
-        if administrators == 0 && all.iter().any(|u| u.login.eq_ignore_ascii_case(login)) {
-            let cause = "the last administrator cannot be removed; add another first".to_owned();
-            return Err(StoreError::Invalid { what: "login", cause });
-        }
-        self.change(|batch| {
-            let removed = batch.execute("DELETE FROM user WHERE login = ?1", [login])?;
-            if removed == 1 {
-                audit(batch, now_ms, who, "remove user", login, "")?;
+        let removed = self.change(|batch| {
+            if change::is_last_administrator(batch, login)? {
+                return Ok(None);
             }
-            Ok(removed == 1)
+            let removed = batch.execute("DELETE FROM user WHERE login = ?1", [login])? == 1;
+            if removed {
+                audit(batch, now_ms, who, "remove user", login, "")?;
+                tokens::revoke_made_by(batch, login, who, now_ms)?;
+            }
+            Ok(Some(removed))
+        })?;
+        removed.ok_or_else(|| StoreError::Invalid {
+            what: "login",
+            cause: "the last administrator cannot be removed; add another first".to_owned(),
         })
     }
 
@@ -337,7 +360,7 @@ impl UserDatabase {
                 "UPDATE user SET hash = ?2, must_change = ?3, scram = ?4 WHERE login = ?1",
                 params![login, hash, must_change, scram],
             )?;
-            batch.execute("DELETE FROM session WHERE login = ?1 COLLATE NOCASE", [login])?;
+            session::end_all(batch, login)?;
             app_passwords::revoke_all(batch, login)?;
             if set == 1 {
                 audit(batch, now_ms, who, "set password", login, "")?;
@@ -378,7 +401,8 @@ impl UserDatabase {
         Ok(found.map(|(user, _)| user).filter(|_| fits))
     }
 
-    /// Notes a sign-in, its failure, or the like.
+    /// Notes a sign-in, its failure, or the like. Of failures, which anybody can cause, the newest
+    /// [`FAILURES_KEPT_MAX`] are kept.
     ///
     /// # Errors
     /// If it could not be made durable.
@@ -389,15 +413,40 @@ impl UserDatabase {
         action: &str,
         detail: &str,
     ) -> Result<(), StoreError> {
-        self.change(|batch| audit(batch, at_ms, who, action, "", detail))
+        self.change(|batch| {
+            audit(batch, at_ms, who, action, "", detail)?;
+            // Now and then: it reads the whole table.
+            if action.starts_with(FAILED) && batch.last_insert_rowid() % FAILURES_PRUNED_EVERY == 0
+            {
+                batch.execute(
+                    "DELETE FROM audit WHERE substr(action, 1, length(?1)) = ?1 AND seq NOT IN \
+                     (SELECT seq FROM audit WHERE substr(action, 1, length(?1)) = ?1 \
+                      ORDER BY seq DESC LIMIT ?2)",
+                    params![FAILED, FAILURES_KEPT_MAX],
+                )?;
+            }
+            Ok(())
+        })
     }
 
-    /// The newest lines of the audit log.
+    /// The newest lines of the audit log; of failed sign-ins, which anybody can cause, a quarter at most, so
+    /// that they do not push out what people did.
     ///
     /// # Errors
     /// If the database cannot be read.
     pub fn audit_log(&self, limit: usize) -> Result<Vec<AuditLine>, StoreError> {
-        self.whole_audit_log(limit.min(LINES_MAX) as u64)
+        let limit = limit.min(LINES_MAX);
+        self.read(|c| {
+            let mut find = c.prepare_cached(
+                "SELECT at_ms, who, action, item, detail FROM audit WHERE seq IN \
+                 (SELECT seq FROM audit WHERE substr(action, 1, length(?1)) <> ?1 \
+                  ORDER BY seq DESC LIMIT ?2) OR seq IN \
+                 (SELECT seq FROM audit WHERE substr(action, 1, length(?1)) = ?1 \
+                  ORDER BY seq DESC LIMIT ?3) ORDER BY seq DESC LIMIT ?2",
+            )?;
+            let (all, failed) = (limit as i64, limit.div_ceil(4) as i64);
+            find.query_map(params![FAILED, all, failed], audit_line)?.collect()
+        })
     }
 
     /// As many of the newest lines as are wanted.
@@ -409,16 +458,8 @@ impl UserDatabase {
             let mut find = c.prepare_cached(
                 "SELECT at_ms, who, action, item, detail FROM audit ORDER BY seq DESC LIMIT ?1",
             )?;
-            let rows = find.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
-                Ok(AuditLine {
-                    at_ms: row.get(0)?,
-                    who: row.get(1)?,
-                    action: row.get(2)?,
-                    item: row.get(3)?,
-                    detail: row.get(4)?,
-                })
-            })?;
-            rows.collect()
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            find.query_map([limit], audit_line)?.collect()
         })
     }
 
@@ -464,6 +505,16 @@ fn user(row: &Row<'_>) -> rusqlite::Result<User> {
         addresses: list(3)?,
         must_change: row.get(4)?,
         created_ms: row.get(5)?,
+    })
+}
+
+fn audit_line(row: &Row<'_>) -> rusqlite::Result<AuditLine> {
+    Ok(AuditLine {
+        at_ms: row.get(0)?,
+        who: row.get(1)?,
+        action: row.get(2)?,
+        item: row.get(3)?,
+        detail: row.get(4)?,
     })
 }
 
@@ -581,15 +632,160 @@ mod tests {
         let again = users.start_session("ada", 1000).unwrap();
         assert_ne!(started.token, again.token);
         let idle = 100_000;
-        let session = users.session(&started.token, 90_000, idle).unwrap().unwrap();
+        let age = 250_000;
+        let session_of = |token: &str, now| users.session(token, now, idle, age).unwrap();
+        let session = session_of(&started.token, 90_000).unwrap();
         assert_eq!((session.user.login.as_str(), &session.csrf), ("ada", &started.csrf));
-        assert!(users.session(&started.token, 180_000, idle).unwrap().is_some());
-        assert!(users.session(&again.token, 180_000, idle).unwrap().is_none());
-        assert!(users.session("no such token", 1, idle).unwrap().is_none());
-        users.end_session(&started.token).unwrap();
-        assert!(users.session(&started.token, 180_001, idle).unwrap().is_none());
+        assert!(session_of(&started.token, 180_000).is_some());
+        assert!(session_of(&again.token, 180_000).is_none());
+        assert!(session_of("no such token", 1).is_none());
+        // What a page asks for by itself is no use.
+        let left = users.start_session("ada", 1000).unwrap();
+        assert!(users.session_unused(&left.token, 90_000, idle, age).unwrap().is_some());
+        assert!(users.session_unused(&left.token, 180_000, idle, age).unwrap().is_none());
+        // However busy it is, it ends some time after it began.
+        assert!(session_of(&started.token, 1000 + age).is_some());
+        assert!(session_of(&started.token, 1000 + age + 1).is_none());
+        assert!(session_of(&started.token, 2000).is_none(), "for good");
+        let ended = users.start_session("ada", 1000).unwrap();
+        users.end_session(&ended.token).unwrap();
+        assert!(session_of(&ended.token, 1001).is_none());
         let last = users.start_session("ada", 1000).unwrap();
         users.set_password("ada", "another password", false, "ada", 2000).unwrap();
-        assert!(users.session(&last.token, 2000, idle).unwrap().is_none());
+        assert!(session_of(&last.token, 2000).is_none());
+    }
+
+    #[test]
+    fn sessions_end_with_what_proved_them_and_with_what_they_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
+        users.add(&person("ada", Role::Administrator), "a long password", "x", 1).unwrap();
+        users.add(&person("eve", Role::Administrator), "a long password", "x", 1).unwrap();
+        let now = 1_795_235_000_000;
+        let begun = |login: &str| users.start_session(login, now).unwrap().token;
+        let lives = |token: &str| users.session(token, now, i64::MAX, i64::MAX).unwrap().is_some();
+        let (other, stays) = (begun("ada"), begun("eve"));
+        let secret = users.begin_totp("ada").unwrap();
+        assert!(lives(&other), "nothing has changed yet");
+        let code = code_shown(&secret, now).unwrap();
+        users.enable_totp("ada", &code, now).unwrap().unwrap();
+        assert!(!lives(&other), "a second factor");
+        let other = begun("ada");
+        users.remove_totp("ada", "eve", now).unwrap();
+        assert!(!lives(&other), "no second factor");
+        let other = begun("ada");
+        let folders = ["suspect".to_owned()];
+        users.change_rights("ada", Role::Administrator, &folders, &[], "eve", now).unwrap();
+        assert!(lives(&other), "nothing was changed");
+        users.change_rights("ada", Role::Reviewer, &folders, &[], "eve", now).unwrap();
+        assert!(!lives(&other), "a role");
+        assert!(lives(&stays), "nobody else's");
+    }
+
+    #[test]
+    fn a_session_by_a_link_is_for_the_mail_of_one_address() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
+        let ada = User {
+            addresses: vec!["ada@example.org".to_owned(), "sales@example.org".to_owned()],
+            created_ms: 1,
+            ..person("ada", Role::Administrator)
+        };
+        users.add(&ada, "a long password", "x", 1).unwrap();
+        let by = |proof| {
+            let started = users.start_session_by("ada", proof, "Ada@example.org", 5).unwrap();
+            users.session(&started.token, 6, 9, 9).unwrap().unwrap()
+        };
+        let session = by(Proof::Link);
+        assert_eq!((session.proof, session.user.role), (Proof::Link, Role::User));
+        assert_eq!(session.user.addresses, ["ada@example.org"]);
+        assert!(session.user.folders.is_empty());
+        let session = by(Proof::FreshSingleSignOn);
+        assert_eq!((session.proof, &session.user), (Proof::FreshSingleSignOn, &ada));
+    }
+
+    #[test]
+    fn a_flood_of_guesses_does_not_fill_the_audit_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
+        users.add(&person("ada", Role::Administrator), "a long password", "x", 1).unwrap();
+        users
+            .change(|batch| {
+                for n in 0..30_000 {
+                    let action = if n % 2 == 0 { FAILED } else { "sign-in failed: code" };
+                    audit(batch, n, "invented", action, "", "192.0.2.1")?;
+                }
+                audit(batch, 1, "ada", "sign-in", "", "")
+            })
+            .unwrap();
+        for n in 0..2 * FAILURES_PRUNED_EVERY {
+            users.note(n, "invented", FAILED, "192.0.2.1").unwrap();
+        }
+        let all = users.whole_audit_log(u64::MAX).unwrap();
+        let failed = all.iter().filter(|line| line.action.starts_with(FAILED)).count() as i64;
+        assert!((FAILURES_KEPT_MAX..=FAILURES_KEPT_MAX + FAILURES_PRUNED_EVERY).contains(&failed));
+        let others: Vec<&str> =
+            all.iter().map(|l| l.action.as_str()).filter(|a| !a.starts_with(FAILED)).collect();
+        assert_eq!(others, ["sign-in", "add user"], "nothing else goes");
+        // Nor out of sight.
+        let shown: Vec<String> =
+            users.audit_log(200).unwrap().into_iter().map(|l| l.action).collect();
+        assert_eq!(
+            (shown.len(), &shown[49..]),
+            (52, &[FAILED, "sign-in", "add user"].map(String::from)[..])
+        );
+    }
+
+    #[test]
+    fn tokens_go_with_the_administrator_who_made_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
+        for login in ["ada", "bob", "eve"] {
+            users.add(&person(login, Role::Administrator), "a long password", "x", 1).unwrap();
+        }
+        let token = |name: &str, who: &str| {
+            users.add_token(name, &[Scope::QueueRead], 1, who, 1).unwrap();
+        };
+        token("of-bob", "Bob");
+        token("of-eve", "eve");
+        token("of-the-token", "token of-eve");
+        token("of-ada", "ada");
+        token("of-the-machine", "command line");
+        let left = || -> Vec<String> {
+            users.tokens().unwrap().into_iter().map(|token| token.name).collect()
+        };
+        users.change_rights("bob", Role::Administrator, &[], &[], "ada", 2).unwrap();
+        assert_eq!(left().len(), 5, "still an administrator");
+        users.change_rights("bob", Role::Reviewer, &[], &[], "ada", 2).unwrap();
+        assert_eq!(left(), ["of-ada", "of-eve", "of-the-machine", "of-the-token"]);
+        users.remove("eve", "ada", 3).unwrap();
+        assert_eq!(left(), ["of-ada", "of-the-machine"]);
+    }
+
+    #[test]
+    fn of_two_administrators_who_go_at_once_one_stays() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let users = UserDatabase::open(folder.path()).unwrap();
+            for login in ["ada", "eve"] {
+                let user = person(login, Role::Administrator);
+                users.add(&user, "a long password", "x", 1).unwrap();
+            }
+            let start = std::sync::Barrier::new(2);
+            std::thread::scope(|scope| {
+                let (users, start) = (&users, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    let _one_of_them_fails = users.remove("ada", "eve", 2);
+                });
+                scope.spawn(move || {
+                    start.wait();
+                    let _one_of_them_fails =
+                        users.change_rights("eve", Role::User, &[], &[], "ada", 2);
+                });
+            });
+            let all = users.list().unwrap();
+            assert!(all.iter().any(|u| u.role == Role::Administrator), "{all:?}");
+        }
     }
 }

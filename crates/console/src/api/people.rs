@@ -19,6 +19,12 @@ const REVIEWER: &[Scope] =
 /// What a user may do who has mail here.
 const USER: &[Scope] = &[Scope::QuarantineRead, Scope::QuarantineWrite];
 
+/// Refuses a program to give somebody what they can send mail with, unless its token says so: every person may
+/// log in by SMTP AUTH with their password, as their own addresses, or as anybody where they have none.
+fn may_let_send(visit: &Visit) -> Result<(), Fault> {
+    visit.needs(Scope::SubmissionWrite)
+}
+
 /// Refuses a program to give rights, or the password of somebody with rights, that go beyond its
 /// token: with them it could do what the token does not let it.
 fn may_give(visit: &Visit, role: Role, addresses: &[String]) -> Result<(), Fault> {
@@ -85,6 +91,7 @@ pub(super) fn add(app: &App, visit: &Visit) -> Result<Response, Fault> {
         must_change: true,
         created_ms: visit.now_ms,
     };
+    may_let_send(visit)?;
     may_give(visit, user.role, &user.addresses)?;
     let password = app.state.users.one_time_password()?;
     app.state.users.add(&user, &password, visit.who(), visit.now_ms)?;
@@ -102,6 +109,7 @@ pub(super) fn remove(app: &App, visit: &Visit) -> Result<Response, Fault> {
 
 /// `POST /api/v1/users/{login}/password`.
 pub(super) fn password(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    may_let_send(visit)?;
     let (login, users) = (&changeable(app, visit)?.login, &app.state.users);
     users::not_oneself(visit, login)?;
     let password = users.one_time_password()?;
@@ -117,17 +125,21 @@ pub(super) fn rights(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let role: Role = visit.field("role").parse().map_err(Fault::Bad)?;
     let all = |name| -> Vec<String> { visit.all(name).map(str::to_owned).collect() };
     let (folders, addresses) = (all("folders"), all("addresses"));
+    may_let_send(visit)?;
     changeable(app, visit)?;
     may_give(visit, role, &addresses)?;
     let (who, now) = (visit.who(), visit.now_ms);
     if !app.state.users.change_rights(login, role, &folders, &addresses, who, now)? {
         return Err(NOBODY);
     }
-    done(&json!({ "login": login, "role": role.name() }))
+    let response = done(&json!({ "login": login, "role": role.name() }))?;
+    users::stay_signed_in(app, visit, login, response)
 }
 
 /// `DELETE /api/v1/users/{login}/second-factor`.
 pub(super) fn factor_off(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    // Their own password then counts again where mail programs log in.
+    may_let_send(visit)?;
     let login = &changeable(app, visit)?.login;
     users::not_oneself(visit, login)?;
     let removed = app.state.users.remove_totp(login, visit.who(), visit.now_ms)?;

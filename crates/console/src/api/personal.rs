@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::pages::messages::number;
 use crate::pages::{
     activity as activity_page, app_passwords as app_password_page, own as own_page,
-    searches as searches_page, second_factor,
+    searches as searches_page, second_factor, sign_in,
 };
 use crate::server::App;
 use crate::text::noted;
@@ -117,7 +117,12 @@ pub(super) fn change_factor(app: &App, visit: &Visit) -> Result<Response, Fault>
             json!({ "on": false })
         }
     };
-    done(&value)
+    let response = done(&value)?;
+    match visit.field("do") {
+        "begin" => Ok(response),
+        // All sessions ended with it; the answer brings the cookie of a new one.
+        _ => sign_in::again(app, visit, response),
+    }
 }
 
 /// `GET /api/v1/own/app-passwords`.

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_policy::{Finding, Policy, PolicyError, diff};
+use gauntlet_store::users::Scope;
 use serde_json::{Value, json};
 
 use super::done;
@@ -96,6 +97,7 @@ pub(super) fn roll_back(app: &App, visit: &Visit) -> Result<Response, Fault> {
 
 /// `POST /api/v1/policy/replay`.
 pub(super) fn replay(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    visit.needs(Scope::PolicyRead)?;
     let base = policy::in_force(app)?.version.number;
     let days = number(visit, "days")?.unwrap_or(DAYS_DEFAULT);
     let trial = Trial { text: visit.lines("text"), base, days, who: visit.who().to_owned() };
@@ -109,7 +111,8 @@ pub(super) fn replay(app: &App, visit: &Visit) -> Result<Response, Fault> {
 }
 
 /// `GET /api/v1/policy/replay`.
-pub(super) fn replayed(app: &App, _: &Visit) -> Result<Response, Fault> {
+pub(super) fn replayed(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    visit.needs(Scope::PolicyRead)?;
     let none = Fault::NotFound(noted("No policy was tried since the node started."));
     let job = app.replays.current().ok_or(none)?;
     done(&told(&job))

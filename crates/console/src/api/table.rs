@@ -81,6 +81,7 @@ const SCOPES: &[&str] = &[
     "senders:write",
     "users:read",
     "users:write",
+    "submission:write",
     "queue:read",
     "queue:write",
 ];
@@ -122,7 +123,7 @@ impl Operation {
     }
 }
 
-use Access::{Administrator, Own, Public, Reviewer};
+use Access::{Account, Administrator, Own, Public, Reviewer};
 use Method::{Delete, Get, Post, Put};
 
 const VERSION: &[(&str, &str)] =
@@ -248,31 +249,31 @@ pub static OPERATIONS: &[Operation] = &[
         .says("Takes a sender off your own lists.")
         .takes(&[OWN_ADDRESS, must("entry", Text, "address or domain")])
         .gives(&[("removed", "boolean")]),
-    op(Get, "/api/v1/own/second-factor", Own, Some(Scope::UsersRead), personal::factor)
+    op(Get, "/api/v1/own/second-factor", Account, Some(Scope::UsersRead), personal::factor)
         .says("Whether your account has a second factor.")
         .gives(&[("on", "boolean"), ("recovery_codes", "integer")]),
-    op(Post, "/api/v1/own/second-factor", Own, Some(Scope::UsersWrite), personal::change_factor)
+    op(Post, "/api/v1/own/second-factor", Account, Some(Scope::UsersWrite), personal::change_factor)
         .says("Begins, switches on (with a code) or off (with a code) the second factor of your account.")
         .takes(&[
             must("do", Choice(&["begin", "on", "off"]), "what to do"),
             field("code", Text, "the code of this moment, or a recovery code"),
-            field("password", Text, "your present password, to begin"),
+            field("password", Text, "your present password, to begin; not if you have none and signed in at the provider within five minutes"),
         ])
         .gives(&[("on", "boolean")]),
-    op(Get, "/api/v1/own/app-passwords", Own, Some(Scope::UsersRead), personal::app_passwords)
+    op(Get, "/api/v1/own/app-passwords", Account, Some(Scope::UsersRead), personal::app_passwords)
         .says("The passwords of your mail programs, without the passwords.")
         .gives(&[("app_passwords", "array")]),
-    op(Post, "/api/v1/own/app-passwords", Own, Some(Scope::UsersWrite), personal::add_app_password)
+    op(Post, "/api/v1/own/app-passwords", Account, Some(Scope::UsersWrite), personal::add_app_password)
         .says("Makes a password for one of your mail programs; it is in the answer and nowhere else.")
         .takes(&[
             must("name", Text, "which program it is for; unique"),
-            must("password", Text, "your present password"),
+            field("password", Text, "your present password; not if you have none and signed in at the provider within five minutes"),
         ])
         .gives(&[("name", "string"), ("secret", "string")]),
     op(
         Delete,
         "/api/v1/own/app-passwords/{name}",
-        Own,
+        Account,
         Some(Scope::UsersWrite),
         personal::revoke_app_password,
     )
@@ -346,11 +347,11 @@ pub static OPERATIONS: &[Operation] = &[
     .says("Goes back to the version before, or to another.")
     .takes(&[field("number", Integer(1, i64::MAX), "the version to go back to")])
     .gives(VERSION),
-    op(Get, "/api/v1/policy/replay", Administrator, Some(Scope::PolicyRead), policies::replayed)
-        .says("How far the replay is, and what it found (`report`).")
+    op(Get, "/api/v1/policy/replay", Administrator, Some(Scope::MessagesRead), policies::replayed)
+        .says("How far the replay is, and what it found (`report`): messages of the log. A token needs policy:read, too.")
         .gives(REPLAY),
-    op(Post, "/api/v1/policy/replay", Administrator, Some(Scope::PolicyRead), policies::replay)
-        .says("Begins to try a policy on the mail of the last days; one at a time.")
+    op(Post, "/api/v1/policy/replay", Administrator, Some(Scope::MessagesRead), policies::replay)
+        .says("Begins to try a policy on the mail of the last days; one at a time. A token needs policy:read, too.")
         .takes(&[POLICY_TEXT, field("days", Integer(1, 100), "7 if not given")])
         .gives(REPLAY),
     op(Get, "/api/v1/senders", Administrator, Some(Scope::SendersRead), people::senders)
@@ -371,7 +372,7 @@ pub static OPERATIONS: &[Operation] = &[
         .says("Everybody who may use the console.")
         .gives(&[("users", "array")]),
     op(Post, "/api/v1/users", Administrator, Some(Scope::UsersWrite), people::add)
-        .says("Adds a person, with a one-time password.")
+        .says("Adds a person, with a one-time password. A token needs submission:write, too: every person may send mail.")
         .takes(&[
             must("login", Text, "what they sign in with"),
             must("role", Choice(ROLES), "what they may do"),
@@ -380,11 +381,11 @@ pub static OPERATIONS: &[Operation] = &[
         ])
         .gives(&[("login", "string"), ("one_time_password", "string")]),
     op(Put, "/api/v1/users/{login}", Administrator, Some(Scope::UsersWrite), people::rights)
-        .says("Changes what a person may do.")
+        .says("Changes what a person may do, and ends their sessions. A token needs submission:write, too.")
         .takes(RIGHTS)
         .gives(&[("login", "string"), ("role", "string")]),
     op(Delete, "/api/v1/users/{login}", Administrator, Some(Scope::UsersWrite), people::remove)
-        .says("Removes a person and ends their sessions.")
+        .says("Removes a person, ends their sessions and revokes the tokens that they made.")
         .gives(&[("removed", "boolean")]),
     op(
         Post,
@@ -393,7 +394,7 @@ pub static OPERATIONS: &[Operation] = &[
         Some(Scope::UsersWrite),
         people::password,
     )
-    .says("Gives a person a one-time password and ends their sessions.")
+    .says("Gives a person a one-time password and ends their sessions. A token needs submission:write, too.")
     .gives(&[("login", "string"), ("one_time_password", "string")]),
     op(
         Delete,
@@ -402,7 +403,7 @@ pub static OPERATIONS: &[Operation] = &[
         Some(Scope::UsersWrite),
         people::factor_off,
     )
-    .says("Takes a person's second factor away.")
+    .says("Takes a person's second factor away and ends their sessions. A token needs submission:write, too.")
     .gives(&[("removed", "boolean")]),
     op(Get, "/api/v1/tokens", Administrator, Some(Scope::UsersRead), people::tokens)
         .says("Every token, without its secret.")

@@ -144,6 +144,14 @@ pub(crate) fn check(
     Ok(())
 }
 
+/// The person signed in at the provider after this moment, as its claim `auth_time` says.
+pub(crate) fn signed_in_since(claims: &Value, since_ms: i64, now_ms: i64) -> Result<(), String> {
+    let at = claims["auth_time"].as_f64().map(|seconds| seconds as i64);
+    let at = at.ok_or("it does not say when they signed in (auth_time)")?;
+    let range = since_ms / 1_000 - SKEW_SECONDS..=now_ms / 1_000 + SKEW_SECONDS;
+    if range.contains(&at) { Ok(()) } else { Err("it is about an earlier sign-in".to_owned()) }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -181,6 +189,17 @@ mod tests {
         let other =
             Keys::read(&json!({ "keys": [{ "kty": "RSA", "kid": "r2", "n": N, "e": "AQAB" }] }));
         assert!(other.verify(TOKEN).is_err(), "another key's name");
+    }
+
+    #[test]
+    fn an_earlier_sign_in_proves_nothing_now() {
+        let fits = |at: Value| signed_in_since(&json!({ "auth_time": at }), 1_000_000, 1_060_000);
+        for at in [940, 1_000, 1_060, 1_120] {
+            assert_eq!(fits(json!(at)), Ok(()), "{at}");
+        }
+        for at in [json!(939), json!(0), json!(1_121), json!("1000"), Value::Null] {
+            assert!(fits(at.clone()).is_err(), "{at}");
+        }
     }
 
     #[test]

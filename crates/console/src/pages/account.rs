@@ -24,6 +24,9 @@ fn form(
     status: StatusCode,
     wrong: Option<&str>,
 ) -> Result<Response, Fault> {
+    if visit.proved().is_err() {
+        return Ok(by_link(visit));
+    }
     let must = visit.session.as_ref().is_some_and(|s| s.user.must_change);
     let body = html! {
         h1 { (t("Account")) }
@@ -55,8 +58,24 @@ fn form(
     Ok(visit::page(status, shell::page(visit, "/account", t("Account"), &body)))
 }
 
+/// For who came by a digest's link.
+fn by_link(visit: &Visit) -> Response {
+    let body = html! {
+        h1 { (t("Account")) }
+        section.card.narrow {
+            p { (t("You came by a link of a digest, which is for held mail only: sign in to change your account.")) }
+            form method="post" action="/sign-out" {
+                (shell::token(visit))
+                button type="submit" { (t("Sign out")) }
+            }
+        }
+    };
+    visit::page(StatusCode::OK, shell::page(visit, "/account", t("Account"), &body))
+}
+
 /// `POST /account/password`: ends all sessions of the person and starts a new one.
 pub(crate) fn change_password(app: &App, visit: &Visit) -> Result<Response, Fault> {
+    visit.proved()?;
     let users = &app.state.users;
     let raw = |name| visit.fields.iter().find(|(n, _)| n == name).map_or("", |(_, v)| v.as_str());
     let who = visit.who();

@@ -33,7 +33,7 @@ pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
             form method="post" action="/account/app-passwords" {
                 (shell::token(visit))
                 (shell::input("name", t("Name: letters, digits, - _ ."), "", "text", ""))
-                (password_field())
+                (proof_field(app, visit)?)
                 button type="submit" name="do" value="make" { (t("Make")) }
             }
         }
@@ -72,14 +72,16 @@ pub(crate) fn make(app: &App, visit: &Visit, name: &str) -> Result<String, Fault
     app.state.users.add_app_password(who, name, who, visit.now_ms)?.ok_or(Fault::SignIn)
 }
 
-/// The present password was shown: a session alone, which may be stolen or begun by a digest's link, must not
-/// become a password that stays or a second factor that keeps the owner out. Who has no password here
-/// (single sign-on, a digest's link) has nothing to prove it by.
+/// The present password was shown: a session alone, which may be stolen, must not become something that stays
+/// behind when its owner comes back. Who has no password here shows a sign-in at the provider of the single
+/// sign-on that was made for this.
 pub(crate) fn has_proved(app: &App, visit: &Visit) -> Result<(), Fault> {
     let (users, who) = (&app.state.users, visit.who());
     if !users.has_password(who)? {
-        let text = noted("This account has no password here: ask an administrator.");
-        return Err(Fault::Bad(text.to_owned()));
+        return match visit.is_freshly_signed_in() {
+            true => Ok(()),
+            false => Err(Fault::Bad(no_password(app, who))),
+        };
     }
     users.attempts().begin(visit.client, who)?;
     // Not trimmed: a password may begin with a space.
@@ -91,13 +93,49 @@ pub(crate) fn has_proved(app: &App, visit: &Visit) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The field that [`has_proved`] reads.
-pub(super) fn password_field() -> Markup {
-    html! {
-        label { span { (t("Present password")) }
-            input type="password" name="password" autocomplete="current-password" required;
-        }
+/// What somebody without a password can do, or have done.
+fn no_password(app: &App, who: &str) -> String {
+    let command = by_command(who);
+    let by_oneself = app.state.oidc.as_ref().map(|oidc| {
+        let name = format::plain(&oidc.name);
+        format!("sign in anew at {name} (under Account) and do it within five minutes, or ")
+    });
+    let by_oneself = by_oneself.unwrap_or_default();
+    format!(
+        "This account has no password here: {by_oneself}ask an administrator to run `{command}` for a mail \
+         program."
+    )
+}
+
+/// The command that makes a password for a mail program of this person.
+fn by_command(who: &str) -> String {
+    // Nothing in a login is to mean anything to a shell.
+    let plain = who.bytes().all(|b| b.is_ascii_alphanumeric() || b"@._-+".contains(&b));
+    let quoted = format!("'{}'", who.replace('\'', "'\\''"));
+    let login = if plain { who } else { &quoted };
+    format!("gauntlet user app-password new {login} NAME")
+}
+
+/// What [`has_proved`] asks for: a field, nothing, or how to come by the proof.
+pub(super) fn proof_field(app: &App, visit: &Visit) -> Result<Markup, Fault> {
+    if app.state.users.has_password(visit.who())? {
+        return Ok(html! {
+            label { span { (t("Present password")) }
+                input type="password" name="password" autocomplete="current-password" required;
+            }
+        });
     }
+    if visit.is_freshly_signed_in() {
+        return Ok(html! {});
+    }
+    let command = html! { code { (by_command(visit.who())) } };
+    Ok(html! {
+        @if let Some(oidc) = &app.state.oidc {
+            p.hint { (t("You have no password here: sign in anew first, and go on within five minutes.")) " "
+                a.button href="/sign-in/oidc?prove=yes&next=/account" { (oidc.name) } }
+        }
+        p.hint { (t("An administrator makes a password for a mail program with {}.").with(command)) }
+    })
 }
 
 /// Revokes one.

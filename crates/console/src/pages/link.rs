@@ -4,7 +4,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_store::quarantine::{Held, ReleaseOrder, ReleaseRight, State};
-use gauntlet_store::users::{Link, LinkKind, SecondFactor, Shown};
+use gauntlet_store::users::{Link, LinkKind, Proof, SecondFactor, Shown};
 use maud::{Markup, Render, html};
 
 use super::sign_in::with_cookie;
@@ -80,7 +80,8 @@ fn enter(app: &App, visit: &Visit, link: &Link) -> Result<Response, Fault> {
     if let Some(old) = &visit.token {
         users.end_session(old)?;
     }
-    let started = users.start_session(&user.login, visit.now_ms)?;
+    let (login, address) = (&user.login, &link.address);
+    let started = users.start_session_by(login, Proof::Link, address, visit.now_ms)?;
     let https = app.state.options.https;
     Ok(with_cookie(visit::redirect("/quarantine"), &started.token, https))
 }

@@ -27,6 +27,16 @@ pub(crate) fn show(app: &App, _: &Visit) -> Result<Response, Fault> {
         let (name, bytes) = (label(&folder.name), folder.bytes);
         text.push_str(&format!("gauntlet_quarantine_bytes{{folder=\"{name}\"}} {bytes}\n"));
     }
+    text.push_str(
+        "# HELP gauntlet_sign_in_attempts_refused_total Passwords (console, API, SMTP AUTH) and codes of a \
+         second factor that were not looked at: too many were wrong before.\n",
+    );
+    text.push_str("# TYPE gauntlet_sign_in_attempts_refused_total counter\n");
+    let (passwords, codes) = app.state.users.attempts().refused();
+    for (of, count) in [("password", passwords), ("code", codes)] {
+        let name = "gauntlet_sign_in_attempts_refused_total";
+        text.push_str(&format!("{name}{{of=\"{of}\"}} {count}\n"));
+    }
     Ok(visit::respond(StatusCode::OK, "text/plain; version=0.0.4", Body::from(text)))
 }
 

@@ -22,7 +22,8 @@ fn options(app: &App) -> Result<&OidcOptions, Fault> {
 /// `GET /sign-in/oidc`: to the provider.
 pub(crate) fn begin(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let options = options(app)?;
-    let (address, state) = app.sign_ins.begin(app, options, next(visit), visit.now_ms)?;
+    let fresh = visit.field("prove") == "yes";
+    let (address, state) = app.sign_ins.begin(app, options, next(visit), fresh, visit.now_ms)?;
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
     let cookie = access::state_cookie(&state, app.state.options.https);
@@ -46,6 +47,12 @@ pub(crate) fn back(app: &App, visit: &Visit) -> Result<Response, Fault> {
         let why = noted("This sign-in was not begun in this browser, or is over. Begin again.");
         return Err(Fault::Bad(why.to_owned()));
     }
+    // RFC 9207: an answer of another provider is none.
+    let issuer = visit.field("iss").trim_end_matches('/');
+    if !issuer.is_empty() && issuer != options.issuer.trim_end_matches('/') {
+        let why = noted("This answer is of another provider. Begin again.");
+        return Err(Fault::Bad(why.to_owned()));
+    }
     let error = visit.field("error");
     if !error.is_empty() {
         let shown: String = format::plain(error).chars().take(60).collect();
@@ -58,7 +65,7 @@ pub(crate) fn back(app: &App, visit: &Visit) -> Result<Response, Fault> {
         users.end_session(old)?;
     }
     let login = &welcome.user.login;
-    let started = users.start_session(login, visit.now_ms)?;
+    let started = users.start_session_by(login, welcome.proof, "", visit.now_ms)?;
     users.note(visit.now_ms, login, "sign-in", &format!("single sign-on, {}", visit.client))?;
     // A page, not a redirection: one that comes from another site would not carry the new cookie.
     let body = html! {

@@ -5,7 +5,7 @@ use axum::response::Response;
 use gauntlet_store::users::SecondFactor;
 use maud::{Markup, html};
 
-use super::app_passwords;
+use super::{app_passwords, sign_in};
 use crate::fault::Fault;
 use crate::server::App;
 use crate::text::{noted, t};
@@ -28,7 +28,7 @@ pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
                     }
                     SecondFactor::Off | SecondFactor::Begun => {
                         p { (t("Off. An authenticator app shows a code that changes every 30 seconds; a stolen password alone opens nothing then.")) }
-                        (app_passwords::password_field())
+                        (app_passwords::proof_field(app, visit)?)
                         button type="submit" name="do" value="begin" { (t("Set up")) }
                     }
                 }
@@ -56,14 +56,14 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
             Ok(shown(visit, &users.begin_totp(who)?))
         }
         "on" => match enable(app, visit, code)? {
-            Some(codes) => Ok(recovery(visit, &codes)),
+            Some(codes) => sign_in::again(app, visit, recovery(visit, &codes)),
             None => Err(Fault::Bad(
                 noted("This is not the code of this moment. Begin again under Account.").to_owned(),
             )),
         },
         "off" => {
             disable(app, visit, code)?;
-            Ok(visit::redirect("/account?notice=factor_off-1"))
+            sign_in::again(app, visit, visit::redirect("/account?notice=factor_off-1"))
         }
         _ => Err(Fault::Bad(noted("do: begin, on or off").to_owned())),
     }

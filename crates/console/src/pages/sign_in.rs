@@ -60,6 +60,18 @@ pub(crate) fn sign_out(app: &App, visit: &Visit) -> Result<Response, Fault> {
     Ok(with_cookie(visit::redirect("/sign-in"), "", app.state.options.https))
 }
 
+/// Goes on in a new session, where all of a person's sessions ended by what they did themselves.
+pub(crate) fn again(app: &App, visit: &Visit, response: Response) -> Result<Response, Fault> {
+    let Some(session) = &visit.session else { return Err(Fault::SignIn) };
+    // One that was there already: rights that did not change end nothing.
+    if let Some(old) = &visit.token {
+        app.state.users.end_session(old)?;
+    }
+    let who = visit.who();
+    let started = app.state.users.start_session_by(who, session.proof, "", visit.now_ms)?;
+    Ok(with_cookie(response, &started.token, app.state.options.https))
+}
+
 /// Sets the session's cookie.
 pub(crate) fn with_cookie(mut response: Response, token: &str, https: bool) -> Response {
     if let Ok(value) = HeaderValue::from_str(&access::cookie(token, https)) {

@@ -5,7 +5,7 @@ use axum::response::Response;
 use gauntlet_store::users::{Role, SecondFactor, User};
 use maud::{Markup, html};
 
-use super::manage;
+use super::{manage, sign_in};
 use crate::fault::Fault;
 use crate::server::App;
 use crate::text::{Phrase, noted, t};
@@ -165,6 +165,8 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
             let role = visit.field("role").parse().map_err(Fault::Bad)?;
             let (folders, addresses) = (list(visit, "folders"), list(visit, "addresses"));
             users.change_rights(login, role, &folders, &addresses, who, now)?;
+            let done = visit::redirect("/users?notice=users-1");
+            return stay_signed_in(app, visit, login, done);
         }
         "password" => {
             not_oneself(visit, login)?;
@@ -196,10 +198,21 @@ pub(crate) fn not_oneself(visit: &Visit, login: &str) -> Result<(), Fault> {
     if login.eq_ignore_ascii_case(visit.who()) { Err(Fault::Forbidden(why)) } else { Ok(()) }
 }
 
+/// Who changes their own rights ends all their sessions and goes on in a new one.
+pub(crate) fn stay_signed_in(
+    app: &App,
+    visit: &Visit,
+    login: &str,
+    response: Response,
+) -> Result<Response, Fault> {
+    let is_own = visit.granted.is_none() && login.eq_ignore_ascii_case(visit.who());
+    if is_own { sign_in::again(app, visit, response) } else { Ok(response) }
+}
+
 fn ask(visit: &Visit, login: &str) -> Response {
     let body = html! {
         h1 { (t("Remove {}?").with(format::plain(login))) }
-        p.lead { (t("Their sessions end. What they did stays in Activity.")) }
+        p.lead { (t("Their sessions end, and tokens that they made are revoked. What they did stays in Activity.")) }
         form.actions method="post" action={ "/users/" (format::percent(login)) } {
             (shell::token(visit))
             input type="hidden" name="sure" value="yes";

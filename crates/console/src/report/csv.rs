@@ -3,15 +3,15 @@
 use gauntlet_engine::Class;
 
 use super::Report;
-use crate::pages::export::cell;
+use crate::csv::{self, Cell};
 
 /// The report as CSV; lines end in CRLF.
 pub fn csv(report: &Report) -> String {
     let mut out = String::from("section,name,class,messages,bytes\r\n");
     let mut line = |section: &str, name: &str, class: &str, messages: u64, bytes: Option<u64>| {
-        let bytes = bytes.map(|b| b.to_string()).unwrap_or_default();
-        let (name, messages) = (cell(name, false), messages.to_string());
-        out.push_str(&format!("{section},{name},{class},{messages},{bytes}\r\n"));
+        let bytes = bytes.map_or(Cell::Empty, Cell::Count);
+        let [section, name, class] = [section, name, class].map(Cell::Text);
+        csv::line(&mut out, &[section, name, class, Cell::Count(messages), bytes]);
     };
     for day in &report.days {
         line("day", &day.day, "", day.classes.values().sum(), Some(day.bytes));

@@ -48,6 +48,8 @@ pub(crate) struct ListNode {
     /// Item, whether it is unwanted, and who said so.
     pub(crate) ordered: Mutex<Vec<(QueueOrder, usize)>>,
     pub(crate) taught: Mutex<Vec<(String, bool, String)>>,
+    /// Why it takes no mail.
+    pub(crate) problems: Mutex<Vec<String>>,
 }
 
 impl NodeHandle for ListNode {
@@ -60,6 +62,7 @@ impl NodeHandle for ListNode {
             queued: 3,
             queue_age_ms: 95_000,
             sessions: 2,
+            problems: self.problems.lock().unwrap().clone(),
             places: vec![("SMTP".to_owned(), "127.0.0.1:2525".to_owned())],
             ..NodeStatus::default()
         }
@@ -285,6 +288,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
         quarantine: quarantine.clone(),
         queued: Mutex::default(),
         taught: Mutex::default(),
+        problems: Mutex::default(),
         told: Mutex::default(),
         ordered: Mutex::default(),
     });

@@ -530,6 +530,8 @@ fn check_bounds(config: &Config) -> Result<(), ConfigError> {
         ("console.connections_per_client_max", config.console.connections_per_client_max),
         ("console.head_seconds_max", config.console.head_seconds_max as usize),
         ("console.body_seconds_max", config.console.body_seconds_max as usize),
+        ("console.session_seconds", config.console.session_seconds as usize),
+        ("console.session_age_seconds_max", config.console.session_age_seconds_max as usize),
         ("acme.connections_max", config.acme.connections_max),
         ("acme.connections_per_client_max", config.acme.connections_per_client_max),
         ("acme.seconds_max", config.acme.seconds_max as usize),
@@ -542,6 +544,17 @@ fn check_bounds(config: &Config) -> Result<(), ConfigError> {
     ] {
         if value == 0 {
             return wrong(key, "must be 1 at least");
+        }
+    }
+    Ok(())
+}
+
+/// Refuses limits of attempts to sign in that limit nothing, or everybody.
+fn check_sign_in(config: &Config) -> Result<(), ConfigError> {
+    for (key, value, most) in config.sign_in.ranges() {
+        if !(1..=most).contains(&value) {
+            let message = format!("must be 1 to {most}");
+            return Err(ConfigError::Meaning { place: String::new(), key: key.into(), message });
         }
     }
     Ok(())
@@ -599,6 +612,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     check_digest(config)?;
     check_reports("dmarc_reports", &config.dmarc_reports)?;
     check_people(config)?;
+    check_sign_in(config)?;
     check_reports("tls_reports", &config.tls_reports)?;
     check_next_hops(config)?;
     if config.sender.retry_seconds.is_empty() {

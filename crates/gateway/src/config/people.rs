@@ -1,8 +1,10 @@
 //! Settings about people: groups for the policy, folders of the quarantine, the console, single sign-on, reports.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use gauntlet_policy::ReleasedBy;
+use gauntlet_store::users::AttemptLimits;
 use serde::{Deserialize, Serialize};
 
 /// A group of people that the policy may name: members from here, a file, and a database, all together.
@@ -74,6 +76,90 @@ impl Default for OidcSettings {
     }
 }
 
+/// How often passwords and codes may be tried, by console, API and mail clients together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SignInSettings {
+    /// How long failures of addresses count.
+    pub window_seconds: u64,
+    /// Failures of one address (a /64 of IPv6) within the window after which it has to wait.
+    pub failures_per_address_max: u32,
+    /// Failures of a /24 (a /48 of IPv6) within the window after which all of it has to wait.
+    pub failures_per_network_max: u32,
+    /// Failures of one login from one address within the window.
+    pub failures_per_login_max: u32,
+    /// The same from an address from which the login signed in before.
+    pub failures_per_known_login_max: u32,
+    /// Failures of a login from everywhere before attempts from unknown addresses are delayed.
+    pub account_failures_free: u32,
+    /// Longest time between two attempts at a login from unknown addresses.
+    pub account_pause_seconds_max: u64,
+    /// Wrong codes of a second factor before the next is delayed.
+    pub code_failures_free: u32,
+    /// Longest time between two codes.
+    pub code_pause_seconds_max: u64,
+    /// How long an address stays known for a login.
+    pub known_days: u64,
+}
+
+impl Default for SignInSettings {
+    fn default() -> Self {
+        SignInSettings {
+            window_seconds: 600,
+            failures_per_address_max: 20,
+            failures_per_network_max: 100,
+            failures_per_login_max: 5,
+            failures_per_known_login_max: 20,
+            account_failures_free: 10,
+            account_pause_seconds_max: 600,
+            code_failures_free: 5,
+            code_pause_seconds_max: 3_600,
+            known_days: 30,
+        }
+    }
+}
+
+impl SignInSettings {
+    /// As the counter of attempts takes them.
+    pub fn limits(&self) -> AttemptLimits {
+        let seconds = Duration::from_secs;
+        AttemptLimits {
+            window: seconds(self.window_seconds),
+            failures_per_address_max: self.failures_per_address_max,
+            failures_per_network_max: self.failures_per_network_max,
+            failures_per_login_max: self.failures_per_login_max,
+            failures_per_known_login_max: self.failures_per_known_login_max,
+            account_failures_free: self.account_failures_free,
+            account_pause_max: seconds(self.account_pause_seconds_max),
+            code_failures_free: self.code_failures_free,
+            code_pause_max: seconds(self.code_pause_seconds_max),
+            known_for: seconds(self.known_days.saturating_mul(86_400)),
+        }
+    }
+
+    /// Settings and their ranges: none may switch a limit off.
+    pub(super) fn ranges(&self) -> [(&'static str, u64, u64); 10] {
+        let many = 1_000_000;
+        let days = 86_400 * 30;
+        [
+            ("sign_in.window_seconds", self.window_seconds, days),
+            ("sign_in.failures_per_address_max", self.failures_per_address_max.into(), many),
+            ("sign_in.failures_per_network_max", self.failures_per_network_max.into(), many),
+            ("sign_in.failures_per_login_max", self.failures_per_login_max.into(), many),
+            (
+                "sign_in.failures_per_known_login_max",
+                self.failures_per_known_login_max.into(),
+                many,
+            ),
+            ("sign_in.account_failures_free", self.account_failures_free.into(), many),
+            ("sign_in.account_pause_seconds_max", self.account_pause_seconds_max, days),
+            ("sign_in.code_failures_free", self.code_failures_free.into(), 100),
+            ("sign_in.code_pause_seconds_max", self.code_pause_seconds_max, days),
+            ("sign_in.known_days", self.known_days, 3_650),
+        ]
+    }
+}
+
 /// How often reports are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -128,6 +214,8 @@ pub struct ConsoleSettings {
     pub body_seconds_max: u64,
     /// Seconds without a request after which a login ends.
     pub session_seconds: u64,
+    /// Seconds after which a login ends however busy it is.
+    pub session_age_seconds_max: u64,
     /// Where people reach it: `https://mail.example.com`; empty takes `address`. With https, cookies are
     /// for HTTPS only.
     pub url: String,
@@ -149,6 +237,7 @@ impl Default for ConsoleSettings {
             head_seconds_max: 10,
             body_seconds_max: 30,
             session_seconds: 8 * 3_600,
+            session_age_seconds_max: 12 * 3_600,
             url: String::new(),
             tls: false,
             proxies: Vec::new(),

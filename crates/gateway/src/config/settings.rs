@@ -12,6 +12,7 @@ use super::clock::ClockSettings;
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
 use super::people::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
+    SignInSettings,
 };
 use super::receiving::{
     GreylistSettings, ListenerSettings, RateSettings, RecipientSettings, StressSettings,
@@ -91,6 +92,8 @@ pub struct Config {
     pub console: ConsoleSettings,
     /// Signing in at somebody else's.
     pub oidc: OidcSettings,
+    /// How often passwords and codes may be tried.
+    pub sign_in: SignInSettings,
     /// Mails about held mail.
     pub digest: DigestSettings,
     /// Reports by mail.
@@ -136,6 +139,7 @@ impl Default for Config {
             folder: Vec::new(),
             console: ConsoleSettings::default(),
             oidc: OidcSettings::default(),
+            sign_in: SignInSettings::default(),
             digest: DigestSettings::default(),
             report: MailedReportSettings::default(),
             log: LogSettings::default(),

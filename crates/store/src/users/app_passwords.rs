@@ -276,7 +276,8 @@ mod tests {
         assert!(!is_in(&desk) && users.app_passwords("ada").unwrap().is_empty());
         assert_eq!(users.mail_scram("ada").unwrap(), None);
         // Somebody without a password, from a single sign-on.
-        users.person_from_outside("eve@b.example", Some(Role::User), &[], 5).unwrap();
+        let eve = ["eve@b.example".to_owned()];
+        users.person_from_outside(&eve[0], Some(Role::User), &eve, 5).unwrap().unwrap();
         assert!(
             !users.has_password("eve@b.example").unwrap() && users.has_password("ada").unwrap()
         );

@@ -1,13 +1,14 @@
 //! Changing what a person may do.
 
-use rusqlite::params;
+use rusqlite::{Transaction, params};
 
-use super::{Role, UserDatabase, audit};
+use super::{Role, UserDatabase, audit, session, tokens};
 use crate::error::StoreError;
 
 impl UserDatabase {
-    /// Gives a person another role, other folders and addresses. Their sessions go on, with the new
-    /// rights from the next request on. False if there is no such person.
+    /// Gives a person another role, other folders and addresses. Their sessions end if any of them changes;
+    /// tokens that they made are revoked if they are no administrator any more. False if there is no such
+    /// person.
     ///
     /// # Errors
     /// If it is the last administrator who would be none, or the change could not be made durable.
@@ -20,29 +21,34 @@ impl UserDatabase {
         who: &str,
         now_ms: i64,
     ) -> Result<bool, StoreError> {
-        let all = self.list()?;
-        let mut others = all.iter().filter(|u| !u.login.eq_ignore_ascii_case(login));
-        let last = !others.any(|u| u.role == Role::Administrator);
-        if last && role != Role::Administrator {
-            let cause = "the last administrator must stay one; make another first".to_owned();
-            return Err(StoreError::Invalid { what: "role", cause });
-        }
         let lists = [folders, addresses].map(|l| serde_json::to_string(l).unwrap_or_default());
-        self.change(|batch| {
+        let changed = self.change(|batch| {
+            if role != Role::Administrator && is_last_administrator(batch, login)? {
+                return Ok(None);
+            }
             let changed = batch.execute(
-                "UPDATE user SET role = ?2, folders = ?3, addresses = ?4 WHERE login = ?1",
+                "UPDATE user SET role = ?2, folders = ?3, addresses = ?4 \
+                 WHERE login = ?1 AND (role, folders, addresses) <> (?2, ?3, ?4)",
                 params![login, role.name(), lists[0], lists[1]],
             )?;
             if changed == 1 {
                 let detail = format!("{} {} {}", role.name(), lists[0], lists[1]);
                 audit(batch, now_ms, who, "change rights", login, &detail)?;
+                session::end_all(batch, login)?;
+                if role != Role::Administrator {
+                    tokens::revoke_made_by(batch, login, who, now_ms)?;
+                }
             }
-            Ok(changed == 1)
+            batch.prepare_cached("SELECT 1 FROM user WHERE login = ?1")?.exists([login]).map(Some)
+        })?;
+        changed.ok_or_else(|| StoreError::Invalid {
+            what: "role",
+            cause: "the last administrator must stay one; make another first".to_owned(),
         })
     }
 
     /// The person of this login, who comes with a proof of somebody else's (a single sign-on). `role`
-    /// says what a new one may do; without it nobody new is let in. None then.
+    /// says what a new one may do; without it, or without addresses, nobody new is let in. None then.
     ///
     /// # Errors
     /// If the login is unfit, or the change could not be made durable.
@@ -55,6 +61,10 @@ impl UserDatabase {
     ) -> Result<Option<super::User>, StoreError> {
         let known = self.list()?.into_iter().find(|u| u.login.eq_ignore_ascii_case(login));
         let (None, Some(role)) = (&known, role) else { return Ok(known) };
+        if addresses.is_empty() {
+            // Who has no addresses of their own may write as anybody: only people decide that.
+            return Ok(None);
+        }
         super::check_login(login)?;
         let addresses = serde_json::to_string(addresses).unwrap_or_default();
         self.change(|batch| {
@@ -68,6 +78,19 @@ impl UserDatabase {
         })?;
         Ok(self.list()?.into_iter().find(|u| u.login.eq_ignore_ascii_case(login)))
     }
+}
+
+/// This is the only administrator there is. Asked in the transaction that would change it: of two
+/// administrators who take each other's rights at once, one stays.
+pub(super) fn is_last_administrator(
+    batch: &Transaction<'_>,
+    login: &str,
+) -> rusqlite::Result<bool> {
+    let sql = "SELECT count(*), coalesce(sum(login = ?1), 0) FROM user WHERE role = ?2";
+    let mut count = batch.prepare_cached(sql)?;
+    let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+    let (all, them) = count.query_row(params![login, Role::Administrator.name()], row)?;
+    Ok(all == 1 && them == 1)
 }
 
 #[cfg(test)]
@@ -97,7 +120,9 @@ mod tests {
         assert!(users.change_rights("admin", Role::User, &[], &[], "admin", 2).is_err());
         let role = Some(Role::User);
         assert_eq!(users.person_from_outside("eve@b.example", None, &[], 3).unwrap(), None);
-        let eve = users.person_from_outside("eve@b.example", role, &[], 3).unwrap().unwrap();
+        let own = ["eve@b.example".to_owned()];
+        assert_eq!(users.person_from_outside("eve@b.example", role, &[], 3).unwrap(), None);
+        let eve = users.person_from_outside("eve@b.example", role, &own, 3).unwrap().unwrap();
         assert_eq!((eve.role, eve.must_change), (Role::User, false));
         assert_eq!(users.verify("eve@b.example", "").unwrap(), None, "no password opens it");
         let ada = users.person_from_outside("ada", role, &[], 3).unwrap().unwrap();

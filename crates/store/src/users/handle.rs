@@ -12,9 +12,10 @@ use gauntlet_policy::people::{People, Strictness, Wishes};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::attempts_kept::Keeper;
 use super::{
-    AppPassword, Attempts, Link, ListedSender, Role, SavedSearch, Scope, ScramKeys, SecondFactor,
-    Session, Shown, Started, Token, User, UserDatabase,
+    AppPassword, Attempts, KeptAttempt, Link, ListedSender, Proof, Role, SavedSearch, Scope,
+    ScramKeys, SecondFactor, Session, Shown, Started, Token, User, UserDatabase,
 };
 use crate::error::StoreError;
 use crate::quarantine::AuditLine;
@@ -35,7 +36,7 @@ pub trait Remote: std::fmt::Debug + Send + Sync {
 /// blocks.
 #[derive(Debug)]
 pub struct Users {
-    place: Place,
+    place: Arc<Place>,
     attempts: Attempts,
 }
 
@@ -51,19 +52,41 @@ impl Users {
     /// # Errors
     /// As [`UserDatabase::open`].
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        let place = Place::Here(UserDatabase::open(folder)?);
-        Ok(Users { place, attempts: Attempts::default() })
+        Ok(Users::at(Place::Here(UserDatabase::open(folder)?)))
     }
 
     /// Those of a database in another process.
     pub fn elsewhere(remote: Arc<dyn Remote>) -> Self {
-        let place = Place::Elsewhere { remote, words: Mutex::default() };
-        Users { place, attempts: Attempts::default() }
+        Users::at(Place::Elsewhere { remote, words: Mutex::default() })
+    }
+
+    fn at(place: Place) -> Self {
+        let place = Arc::new(place);
+        Users { attempts: Attempts::kept_by(place.clone()), place }
     }
 
     /// How often passwords and codes may be tried, counted for everything that shares this handle.
     pub fn attempts(&self) -> &Attempts {
         &self.attempts
+    }
+}
+
+/// For the thread that writes behind, which is not to hold on to the whole handle.
+impl Keeper for Place {
+    fn attempts_kept(&self) -> Result<Vec<KeptAttempt>, StoreError> {
+        match self {
+            Place::Here(database) => database.attempts_kept(),
+            Place::Elsewhere { remote, words } => ask(&**remote, words, "attempts_kept", &()),
+        }
+    }
+
+    fn keep_attempts(&self, changed: &[KeptAttempt]) -> Result<(), StoreError> {
+        match self {
+            Place::Here(database) => database.keep_attempts(changed),
+            Place::Elsewhere { remote, words } => {
+                ask(&**remote, words, "keep_attempts", &(changed,))
+            }
+        }
     }
 }
 
@@ -168,8 +191,8 @@ macro_rules! lent {
     )*};
 }
 
-copied!(bool, i64, u64, usize, Role, Strictness, Option<Role>, Option<f64>);
-lent!(str => String, [String] => Vec<String>, [Scope] => Vec<Scope>, User => User, Link => Link,
+copied!(bool, i64, u64, usize, Role, Proof, Strictness, Option<Role>, Option<f64>);
+lent!(str => String, [String] => Vec<String>, [Scope] => Vec<Scope>, [KeptAttempt] => Vec<KeptAttempt>, User => User, Link => Link,
       SavedSearch => SavedSearch);
 
 impl<'a> Argument<'a> for Option<&'a str> {
@@ -187,7 +210,7 @@ macro_rules! requests {
             /// # Errors
             /// The same, or if the process that has the database does not answer.
             pub fn $method(&self $(, $argument: $type)*) -> Result<$value, StoreError> {
-                match &self.place {
+                match &*self.place {
                     Place::Here(database) => database.$method($($argument),*),
                     Place::Elsewhere { remote, words } => {
                         ask(&**remote, words, stringify!($method), &($($argument,)*))
@@ -258,7 +281,11 @@ requests! {
     fn unlist_sender(entry: &str, who: &str, now_ms: i64) -> bool;
     fn listed_senders() -> Vec<ListedSender>;
     fn start_session(login: &str, now_ms: i64) -> Started;
-    fn session(token: &str, now_ms: i64, idle_ms: i64) -> Option<Session>;
+    fn start_session_by(login: &str, proof: Proof, address: &str, now_ms: i64) -> Started;
+    fn session(token: &str, now_ms: i64, idle_ms: i64, age_ms: i64) -> Option<Session>;
+    fn session_unused(
+        token: &str, now_ms: i64, idle_ms: i64, age_ms: i64
+    ) -> Option<Session>;
     fn end_sessions(login: &str, who: &str, now_ms: i64) -> ();
     fn end_session(token: &str) -> ();
     fn add_token(name: &str, scopes: &[Scope], days: i64, who: &str, now_ms: i64) -> String;
@@ -279,6 +306,8 @@ requests! {
     fn has_password(login: &str) -> bool;
     fn mail_login(login: &str, password: &str, now_ms: i64) -> Option<User>;
     fn mail_scram(login: &str) -> Option<(User, Vec<ScramKeys>)>;
+    fn attempts_kept() -> Vec<KeptAttempt>;
+    fn keep_attempts(changed: &[KeptAttempt]) -> ();
 }
 
 #[cfg(test)]
@@ -324,7 +353,7 @@ mod tests {
             ("admin", super::super::SCRAM_SALT_BYTES)
         );
         let started = users.start_session("admin", 1_000).unwrap();
-        let session = users.session(&started.token, 2_000, 9_000).unwrap().unwrap();
+        let session = users.session(&started.token, 2_000, 9_000, 9_000).unwrap().unwrap();
         assert_eq!((session.user.login.as_str(), &session.csrf), ("admin", &started.csrf));
         let secret = users.add_token("t", &[Scope::QueueRead], 5, "admin", 4).unwrap();
         assert_eq!(users.token(&secret, 5).unwrap().unwrap().scopes, [Scope::QueueRead]);

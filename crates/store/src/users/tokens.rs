@@ -1,6 +1,6 @@
 //! Tokens of programs: what they may do, until when. Only a hash is kept.
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, Row, Transaction, params};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{UserDatabase, audit, random_text};
@@ -40,8 +40,12 @@ pub enum Scope {
     SendersWrite,
     /// See who may use the console.
     UsersRead,
-    /// Add and remove people, set their passwords.
+    /// Remove people, make and revoke tokens; with [`Scope::SubmissionWrite`] add people, and change what they
+    /// may do and prove.
     UsersWrite,
+    /// Give somebody what they can send mail with: every person may log in by SMTP AUTH, and write as their own
+    /// addresses, or as anybody where they have none.
+    SubmissionWrite,
     /// See what waits for delivery.
     QueueRead,
     /// Retry, hold and delete what waits.
@@ -50,7 +54,7 @@ pub enum Scope {
 
 impl Scope {
     /// Every scope.
-    pub const ALL: [Scope; 12] = [
+    pub const ALL: [Scope; 13] = [
         Scope::StatusRead,
         Scope::MessagesRead,
         Scope::QuarantineRead,
@@ -61,6 +65,7 @@ impl Scope {
         Scope::SendersWrite,
         Scope::UsersRead,
         Scope::UsersWrite,
+        Scope::SubmissionWrite,
         Scope::QueueRead,
         Scope::QueueWrite,
     ];
@@ -78,6 +83,7 @@ impl Scope {
             Scope::SendersWrite => "senders:write",
             Scope::UsersRead => "users:read",
             Scope::UsersWrite => "users:write",
+            Scope::SubmissionWrite => "submission:write",
             Scope::QueueRead => "queue:read",
             Scope::QueueWrite => "queue:write",
         }
@@ -237,22 +243,47 @@ impl UserDatabase {
     /// # Errors
     /// If the change could not be made durable.
     pub fn revoke_token(&self, name: &str, who: &str, now_ms: i64) -> Result<bool, StoreError> {
-        self.change(|batch| {
-            let mut gone = false;
-            let mut names = vec![name.to_owned()];
-            while let Some(name) = names.pop() {
-                if batch.execute("DELETE FROM token WHERE name = ?1", [&name])? == 0 {
-                    continue;
-                }
-                gone = true;
-                audit(batch, now_ms, who, "revoke token", &name, "")?;
-                let mut made = batch.prepare_cached("SELECT name FROM token WHERE who = ?1")?;
-                let rows = made.query_map([token_login(&name)], |row| row.get(0))?;
-                names.extend(rows.collect::<rusqlite::Result<Vec<String>>>()?);
-            }
-            Ok(gone)
-        })
+        self.change(|batch| revoke_all(batch, vec![name.to_owned()], who, now_ms))
     }
+}
+
+/// Revokes the tokens that a person made, and theirs, in the transaction that takes the rights from the person
+/// that these were made from.
+pub(super) fn revoke_made_by(
+    batch: &Transaction<'_>,
+    login: &str,
+    who: &str,
+    now_ms: i64,
+) -> rusqlite::Result<()> {
+    let names = made_by(batch, login)?;
+    revoke_all(batch, names, who, now_ms).map(|_any| ())
+}
+
+fn made_by(batch: &Transaction<'_>, login: &str) -> rusqlite::Result<Vec<String>> {
+    let sql = "SELECT name FROM token WHERE who = ?1 COLLATE NOCASE";
+    let mut made = batch.prepare_cached(sql)?;
+    made.query_map([login], |row| row.get(0))?.collect()
+}
+
+fn revoke_all(
+    batch: &Transaction<'_>,
+    mut names: Vec<String>,
+    who: &str,
+    now_ms: i64,
+) -> rusqlite::Result<bool> {
+    let mut gone = false;
+    while let Some(name) = names.pop() {
+        if batch.execute("DELETE FROM token WHERE name = ?1", [&name])? == 0 {
+            continue;
+        }
+        gone = true;
+        audit(batch, now_ms, who, "revoke token", &name, "")?;
+        // Letter case counts in the names of tokens.
+        let mut made = batch.prepare_cached("SELECT name FROM token WHERE who = ?1")?;
+        let rows = made.query_map([token_login(&name)], |row| row.get(0))?;
+        names.extend(rows.collect::<rusqlite::Result<Vec<String>>>()?);
+    }
+    Ok(gone)
 }
 
 /// What a token is called where logins stand: no person's login has a space.

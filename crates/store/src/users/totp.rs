@@ -8,7 +8,7 @@ use ring::hmac;
 use rusqlite::{OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
-use super::{UserDatabase, audit, random_bytes, random_text};
+use super::{UserDatabase, audit, random_bytes, random_text, session};
 use crate::error::StoreError;
 
 /// Seconds of a step (RFC 6238, section 4.1).
@@ -80,8 +80,8 @@ impl UserDatabase {
         if begun { Ok(base32(&secret)) } else { Err(invalid("a second factor is in use already")) }
     }
 
-    /// Puts the secret that was begun into use, because this is a code of it. Returns recovery codes,
-    /// which are kept nowhere; none if the code is wrong.
+    /// Puts the secret that was begun into use, because this is a code of it, and ends the person's sessions,
+    /// which began without it. Returns recovery codes, which are kept nowhere; none if the code is wrong.
     ///
     /// # Errors
     /// If none was begun, or the change could not be made durable.
@@ -106,12 +106,13 @@ impl UserDatabase {
                 let sql = "INSERT INTO recovery (login, hash) VALUES (?1, ?2)";
                 batch.execute(sql, params![login, hash(code)])?;
             }
+            session::end_all(batch, login)?;
             audit(batch, now_ms, login, "second factor on", "", "")
         })?;
         Ok(Some(codes))
     }
 
-    /// Takes somebody's second factor away. False if there was none.
+    /// Takes somebody's second factor away, and ends their sessions. False if there was none.
     ///
     /// # Errors
     /// If the change could not be made durable.
@@ -120,6 +121,7 @@ impl UserDatabase {
             let gone = batch.execute("DELETE FROM totp WHERE login = ?1", [login])? > 0;
             batch.execute("DELETE FROM recovery WHERE login = ?1 COLLATE NOCASE", [login])?;
             if gone {
+                session::end_all(batch, login)?;
                 audit(batch, now_ms, who, "second factor off", login, "")?;
             }
             Ok(gone)
@@ -303,5 +305,31 @@ mod tests {
         assert!(users.remove_totp("ada", "ada", now).unwrap());
         assert!(users.passes_second_factor("ada", "", now).unwrap());
         assert_eq!(users.second_factor("ada").unwrap(), SecondFactor::Off);
+    }
+
+    #[test]
+    fn of_many_who_show_one_code_at_once_one_comes_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let users = UserDatabase::open(folder.path()).unwrap();
+        let ada = User {
+            login: "ada".to_owned(),
+            role: Role::Reviewer,
+            folders: Vec::new(),
+            addresses: Vec::new(),
+            must_change: false,
+            created_ms: 1,
+        };
+        users.add(&ada, "a long password", "x", 1).unwrap();
+        let (now, secret) = (1_795_235_000_000, users.begin_totp("ada").unwrap());
+        let first = code_shown(&secret, now - 30_000).unwrap();
+        let recovery = users.enable_totp("ada", &first, now).unwrap().unwrap();
+        for code in [code_shown(&secret, now).unwrap(), recovery[0].clone()] {
+            let come_in = || users.passes_second_factor("ada", &code, now).unwrap();
+            let came = std::thread::scope(|scope| {
+                let all: Vec<_> = (0..16).map(|_| scope.spawn(come_in)).collect();
+                all.into_iter().filter_map(|one| one.join().ok()).filter(|good| *good).count()
+            });
+            assert_eq!(came, 1, "{code}");
+        }
     }
 }
