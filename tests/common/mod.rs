@@ -1,6 +1,5 @@
 //! A real node for end-to-end tests: the program itself, on free ports, in a temporary folder.
 
-#![allow(dead_code, reason = "each scenario uses a part of this")]
 
 pub(crate) mod exim;
 pub(crate) mod postfix;

@@ -6,8 +6,6 @@ mod everything;
 mod facts_bytes;
 mod list_from_url;
 mod next_hop_tls;
-#[path = "zone/port.rs"]
-mod port;
 mod postgres;
 mod reports_bytes;
 mod reports_walk;

@@ -100,7 +100,7 @@ fn start(tls_name: Option<&str>) -> Option<Server> {
         .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let tls = tls_name.map(|name| certificate(folder.path(), &data, name)).unwrap_or_default();
-    let port = crate::port::free_port(&["127.0.0.1"]);
+    let port = crate::zone::port::free_port(&["127.0.0.1"]);
     let child = as_somebody(&bin.join("postgres"))
         .arg("-D")
         .arg(&data)

@@ -1,6 +1,5 @@
 //! A console on a free port over real stores in a temporary folder, with messages in them.
 
-#![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub(crate) mod browser;
 
