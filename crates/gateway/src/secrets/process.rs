@@ -108,6 +108,7 @@ impl State {
         let config = load()?;
         let keys = Keys::load(&config)?;
         let standing = settle(&config)?;
+        gauntlet_store::users::lost::refuse_lost(&config.node.data)?;
         let users = UserDatabase::open(&config.node.data.join("console"))?;
         let previous = Keys::default();
         let current = Current { config, keys, previous, ordered: None };
