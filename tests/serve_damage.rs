@@ -8,8 +8,13 @@ use std::process::{Command, Output};
 use common::{Node, Smtp, http_get, message};
 
 fn gauntlet(node: &Node, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
-    command.args(args).arg("--config").arg(node.folder.path().join("gauntlet.toml"));
+    // A node that starts although it must not ends all the same.
+    let mut command = Command::new("timeout");
+    command
+        .args(["60", env!("CARGO_BIN_EXE_gauntlet")])
+        .args(args)
+        .arg("--config")
+        .arg(node.folder.path().join("gauntlet.toml"));
     command.env_remove("GAUNTLET_CONFIG").output().unwrap()
 }
 

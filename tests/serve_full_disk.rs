@@ -8,12 +8,12 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Node, Smtp, message, random, token_of, tokens};
+use common::{Node, Sink, Smtp, message, random, token_of, tokens};
 use gauntlet_store::Quarantine;
 use gauntlet_store::quarantine::HeldQuery;
 
@@ -76,7 +76,9 @@ fn load(
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let token = format!("t{number}");
                 let from = if number % 3 == 0 { HELD } else { "ann@example.org" };
-                let body = message(&token, usize::try_from(number % 5).unwrap() * 9_000);
+                // Of which some go to disk as they come (receiver.body_memory_bytes_max).
+                let bytes = if number % 11 == 5 { 400_000 } else { (number % 5) * 9_000 };
+                let body = message(&token, usize::try_from(bytes).unwrap());
                 let Ok(reply) = client.send(from, &["bob@example.net"], &body) else { return };
                 let mut told = told.lock().unwrap();
                 if reply.starts_with("250") {
@@ -109,8 +111,22 @@ fn fill(path: &Path, stop: &AtomicBool) {
     }
 }
 
-/// Runs a program of the file system's own thread: threads started later share its mounts.
-fn scenario(free_bytes_min: u64, killed_full: bool) {
+/// Starts the node on the full disk, where it may end by itself, and kills it.
+fn start_in_vain(node: &Node) {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "3", env!("CARGO_BIN_EXE_gauntlet"), "serve", "--config"]);
+    command.arg(node.folder.path().join("gauntlet.toml")).env_remove("GAUNTLET_CONFIG");
+    let ended = command.stdout(Stdio::null()).stderr(Stdio::piped()).output().unwrap();
+    eprintln!(
+        "on the full disk: {}, {}",
+        ended.status,
+        String::from_utf8_lossy(&ended.stderr).lines().last().unwrap_or_default()
+    );
+}
+
+/// Fills the disk of a node under load, kills it, makes room and starts it, some times. Threads and processes
+/// that are started here see the file system.
+fn scenario(free_bytes_min: u64, killed_full: bool, next_hop: Option<bool>) {
     let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
@@ -126,10 +142,16 @@ fn scenario(free_bytes_min: u64, killed_full: bool) {
         "[[rule]]\nname = \"held\"\nwhen.sender = \"{HELD}\"\ndo = {{ quarantine = \"held\" }}\n"
     );
     std::fs::write(&policy, rule).unwrap();
+    let sink = next_hop.map(|_| Sink::start());
+    let route = sink.iter().map(|sink| {
+        let cut_through = next_hop == Some(true);
+        format!("[route]\nnext_hop = \"{}\"\ncut_through = {cut_through}\n", sink.address)
+    });
+    let route: String = route.collect();
     let mut node = Node::start_in(
         folder,
         &format!(
-            "[spool]\nfree_bytes_min = {free_bytes_min}\nsegment_bytes_max = 1048576\n\
+            "{route}[spool]\nfree_bytes_min = {free_bytes_min}\nsegment_bytes_max = 1048576\n\
              [policy]\npath = {policy:?}\n[sender]\nretry_seconds = [1]\n"
         ),
     );
@@ -145,7 +167,7 @@ fn scenario(free_bytes_min: u64, killed_full: bool) {
             told.lock().unwrap().acknowledged.len() >= before + more
         });
     };
-    for _ in 0..rounds() {
+    for round in 0..rounds() {
         let clients = load(node.smtp, &next, &told);
         more_taken(&node, TAKEN_MIN);
         let stop = Arc::new(AtomicBool::new(false));
@@ -156,6 +178,10 @@ fn scenario(free_bytes_min: u64, killed_full: bool) {
         std::thread::sleep(Duration::from_millis(150 + random(&mut state) % 400));
         if killed_full {
             node.kill();
+            // It may also be started and killed again before there is room.
+            if round % 2 == 1 {
+                start_in_vain(&node);
+            }
         }
         stop.store(true, Ordering::Relaxed);
         filling.join().unwrap();
@@ -171,12 +197,13 @@ fn scenario(free_bytes_min: u64, killed_full: bool) {
         node.wait_for_empty_queue();
     }
     node.stop();
-    account(&node, &told.lock().unwrap());
+    let delivered = sink.map_or_else(|| node.maildir(), |sink| sink.taken());
+    account(&node, &told.lock().unwrap(), &delivered);
 }
 
 /// Everything that was acknowledged is there; everything else was told to come again.
-fn account(node: &Node, told: &Told) {
-    let delivered = tokens(&node.maildir());
+fn account(node: &Node, told: &Told, delivered: &[Vec<u8>]) {
+    let delivered = tokens(delivered);
     let quarantine = Quarantine::open(&node.data().join("quarantine")).unwrap();
     let mut held = BTreeSet::new();
     let mut query = HeldQuery { limit: 500, ..HeldQuery::default() };
@@ -215,15 +242,20 @@ fn account(node: &Node, told: &Told) {
 
 #[test]
 fn what_was_acknowledged_on_a_full_disk_outlives_sigkill() {
-    scenario(0, true);
+    scenario(0, true, None);
 }
 
 #[test]
 fn a_disk_that_was_full_takes_mail_again_and_nothing_is_lost() {
-    scenario(0, false);
+    scenario(0, false, None);
 }
 
 #[test]
-fn with_room_kept_free_nothing_is_lost_either() {
-    scenario(2 << 20, true);
+fn with_room_kept_free_nothing_is_lost_on_the_way_to_a_next_hop() {
+    scenario(2 << 20, true, Some(false));
+}
+
+#[test]
+fn nothing_is_lost_in_cut_through_on_a_full_disk() {
+    scenario(0, true, Some(true));
 }

@@ -143,6 +143,11 @@ fn mend_of(error: &rusqlite::Error) -> &'static str {
     if is_damage(error) {
         ". The file is damaged: stop the node, move it away together with its -wal and -shm, and put \
          it back from a backup (`gauntlet backup`), or save what can be read with `sqlite3 FILE .recover`"
+    } else if matches!(
+        error.sqlite_error_code(),
+        Some(rusqlite::ErrorCode::DiskFull | rusqlite::ErrorCode::SystemIoFailure)
+    ) {
+        ". See whether the disk is full (`df`), and whether the system's log tells of errors of the disk"
     } else {
         ""
     }
