@@ -1,11 +1,9 @@
 //! Damage to the data folder: what is lost or spoiled is named, with what to do, and costs nothing else.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Node, Smtp, http_get, message};
+use crate::common::{Node, Smtp, http_get, message};
 
 fn gauntlet(node: &Node, args: &[&str]) -> Output {
     // A node that starts although it must not ends all the same.

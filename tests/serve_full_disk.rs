@@ -3,8 +3,6 @@
 //!
 //! The data folder is a tmpfs of its own, in a mount namespace that this thread alone has.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Node, Sink, Smtp, message, random, token_of, tokens};
+use crate::common::{Node, Sink, Smtp, message, random, token_of, tokens};
 use gauntlet_store::Quarantine;
 use gauntlet_store::quarantine::HeldQuery;
 
@@ -117,16 +115,14 @@ fn start_in_vain(node: &Node) {
     command.args(["--signal=KILL", "3", env!("CARGO_BIN_EXE_gauntlet"), "serve", "--config"]);
     command.arg(node.folder.path().join("gauntlet.toml")).env_remove("GAUNTLET_CONFIG");
     let ended = command.stdout(Stdio::null()).stderr(Stdio::piped()).output().unwrap();
-    eprintln!(
-        "on the full disk: {}, {}",
-        ended.status,
-        String::from_utf8_lossy(&ended.stderr).lines().last().unwrap_or_default()
-    );
+    let said = String::from_utf8_lossy(&ended.stderr);
+    let refused = ended.status.code() == Some(2);
+    assert!(!refused || said.contains("`df`") || said.contains("No space left"), "{said}");
+    eprintln!("on the full disk: {}, {}", ended.status, said.lines().last().unwrap_or_default());
 }
 
-/// Fills the disk of a node under load, kills it, makes room and starts it, some times. Threads and processes
-/// that are started here see the file system.
-fn scenario(free_bytes_min: u64, killed_full: bool, next_hop: Option<bool>) {
+/// A node on a small disk of its own; none where that cannot be had.
+fn small_node(free_bytes_min: u64, route: &str) -> Option<Node> {
     let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
@@ -134,7 +130,7 @@ fn scenario(free_bytes_min: u64, killed_full: bool, next_hop: Option<bool>) {
     if !is_root || !mount_small(&data) {
         assert!(std::env::var_os("CI").is_none() || !is_root, "a tmpfs cannot be mounted");
         eprintln!("SKIPPED: only root may mount a file system, where namespaces are allowed");
-        return;
+        return None;
     }
     std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     let policy = folder.path().join("policy.toml");
@@ -142,19 +138,23 @@ fn scenario(free_bytes_min: u64, killed_full: bool, next_hop: Option<bool>) {
         "[[rule]]\nname = \"held\"\nwhen.sender = \"{HELD}\"\ndo = {{ quarantine = \"held\" }}\n"
     );
     std::fs::write(&policy, rule).unwrap();
+    let config = format!(
+        "{route}[spool]\nfree_bytes_min = {free_bytes_min}\nsegment_bytes_max = 1048576\n\
+         [policy]\npath = {policy:?}\n[sender]\nretry_seconds = [1]\n"
+    );
+    Some(Node::start_in(folder, &config))
+}
+
+/// Fills the disk of a node under load, kills it, makes room and starts it, some times. Threads and processes
+/// that are started here see the file system. `next_hop` is whether mail goes there in cut-through.
+fn scenario(free_bytes_min: u64, killed_full: bool, next_hop: Option<bool>) {
     let sink = next_hop.map(|_| Sink::start());
     let route = sink.iter().map(|sink| {
         let cut_through = next_hop == Some(true);
         format!("[route]\nnext_hop = \"{}\"\ncut_through = {cut_through}\n", sink.address)
     });
-    let route: String = route.collect();
-    let mut node = Node::start_in(
-        folder,
-        &format!(
-            "{route}[spool]\nfree_bytes_min = {free_bytes_min}\nsegment_bytes_max = 1048576\n\
-             [policy]\npath = {policy:?}\n[sender]\nretry_seconds = [1]\n"
-        ),
-    );
+    let Some(mut node) = small_node(free_bytes_min, &route.collect::<String>()) else { return };
+    let data = node.data();
     let seed = u64::from(std::process::id());
     eprintln!("seed {seed}");
     let mut state: u64 = 0x9E37_79B9_7F4A_7C15 ^ seed;

@@ -1,8 +1,6 @@
 //! A node that is started as root and becomes another user: what that user put into the data folder leads
 //! root nowhere else, and the sandbox holds.
 
-mod common;
-
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -11,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{Smtp, message};
+use crate::common::{Smtp, message};
 
 /// User id of `nobody`, who runs the node; none (and a line that says so) without root.
 fn nobody() -> Option<u32> {
