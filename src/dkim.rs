@@ -99,6 +99,9 @@ const RSA_BITS: usize = 2_048;
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load()?;
     let folder = config.node.inside(&config.dkim.keys);
+    if folder.starts_with(&config.node.data) {
+        crate::node_args::become_owner(&config.node.data)?;
+    }
     let mut ring = KeyRing::load(&folder)?;
     match &args.action {
         Action::New { domain, selector, algorithm, bits } => {

@@ -95,6 +95,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("user add", &["gauntlet user add ann                   prints a one-time password"]),
     ("user list", &["gauntlet user list"]),
     ("user passwd", &["gauntlet user passwd ann                a new one-time password"]),
+    ("user new-database", &["gauntlet user new-database              where the old one is lost"]),
     (
         "user second-factor-off",
         &["gauntlet user second-factor-off ann      who lost the telephone"],

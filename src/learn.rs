@@ -11,6 +11,7 @@ use gauntlet_engine::classifier::site::{Correction, message_id, reporter_id};
 use gauntlet_engine::classifier::{ClassifierScratch, Model};
 use gauntlet_engine::signatures::fingerprint::{self, Found};
 use gauntlet_engine::signatures::table::Entry;
+use gauntlet_gateway::privileges;
 use gauntlet_mail::Message;
 use gauntlet_store::corrections::Corrections;
 use gauntlet_store::signatures::SignatureWriter;
@@ -68,8 +69,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         args.data.is_dir(),
         "there is no folder {folder}: name the data folder of a node, which `gauntlet serve` makes at its first start"
     );
+    // Root reads mail wherever it is, and changes the data folder as its owner does.
+    let as_owner = || privileges::act_as_owner(&args.data);
+    let acting = as_owner()?;
     let mut journal =
         Corrections::open(&args.data).with_context(|| format!("cannot learn in {folder}"))?;
+    drop(acting);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let by = (reporter_id(&args.reporter), now as i64);
     let (model, mut scratch) = (Model::shipped(), ClassifierScratch::default());
@@ -84,15 +89,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 batch.push((message_id(raw), said));
                 seen += 1;
                 if batch.len() >= BATCH && failed.is_none() {
-                    match journal.say(batch.drain(..)) {
+                    let said = as_owner()
+                        .map_err(anyhow::Error::from)
+                        .and_then(|_acting| Ok(journal.say(batch.drain(..))?));
+                    match said {
                         Ok(count) => news += count,
                         Err(error) => failed = Some(error),
                     }
                 }
             })?;
             if let Some(error) = failed {
-                return Err(error.into());
+                return Err(error);
             }
+            let _acting = as_owner()?;
             news += journal.say(batch)?;
         }
     }
@@ -101,6 +110,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for path in &args.forget {
         let mut ids = Vec::new();
         corpus::walk(path, &mut |raw| ids.push(message_id(raw)))?;
+        let _acting = as_owner()?;
         for id in ids {
             forgotten += usize::from(journal.forget(&id)?);
         }
@@ -127,7 +137,10 @@ fn probes(args: &Args, now: u64) -> anyhow::Result<usize> {
     if args.probe.is_empty() {
         return Ok(0);
     }
+    let as_owner = || privileges::act_as_owner(&args.data);
+    let acting = as_owner()?;
     let mut writer = SignatureWriter::open(&args.data, args.signature_days)?;
+    drop(acting);
     let day = u16::try_from(now / 86_400).unwrap_or(u16::MAX);
     let mut scratch = Scratch::default();
     let (mut seen, mut entries) = (0, Vec::new());
@@ -139,14 +152,18 @@ fn probes(args: &Args, now: u64) -> anyhow::Result<usize> {
             let entry = |f: Found| Entry { fingerprint: f.fingerprint, bad: 1, good: 0, day };
             entries.extend(found.into_iter().map(entry));
             if entries.len() >= BATCH && failed.is_none() {
-                failed = writer.append(&entries, day).err();
+                failed = as_owner()
+                    .map_err(anyhow::Error::from)
+                    .and_then(|_acting| Ok(writer.append(&entries, day)?))
+                    .err();
                 entries.clear();
             }
         })?;
     }
     if let Some(error) = failed {
-        return Err(error.into());
+        return Err(error);
     }
+    let _acting = as_owner()?;
     writer.append(&entries, day)?;
     Ok(seen)
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use gauntlet_gateway::config::{Config, Loaded};
 use gauntlet_gateway::control::{self, Answer, Request};
+use gauntlet_gateway::privileges;
 
 /// Where the node is.
 #[derive(Debug, Clone, clap::Args)]
@@ -51,25 +52,37 @@ impl NodeArgs {
         Ok(loaded)
     }
 
-    /// The configuration of a node that was started before.
+    /// The configuration of a node that was started before. Root becomes the owner of the data folder.
     ///
     /// # Errors
     /// As [`NodeArgs::load`], or there is no data folder.
     pub(crate) fn load_existing(&self) -> anyhow::Result<Config> {
+        let config = self.load_to_copy()?;
+        become_owner(&config.node.data)?;
+        Ok(config)
+    }
+
+    /// The same for a command that also reads or writes files of whoever runs it: root stays root.
+    ///
+    /// # Errors
+    /// As [`NodeArgs::load_existing`].
+    pub(crate) fn load_to_copy(&self) -> anyhow::Result<Config> {
         let config = self.load()?;
         must_exist(&config.node.data)?;
         Ok(config)
     }
 
-    /// The node's data folder. A configuration is read only if that says where it is.
+    /// The node's data folder. A configuration is read only if that says where it is. Root becomes its owner.
     ///
     /// # Errors
     /// As [`NodeArgs::load`].
     pub(crate) fn data_folder(&self) -> anyhow::Result<PathBuf> {
-        match &self.data {
-            Some(data) => Ok(data.clone()),
-            None => Ok(self.load()?.node.data),
-        }
+        let data = match &self.data {
+            Some(data) => data.clone(),
+            None => self.load()?.node.data,
+        };
+        become_owner(&data)?;
+        Ok(data)
     }
 
     /// Asks the running node.
@@ -86,6 +99,15 @@ impl NodeArgs {
             answer => Ok(answer),
         }
     }
+}
+
+/// Becomes the owner of this data folder for good, if root is somebody else.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn become_owner(data: &Path) -> anyhow::Result<()> {
+    privileges::become_owner(data)
+        .with_context(|| format!("node.data {}: root cannot become its owner", data.display()))
 }
 
 /// Refuses a data folder that is not there, with what to do.

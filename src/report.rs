@@ -65,7 +65,7 @@ fn day(text: &str) -> Result<i64, String> {
 
 /// Runs `gauntlet report`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let config = args.node.load_existing()?;
+    let config = args.node.load_to_copy()?;
     let log = Log::open(&config.node.data.join("log")).context("the message log")?;
     let until = args.until.map_or_else(now_ms, |day| day * DAY_MS);
     let made = report::report(&log, args.days, until)?;

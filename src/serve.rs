@@ -1,14 +1,13 @@
 //! `gauntlet serve`: run a node.
 
 mod console_places;
+mod data_folder;
 mod handle;
 pub(crate) mod secrets_process;
 pub(crate) mod standing;
 mod text_logs;
 
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +26,7 @@ use gauntlet_gateway::secrets::Secrets;
 use gauntlet_gateway::secrets::process::Standing;
 use gauntlet_gateway::{Doors, Judge, Node};
 use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset, Severity};
-use gauntlet_store::{Policies, Users, files};
+use gauntlet_store::{Policies, Users};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::console_places::ConsolePlaces;
@@ -59,8 +58,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let settings = Effective::default();
     settings.take(&loaded);
     // Before the text logs and the secrets process, which write into it.
-    let data = &config.node.data;
-    make_data_folder(data).with_context(|| unusable(data))?;
+    data_folder::prepare(&config)?;
     // Before there is any thread, and while the node may still read what only root may.
     let secrets = secrets_process::start(&args.node)?;
     let standing = sandbox::enter_node(&config, args.node.file())?;
@@ -174,13 +172,6 @@ fn open_doors(
     config: &Config,
     secrets: &Arc<Secrets>,
 ) -> anyhow::Result<(Doors, Option<std::net::TcpListener>)> {
-    let data = &config.node.data;
-    let account = match config.node.user.as_str() {
-        "" => None,
-        name => Some(Account::find(name)?),
-    };
-    make_data_folder(data).with_context(|| unusable(data))?;
-    belongs_to_us(data, account.as_ref())?;
     let doors = Doors::open_with(config, Some(secrets.clone()))?;
     let console = match config.console.address.as_str() {
         "" => None,
@@ -190,87 +181,21 @@ fn open_doors(
                 .with_context(|| format!("console.address {address}"))?,
         ),
     };
-    match account {
-        Some(account) => {
-            own(&account, data).with_context(|| format!("node.data {}", data.display()))?;
-            account.enter().with_context(|| format!("node.user {:?}", config.node.user))?;
-        }
-        None if privileges::is_root() => {
-            tracing::warn!("running as root: set node.user to a user of its own");
-        }
-        None => {}
+    become_account(config)?;
+    if privileges::is_root() {
+        tracing::warn!("running as root: set node.user to a user of its own");
     }
-    make_private(config)?;
+    data_folder::make_private(config)?;
     Ok((doors, console))
 }
 
-/// Gives the data folder, the certificate that may just have been made, and the text logs to a user.
-fn own(account: &Account, data: &std::path::Path) -> std::io::Result<()> {
-    account.own(data)?;
-    for folder in [data.join("tls"), data.join(text_logs::FOLDER)].iter().filter(|f| f.is_dir()) {
-        account.own(folder)?;
-        for entry in std::fs::read_dir(folder)? {
-            account.own(&entry?.path())?;
-        }
-    }
-    Ok(())
-}
-
-/// Makes the data folder, which holds people's mail, for its owner only. Folders above it are as usual: the
-/// node may be another user than the one who makes them.
-fn make_data_folder(data: &Path) -> std::io::Result<()> {
-    let above: Vec<&Path> =
-        data.ancestors().skip(1).take_while(|folder| !folder.exists()).collect();
-    for folder in above.into_iter().rev().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir(folder)?;
-        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
-    }
-    files::create_folder(data)
-}
-
-/// Refuses a data folder of somebody else: its owner can read all mail in it, whatever the modes are.
-fn belongs_to_us(data: &Path, account: Option<&Account>) -> anyhow::Result<()> {
-    let owner = files::owner(data).with_context(|| unusable(data))?;
-    let us = files::effective_user();
-    if owner == us || account.is_some_and(|account| account.uid() == owner) {
+/// Gives root away for good if the configuration says to whom.
+fn become_account(config: &Config) -> anyhow::Result<()> {
+    if config.node.user.is_empty() {
         return Ok(());
     }
-    let wanted = account.map_or(us, Account::uid);
-    bail!(
-        "node.data {place} belongs to user id {owner}, and the node runs as {wanted}: it would be theirs \
-         to read; give it over with `chown -R {wanted} {place}`, run the node as its owner (node.user), \
-         or name another folder with --data",
-        place = data.display()
-    )
-}
-
-/// Takes the rights of group and others from all that holds mail: a version before this one, or a copy made
-/// with `cp`, may have left them.
-fn make_private(config: &Config) -> anyhow::Result<()> {
-    let data = &config.node.data;
-    let outside = [&config.spool.path, &config.route.maildir].map(|path| config.node.inside(path));
-    let outside = outside.into_iter().filter(|path| !path.starts_with(data) && path.is_dir());
-    for folder in [data.clone()].into_iter().chain(outside) {
-        let found = files::make_private(&folder)
-            .with_context(|| format!("{} cannot be made private", folder.display()))?;
-        if let Some(first) = &found.first {
-            let (count, first) = (found.count - found.left.min(found.count), first.display());
-            tracing::warn!(count, %first, "made private: other users of this machine could read it");
-        }
-        if let Some((first, why)) = &found.left_first {
-            let (count, first) = (found.left, first.display());
-            let mend = format!("chown -R {} {}", files::effective_user(), folder.display());
-            tracing::error!(count, %first, why, mend, "other users can read it: not ours to change");
-        }
-    }
-    Ok(())
-}
-
-fn unusable(data: &Path) -> String {
-    format!(
-        "node.data {} cannot be used; name another folder there, or with --data",
-        data.display()
-    )
+    let named = || format!("node.user {:?}", config.node.user);
+    Account::find(&config.node.user)?.enter().with_context(named)
 }
 
 fn reload(args: &Args, node: &Node, settings: &Effective, users: &Users) {

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::node_args::{NodeArgs, must_exist};
 use anyhow::{Context, bail};
 use gauntlet_gateway::clock;
+use gauntlet_store::users::lost;
 use gauntlet_store::{Role, User, Users};
 
 /// Arguments of `gauntlet user`.
@@ -38,6 +39,8 @@ enum Action {
         #[arg(long)]
         password_stdin: bool,
     },
+    /// Begin a new user database where the old one is lost; prints the password of its administrator
+    NewDatabase,
     /// Give somebody another role, other folders and addresses, and end their sessions
     Change {
         /// Whom
@@ -112,8 +115,13 @@ pub(crate) const WHO: &str = "command line";
 
 /// Runs `gauntlet user`.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let users = open(&args.node.data_folder()?)?;
+    let data = args.node.data_folder()?;
+    if matches!(args.action, Action::NewDatabase) {
+        return new_database(&data);
+    }
+    let users = open(&data)?;
     match &args.action {
+        Action::NewDatabase => {}
         Action::Add { login, role, folders, addresses, password_stdin } => {
             let (password, one_time) = password(&users, *password_stdin)?;
             let user = User {
@@ -189,8 +197,24 @@ fn app_password(users: &Users, action: &AppPasswordAction) -> anyhow::Result<()>
 /// The people of the node with this data folder.
 pub(crate) fn open(data: &Path) -> anyhow::Result<Users> {
     must_exist(data)?;
+    lost::refuse_lost(data)?;
     // Where `gauntlet serve` keeps them.
     Ok(Users::open(&data.join("console"))?)
+}
+
+/// Begins a user database with an administrator, as a first start does.
+fn new_database(data: &Path) -> anyhow::Result<ExitCode> {
+    must_exist(data)?;
+    if !lost::is_missing(data)? {
+        bail!(
+            "there is a user database already; `gauntlet user passwd LOGIN` makes a one-time password"
+        );
+    }
+    let users = Users::open(&data.join("console"))?;
+    if let Some(password) = users.first_start(now_ms())? {
+        tell("admin", &password, true)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The password and whether it is for one time: read, or made.

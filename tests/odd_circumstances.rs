@@ -220,10 +220,10 @@ fn what_stands_in_the_way_in_the_data_folder_is_named_with_its_mend() {
     fs::create_dir_all(taken.join("control.sock")).unwrap();
     says(&start(&taken), 2, &["taken/control.sock", "take away what is there"]);
     let garbled = folder.path().join("garbled");
-    fs::create_dir_all(garbled.join("log")).unwrap();
-    fs::write(garbled.join("log/2026-11-21.db"), "garbage".repeat(5_000)).unwrap();
+    fs::create_dir_all(garbled.join("quarantine")).unwrap();
+    fs::write(garbled.join("quarantine/quarantine.db"), "garbage".repeat(5_000)).unwrap();
     let output = start(&garbled);
-    says(&output, 2, &["log/2026-11-21.db: file is not a database"]);
+    says(&output, 2, &["quarantine/quarantine.db: file is not a database", "from a backup"]);
     assert_eq!(text(&output.stderr).matches("file is not a database").count(), 2, "with its code");
     let spool = folder.path().join("spooled");
     fs::create_dir(&spool).unwrap();

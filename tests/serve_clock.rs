@@ -131,3 +131,34 @@ fn many_held_messages_do_not_expire_at_once_without_a_question() {
     node.wait_until("they are gone", || !held(&node).contains("aged 7"));
     assert_eq!(gauntlet(&node, &["clock"]).status.code(), Some(0));
 }
+
+/// A file that is lost is no clock that is right: the time goes on from the newest mail.
+#[test]
+fn a_lost_clock_file_ages_nothing_until_it_is_accepted() {
+    let mut node = Node::start("");
+    node.stop();
+    hold(&node, 1, 30);
+    let path = node.data().join("clock.json");
+    for content in [None, Some(""), Some("\0\0\0\0\0\0"), Some("{\"steady_ms\":0}")] {
+        let _there_or_not = std::fs::remove_file(&path);
+        if let Some(content) = content {
+            std::fs::write(&path, content).unwrap();
+        }
+        node.run();
+        // Housekeeping runs at the start.
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        assert!(said(&gauntlet(&node, &["quarantine", "list"])).contains("aged 0"), "{content:?}");
+        let clock = gauntlet(&node, &["clock"]);
+        assert_eq!(clock.status.code(), Some(1), "{content:?}");
+        for word in ["30 days", "clock.json: the file", "gauntlet clock --accept"] {
+            assert!(said(&clock).contains(word), "{word}: {}", said(&clock));
+        }
+        node.stop();
+    }
+    node.run();
+    assert!(said(&gauntlet(&node, &["clock", "--accept"])).contains("accepted"));
+    node.wait_until("what is too old is gone", || {
+        !said(&gauntlet(&node, &["quarantine", "list"])).contains("aged 0")
+    });
+    node.stop();
+}

@@ -68,7 +68,7 @@ pub(super) struct RollbackArgs {
 
 /// Runs `gauntlet policy apply`.
 pub(super) fn apply(args: &ApplyArgs) -> anyhow::Result<ExitCode> {
-    let config = args.node.load_existing()?;
+    let config = args.node.load_to_copy()?;
     let text = std::fs::read_to_string(&args.file);
     let text = text.with_context(|| args.file.display().to_string())?;
     let policy = Policy::parse(&text, &Groups::default())
@@ -83,7 +83,7 @@ pub(super) fn apply(args: &ApplyArgs) -> anyhow::Result<ExitCode> {
 
 /// Runs `gauntlet policy rollback`.
 pub(super) fn rollback(args: &RollbackArgs) -> anyhow::Result<ExitCode> {
-    let config = args.node.load_existing()?;
+    let config = args.node.load_to_copy()?;
     let policies = Policies::open(&policy_source::folder(&config))?;
     // A file that was changed by hand is a version, too: the one that is left.
     policy_source::note(&config, &policies, now_ms())?;
@@ -121,7 +121,7 @@ fn author() -> String {
 
 /// Runs `gauntlet policy history`.
 pub(super) fn history(args: &HistoryArgs) -> anyhow::Result<ExitCode> {
-    let config = args.node.load_existing()?;
+    let config = args.node.load_to_copy()?;
     let policies = Policies::open(&policy_source::folder(&config))?;
     let mut out = io::stdout().lock();
     for version in policies.list(None, args.most)? {
@@ -145,7 +145,7 @@ fn changed(policies: &Policies, version: &Version) -> anyhow::Result<(usize, usi
 
 /// Runs `gauntlet policy show`.
 pub(super) fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
-    let config = args.node.load_existing()?;
+    let config = args.node.load_to_copy()?;
     let policies = Policies::open(&policy_source::folder(&config))?;
     let get = |number: i64| -> anyhow::Result<_> {
         let found = policies.get(number)?;

@@ -6,9 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
-use anyhow::Context;
 use gauntlet_gateway::config::Config;
-use gauntlet_gateway::privileges::Account;
 use gauntlet_gateway::sandbox;
 use gauntlet_gateway::secrets::Secrets;
 use gauntlet_gateway::secrets::process::{self, Standing, State};
@@ -84,17 +82,6 @@ fn ignore_signals() {
 
 /// Gives up what is not needed once the keys are read.
 fn settle(config: &Config) -> anyhow::Result<Standing> {
-    become_account(config)?;
+    super::become_account(config)?;
     sandbox::enter_secrets(config)
-}
-
-/// Gives root away as the node does, once the keys are read.
-fn become_account(config: &Config) -> anyhow::Result<()> {
-    if config.node.user.is_empty() {
-        return Ok(());
-    }
-    let named = || format!("node.user {:?}", config.node.user);
-    let account = Account::find(&config.node.user)?;
-    super::own(&account, &config.node.data).with_context(named)?;
-    account.enter().with_context(named)
 }

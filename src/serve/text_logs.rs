@@ -11,6 +11,7 @@ use std::io::IsTerminal;
 
 use anyhow::Context;
 use gauntlet_gateway::config::{Config, LogFormat};
+use gauntlet_gateway::privileges;
 use gauntlet_gateway::text_log::{ENGINE, RECEIVER};
 use tracing_appender::rolling::{RollingFileAppender, Rotation};
 use tracing_subscriber::filter::{EnvFilter, LevelFilter, Targets};
@@ -20,7 +21,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry};
 
 /// Folder of the text logs, below the data folder.
-pub(super) const FOLDER: &str = "logs";
+const FOLDER: &str = "logs";
 /// The part of each role: the name of its file, and whose events it takes.
 const ROLES: [(&str, &[&str]); 3] = [
     (
@@ -113,6 +114,9 @@ fn errors(config: &Config) -> anyhow::Result<Box<dyn Layer<Registry> + Send + Sy
 fn file(config: &Config, name: &str) -> Option<RollingFileAppender> {
     let days = usize::try_from(config.log.text_days).ok().filter(|days| *days > 0)?;
     let folder = config.node.data.join(FOLDER);
+    // Made, opened and removed below a folder that the user owns: not as root.
+    let account = privileges::to_become(config).ok()?;
+    let _acting = account.map(|account| account.act()).transpose().ok()?;
     std::fs::create_dir_all(&folder).ok()?;
     RollingFileAppender::builder()
         .rotation(Rotation::DAILY)

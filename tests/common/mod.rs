@@ -60,7 +60,21 @@ impl Node {
     }
 
     fn start_with(node: &str, listener: &str, config: &str, descriptors: Option<u32>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::start_where(tempfile::tempdir().unwrap(), node, listener, config, descriptors)
+    }
+
+    /// The same as [`Node::start`], in a folder that is there already.
+    pub(crate) fn start_in(folder: tempfile::TempDir, config: &str) -> Self {
+        Self::start_where(folder, "", "", config, None)
+    }
+
+    fn start_where(
+        folder: tempfile::TempDir,
+        node: &str,
+        listener: &str,
+        config: &str,
+        descriptors: Option<u32>,
+    ) -> Self {
         let data = folder.path().join("data");
         let config = format!(
             "[node]\nname = \"gw.test\"\ndata = {data:?}\ndrain_seconds_max = 10\n{node}\n\

@@ -19,7 +19,10 @@ use anyhow::Context;
 use arc_swap::ArcSwap;
 use gauntlet_rules::Ruleset;
 use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
-use gauntlet_store::{Event, History, Log, LogOptions, LogRecord, Quarantine, Spool, Users};
+use gauntlet_store::spool::Recovery;
+use gauntlet_store::{
+    Event, History, Log, LogOptions, LogRecord, Quarantine, Spool, StoreError, Users,
+};
 use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::admission::Admission;
@@ -153,7 +156,8 @@ impl Node {
         let logins = Arc::new(Logins::new(users).context("randomness")?);
         let certificates = listeners.iter().map(Listener::tls).collect();
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
-        let retention = housekeeping::Retention::open(&config);
+        let newest_ms = || newest_mail_ms(&log, &quarantine, &recovery);
+        let retention = housekeeping::Retention::open(&config, newest_ms);
         let maildir = config.node.inside(&config.route.maildir);
         let resolver = Arc::new(Resolver::new(&config.dns)?);
         let shared = Shared::new(&config, &resolver, &judge.load(), secrets.as_ref())?;
@@ -676,9 +680,26 @@ impl Shared {
     }
 }
 
+/// When the newest mail came that this node has, as far as it can tell. A due time in the queue is later than the
+/// message by a pause at most.
+fn newest_mail_ms(log: &Log, quarantine: &Quarantine, queue: &Recovery) -> Option<i64> {
+    let of_store = |told: Result<Option<i64>, StoreError>| {
+        told.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the time of the newest mail cannot be read");
+            None
+        })
+    };
+    let queued = queue.messages.iter().map(|(_, due_ms)| *due_ms).max();
+    [of_store(log.newest_ms()), of_store(quarantine.newest_ms()), queued]
+        .into_iter()
+        .flatten()
+        .max()
+}
+
 /// The message log; a thread of its own looks through its days, so that the first search is fast.
 fn open_log(data: &std::path::Path) -> anyhow::Result<Arc<Log>> {
-    let options = LogOptions { batch_wait: LOG_BATCH_WAIT, ..LogOptions::default() };
+    let options =
+        LogOptions { batch_wait: LOG_BATCH_WAIT, sets_aside: true, ..LogOptions::default() };
     let log = Arc::new(Log::open_with(&data.join("log"), options)?);
     let warming = log.clone();
     let thread = std::thread::Builder::new().name("log-warm".to_owned());

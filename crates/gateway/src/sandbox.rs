@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use gauntlet_store::{corrections, files};
 
 use crate::config::{Config, Sandbox};
-use crate::privileges::Account;
+use crate::privileges;
 use crate::secrets::process::Standing;
 use landlock::{CHANGE, CHANGE_FILES, READ, Ruleset};
 
@@ -246,46 +246,43 @@ pub(crate) fn history_folder(data: &Path) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Makes what the node is to read in its data folder, for whoever it will be.
+/// Makes what the node is to read in its data folder, as whoever it will be.
 fn make_own(config: &Config) -> io::Result<()> {
-    let account = match config.node.user.as_str() {
-        "" => None,
-        name => Some(Account::find(name)?),
-    };
-    let own = |path: PathBuf| account.as_ref().map_or(Ok(()), |account| account.own(&path));
-    let data = &config.node.data;
-    for name in OWN_FOLDERS {
-        files::create_folder(&data.join(name))?;
-        own(data.join(name))?;
+    {
+        let _acting = privileges::to_become(config)?.map(|account| account.act()).transpose()?;
+        make_in_data(config)?;
     }
-    if config.log.text_days > 0 {
-        files::create_folder(&data.join(TEXT_LOGS))?;
-        own(data.join(TEXT_LOGS))?;
-    }
-    corrections::move_old_journal(data)?;
-    for entry in std::fs::read_dir(data.join(corrections::FOLDER_NAME))? {
-        own(entry?.path())?;
-    }
-    for entry in std::fs::read_dir(history_folder(data)?)? {
-        own(entry?.path())?;
+    for path in [&config.spool.path, &config.route.maildir].map(|path| config.node.inside(path)) {
+        privileges::make_folder(config, &path)?;
     }
     // The keys of held mail are made where there are none.
     let keys = config.node.inside(&config.quarantine.key_file);
     if let Some(folder) = keys.parent().filter(|_| config.quarantine.encrypt) {
-        files::create_folder(folder)?;
-        own(folder.to_owned())?;
+        privileges::make_folder(config, folder)?;
     }
-    if crate::node::body_keys(config).map_err(io::Error::other)?.is_some() {
-        own(config.node.inside(&config.quarantine.key_file))?;
+    let as_user = || crate::node::body_keys(config).map_err(io::Error::other).map(drop);
+    match privileges::to_become(config)? {
+        Some(account) => {
+            let _acting = account.act()?;
+            as_user()
+        }
+        None => as_user(),
     }
+}
+
+fn make_in_data(config: &Config) -> io::Result<()> {
+    let data = &config.node.data;
+    for name in OWN_FOLDERS {
+        files::create_folder(&data.join(name))?;
+    }
+    if config.log.text_days > 0 {
+        files::create_folder(&data.join(TEXT_LOGS))?;
+    }
+    corrections::move_old_journal(data)?;
+    history_folder(data)?;
     for name in OWN_FILES {
         let mut options = std::fs::File::options();
         options.create(true).append(true).mode(0o600).open(data.join(name))?;
-        own(data.join(name))?;
-    }
-    for path in [&config.spool.path, &config.route.maildir].map(|path| config.node.inside(path)) {
-        files::create_folder(&path)?;
-        own(path)?;
     }
     Ok(())
 }

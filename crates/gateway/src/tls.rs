@@ -34,6 +34,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::acme;
 use crate::config::{Config, ListenerSettings};
+use crate::privileges;
 use crate::secrets::Secrets;
 use crate::wire::Wire;
 
@@ -172,7 +173,7 @@ pub(crate) fn read_all(
         listener.certificate.iter().cloned().zip(listener.key.iter().cloned()).collect();
     if pairs.is_empty() && config.acme.is_on() {
         let path = acme::certificate(&config.node.data);
-        match read(&path, &path) {
+        match privileges::with_file(config, &path, || read(&path, &path)) {
             Ok(given) => return Ok(vec![Arc::new(given)]),
             Err(error) if path.exists() => {
                 let error = format!("{error:#}");
@@ -183,9 +184,17 @@ pub(crate) fn read_all(
     }
     let own = listener.self_signed || listener.implicit_tls || config.acme.is_on();
     if pairs.is_empty() && own {
-        pairs.push(self_signed(config)?);
+        let folder = config.node.data.join(OWN_FOLDER);
+        pairs.push(privileges::with_file(config, &folder, || self_signed(config))?);
     }
-    pairs.iter().map(|(chain, key)| read(chain, key).map(Arc::new)).collect()
+    let read_as = |chain: &PathBuf, key: &PathBuf| {
+        let users = |path: &PathBuf| privileges::is_users(config, path);
+        match users(chain)? || users(key)? {
+            true => privileges::with_file(config, &config.node.data, || read(chain, key)),
+            false => read(chain, key),
+        }
+    };
+    pairs.iter().map(|(chain, key)| read_as(chain, key).map(Arc::new)).collect()
 }
 
 /// Whether the first certificate of a file is for all these names.

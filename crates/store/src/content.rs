@@ -230,15 +230,44 @@ impl Content {
             cause: cause.to_owned(),
         };
         if !seal::is_sealed(&raw) {
-            return Err(damaged("its bytes do not have the hash they are named by"));
+            return Err(damaged(
+                "its bytes do not have the hash they are named by; put the file back from a backup, or \
+                 delete the message",
+            ));
         }
         let no_keys = "it is sealed, and there is no file of keys: set quarantine.key_file";
         let keys = self.keys.as_ref().ok_or_else(|| damaged(no_keys))?;
         let bytes = keys.open_body(hash, path, &raw)?;
         if ContentHash::of(&bytes) != hash {
-            return Err(damaged("what was sealed does not have the hash it is named by"));
+            return Err(damaged(
+                "what was sealed does not have the hash it is named by; put the file back from a backup, \
+                 or delete the message",
+            ));
         }
         Ok(bytes)
+    }
+
+    /// There is a body.
+    ///
+    /// # Errors
+    /// If a folder cannot be listed.
+    pub fn has_any(folder: &Path) -> Result<bool, StoreError> {
+        let list = |folder: &Path| match fs::read_dir(folder) {
+            Ok(entries) => Ok(Some(entries.flatten())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Ok(None),
+            Err(error) => Err(StoreError::io(folder, "list")(error)),
+        };
+        for first in list(folder)?.into_iter().flatten() {
+            for second in list(&first.path())?.into_iter().flatten() {
+                let names = list(&second.path())?.into_iter().flatten().map(|e| e.file_name());
+                let mut names = names.filter_map(|name| name.into_string().ok());
+                if names.any(|name| ContentHash::parse(&name).is_some()) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Every body that is kept, in order of names.

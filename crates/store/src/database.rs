@@ -44,6 +44,24 @@ pub fn open_read(path: &Path, migrations: &[&str]) -> Result<Connection, StoreEr
     Ok(connection)
 }
 
+/// There is no database here: no file, an empty one, or one without a table. Changes nothing.
+pub fn is_blank(path: &Path) -> Result<bool, StoreError> {
+    match std::fs::metadata(path) {
+        // The header of the file is written before anything is in its write-ahead log.
+        Ok(seen) if seen.len() == 0 => return Ok(true),
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(StoreError::io(path, "read")(error)),
+    }
+    let db = StoreError::db(path);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(&db)?;
+    prepare(&connection).map_err(&db)?;
+    let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+    let tables = connection.query_row("SELECT count(*) FROM sqlite_master", [], count);
+    Ok(tables.map_err(&db)? == 0)
+}
+
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::from_millis(BUSY_MS))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);

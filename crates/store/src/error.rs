@@ -17,7 +17,7 @@ pub enum StoreError {
         source: std::io::Error,
     },
     /// SQLite refused.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("{path}: {source}{mend}", path = path.display(), mend = mend_of(source))]
     Database {
         /// The database file.
         path: PathBuf,
@@ -47,6 +47,16 @@ pub enum StoreError {
         what: String,
         /// Why.
         cause: String,
+    },
+    /// A file is gone or empty, and what lies beside it says that it was not always so.
+    #[error("{path}: {cause}; {mend}", path = path.display())]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        cause: String,
+        /// What to do.
+        mend: String,
     },
     /// A value that a store does not take.
     #[error("{what}: {cause}")]
@@ -90,15 +100,22 @@ impl StoreError {
     pub fn may_retry(&self) -> bool {
         match self {
             StoreError::Io { .. } | StoreError::Closed { .. } | StoreError::Full { .. } => true,
-            StoreError::Database { source, .. } => !matches!(
-                source.sqlite_error_code(),
-                Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt)
-            ),
+            StoreError::Database { source, .. } => !is_damage(source),
             StoreError::Elsewhere { retry, .. } => *retry,
             StoreError::Shared(inner) => inner.may_retry(),
-            StoreError::Newer { .. } | StoreError::Damaged { .. } | StoreError::Invalid { .. } => {
-                false
-            }
+            StoreError::Newer { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::Lost { .. }
+            | StoreError::Invalid { .. } => false,
+        }
+    }
+
+    /// The file is damaged, and not just busy or away.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            StoreError::Database { source, .. } => is_damage(source),
+            StoreError::Shared(inner) => inner.is_damage(),
+            _ => false,
         }
     }
 
@@ -112,5 +129,26 @@ impl StoreError {
     pub(crate) fn db(path: &Path) -> impl Fn(rusqlite::Error) -> Self {
         let path = path.to_owned();
         move |source| StoreError::Database { path: path.clone(), source }
+    }
+}
+
+/// SQLite says that the file is damaged.
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt))
+}
+
+/// What to do about a database that is damaged; nothing for any other error.
+fn mend_of(error: &rusqlite::Error) -> &'static str {
+    if is_damage(error) {
+        ". The file is damaged: stop the node, move it away together with its -wal and -shm, and put \
+         it back from a backup (`gauntlet backup`), or save what can be read with `sqlite3 FILE .recover`"
+    } else if matches!(
+        error.sqlite_error_code(),
+        Some(rusqlite::ErrorCode::DiskFull | rusqlite::ErrorCode::SystemIoFailure)
+    ) {
+        ". See whether the disk is full (`df`), and whether the system's log tells of errors of the disk"
+    } else {
+        ""
     }
 }

@@ -11,6 +11,7 @@
 
 mod calendar;
 mod counts;
+mod damage;
 mod day;
 mod dictionary;
 mod index;
@@ -60,6 +61,8 @@ pub struct LogOptions {
     pub batch_wait: Duration,
     /// Appends that wait for the writer; a further one waits for room.
     pub queue_appends_max: usize,
+    /// A day that is damaged is set aside: for the node, whose log it is. Else it is left out.
+    pub sets_aside: bool,
 }
 
 impl Default for LogOptions {
@@ -68,6 +71,7 @@ impl Default for LogOptions {
             batch_records_max: 1024,
             batch_wait: Duration::from_millis(5),
             queue_appends_max: 1024,
+            sets_aside: false,
         }
     }
 }
@@ -86,13 +90,14 @@ pub struct Log {
     days: Arc<RwLock<BTreeSet<i64>>>,
     commits: Arc<AtomicU64>,
     readers: Mutex<Vec<(i64, Connection)>>,
+    sets_aside: bool,
 }
 
 impl Log {
     /// Opens or creates the log in this folder with the default limits.
     ///
     /// # Errors
-    /// If the folder cannot be used, or a day's file is damaged or newer than this program.
+    /// If the folder cannot be used, or a day's file is newer than this program.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         Self::open_with(folder, LogOptions::default())
     }
@@ -109,11 +114,19 @@ impl Log {
             let name = entry.file_name();
             let day = name.to_str().and_then(|n| n.strip_suffix(".db")).and_then(day_number);
             if let Some(day) = day {
-                let connection = database::open_write(&entry.path(), schema::MIGRATIONS)?;
-                if day::is_in_parts(&connection).map_err(StoreError::db(&entry.path()))? {
-                    unmerged.insert(day);
+                let in_parts = database::open_write(&entry.path(), schema::MIGRATIONS)
+                    .and_then(|c| day::is_in_parts(&c).map_err(StoreError::db(&entry.path())));
+                match in_parts {
+                    Ok(in_parts) => {
+                        found.insert(day);
+                        unmerged.extend(in_parts.then_some(day));
+                    }
+                    Err(error) if !error.is_damage() => return Err(error),
+                    Err(error) if options.sets_aside => {
+                        damage::set_aside(folder, day, &error.to_string())?;
+                    }
+                    Err(error) => tracing::warn!(%error, "a day of the message log is left out"),
                 }
-                found.insert(day);
             }
         }
         // The newest day still grows.
@@ -134,6 +147,7 @@ impl Log {
             days,
             commits,
             readers: Mutex::new(Vec::new()),
+            sets_aside: options.sets_aside,
         })
     }
 
@@ -241,6 +255,36 @@ impl Log {
         days.iter().rev().copied().collect()
     }
 
+    /// Days that are damaged and were set aside, for people: where they are, and what to do.
+    pub fn damaged(&self) -> Vec<String> {
+        damage::standing(&self.folder)
+    }
+
+    /// When the newest message that is logged was received, Unix milliseconds; none if there is none.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn newest_ms(&self) -> Result<Option<i64>, StoreError> {
+        let newest = |c: &Connection| {
+            c.query_row("SELECT max(seq) FROM message", [], |row| row.get::<_, Option<i64>>(0))
+        };
+        for day in self.days() {
+            if let Some(Some(seq)) = self.read_day(day, newest)? {
+                return Ok(Some(day::ms_of(seq)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A day that is damaged does not keep the others from being read.
+    fn leave_out(&self, day: i64, error: &StoreError) {
+        tracing::error!(%error, "a day of the message log cannot be read");
+        self.readers().retain(|(open, _)| *open != day);
+        if self.sets_aside {
+            self.send(Command::SetAside { day, why: error.to_string() });
+        }
+    }
+
     fn readers(&self) -> std::sync::MutexGuard<'_, Vec<(i64, Connection)>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -257,12 +301,22 @@ impl Log {
             let place = readers.iter().rposition(|(d, _)| *d == day);
             place.map(|i| readers.swap_remove(i).1)
         };
-        let connection = match kept {
-            Some(connection) => connection,
+        let opened = match kept {
+            Some(connection) => Ok(connection),
             None if !path.exists() => return Ok(None),
-            None => database::open_read(&path, schema::MIGRATIONS)?,
+            None => database::open_read(&path, schema::MIGRATIONS),
         };
-        let value = read(&connection).map_err(StoreError::db(&path))?;
+        let done = opened.and_then(|connection| {
+            read(&connection).map(|value| (value, connection)).map_err(StoreError::db(&path))
+        });
+        let (value, connection) = match done {
+            Ok(done) => done,
+            Err(error) if error.is_damage() => {
+                self.leave_out(day, &error);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
         let mut readers = self.readers();
         if readers.len() >= READERS_KEPT {
             readers.remove(0);

@@ -264,6 +264,9 @@ impl Quarantine {
 
     fn open_content(folder: &Path, content: Content, alone: bool) -> Result<Self, StoreError> {
         let path = folder.join("quarantine.db");
+        if database::is_blank(&path)? && Content::has_any(&folder.join("bodies"))? {
+            return Err(lost(path));
+        }
         let writer = database::open_write(&path, MIGRATIONS)?;
         let reader = database::open_read(&path, MIGRATIONS)?;
         Ok(Quarantine {
@@ -302,6 +305,14 @@ impl Quarantine {
             }
             Ok(new)
         })
+    }
+
+    /// When the newest item was received, Unix milliseconds; none if there is none.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn newest_ms(&self) -> Result<Option<i64>, StoreError> {
+        self.read(|c| c.query_row("SELECT max(received_ms) FROM item", [], |row| row.get(0)))
     }
 
     /// The item; none if there is none, or it is forgotten.
@@ -544,6 +555,20 @@ impl Quarantine {
         let reader: MutexGuard<'_, Connection> =
             self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         read(&reader).map_err(StoreError::db(&self.path))
+    }
+}
+
+/// Bodies without a list of what they are: whom they are for and why they are held nobody could tell, and
+/// new mail would hide that they are there.
+fn lost(path: PathBuf) -> StoreError {
+    StoreError::Lost {
+        path,
+        cause: "the list of held mail is empty or gone, but there are bodies of held mail beside it. \
+                Nothing was changed"
+            .to_owned(),
+        mend: "put it back from a backup (`gauntlet backup` makes one); or, to begin anew, move the folder \
+               `quarantine` away: each file in its `bodies` is one message as it came"
+            .to_owned(),
     }
 }
 

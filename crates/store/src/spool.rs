@@ -99,7 +99,10 @@ pub enum SpoolError {
         path: String,
     },
     /// A record that cannot be read back.
-    #[error("spool file of segment {segment}, offset {offset}: the record is damaged")]
+    #[error(
+        "spool file of segment {segment}, offset {offset}: the record is damaged and stays there; put the \
+         spool's folder back from a backup while the node is stopped, or have the message sent again"
+    )]
     Damaged {
         /// Segment.
         segment: u64,

@@ -9,6 +9,7 @@ mod attempts_kept;
 mod change;
 mod handle;
 mod links;
+pub mod lost;
 mod personal;
 mod scram;
 mod searches;

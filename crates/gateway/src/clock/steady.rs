@@ -103,16 +103,46 @@ struct State {
     jump_max: i64,
     /// The last reading was not believed, and the log says so.
     told: bool,
+    /// Why what was written down is lost.
+    lost: Option<String>,
 }
 
 impl SteadyClock {
     /// Goes on from the file in this data folder. `jump_seconds_max` is how far the wall clock may step
-    /// ahead; 0 believes it whatever it does.
-    pub fn open(data: &Path, jump_seconds_max: u64) -> Self {
+    /// ahead; 0 believes it whatever it does. `newest_ms` is when the newest mail came that this node knows of,
+    /// by the system's clock: from there the time goes on if the file is lost.
+    pub fn open(
+        data: &Path,
+        jump_seconds_max: u64,
+        newest_ms: impl FnOnce() -> Option<i64>,
+    ) -> Self {
         let path = data.join(FILE);
         let jump_max = milliseconds(jump_seconds_max);
-        let steady = Steady::start(files::read_cache(&path), now_ms(), running_ms(), jump_max);
-        SteadyClock { path, state: Mutex::new(State { steady, jump_max, told: false }) }
+        let (stamp, lost) = match read(&path) {
+            Ok(stamp) => (stamp, None),
+            Err(why) => match newest_ms() {
+                Some(steady_ms) => (Stamp { steady_ms }, Some(why)),
+                // Nothing is kept that could age: a first start.
+                None => (Stamp::default(), None),
+            },
+        };
+        if let Some(why) = &lost {
+            tracing::warn!(
+                path = %path.display(), why, "the time that had passed is lost; it goes on from the newest mail"
+            );
+        }
+        let steady = Steady::start(stamp, now_ms(), running_ms(), jump_max);
+        SteadyClock { path, state: Mutex::new(State { steady, jump_max, told: false, lost }) }
+    }
+
+    /// What an administrator is to be asked; nothing while the clocks agree.
+    pub fn question(&self) -> Option<String> {
+        let question = question(self.read())?;
+        Some(match &self.state().lost {
+            // Without the folder: anybody may read it at `/healthz`.
+            Some(why) => format!("{question} ({FILE}: {why}; it is written anew)"),
+            None => question,
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -177,6 +207,19 @@ pub fn question(reading: Reading) -> Option<String> {
          the node was off so long. Nothing that is held, queued or logged ages by it. If the clock is \
          right (check with `date -u`), say `gauntlet clock --accept`"
     ))
+}
+
+/// What was written down, or why there is nothing.
+fn read(path: &Path) -> Result<Stamp, String> {
+    let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => "the file is gone".to_owned(),
+        _ => error.to_string(),
+    })?;
+    match serde_json::from_slice::<Stamp>(&bytes) {
+        Ok(stamp) if stamp.steady_ms > 0 => Ok(stamp),
+        Ok(_) => Err("the file holds no time".to_owned()),
+        Err(error) => Err(format!("the file is damaged: {error}")),
+    }
 }
 
 fn milliseconds(seconds: u64) -> i64 {
@@ -267,7 +310,7 @@ mod tests {
     #[test]
     fn the_steady_time_outlives_a_restart() {
         let folder = tempfile::tempdir().unwrap();
-        let clock = SteadyClock::open(folder.path(), 86_400);
+        let clock = SteadyClock::open(folder.path(), 86_400, || None);
         assert_eq!(clock.read().ahead_ms, 0);
         clock.write().unwrap();
         let stamp: Stamp = files::read_cache(&folder.path().join(FILE));
@@ -276,12 +319,36 @@ mod tests {
         files::write_durably(&folder.path().join(FILE), &serde_json::to_vec(&old).unwrap())
             .unwrap();
         for _ in 0..2 {
-            let clock = SteadyClock::open(folder.path(), 86_400);
+            let clock = SteadyClock::open(folder.path(), 86_400, || None);
             let read = clock.read();
             assert!((read.ahead_ms - 10 * DAY).abs() < 60_000, "{read:?}");
             clock.write().unwrap();
         }
-        SteadyClock::open(folder.path(), 86_400).accept().unwrap();
-        assert_eq!(SteadyClock::open(folder.path(), 86_400).read().ahead_ms, 0);
+        SteadyClock::open(folder.path(), 86_400, || None).accept().unwrap();
+        assert_eq!(SteadyClock::open(folder.path(), 86_400, || None).read().ahead_ms, 0);
+    }
+    #[test]
+    fn a_lost_file_is_a_question_where_there_is_older_mail() {
+        let newest = now_ms() - 10 * DAY;
+        for content in [None, Some(""), Some("{\"steady_ms\":0}"), Some("\0\0\0\0")] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(FILE);
+            if let Some(content) = content {
+                std::fs::write(&path, content).unwrap();
+            }
+            let clock = SteadyClock::open(folder.path(), 86_400, || Some(newest));
+            assert!((clock.now_ms() - newest).abs() < 60_000, "{content:?}");
+            let question = clock.question().unwrap();
+            assert!(question.contains("clock.json: the file"), "{question}");
+            assert!(question.contains("gauntlet clock --accept"), "{question}");
+            clock.write().unwrap();
+            clock.accept().unwrap();
+            assert_eq!(clock.question(), None);
+            // Mail of today, or none at all, is no question.
+            std::fs::remove_file(&path).unwrap();
+            for newest in [None, Some(now_ms() - DAY / 2)] {
+                assert_eq!(SteadyClock::open(folder.path(), 86_400, || newest).question(), None);
+            }
+        }
     }
 }

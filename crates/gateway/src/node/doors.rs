@@ -1,11 +1,13 @@
 //! The places at which a node listens.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::Addresses;
 use crate::acme;
-use crate::config::Config;
+use crate::config::{Config, ServiceSettings};
+use crate::privileges;
 use crate::receiver::Listener;
 use crate::secrets::Secrets;
 use crate::services::Service;
@@ -44,7 +46,13 @@ impl Doors {
         }
         let address = |listener: &Listener| Ok((listener.role(), listener.address()?));
         let addresses = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
-        let services = config.service.iter().map(Service::bind).collect::<io::Result<Vec<_>>>()?;
+        let bind = |settings: &ServiceSettings| match settings.address.strip_prefix("unix:") {
+            Some(path) => {
+                privileges::with_file(config, Path::new(path), || Service::bind(settings))
+            }
+            None => Service::bind(settings),
+        };
+        let services = config.service.iter().map(bind).collect::<io::Result<Vec<_>>>()?;
         let proofs = config.acme.is_on().then(|| acme::Door::bind(&config.acme));
         Ok(Doors { listeners, services, proofs: proofs.transpose()?, addresses, secrets })
     }

@@ -62,5 +62,11 @@ pub(super) fn open_spool(
     if torn_bytes > 0 || damaged > 0 {
         tracing::warn!(torn_bytes, damaged, "the spool was not closed cleanly");
     }
+    if damaged > 0 {
+        let folder = config.node.inside(&settings.path);
+        let mend = "the damaged places stay in its files; put the folder back from a backup while the node \
+                    is stopped, or have what is missing sent again";
+        tracing::error!(damaged, folder = %folder.display(), mend, "the spool is damaged");
+    }
     Ok((Arc::new(spool), recovery))
 }

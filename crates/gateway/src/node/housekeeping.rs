@@ -8,7 +8,7 @@ use gauntlet_store::StoreError;
 use tokio::sync::Notify;
 
 use super::{Node, people};
-use crate::clock::steady::{self, SteadyClock};
+use crate::clock::steady::SteadyClock;
 use crate::config::Config;
 
 /// Between two rounds of removing what is too old or too much.
@@ -31,9 +31,9 @@ pub(super) struct Retention {
 }
 
 impl Retention {
-    /// With the steady time of this node's data folder.
-    pub(super) fn open(config: &Config) -> Self {
-        let clock = SteadyClock::open(&config.node.data, config.clock.jump_seconds_max);
+    /// With the steady time of this node's data folder; `newest_ms` as for [`SteadyClock::open`].
+    pub(super) fn open(config: &Config, newest_ms: impl FnOnce() -> Option<i64>) -> Self {
+        let clock = SteadyClock::open(&config.node.data, config.clock.jump_seconds_max, newest_ms);
         let (question, accepted, wake) = (Mutex::default(), AtomicBool::new(false), Notify::new());
         Retention { clock: Arc::new(clock), question, accepted, wake }
     }
@@ -55,9 +55,9 @@ impl Node {
 
     /// What an administrator should decide before anything is deleted for its age; nothing is the rule.
     pub fn questions(&self) -> Vec<String> {
-        let of_clock = steady::question(self.retention.clock.read());
+        let of_clock = self.retention.clock.question();
         let question = self.retention.question.lock().unwrap_or_else(PoisonError::into_inner);
-        of_clock.into_iter().chain(question.clone()).collect()
+        of_clock.into_iter().chain(question.clone()).chain(self.log.damaged()).collect()
     }
 
     /// An administrator says that the clock is right, and that what is too old may go. Returns how many
@@ -66,7 +66,8 @@ impl Node {
     /// # Errors
     /// If it cannot be written down.
     pub fn accept_clock(&self) -> std::io::Result<usize> {
-        let questions = self.questions().len();
+        // What is damaged is not mended by it.
+        let questions = self.questions().len().saturating_sub(self.log.damaged().len());
         self.retention.clock.accept()?;
         self.retention.accepted.store(true, Ordering::Relaxed);
         self.retention.wake.notify_one();

@@ -197,6 +197,8 @@ const OF_THE_NODE: &[i64] = &[
     libc::SYS_setgroups,
     libc::SYS_setresuid,
     libc::SYS_setresgid,
+    libc::SYS_setfsuid,
+    libc::SYS_setfsgid,
 ];
 
 /// The same calls under the names that only x86-64 has.

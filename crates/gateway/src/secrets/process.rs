@@ -17,6 +17,7 @@ use super::wire::{self, Kind};
 use super::{Certificate, DkimKeyInfo, KeyId, Life, Request};
 use crate::acme;
 use crate::config::{Config, ListenerSettings};
+use crate::privileges;
 use crate::signing::{Key, KeyRing};
 use crate::tls::{self, expiry};
 
@@ -53,7 +54,8 @@ impl Keys {
             }
             keys.listeners.push((listener.clone(), all));
         }
-        let ring = KeyRing::load(&config.node.inside(&config.dkim.keys))?;
+        let folder = config.node.inside(&config.dkim.keys);
+        let ring = privileges::with_file(config, &folder, || KeyRing::load(&folder))?;
         keys.dkim = ring.into_keys().map(|key| (dkim_id(&key), Arc::new(key))).collect();
         Ok(keys)
     }
@@ -106,6 +108,7 @@ impl State {
         let config = load()?;
         let keys = Keys::load(&config)?;
         let standing = settle(&config)?;
+        gauntlet_store::users::lost::refuse_lost(&config.node.data)?;
         let users = UserDatabase::open(&config.node.data.join("console"))?;
         let previous = Keys::default();
         let current = Current { config, keys, previous, ordered: None };

@@ -4,9 +4,9 @@ use gauntlet_engine::{Class, Verdict};
 use gauntlet_mail::{Evidence, Hit, View};
 use gauntlet_policy::{Disposition, Final};
 
-const DAY: i64 = 20_778 * DAY_MS;
+pub(super) const DAY: i64 = 20_778 * DAY_MS;
 
-fn record(n: i64, at_ms: i64) -> LogRecord {
+pub(super) fn record(n: i64, at_ms: i64) -> LogRecord {
     let to = |name: &str, end| Disposition {
         recipient: format!("{name}{n}@example.com"),
         end,
@@ -45,7 +45,7 @@ fn record(n: i64, at_ms: i64) -> LogRecord {
     }
 }
 
-fn ids(log: &Log, query: &Query) -> Vec<String> {
+pub(super) fn ids(log: &Log, query: &Query) -> Vec<String> {
     log.search(query).unwrap().messages.into_iter().map(|m| m.id).collect()
 }
 

@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Append { records: Vec<LogRecord>, events: Vec<Event>, done: OnLogged, urgent: bool },
     /// Remove the days before this one; `Appended::new` is how many.
     Retain { first_kept: i64, done: OnLogged },
+    /// Set this day aside if it is damaged, as a reader says.
+    SetAside { day: i64, why: String },
 }
 
 impl Command {
@@ -30,6 +32,7 @@ impl Command {
     pub(crate) fn fail(self, error: StoreError) {
         match self {
             Command::Append { done, .. } | Command::Retain { done, .. } => done(Err(error)),
+            Command::SetAside { .. } => {}
         }
     }
 }
@@ -79,6 +82,9 @@ impl Writer {
         while let Some(command) = next.take() {
             match command {
                 Command::Retain { first_kept, done } => done(self.retain(first_kept)),
+                Command::SetAside { day, why } => {
+                    self.set_aside(day, &why);
+                }
                 Command::Append { records, events, done, urgent } => {
                     let mut batch = vec![Waiting { records, events, done }];
                     next = self.gather(commands, &mut batch, urgent);
@@ -192,12 +198,48 @@ impl Writer {
         for (day, mut part) in by_day {
             // The term index takes ascending keys in memory; a step back makes it flush.
             part.records.sort_by_key(|(_, r)| (r.received_ms, DayWriter::tie_break(&r.id)));
-            let path = day_path(&self.folder, day);
-            let result = self.day(day)?.write(&part.records, &part.events, &mut appended);
-            result.map_err(StoreError::db(&path))?;
+            let before = appended.clone();
+            if let Err(error) = self.write_day(day, &part, &mut appended) {
+                // Of a day that is damaged what comes now can still be kept.
+                if !error.is_damage() || !self.set_aside(day, &error.to_string()) {
+                    return Err(error.into());
+                }
+                appended = before;
+                self.write_day(day, &part, &mut appended)?;
+            }
             self.commits.fetch_add(1, Ordering::Relaxed);
         }
         Ok(appended)
+    }
+
+    fn write_day(
+        &mut self,
+        day: i64,
+        part: &Part<'_>,
+        appended: &mut [Appended],
+    ) -> Result<(), StoreError> {
+        let path = day_path(&self.folder, day);
+        let written = self.day(day)?.write(&part.records, &part.events, appended);
+        written.map_err(StoreError::db(&path))
+    }
+
+    /// Sets a day aside that is said to be damaged; false if it is not, or that is not ours to do.
+    fn set_aside(&mut self, day: i64, why: &str) -> bool {
+        if !self.options.sets_aside {
+            return false;
+        }
+        // What it has open may be what is wrong.
+        self.open.remove(&day);
+        self.unmerged.remove(&day);
+        if !super::damage::is_damaged(&self.folder, day) {
+            return false;
+        }
+        self.days.write().unwrap_or_else(PoisonError::into_inner).remove(&day);
+        let set_aside = super::damage::set_aside(&self.folder, day, why);
+        if let Err(error) = &set_aside {
+            tracing::error!(%error, "a damaged day of the message log cannot be set aside");
+        }
+        set_aside.is_ok()
     }
 
     fn day(&mut self, day: i64) -> Result<&mut DayWriter, StoreError> {

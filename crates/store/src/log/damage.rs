@@ -1,0 +1,164 @@
+//! Days whose file is damaged. They are set aside, so that the others can be read and the log goes on; what is
+//! left of them stays for a person to look at, and is told until it is gone.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::day_path;
+use crate::error::StoreError;
+use crate::files;
+
+/// What the name of a damaged file gets.
+const MARK: &str = "damaged";
+
+/// Moves the file of a day to a name that the log does not read.
+///
+/// # Errors
+/// If it cannot be renamed.
+pub(super) fn set_aside(folder: &Path, day: i64, why: &str) -> Result<(), StoreError> {
+    let path = day_path(folder, day);
+    let with = |path: &Path, end: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    let named = |n: u32| match n {
+        1 => with(&path, &format!(".{MARK}")),
+        n => with(&path, &format!(".{MARK}-{n}")),
+    };
+    let Some(aside) = (1..=u32::MAX).map(named).find(|to| !to.exists()) else { return Ok(()) };
+    // First what belongs to it: beside a new file of the same name SQLite would take it for that one's.
+    for suffix in ["-wal", "-shm", ""] {
+        let from = with(&path, suffix);
+        match std::fs::rename(&from, with(&aside, suffix)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            renamed => renamed.map_err(StoreError::io(&from, "set aside"))?,
+        }
+    }
+    files::sync_folder(folder).map_err(StoreError::io(folder, "sync"))?;
+    tracing::error!(why, folder = %folder.display(), "{}", told(&aside));
+    Ok(())
+}
+
+/// A damaged day, for people. Without the folder: anybody may read it at `/healthz`.
+fn told(path: &Path) -> String {
+    format!(
+        "a day of the message log is damaged and was set aside as log/{}; the other days are as they were. Stop \
+         the node and put the day back from a backup under its old name, save what can be read with `sqlite3 \
+         FILE .recover`, or remove the file",
+        path.file_name().unwrap_or_default().display()
+    )
+}
+
+/// What was set aside and is still there, for people, in order.
+pub(super) fn standing(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let end = name.split_once(".db.").map(|(_, end)| end).unwrap_or_default();
+            let number = end.strip_prefix(MARK).map(|rest| rest.trim_start_matches('-'));
+            number.is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
+        })
+        .collect();
+    found.sort();
+    found.iter().map(|path| told(path)).collect()
+}
+
+/// The file of a day is damaged as it is now: who says so may have had another one open.
+pub(super) fn is_damaged(folder: &Path, day: i64) -> bool {
+    let path = day_path(folder, day);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let checked = Connection::open_with_flags(&path, flags).and_then(|connection| {
+        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
+    });
+    match checked {
+        Ok(said) => said != "ok",
+        Err(error) => crate::error::is_damage(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{DAY, ids, record};
+    use super::super::{DAY_MS, Log, LogOptions, Query};
+    use super::*;
+
+    fn open(folder: &Path) -> Log {
+        Log::open_with(folder, LogOptions { sets_aside: true, ..LogOptions::default() }).unwrap()
+    }
+
+    fn two_days(folder: &Path) -> PathBuf {
+        let log = open(folder);
+        // More than the pages that are read when a file is opened.
+        let records = (0..400).map(|n| record(n, DAY + n)).collect();
+        log.append(records).unwrap();
+        log.append(vec![record(1_000, DAY + DAY_MS), record(1_001, DAY + 2 * DAY_MS)]).unwrap();
+        day_path(folder, DAY / DAY_MS)
+    }
+
+    fn spoil(path: &Path, from: usize) {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes.iter_mut().skip(from).for_each(|byte| *byte = 0x5a);
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    const OTHERS: [&str; 2] = ["id-1001", "id-1000"];
+
+    #[test]
+    fn a_damaged_day_is_set_aside_and_the_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = two_days(folder.path());
+        for from in [0, 100] {
+            spoil(&path, from);
+            // A command beside the node leaves it out and moves nothing.
+            let beside = Log::open(folder.path()).unwrap();
+            assert_eq!(ids(&beside, &Query::default()), OTHERS);
+            drop(beside);
+            assert!(path.exists());
+            let log = open(folder.path());
+            assert!(!path.exists());
+            assert_eq!(ids(&log, &Query::default()), OTHERS);
+            // What comes late for that day is kept in a file of its own.
+            assert_eq!(log.append(vec![record(7, DAY + 7)]).unwrap().new, 2);
+            assert_eq!(log.get("id-7").unwrap().unwrap().record.id, "id-7");
+        }
+        let told = open(folder.path()).damaged();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told.iter().all(|line| line.contains(".db.damaged") && line.contains("backup")));
+        for entry in std::fs::read_dir(folder.path()).unwrap().flatten() {
+            if entry.file_name().to_string_lossy().contains("damaged") {
+                std::fs::remove_file(entry.path()).unwrap();
+            }
+        }
+        assert!(open(folder.path()).damaged().is_empty());
+    }
+
+    #[test]
+    fn damage_that_is_met_later_is_set_aside_by_a_reader_and_by_the_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = two_days(folder.path());
+        let log = open(folder.path());
+        let size = std::fs::metadata(&path).unwrap().len();
+        // The first page is sound, so that the file opens; its tables are not.
+        spoil(&path, 4_096);
+        assert!(size > 40_000, "{size}");
+        assert_eq!(ids(&log, &Query::default()), OTHERS);
+        log.append(vec![record(7, DAY + 7)]).unwrap();
+        assert_eq!(log.damaged().len(), 1);
+        assert_eq!(log.get("id-7").unwrap().unwrap().record.id, "id-7");
+        // A reader that complains about what was set aside already does not cost the new file.
+        log.leave_out(DAY / DAY_MS, &StoreError::Closed { path: path.clone() });
+        log.append(vec![record(8, DAY + 8)]).unwrap();
+        assert_eq!(log.get("id-7").unwrap().unwrap().record.id, "id-7");
+        drop(log);
+        spoil(&path, 4_096);
+        let log = open(folder.path());
+        log.append(vec![record(9, DAY + 9)]).unwrap();
+        assert_eq!(log.get("id-9").unwrap().unwrap().record.id, "id-9");
+        assert_eq!(log.damaged().len(), 2);
+        assert_eq!(log.newest_ms().unwrap(), Some(DAY + 2 * DAY_MS));
+    }
+}

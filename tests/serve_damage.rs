@@ -1,0 +1,185 @@
+//! Damage to the data folder: what is lost or spoiled is named, with what to do, and costs nothing else.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::common::{Node, Smtp, http_get, message};
+
+fn gauntlet(node: &Node, args: &[&str]) -> Output {
+    // A node that starts although it must not ends all the same.
+    let mut command = Command::new("timeout");
+    command
+        .args(["60", env!("CARGO_BIN_EXE_gauntlet")])
+        .args(args)
+        .arg("--config")
+        .arg(node.folder.path().join("gauntlet.toml"));
+    command.env_remove("GAUNTLET_CONFIG").output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    let [out, error] = [&output.stdout, &output.stderr].map(|s| String::from_utf8_lossy(s));
+    format!("{out}{error}")
+}
+
+/// A node that has had mail and is stopped; `policy` holds all of it.
+fn stopped(policy: &str) -> Node {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("policy.toml");
+    std::fs::write(&path, policy).unwrap();
+    let mut node = Node::start_in(folder, &format!("[policy]\npath = {path:?}\n"));
+    take(&node, "kept");
+    node.stop();
+    node
+}
+
+fn take(node: &Node, token: &str) {
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let reply = client.send("a@example.org", &["b@example.net"], &message(token, 900)).unwrap();
+    assert!(reply.starts_with("250"), "{reply}");
+    node.wait_for_empty_queue();
+}
+
+const HOLD: &str = "[[rule]]\nname = \"all\"\ndo = { quarantine = \"held\" }\n";
+const PASS: &str = "[[rule]]\nname = \"all\"\ndo = \"deliver\"\n";
+
+/// Takes a database with what belongs to it away, and puts an empty file there or nothing.
+fn lose(path: &Path, empty: bool) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut kept = Vec::new();
+    for suffix in ["", "-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        let path = std::path::PathBuf::from(name);
+        if let Ok(bytes) = std::fs::read(&path) {
+            std::fs::remove_file(&path).unwrap();
+            kept.push((path, bytes));
+        }
+    }
+    if empty {
+        std::fs::write(path, "").unwrap();
+    }
+    kept
+}
+
+#[test]
+fn a_lost_list_of_held_mail_stops_the_start_and_costs_no_body() {
+    let mut node = stopped(HOLD);
+    let path = node.data().join("quarantine/quarantine.db");
+    for empty in [true, false] {
+        let kept = lose(&path, empty);
+        for args in [&["serve"][..], &["quarantine", "list"]] {
+            let output = gauntlet(&node, args);
+            let said = said(&output);
+            assert!(!output.status.success(), "{args:?}, {empty}: {said}");
+            for word in ["quarantine.db", "bodies", "backup", "move the folder"] {
+                assert!(said.contains(word), "{word}: {said}");
+            }
+        }
+        assert_eq!(path.exists(), empty, "nothing was changed");
+        kept.into_iter().for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+        node.run();
+        assert!(said(&gauntlet(&node, &["quarantine", "list"])).contains("kept"));
+        node.stop();
+    }
+    // Begun anew as the message says: it starts, and the bodies are where they were moved.
+    lose(&path, true);
+    std::fs::rename(node.data().join("quarantine"), node.data().join("quarantine.old")).unwrap();
+    node.run();
+    take(&node, "new");
+    assert!(said(&gauntlet(&node, &["quarantine", "list"])).contains("new"));
+    node.stop();
+}
+
+#[test]
+fn a_lost_user_database_is_no_first_start() {
+    for (policy, empty) in [(HOLD, true), (PASS, false)] {
+        let mut node = stopped(policy);
+        let first = node.password.take().unwrap();
+        let path = node.data().join("console/users.db");
+        let kept = lose(&path, empty);
+        for args in [&["serve"][..], &["user", "list"], &["token", "list"]] {
+            let output = gauntlet(&node, args);
+            let said = said(&output);
+            assert!(!output.status.success(), "{args:?}: {said}");
+            for word in ["users.db", "no first start", "backup", "gauntlet user new-database"] {
+                assert!(said.contains(word), "{word}: {said}");
+            }
+            assert!(!said.contains("one-time password"), "{said}");
+        }
+        // Put back: the administrator is who it was.
+        let lost = lose(&path, false);
+        kept.into_iter().for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+        assert_eq!(lost.len(), usize::from(empty));
+        node.run();
+        assert_eq!(node.password, None);
+        assert!(!said(&gauntlet(&node, &["user", "new-database"])).contains("password for"));
+        node.stop();
+        // Begun anew by name.
+        lose(&path, empty);
+        let begun = gauntlet(&node, &["user", "new-database"]);
+        assert!(begun.status.success(), "{}", said(&begun));
+        assert!(!said(&begun).contains(&first));
+        node.run();
+        assert_eq!(node.password, None, "the command has told it");
+        assert!(said(&gauntlet(&node, &["user", "list"])).contains("admin"));
+        node.stop();
+    }
+}
+
+#[test]
+fn a_start_that_failed_before_its_first_mail_is_still_a_first_start() {
+    let mut node = Node::start("");
+    node.stop();
+    lose(&node.data().join("console/users.db"), true);
+    node.password = None;
+    node.run();
+    assert!(node.password.is_some());
+    node.stop();
+}
+
+#[test]
+fn a_damaged_day_of_the_log_stops_nothing_and_is_told_until_it_is_mended() {
+    let mut node = stopped(PASS);
+    let days = |node: &Node, end: &str| {
+        let entries = std::fs::read_dir(node.data().join("log")).unwrap().flatten();
+        let paths = entries.map(|entry| entry.path());
+        paths.filter(|p| p.to_string_lossy().ends_with(end)).collect::<Vec<_>>()
+    };
+    let day = days(&node, ".db").pop().unwrap();
+    lose(&day, false);
+    std::fs::write(&day, vec![0x5a; 20_000]).unwrap();
+    node.run();
+    assert_eq!(days(&node, ".db.damaged").len(), 1);
+    assert!(node.log().contains("set aside as log/"), "{}", node.log());
+    take(&node, "after");
+    assert!(said(&gauntlet(&node, &["messages"])).contains("after"));
+    let told = [
+        said(&gauntlet(&node, &["status"])),
+        said(&gauntlet(&node, &["doctor", "--dns", "127.0.0.1:9"])),
+        http_get(node.console, "/healthz"),
+    ];
+    for text in told {
+        assert!(text.contains(".db.damaged") && text.contains("from a backup"), "{text}");
+        assert!(!text.contains(node.data().to_str().unwrap()) || !text.starts_with("ok"), "{text}");
+    }
+    std::fs::remove_file(days(&node, ".db.damaged").pop().unwrap()).unwrap();
+    assert!(!said(&gauntlet(&node, &["status"])).contains("damaged"));
+    node.stop();
+}
+
+#[test]
+fn a_damaged_database_is_named_with_what_to_do() {
+    let mut node = stopped(HOLD);
+    for name in ["quarantine/quarantine.db", "console/users.db", "history/history.db"] {
+        let path = node.data().join(name);
+        let kept = lose(&path, false);
+        std::fs::write(&path, vec![0x5a; 20_000]).unwrap();
+        let output = gauntlet(&node, &["serve"]);
+        let said = said(&output);
+        assert!(!output.status.success(), "{name}: {said}");
+        assert!(said.contains(name) && said.contains("from a backup"), "{name}: {said}");
+        assert_eq!(std::fs::read(&path).unwrap(), vec![0x5a; 20_000], "{name}");
+        kept.into_iter().for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
+    }
+    node.run();
+    node.stop();
+}

@@ -1,0 +1,261 @@
+//! A disk that fills while mail comes: refused mail is told 4xx, and what was answered 250 is delivered or
+//! held, though the node is killed on the full disk.
+//!
+//! The data folder is a tmpfs of its own, in a mount namespace that this thread alone has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::common::{Node, Sink, Smtp, message, random, token_of, tokens};
+use gauntlet_store::Quarantine;
+use gauntlet_store::quarantine::HeldQuery;
+
+const CLIENTS: usize = 4;
+/// Messages taken in each round before the disk fills.
+const TAKEN_MIN: usize = 15;
+/// Bytes of the file system of the data folder.
+const DISK_BYTES: u64 = 24 << 20;
+/// Everything from this sender is held.
+const HELD: &str = "held@example.org";
+
+/// Mounts a small file system for this thread and the processes that it starts; false if that is not allowed.
+/// `GAUNTLET_FULL_DISK_EXT4` asks for a file with ext4 instead of a tmpfs: another way to run out of room.
+fn mount_small(path: &Path) -> bool {
+    let none = std::ptr::null();
+    // SAFETY: the strings end in NUL and outlive the calls.
+    let is_alone = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast())
+                == 0
+    };
+    let mounted = |args: &[&str]| {
+        let made = Command::new("mount").args(args).arg(path).status();
+        made.is_ok_and(|status| status.success())
+    };
+    if !is_alone || std::env::var_os("GAUNTLET_FULL_DISK_EXT4").is_none() {
+        return is_alone && mounted(&["-t", "tmpfs", "-o", &format!("size={DISK_BYTES}"), "tmpfs"]);
+    }
+    let image = path.with_extension("ext4");
+    std::fs::File::create(&image).unwrap().set_len(DISK_BYTES).unwrap();
+    let image = image.to_str().unwrap();
+    let made = Command::new("mkfs.ext4").args(["-q", "-m", "0", image]).status().unwrap();
+    made.success() && mounted(&["-o", "loop", image])
+}
+
+/// Rounds of each scenario: `GAUNTLET_FULL_DISKS`, or a few.
+fn rounds() -> u64 {
+    let text = std::env::var("GAUNTLET_FULL_DISKS").unwrap_or_else(|_| "3".to_owned());
+    text.parse().expect("GAUNTLET_FULL_DISKS is a number")
+}
+
+/// What clients were told of their messages.
+#[derive(Default)]
+struct Told {
+    acknowledged: BTreeSet<String>,
+    refused: BTreeMap<String, String>,
+}
+
+/// Clients that send until the node is gone.
+fn load(
+    smtp: std::net::SocketAddr,
+    next: &Arc<AtomicU64>,
+    told: &Arc<Mutex<Told>>,
+) -> Vec<std::thread::JoinHandle<()>> {
+    let client = |_| {
+        let (next, told) = (next.clone(), told.clone());
+        std::thread::spawn(move || {
+            let Ok(mut client) = Smtp::connect(smtp) else { return };
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let token = format!("t{number}");
+                let from = if number % 3 == 0 { HELD } else { "ann@example.org" };
+                // Of which some go to disk as they come (receiver.body_memory_bytes_max).
+                let bytes = if number % 11 == 5 { 400_000 } else { (number % 5) * 9_000 };
+                let body = message(&token, usize::try_from(bytes).unwrap());
+                let Ok(reply) = client.send(from, &["bob@example.net"], &body) else { return };
+                let mut told = told.lock().unwrap();
+                if reply.starts_with("250") {
+                    told.acknowledged.insert(token);
+                } else {
+                    told.refused.insert(token, reply.clone());
+                }
+                drop(told);
+                if reply.starts_with("421") {
+                    match Smtp::connect(smtp) {
+                        Ok(again) => client = again,
+                        Err(_) => return,
+                    }
+                }
+            }
+        })
+    };
+    (0..CLIENTS).map(client).collect()
+}
+
+/// Takes every free byte, again and again, until it is told to stop.
+fn fill(path: &Path, stop: &AtomicBool) {
+    let mut file = std::fs::File::create(path).unwrap();
+    let block = vec![0; 64 << 10];
+    while !stop.load(Ordering::Relaxed) {
+        for size in [64 << 10, 4 << 10] {
+            while file.write(&block[..size]).is_ok_and(|n| n > 0) {}
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Starts the node on the full disk, where it may end by itself, and kills it.
+fn start_in_vain(node: &Node) {
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "3", env!("CARGO_BIN_EXE_gauntlet"), "serve", "--config"]);
+    command.arg(node.folder.path().join("gauntlet.toml")).env_remove("GAUNTLET_CONFIG");
+    let ended = command.stdout(Stdio::null()).stderr(Stdio::piped()).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    let refused = ended.status.code() == Some(2);
+    assert!(!refused || said.contains("`df`") || said.contains("No space left"), "{said}");
+    eprintln!("on the full disk: {}, {}", ended.status, said.lines().last().unwrap_or_default());
+}
+
+/// A node on a small disk of its own; none where that cannot be had.
+fn small_node(free_bytes_min: u64, route: &str) -> Option<Node> {
+    let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    if !is_root || !mount_small(&data) {
+        assert!(std::env::var_os("CI").is_none() || !is_root, "a tmpfs cannot be mounted");
+        eprintln!("SKIPPED: only root may mount a file system, where namespaces are allowed");
+        return None;
+    }
+    std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let policy = folder.path().join("policy.toml");
+    let rule = format!(
+        "[[rule]]\nname = \"held\"\nwhen.sender = \"{HELD}\"\ndo = {{ quarantine = \"held\" }}\n"
+    );
+    std::fs::write(&policy, rule).unwrap();
+    let config = format!(
+        "{route}[spool]\nfree_bytes_min = {free_bytes_min}\nsegment_bytes_max = 1048576\n\
+         [policy]\npath = {policy:?}\n[sender]\nretry_seconds = [1]\n"
+    );
+    Some(Node::start_in(folder, &config))
+}
+
+/// Fills the disk of a node under load, kills it, makes room and starts it, some times. Threads and processes
+/// that are started here see the file system. `next_hop` is whether mail goes there in cut-through.
+fn scenario(free_bytes_min: u64, killed_full: bool, next_hop: Option<bool>) {
+    let sink = next_hop.map(|_| Sink::start());
+    let route = sink.iter().map(|sink| {
+        let cut_through = next_hop == Some(true);
+        format!("[route]\nnext_hop = \"{}\"\ncut_through = {cut_through}\n", sink.address)
+    });
+    let Some(mut node) = small_node(free_bytes_min, &route.collect::<String>()) else { return };
+    let data = node.data();
+    let seed = u64::from(std::process::id());
+    eprintln!("seed {seed}");
+    let mut state: u64 = 0x9E37_79B9_7F4A_7C15 ^ seed;
+    let next = Arc::new(AtomicU64::new(0));
+    let told = Arc::new(Mutex::new(Told::default()));
+    let filler = data.join("filler");
+    let more_taken = |node: &Node, more: usize| {
+        let before = told.lock().unwrap().acknowledged.len();
+        node.wait_until("it takes mail", || {
+            told.lock().unwrap().acknowledged.len() >= before + more
+        });
+    };
+    for round in 0..rounds() {
+        let clients = load(node.smtp, &next, &told);
+        more_taken(&node, TAKEN_MIN);
+        let stop = Arc::new(AtomicBool::new(false));
+        let filling = {
+            let (filler, stop) = (filler.clone(), stop.clone());
+            std::thread::spawn(move || fill(&filler, &stop))
+        };
+        std::thread::sleep(Duration::from_millis(150 + random(&mut state) % 400));
+        if killed_full {
+            node.kill();
+            // It may also be started and killed again before there is room.
+            if round % 2 == 1 {
+                start_in_vain(&node);
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        filling.join().unwrap();
+        std::fs::remove_file(&filler).unwrap();
+        if !killed_full {
+            // It takes mail again by itself.
+            more_taken(&node, TAKEN_MIN);
+            node.kill();
+        }
+        clients.into_iter().for_each(|client| client.join().unwrap());
+        node.run();
+        // Else the file system fills for good.
+        node.wait_for_empty_queue();
+    }
+    node.stop();
+    let delivered = sink.map_or_else(|| node.maildir(), |sink| sink.taken());
+    account(&node, &told.lock().unwrap(), &delivered);
+}
+
+/// Everything that was acknowledged is there; everything else was told to come again.
+fn account(node: &Node, told: &Told, delivered: &[Vec<u8>]) {
+    let delivered = tokens(delivered);
+    let quarantine = Quarantine::open(&node.data().join("quarantine")).unwrap();
+    let mut held = BTreeSet::new();
+    let mut query = HeldQuery { limit: 500, ..HeldQuery::default() };
+    loop {
+        let page = quarantine.search(&query).unwrap();
+        for item in &page.items {
+            let body = quarantine.body(&item.item.id).unwrap();
+            let body = body.unwrap_or_else(|| panic!("the body of {} is gone", item.item.id));
+            held.extend(token_of(&body));
+        }
+        query.after = page.next;
+        if query.after.is_none() {
+            break;
+        }
+    }
+    let (taken, refused) = (told.acknowledged.len(), told.refused.len());
+    eprintln!(
+        "{taken} taken, {refused} refused, {} delivered, {} held",
+        delivered.len(),
+        held.len()
+    );
+    let lost: Vec<&String> = told
+        .acknowledged
+        .iter()
+        .filter(|token| !delivered.contains_key(*token) && !held.contains(*token))
+        .collect();
+    assert!(lost.is_empty(), "{} lost: {lost:?}\n{}", lost.len(), node.log());
+    let odd: Vec<_> = told
+        .refused
+        .iter()
+        .filter(|(_, reply)| !["451", "452", "421"].iter().any(|code| reply.starts_with(code)))
+        .collect();
+    assert!(odd.is_empty(), "{odd:?}");
+    assert!(refused > 0, "the disk was never full");
+}
+
+#[test]
+fn what_was_acknowledged_on_a_full_disk_outlives_sigkill() {
+    scenario(0, true, None);
+}
+
+#[test]
+fn a_disk_that_was_full_takes_mail_again_and_nothing_is_lost() {
+    scenario(0, false, None);
+}
+
+#[test]
+fn with_room_kept_free_nothing_is_lost_on_the_way_to_a_next_hop() {
+    scenario(2 << 20, true, Some(false));
+}
+
+#[test]
+fn nothing_is_lost_in_cut_through_on_a_full_disk() {
+    scenario(0, true, Some(true));
+}
