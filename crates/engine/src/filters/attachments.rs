@@ -33,6 +33,9 @@ use crate::scan::Scratch;
 /// A zip with so few entries is a wrapper.
 const FEW_ENTRIES_MAX: usize = 3;
 
+/// Bytes of a text that tell whether it is a program.
+const HEAD_BYTES: usize = 64;
+
 /// Extensions that people take for harmless, and so impostors put in front of the real one.
 const HARMLESS: &[&str] = &[
     "pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "txt", "rtf", "jpg", "jpeg", "png", "gif",
@@ -133,8 +136,8 @@ impl Attachments {
         }
     }
 
-    fn bytes(&self, part: &Part<'_>, at: &Evidence, findings: &mut Findings) {
-        let body = part.body();
+    /// The bytes of a part, or of a file inside it.
+    fn bytes(&self, body: &[u8], part: &Part<'_>, at: &Evidence, findings: &mut Findings) {
         let kind = attachment::sniff(body);
         match kind {
             K::Shortcut => findings.add(&self.shortcut, at.clone()),
@@ -173,6 +176,19 @@ impl Attachments {
         if harmless && dangerous {
             let declared = declared.essence();
             findings.add(&self.type_mismatch, Evidence { text: declared, ..at.clone() });
+        }
+    }
+
+    /// A program whose type says that it is text to be shown: some programs offer it as a file all the same.
+    fn program_as_text(&self, part: &Part<'_>, i: u16, findings: &mut Findings) {
+        if part.is_container {
+            return;
+        }
+        let body = part.body();
+        let head = &body[..body.len().min(HEAD_BYTES)];
+        // Text may begin with the letters of a signature; it has no NUL.
+        if memchr::memchr(0, head).is_some() && attachment::sniff(head).is_program() {
+            findings.add(&self.executable, Evidence::new(View::Body, i, 0, &head[..2]));
         }
     }
 
@@ -224,7 +240,8 @@ impl Filter for Attachments {
 
     fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
         for (part, i) in item.message.parts().iter().zip(0u16..) {
-            if !part.is_attachment() {
+            if !part.is_attachment() && part.files().is_empty() {
+                self.program_as_text(part, i, findings);
                 continue;
             }
             let name = part.file_name().unwrap_or_default();
@@ -235,7 +252,12 @@ impl Filter for Attachments {
             if part.is_container {
                 continue;
             }
-            self.bytes(part, &at, findings);
+            self.bytes(part.body(), part, &at, findings);
+            for file in part.files() {
+                let name = file.names.first().map_or("", String::as_str);
+                let at = Evidence::new(View::Attachment, i, 0, name.as_bytes());
+                self.bytes(file.bytes(part.body()), part, &at, findings);
+            }
             let pages = [".html", ".htm", ".shtml", ".xhtml", ".svg"];
             let is_page = |name: &Cow<'_, str>| {
                 let name = name.to_lowercase();
