@@ -24,6 +24,9 @@ const ATTRIBUTES_MAX: usize = 8 * 1024;
 /// Bytes that are searched for names in TNEF, as a multiple of its own: TNEF in TNEF is searched again.
 const SEARCHED_SHARE: usize = 4;
 
+/// Bytes of a name in TNEF; those of Windows have 260 characters at most.
+const NAME_BYTES_MAX: usize = 4 * 1024;
+
 /// Names that are read of one attribute of TNEF.
 const PROPERTY_NAMES_MAX: usize = 64;
 
@@ -317,6 +320,7 @@ fn property_names(data: &[u8]) -> Vec<String> {
 
 /// A text that ends at a NUL.
 fn text(bytes: &[u8], wide: bool) -> Option<String> {
+    let bytes = &bytes[..bytes.len().min(NAME_BYTES_MAX)];
     let label = wide.then_some(&b"utf-16le"[..]);
     let text = charset::decode(bytes, label).text;
     let text = text.trim_end_matches('\0').trim();
@@ -406,6 +410,8 @@ mod tests {
         for end in 0..body.len() {
             in_tnef(&body[..end]);
         }
+        let signatures = TNEF.repeat(10_000);
+        assert_eq!(in_tnef(&signatures).len(), FILES_MAX);
         let many: Vec<u8> =
             std::iter::repeat_n(attr(ATTACH_REND_DATA, 6, b""), 300).flatten().collect();
         assert_eq!(in_tnef(&[TNEF, &[0, 0], &many[..]].concat()).len(), FILES_MAX);

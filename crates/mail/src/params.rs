@@ -51,8 +51,10 @@ pub(crate) fn read(value: &[u8], max: usize) -> Params<'_> {
         params.parameter(name, raw, &mut pieces);
     }
     params.join(&pieces);
-    if !tolerant::is_plain(value) {
-        tolerant::names(value, |name| params.other_name(name));
+    let is_whole =
+        tolerant::is_plain(value) || tolerant::names(value, |name| params.other_name(name));
+    if !is_whole {
+        params.flaw(DefectKind::TooManyParameters);
     }
     params
 }
@@ -70,9 +72,12 @@ pub(crate) fn names_without_folds(raw_value: &[u8], max: usize) -> Vec<String> {
 /// Whether a line of the field ends elsewhere than behind a semicolon: some programs drop the white
 /// space that the next one begins with.
 pub(crate) fn is_folded_inside(raw_value: &[u8]) -> bool {
-    memchr::memchr_iter(b'\n', raw_value).any(|at| {
-        let before = raw_value[..at].trim_ascii();
-        !before.is_empty() && !before.ends_with(b";")
+    let mut last = b';';
+    raw_value.iter().any(|&byte| {
+        if !byte.is_ascii_whitespace() {
+            last = byte;
+        }
+        byte == b'\n' && last != b';'
     })
 }
 
@@ -143,12 +148,17 @@ impl Params<'_> {
         }
     }
 
-    fn other_name(&mut self, name: String) {
+    /// Keeps a name, if there is room for more.
+    fn other_name(&mut self, name: String) -> bool {
+        if self.other_names.contains(&name) {
+            return true;
+        }
         if self.other_names.len() >= OTHER_NAMES_MAX {
             self.flaw(DefectKind::TooManyParameters);
-        } else if !self.other_names.contains(&name) {
-            self.other_names.push(name);
+            return false;
         }
+        self.other_names.push(name);
+        true
     }
 
     /// Joins continuations, sorted as RFC 2231 wants it; other orders are other names.

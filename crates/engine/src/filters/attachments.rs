@@ -18,6 +18,8 @@
 //! All names of a part count, in all readings ([`gauntlet_mail::names`]), and each is judged by the
 //! lists of kinds there.
 //!
+//! So are the files inside a part ([`Part::files`]: uuencode, yEnc, TNEF).
+//!
 //! Limits: archives are not unpacked; of a zip the entries' names are read, by its directory and by the
 //! headers of its entries ([`attachment::archive_names`]); otherwise what [`gauntlet_mail::attachment`] tells of the bytes.
 
@@ -136,8 +138,8 @@ impl Attachments {
         }
     }
 
-    /// The bytes of a part, or of a file inside it.
-    fn bytes(&self, body: &[u8], part: &Part<'_>, at: &Evidence, findings: &mut Findings) {
+    /// The bytes of a part, or of a file inside it; says what they are.
+    fn bytes(&self, body: &[u8], at: &Evidence, findings: &mut Findings) -> K {
         let kind = attachment::sniff(body);
         match kind {
             K::Shortcut => findings.add(&self.shortcut, at.clone()),
@@ -158,6 +160,11 @@ impl Attachments {
             let defect = Defect::new(DefectKind::TooManyParts, at.part);
             findings.defects.push(defect.detail("entries of an archive"));
         }
+        kind
+    }
+
+    /// Whether the type that a part is said to have is the one of its bytes.
+    fn mismatch(&self, part: &Part<'_>, kind: K, at: &Evidence, findings: &mut Findings) {
         let declared = &part.content_type;
         let harmless = matches!(declared.kind.as_str(), "text" | "image" | "audio" | "video")
             || declared.is("application", "pdf");
@@ -252,13 +259,14 @@ impl Filter for Attachments {
             if part.is_container {
                 continue;
             }
-            self.bytes(part.body(), part, &at, findings);
+            let kind = self.bytes(part.body(), &at, findings);
+            self.mismatch(part, kind, &at, findings);
             for file in part.files() {
                 let name = file.names.first().map_or("", String::as_str);
                 let at = Evidence::new(View::Attachment, i, 0, name.as_bytes());
-                self.bytes(file.bytes(part.body()), part, &at, findings);
+                self.bytes(file.bytes(part.body()), &at, findings);
             }
-            let pages = [".html", ".htm", ".shtml", ".xhtml", ".svg"];
+            let pages = [".html", ".htm", ".shtml", ".xhtml", ".xht", ".svg"];
             let is_page = |name: &Cow<'_, str>| {
                 let name = name.to_lowercase();
                 pages.iter().any(|end| name.ends_with(end))

@@ -7,6 +7,12 @@ use crate::header::decode_words;
 
 use super::is_file_name;
 
+/// Places with `name` that are looked at. A field has few; with more it is a defect.
+const PLACES_MAX: usize = 256;
+
+/// Bytes of the longest name of a parameter.
+const PARAMETER_BYTES_MAX: usize = 64;
+
 /// Whether all programs read the field alike: `head; name=token; name="text"`, nothing escaped, no
 /// semicolon in quotes, no comment and nothing else between.
 pub(super) fn is_plain(value: &[u8]) -> bool {
@@ -50,48 +56,51 @@ pub(super) fn is_plain(value: &[u8]) -> bool {
     true
 }
 
-/// Every value that may be meant for a parameter that is called like a file name.
-pub(super) fn names(value: &[u8], mut found: impl FnMut(String)) {
+/// Every value that may be meant for a parameter that is called like a file name, until `found` has
+/// enough and says so by false. False if there may be more.
+pub(super) fn names(value: &[u8], mut found: impl FnMut(String) -> bool) -> bool {
     let mut numbered: Vec<(&[u8], Vec<u8>)> = Vec::new();
-    let mut at = 0;
+    let (mut at, mut places) = (0, 0);
     while let Some(start) = find_name(value, at) {
         at = start + 4;
+        places += 1;
+        if places > PLACES_MAX {
+            return false;
+        }
         let Some((base, number, text)) = parameter(value, start) else { continue };
-        let mut name = |bytes: &[u8]| {
-            let name = decode_words(bytes.trim_ascii()).0.into_owned();
-            if !name.is_empty() {
-                found(name);
-            }
-        };
         // A piece says little alone; those that only have a number are joined below.
         if number.contains(&b'*') {
             continue;
         }
-        for text in spans(text) {
-            let bare = without(text, b"\"");
-            name(&bare);
-            name(&without_comments(&bare));
-            name(&without(text, b"\" \t"));
-            if let Some(quoted) = text.trim_ascii().strip_prefix(b"\"") {
-                name(quoted.split(|b| *b == b'"').next().unwrap_or_default());
-            } else {
-                // A token ends at what no token has.
-                let end = |b: &u8| b" \t,()<>[]\"".contains(b);
-                name(text.trim_ascii().split(end).next().unwrap_or_default());
+        let values = spans(text).into_iter().flat_map(values);
+        for name in values.map(|value| decode_words(value.trim_ascii()).0.into_owned()) {
+            if !name.is_empty() && !found(name) {
+                return false;
             }
         }
         if !number.is_empty() {
-            let first = spans(text).next().unwrap_or_default();
-            let piece = without(first.trim_ascii(), b"\"");
+            let end = memchr::memchr(b';', text).unwrap_or(text.len());
+            let piece = without(text[..end].trim_ascii(), b"\"");
             match numbered.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(base)) {
                 Some((_, joined)) => joined.extend_from_slice(&piece),
                 None => numbered.push((base, piece)),
             }
         }
     }
-    for (_, joined) in numbered {
-        found(decode_words(&joined).0.into_owned());
-    }
+    numbered.into_iter().all(|(_, joined)| found(decode_words(&joined).0.into_owned()))
+}
+
+/// What programs make of the text behind a `=`.
+fn values(text: &[u8]) -> [Vec<u8>; 4] {
+    let text = text.trim_ascii();
+    let bare = without(text, b"\"");
+    let first = match text.strip_prefix(b"\"") {
+        Some(quoted) => quoted.split(|b| *b == b'"').next(),
+        // A token ends at what no token has.
+        None => text.split(|b| b" \t,()<>[]\"".contains(b)).next(),
+    };
+    let first = first.unwrap_or_default().to_vec();
+    [without_comments(&bare), without(text, b"\" \t"), first, bare]
 }
 
 /// Where `name` stands next, from `at` on.
@@ -104,7 +113,8 @@ fn find_name(value: &[u8], at: usize) -> Option<usize> {
 /// no parameter is called so there.
 fn parameter(value: &[u8], start: usize) -> Option<(&[u8], &[u8], &[u8])> {
     let is_name = |b: &u8| b.is_ascii_alphanumeric() || b"-_.".contains(b);
-    let before = value[..start].iter().rev().take_while(|b| is_name(b)).count();
+    let before = value[..start].iter().rev().take(PARAMETER_BYTES_MAX);
+    let before = before.take_while(|b| is_name(b)).count();
     let base = &value[start - before..start + 4];
     let rest = &value[start + 4..];
     let number = rest.iter().take_while(|b| b.is_ascii_digit() || **b == b'*').count();
@@ -121,7 +131,7 @@ fn parameter(value: &[u8], start: usize) -> Option<(&[u8], &[u8], &[u8])> {
 
 /// How far a value may go: to the next semicolon; over sections without `=` and to the end of the one
 /// before the next parameter; to the end of its quotes.
-fn spans(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn spans(text: &[u8]) -> Vec<&[u8]> {
     let first = memchr::memchr(b';', text).unwrap_or(text.len());
     let mut end = first;
     while end < text.len() {
@@ -138,7 +148,7 @@ fn spans(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut all = vec![&text[..first]];
     all.extend((end > first).then(|| &text[..end]));
     all.extend(quoted);
-    all.into_iter()
+    all
 }
 
 fn without(text: &[u8], left_out: &[u8]) -> Vec<u8> {
@@ -165,7 +175,10 @@ mod tests {
 
     fn all(value: &str) -> Vec<String> {
         let mut found = Vec::new();
-        names(value.as_bytes(), |name| found.push(name));
+        assert!(names(value.as_bytes(), |name| {
+            found.push(name);
+            true
+        }));
         found
     }
 
@@ -202,6 +215,13 @@ mod tests {
         }
         let odd = "attachment; filename=a;setup.exe";
         assert!(!is_plain(odd.as_bytes()) && all(odd).contains(&"a;setup.exe".to_owned()));
+        let endless = "name=".repeat(1_000);
+        let mut count = 0;
+        assert!(!names(endless.as_bytes(), |_| {
+            count += 1;
+            count < 64
+        }));
+        assert!(!names(endless.as_bytes(), |_| true));
         assert!(all("attachment; filenames=a.exe; hostname").is_empty());
     }
 }
