@@ -27,8 +27,8 @@ const SEARCHED_SHARE: usize = 4;
 /// Bytes of a name in TNEF; those of Windows have 260 characters at most.
 const NAME_BYTES_MAX: usize = 4 * 1024;
 
-/// Names that are read of one attribute of TNEF.
-const PROPERTY_NAMES_MAX: usize = 64;
+/// Names of each kind that are read of one attribute of TNEF.
+const PROPERTY_NAMES_MAX: usize = 256;
 
 /// A file inside a body.
 #[derive(Debug, Default)]
@@ -271,7 +271,10 @@ fn in_tnef(body: &[u8]) -> Vec<EncodedFile> {
                 ATTACH_TITLE | ATTACH_TRANSPORT_NAME => {
                     file.names.extend(text(&body[range], false))
                 }
-                ATTACHMENT => file.names.extend(property_names(&body[range])),
+                ATTACHMENT => match property_names(&body[range]) {
+                    Some(names) => file.names.extend(names),
+                    None => files.resize_with(FILES_MAX, EncodedFile::default),
+                },
                 ATTACH_DATA => file.bytes = Content::Within(range),
                 _ => {}
             }
@@ -299,8 +302,8 @@ fn attribute(body: &[u8], at: usize) -> Option<(u16, Range<usize>)> {
 }
 
 /// File names among MAPI properties: tag, count, length, text (MS-OXTNEF section 2.1.3.4). They are searched by
-/// their tags, so that what stands between them need not be understood.
-fn property_names(data: &[u8]) -> Vec<String> {
+/// their tags, so that what stands between them need not be understood. None if there are too many.
+fn property_names(data: &[u8]) -> Option<Vec<String>> {
     // PidTagAttachLongFilename, PidTagAttachFilename, PidTagDisplayName (MS-OXPROPS); the type comes first.
     const TAGS: [[u8; 2]; 3] = [[0x07, 0x37], [0x04, 0x37], [0x01, 0x30]];
     let mut names = Vec::new();
@@ -308,14 +311,17 @@ fn property_names(data: &[u8]) -> Vec<String> {
         TAGS.iter().flat_map(|tag| [(0x1e, false), (0x1f, true)].map(|kind| (tag, kind)))
     {
         let needle = [kind, 0, tag[0], tag[1]];
-        for at in memmem::find_iter(data, &needle).take(PROPERTY_NAMES_MAX) {
+        for (i, at) in memmem::find_iter(data, &needle).enumerate() {
+            if i >= PROPERTY_NAMES_MAX {
+                return None;
+            }
             let Some(head) = data.get(at + 4..at + 12) else { continue };
             let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
             let value = data.get(at + 12..).and_then(|rest| rest.get(..length));
             names.extend(value.and_then(|value| text(value, wide)));
         }
     }
-    names
+    Some(names)
 }
 
 /// A text that ends at a NUL.
@@ -410,6 +416,8 @@ mod tests {
         for end in 0..body.len() {
             in_tnef(&body[..end]);
         }
+        let names = attr(ATTACHMENT, 6, &tag(0x1e, b"a\0").repeat(PROPERTY_NAMES_MAX + 1));
+        assert_eq!(in_tnef(&[TNEF, &[0, 0], &names[..]].concat()).len(), FILES_MAX);
         let signatures = TNEF.repeat(10_000);
         assert_eq!(in_tnef(&signatures).len(), FILES_MAX);
         let many: Vec<u8> =

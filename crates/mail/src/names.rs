@@ -221,6 +221,7 @@ mod tests {
             "setup.ex&#101;",
             "setup.ex&#x65",
             "setup&#46;exe",
+            "setup&#000000000000046;exe",
             "setup&period;exe",
             "=?utf-8?B?c2V0dXAuZXhl?=",
             "=?utf-8?B?PT91dGYtOD9CP2MyVjBkWEF1WlhobD89?=",

@@ -8,9 +8,6 @@ use crate::encoding;
 /// How often encoded words inside encoded words are decoded.
 const WORD_ROUNDS_MAX: usize = 3;
 
-/// Digits and letters of a character reference, `&CounterClockwiseContourIntegral;` not among them.
-const REFERENCE_BYTES_MAX: usize = 10;
-
 /// Characters that no file name of Windows has: programs drop them, or end the name there.
 pub(super) const FORBIDDEN: [char; 6] = ['<', '>', '"', '|', '?', '*'];
 
@@ -102,7 +99,7 @@ fn reference(text: &str) -> Option<(char, usize)> {
             None => (digits, 10, 1),
         };
         let end = digits.find(|c: char| !c.is_digit(base)).unwrap_or(digits.len());
-        let digits = digits.get(..end.min(REFERENCE_BYTES_MAX))?;
+        let digits = digits.get(..end)?;
         let c = char::from_u32(u32::from_str_radix(digits, base).ok()?)?;
         let length = start + digits.len();
         return Some((c, length + usize::from(text[length..].starts_with(';'))));
