@@ -290,7 +290,7 @@ fn constants_that_make_a_defect() {
     );
     assert_eq!(judge(raw.as_bytes(), &Limits::default()).class, Class::Unscannable);
     // More places for names, and more files inside a part, than are looked at.
-    let places = format!("x=\"{}\"; filename=setup.exe", "name (".repeat(300));
+    let places = format!("x={}; filename=setup.exe", "name (".repeat(300));
     let attribute = b"\x02\x02\x90\x06\x00\0\0\0\0\0\0";
     let attributes = base64_simd::STANDARD
         .encode_to_string([&b"\x78\x9f\x3e\x22\0\0"[..], &attribute.repeat(300)].concat());
