@@ -269,7 +269,7 @@ fn in_tnef(body: &[u8]) -> Vec<EncodedFile> {
             match id {
                 ATTACH_REND_DATA => files.push(EncodedFile::default()),
                 ATTACH_TITLE | ATTACH_TRANSPORT_NAME => {
-                    file.names.extend(text(&body[range], false))
+                    file.names.extend(text(&body[range], false));
                 }
                 ATTACHMENT => match property_names(&body[range]) {
                     Some(names) => file.names.extend(names),
