@@ -6,7 +6,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use clap::ValueEnum;
 use gauntlet_engine::signatures::known::DAYS_DEFAULT;
-use gauntlet_engine::{Snapshot, Thresholds, own_rules};
+use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
+use gauntlet_gateway::config::Config;
 use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset, Severity};
 
 use crate::learning;
@@ -108,6 +109,17 @@ impl ReadingArgs {
     }
 }
 
+/// The rules that ship, with the lists and thresholds of a configuration.
+fn of_config(config: &Config) -> anyhow::Result<Snapshot> {
+    let settings = Settings {
+        thresholds: Thresholds::from(&config.thresholds),
+        allow: config.lists.allow.clone(),
+        block: config.lists.block.clone(),
+        ..Settings::default()
+    };
+    Ok(Snapshot::build(&settings)?)
+}
+
 /// The error for sources that hold no rule.
 pub(crate) fn without_rules(sources: &[PathBuf]) -> anyhow::Error {
     let names: Vec<String> = sources.iter().map(|s| s.display().to_string()).collect();
@@ -132,8 +144,17 @@ pub(crate) fn say_problems(report: &LoadReport) {
 impl RulesetArgs {
     /// Loads what the options name, else the defaults.
     pub(crate) fn load(&self) -> anyhow::Result<Snapshot> {
+        self.load_with(None)
+    }
+
+    /// The same, with the lists and thresholds of a configuration; those count for no rules of others that
+    /// judge alone.
+    ///
+    /// # Errors
+    /// If rules cannot be loaded, or a list has an entry that is none.
+    pub(crate) fn load_with(&self, config: Option<&Config>) -> anyhow::Result<Snapshot> {
         if self.rules.is_empty() {
-            let snapshot = Snapshot::default_rules();
+            let snapshot = config.map_or_else(|| Ok(Snapshot::default_rules()), of_config)?;
             return Ok(match &self.data {
                 Some(data) if !data.is_dir() => {
                     anyhow::bail!("--data {}: there is no such folder", data.display())

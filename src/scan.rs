@@ -21,7 +21,7 @@ use std::time::{Instant, SystemTime};
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use gauntlet_engine::{Class, Scratch, Snapshot, scan};
-use gauntlet_mail::Message;
+use gauntlet_mail::{Limits, Message};
 
 pub(crate) use self::envelope::of_file as envelope_of_file;
 use self::progress::{Progress, Summary};
@@ -52,6 +52,11 @@ With --rules the message is judged by SpamAssassin rules alone: the score is wha
 without Bayes gives. --subtests without --json prints lines {\"file\",\"hits\":{rule:score},\"score\",
 \"sub\":{rule:count}}.
 
+With --config the block and allow lists, thresholds and limits of that file judge; senders listed in the
+console, rules of other files and the policy do not. The envelope is what the message says of it: sender by
+Return-Path, client by the Received field with which it came in from outside; who is on a list by header From
+or a link needs neither. Which rules of the policy act: gauntlet policy explain.
+
 Without --network nobody is asked, and rules that need the network do not fire. With it, each message
 costs a node's look-ups; rules ask theirs with --profile full. --keep-facts writes a JSON line a message:
 {\"file\",\"envelope\",\"facts\"}; --facts judges by them again, whatever the DNS says today.
@@ -65,6 +70,7 @@ Examples:
   gauntlet scan --json ~/Maildir backup.tar.gz > verdicts.jsonl
   gauntlet scan --json --files-from list.txt
   gauntlet scan --rules /usr/share/spamassassin --site /etc/spamassassin message.eml
+  gauntlet scan --config /etc/gauntlet/gauntlet.toml message.eml
   gauntlet scan --network --keep-facts facts.jsonl --json mail/
   gauntlet scan --facts facts.jsonl --json mail/
   gauntlet scan --fail-on phishing - < message.eml";
@@ -114,13 +120,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.views {
         return views::run(args).map(|()| ExitCode::SUCCESS);
     }
-    let snapshot = args.ruleset.load()?;
+    let config = args.network.config()?;
+    let snapshot = args.ruleset.load_with(config.as_ref())?;
     let all = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or_else(all, usize::from);
     let scanner = Scanner {
         snapshot: &snapshot,
         style: Style::new(args.json, args.costs, args.explain, args.ruleset.subtests),
         received_at: args.now.unwrap_or_else(clock),
+        limits: config.map_or_else(Limits::default, |config| config.limits),
         network: args.network.open(&snapshot)?,
         message_bytes_max: args.max_bytes,
     };
@@ -230,6 +238,7 @@ struct Scanner<'a> {
     snapshot: &'a Snapshot,
     style: Style,
     received_at: i64,
+    limits: Limits,
     network: network::Source,
     message_bytes_max: u64,
 }
@@ -257,7 +266,7 @@ impl Scanner<'_> {
 
     fn judge(&self, name: &str, raw: &[u8], scratch: &mut Scratch) -> Judged {
         let start = Instant::now();
-        let message = Message::parse(raw);
+        let message = Message::parse_with(raw, &self.limits);
         let envelope = envelope::of_file(&message, self.received_at);
         let (envelope, facts) = match self.network.about(name, envelope, raw) {
             Ok(known) => known,

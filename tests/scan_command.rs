@@ -50,6 +50,39 @@ fn the_same_bytes_at_any_number_of_threads() {
     }
 }
 
+/// `-c` judges by the lists, thresholds and limits of that configuration.
+#[test]
+fn a_configuration_says_who_and_what_is_blocked() {
+    let folder = std::env::temp_dir().join(format!("scan-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a writable folder");
+    let file = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).expect("a writable folder");
+        path.to_string_lossy().into_owned()
+    };
+    let mail = |from: &str, text: &str| {
+        format!(
+            "From: {from}\r\nSubject: Minutes\r\nDate: Mon, 23 Nov 2026 00:10:00 +0000\r\n\
+            Message-ID: <1@example.org>\r\n\r\nHello Bob,\r\n{text}\r\n"
+        )
+    };
+    let link = file("link.eml", &mail("a@example.org", "see http://www.bad.example/x"));
+    let sender = file("sender.eml", &mail("a@bad.example", "see you"));
+    let plain = file("plain.eml", &mail("a@example.org", "see you"));
+    let config = file("block.toml", "[lists]\nblock = [\"bad.example\"]\n");
+    let narrow = file("narrow.toml", "[limits]\ntext_bytes_max = 10\n");
+    let wrong = file("wrong.toml", "[lists]\nblock = [\"a b\"]\n");
+    let class = |args: &[&str]| lines(&scan(args))[0]["class"].as_str().map(str::to_owned);
+    for (message, expected) in [(&link, "spam"), (&sender, "spam"), (&plain, "ham")] {
+        assert_eq!(class(&["--json", message]).as_deref(), Some("ham"), "{message}");
+        let found = class(&["--json", "-c", &config, message]);
+        assert_eq!(found.as_deref(), Some(expected), "{message}");
+    }
+    assert_eq!(class(&["--json", "-c", &narrow, &plain]).as_deref(), Some("unscannable"));
+    assert_eq!(scan(&["-c", &wrong, &plain]).status.code(), Some(2));
+    let _ = std::fs::remove_dir_all(folder);
+}
+
 #[test]
 fn no_filter_fails_on_real_mail() {
     let Some(corpus) = std::env::var_os("GAUNTLET_CORPUS") else {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use gauntlet_engine::Snapshot;
-use gauntlet_gateway::config::Loaded;
+use gauntlet_gateway::config::{Config, Loaded};
 use gauntlet_gateway::facts::Gatherer;
 use gauntlet_gateway::resolver::Resolver;
 use gauntlet_mail::{Envelope, Facts};
@@ -23,7 +23,8 @@ pub(super) struct NetworkArgs {
     /// Resolver to ask, with or without a port; repeat for more [default: the configuration's]
     #[arg(long, value_name = "SERVER", requires = "network")]
     dns: Vec<String>,
-    /// The configuration file, for resolver and lists; without one, defaults and environment
+    /// The configuration file: its [lists], [thresholds] and [limits] judge, its resolver and DNS
+    /// lists are asked with --network; without one, defaults (and the environment for --network)
     #[arg(short, long, env = "GAUNTLET_CONFIG")]
     config: Option<PathBuf>,
     /// Write what was found out to this file
@@ -62,6 +63,15 @@ pub(super) struct Live {
 }
 
 impl NetworkArgs {
+    /// The configuration that was named, if one was.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(super) fn config(&self) -> anyhow::Result<Option<Config>> {
+        let Some(path) = &self.config else { return Ok(None) };
+        Ok(Some(Loaded::load(Some(path), std::env::vars())?.config))
+    }
+
     /// Gets ready to ask, or reads what was kept.
     pub(super) fn open(&self, snapshot: &Snapshot) -> anyhow::Result<Source> {
         if let Some(path) = &self.facts {

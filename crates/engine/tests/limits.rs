@@ -180,6 +180,10 @@ const CONSTANTS: &[(&str, Why)] = &[
     ("mail/ambiguity.rs::OUTSIDE_BYTES_MAX", Why::Elsewhere),
     ("mail/attachment.rs::ZIP_ENTRIES_MAX", Why::Defect),
     ("mail/charset/wide.rs::PROBE_BYTES_MAX", Why::Weighs),
+    ("mail/encoded_files.rs::ATTRIBUTES_MAX", Why::Defect),
+    ("mail/encoded_files.rs::FILES_MAX", Why::Defect),
+    ("mail/encoded_files.rs::NAME_BYTES_MAX", Why::Format),
+    ("mail/encoded_files.rs::PROPERTY_NAMES_MAX", Why::Defect),
     ("mail/evidence.rs::EVIDENCE_PER_HIT_MAX", Why::Report),
     ("mail/evidence.rs::EVIDENCE_TEXT_BYTES_MAX", Why::Report),
     ("mail/header.rs::BROKEN_LINES_MAX", Why::Report),
@@ -196,8 +200,12 @@ const CONSTANTS: &[(&str, Why)] = &[
     ("mail/html/style.rs::TINY_PX_MAX", Why::Threshold),
     ("mail/html/tag.rs::NAME_BYTES_MAX", Why::Format),
     ("mail/mime.rs::LONGER_LINES_MAX", Why::Elsewhere),
+    ("mail/names.rs::EXTENSION_CHARS_MAX", Why::Threshold),
+    ("mail/names/loose.rs::WORD_ROUNDS_MAX", Why::Format),
     ("mail/oddities.rs::LINE_BYTES_MAX", Why::Format),
     ("mail/params.rs::OTHER_NAMES_MAX", Why::Elsewhere),
+    ("mail/params/tolerant.rs::PARAMETER_BYTES_MAX", Why::Format),
+    ("mail/params/tolerant.rs::PLACES_MAX", Why::Defect),
     ("mail/relays.rs::FIELD_BYTES_MAX", Why::Weighs),
     ("mail/relays.rs::TOKENS_MAX", Why::Weighs),
     ("mail/url.rs::HOST_AT_MAX", Why::Threshold),
@@ -281,4 +289,18 @@ fn constants_that_make_a_defect() {
         "{HEAD}Content-Type: application/zip; name=a.zip\nContent-Transfer-Encoding: base64\n\n{body}\n"
     );
     assert_eq!(judge(raw.as_bytes(), &Limits::default()).class, Class::Unscannable);
+    // More places for names, and more files inside a part, than are looked at.
+    let places = format!("x={}; filename=setup.exe", "name (".repeat(300));
+    let attribute = b"\x02\x02\x90\x06\x00\0\0\0\0\0\0";
+    let attributes = base64_simd::STANDARD
+        .encode_to_string([&b"\x78\x9f\x3e\x22\0\0"[..], &attribute.repeat(300)].concat());
+    for part in [
+        format!("Content-Type: image/png\nContent-Disposition: attachment; {places}\n\nx\n"),
+        format!(
+            "Content-Type: application/ms-tnef\nContent-Transfer-Encoding: base64\n\n{attributes}\n"
+        ),
+    ] {
+        let verdict = judge(format!("{HEAD}{part}").as_bytes(), &Limits::default());
+        assert_eq!(verdict.class, Class::Unscannable, "{:?}", verdict.defects);
+    }
 }

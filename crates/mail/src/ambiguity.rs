@@ -5,6 +5,7 @@
 
 use memchr::{memchr, memchr_iter, memmem};
 
+use crate::encoded_files::is_begin_line;
 use crate::encoding;
 use crate::mime::{ContentType, TransferEncoding};
 
@@ -54,7 +55,7 @@ pub(crate) fn holds_parts(bytes: &[u8]) -> bool {
             in_armor = line.starts_with(b"-----B");
         }
         data_lines = if !in_armor && is_data_line(line) { data_lines + 1 } else { 0 };
-        data_lines > 1 || is_mime_field(line) || is_uuencode_begin(line)
+        data_lines > 1 || is_mime_field(line) || is_begin_line(line)
     })
 }
 
@@ -72,35 +73,6 @@ fn is_data_line(line: &[u8]) -> bool {
         && line.iter().all(is_base64)
         && has(u8::is_ascii_uppercase)
         && has(u8::is_ascii_lowercase)
-}
-
-/// `begin 644 name` (POSIX uuencode), with which an encoded file begins in the middle of text.
-fn is_uuencode_begin(line: &[u8]) -> bool {
-    let Some(rest) = line.strip_prefix(b"begin ").or_else(|| line.strip_prefix(b"begin-base64 "))
-    else {
-        return false;
-    };
-    let mode = rest.iter().take_while(|b| (b'0'..=b'7').contains(b)).count();
-    (3..=4).contains(&mode) && rest.get(mode) == Some(&b' ') && rest.len() > mode + 1
-}
-
-/// The name of a file that is uuencoded in the middle of a text.
-pub(crate) fn uuencoded_name(text: &[u8]) -> Option<&[u8]> {
-    memmem::find_iter(text, b"begin").filter(|at| *at == 0 || text[at - 1] == b'\n').find_map(
-        |at| {
-            let end = memchr(b'\n', &text[at..]).map_or(text.len(), |i| at + i);
-            let line = text[at..end].trim_ascii_end();
-            if !is_uuencode_begin(line) {
-                return None;
-            }
-            // The first line of data says how many bytes it has: `M` is 45, in 60 characters.
-            let data = text.get(end + 1..)?;
-            let data = data[..memchr(b'\n', data).unwrap_or(data.len())].trim_ascii_end();
-            let bytes = usize::from(data.first()?.wrapping_sub(b' ') & 63);
-            let is_data = line.starts_with(b"begin-") || data.len() > bytes.div_ceil(3) * 4 / 2;
-            is_data.then(|| line.rsplit(|b| *b == b' ').next().unwrap_or_default())
-        },
-    )
 }
 
 /// Whether these bytes are a message as mail programs write it into a file: fields of a header from
@@ -199,6 +171,6 @@ pub(crate) fn part_after_bare_return(raw: &[u8]) -> Option<usize> {
             && (is_empty_line
                 || line.starts_with(b"--")
                 || is_mime_field(line)
-                || is_uuencode_begin(line))
+                || is_begin_line(line))
     })
 }

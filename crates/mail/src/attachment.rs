@@ -206,6 +206,10 @@ pub fn sniff(bytes: &[u8]) -> FileKind {
     if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return *kind;
     }
+    // A Mach-O program for several processors; a Java class begins alike, with a version of 45 or more.
+    if let [0xca, 0xfe, 0xba, 0xbe | 0xbf, 0, 0, 0, 0..=32, ..] = bytes {
+        return FileKind::MachProgram;
+    }
     let at =
         |offset: usize, magic: &[u8]| bytes.get(offset..).is_some_and(|b| b.starts_with(magic));
     // Readers take a PDF whose signature comes somewhere in the first kilobyte.

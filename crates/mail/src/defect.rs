@@ -110,7 +110,7 @@ pub enum DefectKind {
     OddContentType,
     /// A Content-Transfer-Encoding that some mail programs decode, and others do not.
     OddTransferEncoding,
-    /// A file uuencoded in the middle of a text.
+    /// A file by uuencode or yEnc in the middle of a text.
     UuencodedFile,
     /// Base64 that goes on behind its padding.
     DataAfterPadding,

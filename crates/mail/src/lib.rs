@@ -15,6 +15,7 @@ pub mod attachment;
 pub mod charset;
 pub mod date;
 pub mod defect;
+mod encoded_files;
 pub mod encoding;
 pub mod envelope;
 pub mod evidence;
@@ -36,6 +37,7 @@ pub mod url;
 
 pub use attachment::{Attachment, FileKind};
 pub use defect::{Defect, DefectKind};
+pub use encoded_files::EncodedFile;
 pub use envelope::{Direction, Envelope, TlsSession};
 pub use evidence::{Evidence, Hit, View};
 pub use facts::Facts;

@@ -4,11 +4,19 @@
 //! characters and directional marks, without a path, a stream (`a.js::$DATA`) or trailing dots and
 //! spaces (Windows drops both), with full-width characters as ASCII. What any reading says counts.
 
+mod extensions;
+mod loose;
+
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use self::extensions::{EXTENSIONS, TYPES};
+
 use crate::params::percent_decode;
+
+/// Characters of the longest extension that tells something.
+const EXTENSION_CHARS_MAX: usize = 20;
 
 /// What opening a file of this name does, by its extension. The names are stable: policies use them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,150 +34,6 @@ pub enum NameKind {
     /// A disk image: what is in it has lost its mark of origin.
     DiskImage,
 }
-
-/// Extensions by kind, in lower case and sorted. Sources, and what was left out on purpose: `docs/scanning.md`.
-const EXTENSIONS: [(NameKind, &[&str]); 5] = [
-    (
-        NameKind::Program,
-        &[
-            "ade",
-            "adp",
-            "apk",
-            "app",
-            "appinstaller",
-            "application",
-            "appx",
-            "appxbundle",
-            "bat",
-            "cdxml",
-            "chm",
-            "cmd",
-            "com",
-            "command",
-            "cpl",
-            "deskthemepack",
-            "diagcab",
-            "diagcfg",
-            "diagpkg",
-            "dll",
-            "drv",
-            "elf",
-            "ex",
-            "ex_",
-            "exe",
-            "fxp",
-            "gadget",
-            "grp",
-            "hlp",
-            "hpj",
-            "hta",
-            "inf",
-            "ins",
-            "isp",
-            "its",
-            "jar",
-            "jnlp",
-            "js",
-            "jse",
-            "mde",
-            "mjs",
-            "msc",
-            "msh",
-            "msh1",
-            "msh1xml",
-            "msh2",
-            "msh2xml",
-            "mshxml",
-            "msi",
-            "msix",
-            "msixbundle",
-            "msp",
-            "mst",
-            "msu",
-            "nsh",
-            "ocx",
-            "osd",
-            "pcd",
-            "pif",
-            "plg",
-            "prg",
-            "printerexport",
-            "ps1",
-            "ps1xml",
-            "ps2",
-            "ps2xml",
-            "psc1",
-            "psc2",
-            "psd1",
-            "psdm1",
-            "psm1",
-            "pssc",
-            "pyw",
-            "pyz",
-            "pyzw",
-            "reg",
-            "run",
-            "scf",
-            "scr",
-            "sct",
-            "shb",
-            "shs",
-            "sys",
-            "theme",
-            "themepack",
-            "udl",
-            "vb",
-            "vbe",
-            "vbp",
-            "vbs",
-            "vsmacros",
-            "vsw",
-            "vxd",
-            "webpnp",
-            "ws",
-            "wsb",
-            "wsc",
-            "wsf",
-            "wsh",
-            "xbap",
-            "xll",
-            "xnk",
-        ],
-    ),
-    (
-        NameKind::Shortcut,
-        &[
-            "appref-ms",
-            "desktop",
-            "fileloc",
-            "inetloc",
-            "library-ms",
-            "lnk",
-            "rdp",
-            "search-ms",
-            "searchconnector-ms",
-            "settingcontent-ms",
-            "url",
-            "webloc",
-            "website",
-        ],
-    ),
-    (
-        NameKind::ActiveDocument,
-        &["dqy", "iqy", "mht", "mhtml", "one", "onepkg", "onetoc2", "oqy", "rqy", "slk"],
-    ),
-    (
-        NameKind::MacroDocument,
-        &[
-            "docm", "dotm", "potm", "ppa", "ppam", "ppsm", "pptm", "sldm", "wll", "xla", "xlam",
-            "xlsb", "xlsm", "xltm",
-        ],
-    ),
-    (
-        NameKind::DiskImage,
-        &["dmg", "esd", "img", "iso", "swm", "udf", "vhd", "vhdx", "vmdk", "wim"],
-    ),
-];
 
 impl NameKind {
     /// The kind of an extension in lower case, without its dot.
@@ -200,28 +64,74 @@ pub fn extension(name: &str) -> &str {
     name.rsplit_once('.').map_or("", |(_, extension)| extension)
 }
 
+/// The extension under which programs save and open a part of this media type (`kind/subtype` in lower
+/// case) that has no name with one; only for types of files that the list of kinds has.
+pub fn extension_of_type(essence: &str) -> Option<&'static str> {
+    let at = TYPES.binary_search_by_key(&essence, |(name, _)| name).ok()?;
+    Some(TYPES[at].1)
+}
+
+/// Whether some reading of the name has an extension, so that its media type does not decide what
+/// opens it.
+pub fn has_extension(name: &str) -> bool {
+    let saved = as_saved(name);
+    saved.rsplit_once('.').is_some_and(|(stem, extension)| {
+        !stem.is_empty()
+            && (1..=EXTENSION_CHARS_MAX).contains(&extension.chars().count())
+            && extension.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '~'))
+    })
+}
+
 /// The name as written, and its other readings; those are in lower case.
 pub fn readings(name: &str) -> Vec<Cow<'_, str>> {
     let mut found: Vec<Cow<'_, str>> = vec![Cow::Borrowed(name)];
-    let mut add = |reading: String| {
-        if !reading.is_empty() && found.iter().all(|known| **known != *reading) {
-            found.push(Cow::Owned(reading));
+    plain_readings(name, &mut found);
+    if loose::is_encoded(name) {
+        let decoded = [loose::words(name), loose::references(name)];
+        for decoded in decoded.iter().flatten() {
+            add(decoded.to_lowercase(), &mut found);
+            plain_readings(decoded, &mut found);
         }
-    };
-    add(as_saved(name));
+    }
+    found
+}
+
+fn add(reading: String, found: &mut Vec<Cow<'_, str>>) {
+    if !reading.is_empty() && found.iter().all(|known| **known != *reading) {
+        found.push(Cow::Owned(reading));
+    }
+}
+
+/// The readings of a name that needs no decoding but that of percent signs.
+fn plain_readings(name: &str, found: &mut Vec<Cow<'_, str>>) {
+    let saved = as_saved(name);
+    if let Some(plain) = loose::plain_extension(&saved) {
+        add(plain, found);
+    }
+    if let Some(original) = loose::without_copy_number(&saved) {
+        add(as_saved(original), found);
+    }
+    add(saved, found);
     // C programs end at a NUL, and some at a line end.
     if let Some((before, _)) = name.split_once(['\0', '\n', '\r']) {
-        add(as_saved(before));
+        add(as_saved(before), found);
+    }
+    // What a file name of Windows cannot have is dropped, or ends the name; `?` also ends a path in a URL.
+    if name.contains(loose::FORBIDDEN) {
+        let inner = name.trim_matches(['"', '<', '>']);
+        add(as_saved(&inner.replace(loose::FORBIDDEN, "")), found);
+        if let Some((before, _)) = inner.split_once(loose::FORBIDDEN) {
+            add(as_saved(before), found);
+        }
     }
     if name.contains('%') {
         let decoded = percent_decode(name.as_bytes());
         let decoded = String::from_utf8_lossy(&decoded);
-        add(as_saved(&decoded));
+        add(as_saved(&decoded), found);
         if let Some((before, _)) = decoded.split_once('\0') {
-            add(as_saved(before));
+            add(as_saved(before), found);
         }
     }
-    found
 }
 
 /// The name under which a file is saved.
@@ -235,7 +145,8 @@ fn as_saved(name: &str) -> String {
         _ => file,
     };
     let ends = |c: char| {
-        c.is_whitespace() || matches!(c, '.' | '"' | '\'' | '`' | '<' | '>' | ';' | ',' | '?' | '=')
+        c.is_whitespace()
+            || matches!(c, '.' | '"' | '\'' | '`' | '<' | '>' | ';' | ',' | '?' | '=' | '*' | '|')
     };
     file.trim_end_matches(ends).trim_start().to_owned()
 }
@@ -301,12 +212,52 @@ mod tests {
             "setup.\u{ff45}\u{ff58}\u{ff45}",
             "setup.exe?",
             "setup.exe\n.txt",
+            "setup.exe*",
+            "setup.exe|",
+            "setup.exe[1]",
+            "setup.exe (2)",
+            "setup.exe?x=.txt",
+            "setup.e|xe",
+            "setup.ex&#101;",
+            "setup.ex&#x65",
+            "setup&#46;exe",
+            "setup&#000000000000046;exe",
+            "setup&period;exe",
+            "=?utf-8?B?c2V0dXAuZXhl?=",
+            "=?utf-8?B?PT91dGYtOD9CP2MyVjBkWEF1WlhobD89?=",
+            "=?utf-8?Q?setup=2Eexe",
+            "=?utf-8?B?c2V0dXAuZXhl?",
+            "=?utf-8?X?c2V0dXAuZXhl?=",
+            "=? utf-8 ?B?c2V0dXAuZXhl?=",
+            "setup.\u{113}x\u{e9}",
+            "setup.\u{1d41e}\u{1d431}\u{1d41e}",
+            "setup.\u{24d4}xe",
         ];
         for name in names {
             assert_eq!(NameKind::of_name(name), Some(NameKind::Program), "{name:?}");
         }
-        for name in ["exe", "report.pdf", "exe.txt", "a.b.docx", "100%.txt", "", "...", "notes"] {
+        // Letters of another script that only look alike open nothing; a comma ends no name.
+        let others = ["setup.\u{435}\u{445}\u{435}", "node.js, part 2.pdf", "setup.exe,.txt"];
+        let plain = ["exe", "report.pdf", "exe.txt", "a.b.docx", "100%.txt", "", "...", "notes"];
+        for name in plain.into_iter().chain(others) {
             assert_eq!(NameKind::of_name(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_without_an_extension_has_that_of_its_type() {
+        assert!(TYPES.windows(2).all(|two| two[0].0 < two[1].0), "searched by halves");
+        assert!(TYPES.iter().all(|(_, e)| NameKind::of_extension(e).is_some()));
+        assert_eq!(extension_of_type("application/x-msdos-program"), Some("exe"));
+        assert_eq!(extension_of_type("application/pdf"), None);
+        for (name, has) in [
+            ("setup.exe", true),
+            ("setup", false),
+            ("setup.", false),
+            (".profile", false),
+            ("a.b c", false),
+        ] {
+            assert_eq!(has_extension(name), has, "{name}");
         }
     }
 

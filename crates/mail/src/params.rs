@@ -4,6 +4,8 @@
 //! stand the file names that other readings give, and a defect for each kind of field whose
 //! readings may give different parts.
 
+mod tolerant;
+
 use std::borrow::Cow;
 
 use crate::charset;
@@ -49,7 +51,34 @@ pub(crate) fn read(value: &[u8], max: usize) -> Params<'_> {
         params.parameter(name, raw, &mut pieces);
     }
     params.join(&pieces);
+    let is_whole =
+        tolerant::is_plain(value) || tolerant::names(value, |name| params.other_name(name));
+    if !is_whole {
+        params.flaw(DefectKind::TooManyParameters);
+    }
     params
+}
+
+/// The file names that a field gives in all readings, where white space that only a fold explains is no
+/// part of a value.
+pub(crate) fn names_without_folds(raw_value: &[u8], max: usize) -> Vec<String> {
+    let lines = raw_value.split(|b| *b == b'\n');
+    let glued: Vec<u8> = lines.flat_map(|line| line.trim_ascii()).copied().collect();
+    let read = read(&glued, max);
+    let named = read.values.into_iter().filter(|(name, _)| is_file_name(name));
+    named.map(|(_, value)| value).chain(read.other_names).collect()
+}
+
+/// Whether a line of the field ends elsewhere than behind a semicolon: some programs drop the white
+/// space that the next one begins with.
+pub(crate) fn is_folded_inside(raw_value: &[u8]) -> bool {
+    let mut last = b';';
+    raw_value.iter().any(|&byte| {
+        if !byte.is_ascii_whitespace() {
+            last = byte;
+        }
+        byte == b'\n' && last != b';'
+    })
 }
 
 /// What follows the first word of a head, where words end at white space and commas.
@@ -119,12 +148,17 @@ impl Params<'_> {
         }
     }
 
-    fn other_name(&mut self, name: String) {
+    /// Keeps a name, if there is room for more.
+    fn other_name(&mut self, name: String) -> bool {
+        if self.other_names.contains(&name) {
+            return true;
+        }
         if self.other_names.len() >= OTHER_NAMES_MAX {
             self.flaw(DefectKind::TooManyParameters);
-        } else if !self.other_names.contains(&name) {
-            self.other_names.push(name);
+            return false;
         }
+        self.other_names.push(name);
+        true
     }
 
     /// Joins continuations, sorted as RFC 2231 wants it; other orders are other names.
@@ -161,6 +195,16 @@ impl Params<'_> {
         self.other_name(joined(pieces.iter().filter(|p| p.base == base)));
         let gap = (0u32..).zip(group).take_while(|(i, p)| *i == p.number).count();
         self.other_name(joined(group[..gap].iter().copied()));
+        // The first, or the last, of each number.
+        for last in [false, true] {
+            let mut one: Vec<&Piece> = group.to_vec();
+            if last {
+                one.reverse();
+            }
+            one.sort_by_key(|p| p.number);
+            one.dedup_by_key(|p| p.number);
+            self.other_name(joined(one.into_iter()));
+        }
         // One plain and one encoded form of the whole, or a piece that is given twice.
         for piece in group.iter().take(OTHER_NAMES_MAX) {
             self.other_name(joined(std::iter::once(*piece)));
@@ -168,8 +212,10 @@ impl Params<'_> {
     }
 }
 
-fn is_file_name(base: &str) -> bool {
-    matches!(base, "name" | "filename")
+/// Whether a parameter of this name gives the part one: `filename`, `name`, in whichever field, and what
+/// programs made up beside them (`x-mac-name`).
+pub(crate) fn is_file_name(base: &str) -> bool {
+    base.ends_with("name")
 }
 
 /// One `name*3*=value` of RFC 2231.

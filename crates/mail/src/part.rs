@@ -4,15 +4,16 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::ops::Range;
 
-use crate::ambiguity;
 use crate::charset;
 use crate::defect::{Defect, DefectKind};
+use crate::encoded_files::{self, EncodedFile};
 use crate::encoding;
 use crate::header::Header;
 use crate::html::{self, Rendered};
 use crate::limits::Limits;
 use crate::mime::{ContentType, Disposition, TransferEncoding};
 use crate::names;
+use crate::params;
 use crate::url::extract;
 
 /// One MIME part. The root is a part too; a part's place in the tree is its `parent` and `depth`.
@@ -52,6 +53,7 @@ pub struct Part<'a> {
     pub(crate) decoded: OnceCell<DecodedBody>,
     pub(crate) text: OnceCell<Option<DecodedText>>,
     pub(crate) rendered: OnceCell<Option<Box<Rendered>>>,
+    pub(crate) files: OnceCell<Vec<EncodedFile>>,
 }
 
 /// A decoded body.
@@ -126,6 +128,7 @@ impl<'a> Part<'a> {
             decoded: decoded.map_or_else(OnceCell::new, OnceCell::from),
             text: OnceCell::new(),
             rendered: OnceCell::new(),
+            files: OnceCell::new(),
         }
     }
 
@@ -224,12 +227,13 @@ impl<'a> Part<'a> {
         if decoded.after_padding {
             defects.push(Defect::new(DefectKind::DataAfterPadding, index));
         }
-        // Mail programs look for such files in plain text.
-        if self.content_type.is("text", "plain")
-            && let Some(name) = ambiguity::uuencoded_name(self.body())
-        {
-            let name = String::from_utf8_lossy(name);
-            defects.push(Defect::new(DefectKind::UuencodedFile, index).detail(&name));
+        // A file in TNEF has no other reading: programs that cannot open it show none.
+        if let Some(file) = self.files().iter().find(|file| file.is_in_text) {
+            let name = file.names.first().map_or("", String::as_str);
+            defects.push(Defect::new(DefectKind::UuencodedFile, index).detail(name));
+        }
+        if self.files().len() >= encoded_files::FILES_MAX {
+            defects.push(Defect::new(DefectKind::TooManyParts, index).detail("encoded files"));
         }
         let Some(text) = self.decoded_text() else { return };
         if let Some(problem) = text.problem {
@@ -241,7 +245,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    fn is_html(&self) -> bool {
+    pub(crate) fn is_html(&self) -> bool {
         self.content_type.subtype.as_bytes().windows(4).any(|window| window == b"html")
     }
 
@@ -294,27 +298,54 @@ impl<'a> Part<'a> {
     /// readings, the one of [`Part::file_name`] first. A name may come twice.
     pub fn file_names(&self) -> impl Iterator<Item = &str> {
         let dispositions = self.disposition.iter().flat_map(|d| &d.params);
-        let filenames = dispositions.filter(|(name, _)| name == "filename");
-        let names = self.content_type.params.iter().filter(|(name, _)| name == "name");
+        let is_filename = |(name, _): &&(String, String)| name == "filename";
+        let is_name = |(name, _): &&(String, String)| name == "name";
+        let filenames = dispositions.clone().filter(is_filename);
+        let names = self.content_type.params.iter().filter(is_name);
+        // `name` of a disposition, `filename` of a type, and what else is called so.
+        let other = |parameter: &&(String, String), usual: &str| {
+            parameter.0 != usual && params::is_file_name(&parameter.0)
+        };
+        let swapped = dispositions.filter(move |p| other(p, "filename"));
+        let swapped =
+            swapped.chain(self.content_type.params.iter().filter(move |p| other(p, "name")));
         let others = self.content_type.other_names.iter().chain(&self.other_names);
         let others = others.chain(self.disposition.iter().flat_map(|d| &d.other_names));
-        filenames.chain(names).map(|(_, value)| value).chain(others).map(String::as_str)
+        let given = filenames.chain(names).chain(swapped).map(|(_, value)| value);
+        given.chain(others).map(String::as_str)
     }
 
-    /// Every reading of every name ([`crate::names::readings`]); of a part without a name those of its
-    /// Content-Name, Content-Description and Content-Location, which mail programs take instead.
+    /// Every reading of every name ([`crate::names::readings`]), also of the files that are encoded in
+    /// its text ([`Part::files`]); of a part without a name those of its Content-Name,
+    /// Content-Description and Content-Location, which mail programs take instead, and its
+    /// Content-ID. A part whose names have no extension has the one of its media type.
     pub fn name_readings(&self) -> Vec<Cow<'_, str>> {
         let mut names = self.file_names().peekable();
         let described = if names.peek().is_none() { &self.described[..] } else { &[] };
         let mut found: Vec<Cow<'_, str>> = Vec::new();
+        let (mut has_extension, mut stem) = (false, "unnamed");
         for name in names.chain(described.iter().map(String::as_str)) {
-            for reading in names::readings(name) {
-                if !found.contains(&reading) {
-                    found.push(reading);
-                }
+            if !has_extension {
+                has_extension = names::has_extension(name);
+                stem = if name.is_empty() { stem } else { name };
             }
+            add_readings(name, &mut found);
+        }
+        if !has_extension
+            && let Some(extension) = names::extension_of_type(&self.content_type.essence())
+        {
+            found.push(Cow::Owned(format!("{}.{extension}", stem.trim_end_matches('.'))));
+        }
+        for file in self.files() {
+            file.names.iter().for_each(|name| add_readings(name, &mut found));
         }
         found
+    }
+
+    /// Files that mail programs find inside the decoded body: uuencoded or in yEnc in a text, or in
+    /// Microsoft's TNEF. Looked for once; empty for nearly all parts.
+    pub fn files(&self) -> &[EncodedFile] {
+        self.files.get_or_init(|| encoded_files::of_part(self))
     }
 
     /// Not to be shown in line: it has a name, is marked as attachment, or is no text.
@@ -323,9 +354,26 @@ impl<'a> Part<'a> {
             return false;
         }
         let marked = self.disposition.as_ref().is_some_and(|d| d.kind.starts_with("attachment"));
-        marked
-            || self.file_names().next().is_some()
-            || (self.parent.is_some() && self.content_type.kind != "text")
+        marked || self.file_names().next().is_some() || self.is_file_by_type()
+    }
+
+    /// Whether the type is one that mail programs do not show in line but offer as a file.
+    fn is_file_by_type(&self) -> bool {
+        match &*self.content_type.kind {
+            "text" => names::extension_of_type(&self.content_type.essence()).is_some(),
+            "multipart" | "message" => self.parent.is_some(),
+            // A message that is nothing but a file.
+            _ => true,
+        }
+    }
+}
+
+/// Adds the readings of a name that are not there yet.
+fn add_readings<'n>(name: &'n str, found: &mut Vec<Cow<'n, str>>) {
+    for reading in names::readings(name) {
+        if !found.contains(&reading) {
+            found.push(reading);
+        }
     }
 }
 

@@ -17,6 +17,8 @@ use crate::encoding;
 use crate::header::{self, Header};
 use crate::limits::Limits;
 use crate::mime::{self, ContentType, Disposition, TransferEncoding};
+use crate::names;
+use crate::params;
 use crate::part::Part;
 
 /// Bytes of encoded messages that are decoded to be read, as a multiple of the message's own: base64
@@ -103,6 +105,7 @@ impl<'a> Reader<'a, '_> {
             decoded: OnceCell::new(),
             text: OnceCell::new(),
             rendered: OnceCell::new(),
+            files: OnceCell::new(),
         });
         self.children(index, depth);
     }
@@ -364,6 +367,8 @@ impl MimeFields {
             h.name.get(..8).is_some_and(|name| name.eq_ignore_ascii_case(b"content-"))
         };
         let (mut first_type, mut first_encoding) = (None, None);
+        let named = headers.iter().filter(|h| NAMING.iter().any(|name| h.is(name)));
+        fields.described.extend(named.map(|h| h.decoded().into_owned()));
         for header in headers.iter().filter(is_mime) {
             let value = header.unfolded();
             if header.is("content-type") {
@@ -376,8 +381,14 @@ impl MimeFields {
             } else {
                 if DESCRIBING.iter().any(|name| header.is(name)) {
                     fields.described.push(header.decoded().into_owned());
+                } else if header.is("content-id") {
+                    fields.described.extend(name_of_id(&header.decoded()));
                 }
                 continue;
+            }
+            if params::is_folded_inside(header.raw_value) {
+                let names = params::names_without_folds(header.raw_value, parameters_max);
+                fields.other_names.extend(names);
             }
             if raw.get(header.offset + header.name.len()) != Some(&b':') {
                 fields.flaws.push((DefectKind::OddFieldName, header.offset));
@@ -405,7 +416,7 @@ impl MimeFields {
         if *first != comparable(value) {
             self.flaws.push((DefectKind::DuplicateMimeHeader, at));
         }
-        let named = read.params.into_iter().filter(|(name, _)| name == "name");
+        let named = read.params.into_iter().filter(|(name, _)| params::is_file_name(name));
         self.other_names.extend(named.map(|(_, value)| value));
         self.other_names.extend(read.other_names);
     }
@@ -435,7 +446,7 @@ impl MimeFields {
         if read.kind.starts_with("attachment") {
             first.kind = read.kind;
         }
-        let named = read.params.into_iter().filter(|(name, _)| name == "filename");
+        let named = read.params.into_iter().filter(|(name, _)| params::is_file_name(name));
         self.other_names.extend(named.map(|(_, value)| value));
         self.other_names.extend(read.other_names);
     }
@@ -443,6 +454,19 @@ impl MimeFields {
 
 /// Fields that name a part which has no name (MS-OXCMAIL section 2.2.3.4; Content-Name: Thunderbird).
 const DESCRIBING: [&str; 3] = ["content-name", "content-description", "content-location"];
+
+/// Fields that no standard names and some programs write a name into.
+const NAMING: [&str; 3] = ["x-attachment-name", "x-filename", "x-file-name"];
+
+/// What Outlook's and other programs' identifiers have of a name: `<image001.png@01DB.5A>`. What ends like a host
+/// is none, for identifiers are made of hosts (RFC 2045 section 7).
+fn name_of_id(id: &str) -> Option<String> {
+    let name = id.trim().trim_start_matches('<').trim_end_matches('>');
+    let name = name.split_once('@').map_or(name, |(name, _)| name);
+    let extension = names::extension(name).to_ascii_lowercase();
+    (names::has_extension(name) && extension != "com" && extension != "app")
+        .then(|| name.to_owned())
+}
 
 /// A value without what makes no difference between two fields: case and white space.
 fn comparable(value: &[u8]) -> Vec<u8> {

@@ -321,7 +321,7 @@ impl Evaluation<'_> {
 
     fn attachment_fields(&self, when: &Condition) -> Option<Answer> {
         let mut all = All::default();
-        let parts = || self.input.message.parts().iter().filter(|p| p.is_attachment());
+        let parts = || self.input.message.parts().iter().filter(|p| has_file(p));
         if let Some(wanted) = &when.attachment {
             let found = parts().find_map(|part| fits_attachment(part, wanted));
             all.and(found.is_some(), || match found {
@@ -390,8 +390,7 @@ impl Evaluation<'_> {
             ChangeTemplate::StripAttachments { which, note } => {
                 let parts = self.input.message.parts().iter().zip(0u16..);
                 let fits = |p: &Part<'_>| {
-                    p.is_attachment()
-                        && which.as_ref().is_none_or(|w| fits_attachment(p, w).is_some())
+                    has_file(p) && which.as_ref().is_none_or(|w| fits_attachment(p, w).is_some())
                 };
                 let parts: Vec<u16> = parts.filter(|(p, _)| fits(p)).map(|(_, i)| i).collect();
                 let note = self.fill(note);
@@ -423,6 +422,11 @@ impl Evaluation<'_> {
     }
 }
 
+/// Whether the part is a file, or files are encoded in it.
+fn has_file(part: &Part<'_>) -> bool {
+    part.is_attachment() || !part.files().is_empty()
+}
+
 /// Whether a part fits every field that is given: the name by which it does, empty if it has none.
 fn fits_attachment<'p>(part: &'p Part<'_>, wanted: &AttachmentCondition) -> Option<Cow<'p, str>> {
     let mut names = part.name_readings();
@@ -441,6 +445,9 @@ fn fits_attachment<'p>(part: &'p Part<'_>, wanted: &AttachmentCondition) -> Opti
     let typed = wanted.kind.as_ref().is_none_or(|p| {
         p.matching(&part.content_type.essence()).is_some()
             || p.matching(attachment::sniff(part.body()).media_type()).is_some()
+            || part.files().iter().any(|file| {
+                p.matching(attachment::sniff(file.bytes(part.body())).media_type()).is_some()
+            })
     });
     // The body of a container is that of its parts.
     let body = if part.is_container { part.raw_body() } else { part.body() };

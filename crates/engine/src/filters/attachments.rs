@@ -18,6 +18,8 @@
 //! All names of a part count, in all readings ([`gauntlet_mail::names`]), and each is judged by the
 //! lists of kinds there.
 //!
+//! So are the files inside a part ([`Part::files`]: uuencode, yEnc, TNEF).
+//!
 //! Limits: archives are not unpacked; of a zip the entries' names are read, by its directory and by the
 //! headers of its entries ([`attachment::archive_names`]); otherwise what [`gauntlet_mail::attachment`] tells of the bytes.
 
@@ -32,6 +34,9 @@ use crate::scan::Scratch;
 
 /// A zip with so few entries is a wrapper.
 const FEW_ENTRIES_MAX: usize = 3;
+
+/// Bytes of a text that tell whether it is a program.
+const HEAD_BYTES: usize = 64;
 
 /// Extensions that people take for harmless, and so impostors put in front of the real one.
 const HARMLESS: &[&str] = &[
@@ -133,8 +138,8 @@ impl Attachments {
         }
     }
 
-    fn bytes(&self, part: &Part<'_>, at: &Evidence, findings: &mut Findings) {
-        let body = part.body();
+    /// The bytes of a part, or of a file inside it; says what they are.
+    fn bytes(&self, body: &[u8], at: &Evidence, findings: &mut Findings) -> K {
         let kind = attachment::sniff(body);
         match kind {
             K::Shortcut => findings.add(&self.shortcut, at.clone()),
@@ -155,6 +160,11 @@ impl Attachments {
             let defect = Defect::new(DefectKind::TooManyParts, at.part);
             findings.defects.push(defect.detail("entries of an archive"));
         }
+        kind
+    }
+
+    /// Whether the type that a part is said to have is the one of its bytes.
+    fn mismatch(&self, part: &Part<'_>, kind: K, at: &Evidence, findings: &mut Findings) {
         let declared = &part.content_type;
         let harmless = matches!(declared.kind.as_str(), "text" | "image" | "audio" | "video")
             || declared.is("application", "pdf");
@@ -173,6 +183,19 @@ impl Attachments {
         if harmless && dangerous {
             let declared = declared.essence();
             findings.add(&self.type_mismatch, Evidence { text: declared, ..at.clone() });
+        }
+    }
+
+    /// A program whose type says that it is text to be shown: some programs offer it as a file all the same.
+    fn program_as_text(&self, part: &Part<'_>, i: u16, findings: &mut Findings) {
+        if part.is_container {
+            return;
+        }
+        let body = part.body();
+        let head = &body[..body.len().min(HEAD_BYTES)];
+        // Text may begin with the letters of a signature; it has no NUL.
+        if memchr::memchr(0, head).is_some() && attachment::sniff(head).is_program() {
+            findings.add(&self.executable, Evidence::new(View::Body, i, 0, &head[..2]));
         }
     }
 
@@ -224,7 +247,8 @@ impl Filter for Attachments {
 
     fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
         for (part, i) in item.message.parts().iter().zip(0u16..) {
-            if !part.is_attachment() {
+            if !part.is_attachment() && part.files().is_empty() {
+                self.program_as_text(part, i, findings);
                 continue;
             }
             let name = part.file_name().unwrap_or_default();
@@ -235,8 +259,14 @@ impl Filter for Attachments {
             if part.is_container {
                 continue;
             }
-            self.bytes(part, &at, findings);
-            let pages = [".html", ".htm", ".shtml", ".xhtml", ".svg"];
+            let kind = self.bytes(part.body(), &at, findings);
+            self.mismatch(part, kind, &at, findings);
+            for file in part.files() {
+                let name = file.names.first().map_or("", String::as_str);
+                let at = Evidence::new(View::Attachment, i, 0, name.as_bytes());
+                self.bytes(file.bytes(part.body()), &at, findings);
+            }
+            let pages = [".html", ".htm", ".shtml", ".xhtml", ".xht", ".svg"];
             let is_page = |name: &Cow<'_, str>| {
                 let name = name.to_lowercase();
                 pages.iter().any(|end| name.ends_with(end))

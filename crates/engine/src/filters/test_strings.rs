@@ -9,6 +9,8 @@
 //! GTUBE counts in the message as it came, in the Subject, in the source of texts, in what they show
 //! (through tags, references, white space and signs that cannot be seen) and in attachments.
 //!
+//! EICAR counts in bytes and in what the charset of a text makes of them, and in files by uuencode, yEnc and TNEF.
+//!
 //! Limits: the bytes of attachments are searched as they are once their transfer encoding is undone.
 //! Archives are not opened here, so a compressed test file is not seen (a stored one is). A text that
 //! quotes the EICAR string after other text is somebody writing about it, and does not count.
@@ -28,6 +30,9 @@ const GTUBE: [&str; 4] =
     ["XJS*C4JDBQADN1.", "NSBN3*2IDNEN*", "GTUBE-STANDARD-ANTI-UBE-TEST", "-EMAIL*C.34X"];
 const EICAR: [&str; 4] =
     ["X5O!P%@AP[4\\PZX54(P^)7CC)7}", "$EICAR-STANDARD-", "ANTIVIRUS-TEST-FILE!", "$H+H*"];
+
+/// U+FEFF in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Looks for GTUBE and EICAR.
 #[derive(Debug)]
@@ -72,18 +77,31 @@ impl Filter for TestStrings {
                 continue;
             }
             self.gtube_in_part(part, i, findings);
-            let body = part.body();
-            let Some(at) = self.find_eicar.find(body) else { continue };
-            let at_start = body[..at].trim_ascii().is_empty();
-            if part.is_attachment() || at_start {
-                let found = &body[at..at + self.find_eicar.needle().len()];
-                findings.add(&self.eicar, Evidence::new(View::Body, i, at, found));
-            }
+            self.eicar_in_part(part, i, findings);
         }
     }
 }
 
 impl TestStrings {
+    /// In the bytes of a part and of the files inside it, and in its text, which its charset may have
+    /// written in other bytes.
+    fn eicar_in_part(&self, part: &Part<'_>, i: u16, findings: &mut Findings) {
+        let body = part.body();
+        let in_files = part.files().iter().map(|file| (file.bytes(body), true));
+        let text = part.text().filter(|text| !std::ptr::eq(text.as_ptr(), body.as_ptr()));
+        let is_file = part.is_attachment();
+        let all = [(body, is_file)].into_iter();
+        let all = all.chain(text.map(|text| (text.as_bytes(), is_file))).chain(in_files);
+        for (bytes, is_file) in all {
+            let Some(at) = self.find_eicar.find(bytes) else { continue };
+            let before = bytes[..at].strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes[..at]);
+            if is_file || before.trim_ascii().is_empty() {
+                let found = &bytes[at..at + self.find_eicar.needle().len()];
+                return findings.add(&self.eicar, Evidence::new(View::Body, i, at, found));
+            }
+        }
+    }
+
     /// In the Subject as people see it, and anywhere in the message as it came.
     fn gtube_in_header(&self, message: &Message<'_>, findings: &mut Findings) {
         let needle = self.find_gtube.needle();

@@ -44,6 +44,12 @@ fn tree(message: &Message<'_>, raw: &[u8], limits: &Limits) {
         assert!(part.body().len() <= raw.len(), "no transfer encoding makes less of more");
         assert!(!part.is_container || part.body().is_empty());
         let _ = (part.file_name(), part.is_attachment(), part.content_type.essence());
+        let _ = part.name_readings();
+        let files = part.files().iter().map(|file| file.bytes(part.body()).len());
+        assert!(
+            files.sum::<usize>() <= raw.len() * 2,
+            "files are no larger than what they come from"
+        );
     }
 }
 
