@@ -56,7 +56,9 @@ impl Load {
     /// Waits until a few messages are acknowledged, so that on a busy machine, too, the kill hits load.
     fn wait_for_some(&self) {
         let start = Instant::now();
-        while self.acknowledged.lock().unwrap().len() < 2 && start.elapsed() < Duration::from_secs(30) {
+        while self.acknowledged.lock().unwrap().len() < 2
+            && start.elapsed() < Duration::from_secs(30)
+        {
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -1,6 +1,5 @@
 //! A real node for end-to-end tests: the program itself, on free ports, in a temporary folder.
 
-
 pub(crate) mod exim;
 pub(crate) mod postfix;
 #[path = "../../crates/gateway/tests/zone/mod.rs"]

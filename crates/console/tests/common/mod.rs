@@ -1,6 +1,5 @@
 //! A console on a free port over real stores in a temporary folder, with messages in them.
 
-
 pub(crate) mod browser;
 
 use std::io::{Read, Write};
