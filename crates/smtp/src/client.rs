@@ -151,6 +151,8 @@ pub struct Client {
     /// Commands held back for want of PIPELINING.
     held: VecDeque<(Expect, Vec<u8>)>,
     settled: Vec<Option<Reply>>,
+    /// Whole replies that came.
+    replies: u64,
 }
 
 impl Client {
@@ -169,6 +171,7 @@ impl Client {
             message: None,
             held: VecDeque::new(),
             settled: Vec::new(),
+            replies: 0,
         }
     }
 
@@ -192,6 +195,12 @@ impl Client {
         self.closing
     }
 
+    /// Whole replies that came so far: a time limit for a reply begins anew when this grows, and not with
+    /// every byte.
+    pub fn replies(&self) -> u64 {
+        self.replies
+    }
+
     /// Reads `input` up to the next event.
     pub fn next(
         &mut self,
@@ -199,6 +208,7 @@ impl Client {
         out: &mut Vec<u8>,
     ) -> Result<ClientEvent, ClientError> {
         while let Some(reply) = self.reader.read(input)? {
+            self.replies += 1;
             if reply.code == 421 {
                 self.closing = true;
             }
