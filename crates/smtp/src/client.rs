@@ -330,6 +330,25 @@ impl Client {
         ClientEvent::Ready
     }
 
+    /// Why the server cannot be given this message: its addresses or its header need SMTPUTF8, which is not
+    /// offered (RFC 6531 section 3.2). Raw UTF-8 must not go there all the same. For all recipients.
+    pub fn cannot_take(&self, message: &Outgoing, body: &[u8]) -> Option<Reply> {
+        if self.capabilities.utf8 {
+            return None;
+        }
+        let addresses =
+            message.from.is_ascii() && message.recipients.iter().all(|r| r.to.is_ascii());
+        let header = || {
+            let end = body.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(body.len());
+            body.get(..end).is_some_and(<[u8]>::is_ascii)
+        };
+        if addresses && (!message.utf8 || header()) {
+            return None;
+        }
+        let text = "the next hop does not offer SMTPUTF8, which this message needs";
+        Some(Reply::new(553, (5, 6, 7), text))
+    }
+
     /// Starts a message; the client must be ready.
     pub fn send(&mut self, message: Outgoing, out: &mut Vec<u8>) {
         debug_assert!(self.ready && self.message.is_none() && !message.recipients.is_empty());
@@ -559,6 +578,29 @@ mod tests {
         out.clear();
         client.send(message(&["x@y"]), &mut out);
         assert!(out.starts_with(b"MAIL"), "no RSET after a settled message");
+    }
+
+    #[test]
+    fn what_needs_smtputf8_does_not_go_to_a_server_without_it() {
+        let (with, without) = (ready("250-x\r\n250 SMTPUTF8\r\n"), ready("250 x\r\n"));
+        let plain = b"Subject: x\r\n\r\ncaf\xc3\xa9\r\n";
+        let internationalized = "Subject: caf\u{e9}\r\n\r\nx\r\n".as_bytes();
+        for (from, to, asked, body, refused) in [
+            ("a@b", "x@y", false, &plain[..], false),
+            ("a@b", "x@y", true, &plain[..], false),
+            ("a@b", "x@y", true, internationalized, true),
+            // Raw 8-bit header fields without SMTPUTF8 are the sender's mistake, as ever.
+            ("a@b", "x@y", false, internationalized, false),
+            ("a@b", "j\u{f6}rg@y", true, &plain[..], true),
+            ("j\u{f6}rg@b", "x@y", true, &plain[..], true),
+        ] {
+            let outgoing = Outgoing { from: from.into(), utf8: asked, ..message(&[to]) };
+            let reply = without.cannot_take(&outgoing, body);
+            let status = reply.map(|r| r.one_line());
+            assert_eq!(status.is_some(), refused, "{from} {to} {asked}");
+            assert!(status.is_none_or(|s| s.starts_with("553 5.6.7")));
+            assert_eq!(with.cannot_take(&outgoing, body), None);
+        }
     }
 
     #[test]

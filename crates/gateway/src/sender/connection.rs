@@ -268,6 +268,9 @@ impl Connection {
         body: &[u8],
         limits: TimeLimits,
     ) -> Result<Vec<Reply>, Trouble> {
+        if let Some(reply) = self.client.cannot_take(outgoing, body) {
+            return Ok(vec![reply; outgoing.recipients.len()]);
+        }
         let mut out = Vec::new();
         self.client.send(outgoing.clone(), &mut out);
         self.converse(body, out, limits).await
