@@ -1,7 +1,11 @@
 //! Outbound mail goes by MX (RFC 5321 section 5.1), with a real DNS server and next hops on loopback
 //! addresses.
 
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::common::port::free_port;
 use crate::common::zone::Zone;
@@ -124,4 +128,101 @@ fn named_routes_share_mail_by_weight_and_copies_are_bounded() {
     node.wait_for_empty_queue();
     assert_eq!(tokens(&sinks[0].taken())["five"], 3, "2 + 2 + 1 recipients");
     assert_eq!(sinks[1].taken().len(), 0, "the spare is not needed");
+}
+
+/// A server that greets and then sends a byte of its reply to MAIL now and then, for ever.
+#[derive(Default)]
+struct TarPit {
+    held: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl TarPit {
+    fn start_at(address: SocketAddr) -> Arc<Self> {
+        let listener = TcpListener::bind(address).unwrap();
+        let pit = Arc::new(TarPit::default());
+        let shared = pit.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let pit = shared.clone();
+                std::thread::spawn(move || {
+                    let held = pit.held.fetch_add(1, Ordering::Relaxed) + 1;
+                    pit.most.fetch_max(held, Ordering::Relaxed);
+                    let _the_client_has_left = TarPit::drip(stream);
+                    pit.held.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+        });
+        pit
+    }
+
+    fn drip(stream: TcpStream) -> std::io::Result<()> {
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        reader.get_mut().write_all(b"220 tar\r\n")?;
+        reader.read_line(&mut line)?;
+        reader.get_mut().write_all(b"250 tar\r\n")?;
+        reader.read_line(&mut line)?;
+        reader.get_mut().write_all(b"250-")?;
+        loop {
+            reader.get_mut().write_all(b"x")?;
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+}
+
+#[test]
+fn a_reply_that_drips_is_given_up() {
+    let port = free_port(&["127.0.0.18"]);
+    let Some(zone) = Zone::serve("tar.example MX 10 pit.example.\npit.example A 127.0.0.18\n")
+    else {
+        return;
+    };
+    let pit = TarPit::start_at(at("127.0.0.18", port));
+    let node = node(&zone, port, "reply_seconds_max = 2\n");
+    let reply = send(&node, &["bob@tar.example"], "drips");
+    node.wait_until("it is put off", || node.metric("gauntlet_deferred_total") >= 1);
+    let trace = trace(&node, &reply);
+    assert!(trace.contains("no answer within 2 s"), "{trace}");
+    assert_eq!(pit.most.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn reports_to_tar_pits_leave_connections_to_everybody_else() {
+    let port = free_port(&["127.0.1.1"]);
+    let mut text = "pit.example A 127.0.1.1\n".to_owned();
+    for n in 0..30 {
+        text.push_str(&format!("d{n}.example MX 10 pit.example.\n"));
+    }
+    let Some(zone) = Zone::serve(&text) else { return };
+    let pit = TarPit::start_at(at("127.0.1.1", port));
+    let sink = Sink::start();
+    let node = Node::start(&format!(
+        "[domains]\nlocal = [\"ours.example\"]\n[route]\nnext_hop = \"{}\"\n\
+         [dns]\nservers = [\"{}\"]\n[rates]\nclient_messages_per_hour = 0\n\
+         [sender]\nexchanger_port = {port}\nconnections_max = 20\nmta_sts = false\n",
+        sink.address,
+        zone.address(),
+    ));
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    for n in 0..40 {
+        client.say(&format!("MAIL FROM:<x@d{}.example>", n % 30)).unwrap();
+        client.say("RCPT TO:<you@ours.example> NOTIFY=SUCCESS").unwrap();
+        client.say("DATA").unwrap();
+        let text = String::from_utf8(message(&format!("pit-{n}"), 100)).unwrap();
+        let reply = client.say(&format!("{text}.")).unwrap();
+        assert!(reply.starts_with("250"), "{reply}");
+    }
+    let busy = || pit.held.load(Ordering::Relaxed) >= 2;
+    node.wait_until("reports are on their way", busy);
+    std::thread::sleep(Duration::from_secs(2));
+    for n in 0..3 {
+        let mut friend = Smtp::connect(node.smtp).unwrap();
+        let token = format!("good-{n}");
+        let reply = friend.send("ann@d1.example", &["you@ours.example"], &message(&token, 100));
+        assert!(reply.unwrap().starts_with("250"));
+        node.wait_until("it arrives", || tokens(&sink.taken()).contains_key(&token));
+    }
+    let most = pit.most.load(Ordering::Relaxed);
+    assert!(most <= 4, "{most} connections were held by one stranger");
 }

@@ -161,3 +161,30 @@ fn strangers_wait_for_the_greeting_and_friends_do_not() {
     let reply = client.send("a@b.example", &["c@d.example"], &message("patient", 900)).unwrap();
     assert!(reply.starts_with("250"), "{reply}");
 }
+
+#[test]
+fn a_chunk_without_a_message_does_not_hold_a_session() {
+    let node = Node::start("[receiver]\ncommand_seconds_max = 2\ngreeting_wait_ms = 0\n");
+    // A large one is not read at all, with MAIL before it or without.
+    for first in ["NOOP", "MAIL FROM:<a@b.example>"] {
+        let mut client = Smtp::connect(node.smtp).unwrap();
+        client.say(first).unwrap();
+        let reply = client.say("BDAT 999999999999999999").unwrap();
+        assert!(reply.starts_with('5'), "{reply}");
+        assert!(client.reply().is_err(), "the connection is closed");
+    }
+    // A small one is skipped, but not for ever.
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    client.write(b"BDAT 1000\r\n").unwrap();
+    for _ in 0..20 {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        if client.write(b"x").is_err() {
+            break;
+        }
+    }
+    assert!(client.reply().unwrap().starts_with("421"));
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let reply = client.say("BDAT 5\r\nabc").unwrap();
+    assert!(reply.starts_with("503"), "{reply}");
+    assert!(client.say("NOOP").unwrap().starts_with("250"));
+}

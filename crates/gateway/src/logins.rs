@@ -144,20 +144,33 @@ impl Logins {
     pub async fn credentials(&self, client: IpAddr, login: &str) -> Challenge {
         let nonce = self.nonce();
         let (users, who) = (self.users.clone(), login.to_owned());
-        let known = match self.may_try(client, login) {
-            false => None,
-            true => match tokio::task::spawn_blocking(move || users.mail_scram(&who)).await {
-                Ok(Ok(known)) => known,
-                Ok(Err(error)) => {
-                    tracing::error!(%error, "logins cannot be checked");
-                    None
-                }
-                Err(_) => None,
-            },
+        // Looked up even where no attempt may be made: a salt that changes with the limit would tell that
+        // the login exists.
+        let allowed = self.may_try(client, login);
+        let known = match tokio::task::spawn_blocking(move || users.mail_scram(&who)).await {
+            Ok(Ok(known)) => known,
+            Ok(Err(error)) => {
+                tracing::error!(%error, "logins cannot be checked");
+                None
+            }
+            Err(_) => None,
         };
+        let nothing_fits = |salt: &[u8]| *blake3::keyed_hash(&self.key, salt).as_bytes();
         if let Some((user, kept)) = known
             && let Some((first, others)) = kept.split_first()
         {
+            if !allowed {
+                // The same challenge as ever, and no proof fits it.
+                let nobody = nothing_fits(&first.salt);
+                let credentials = Credentials {
+                    salt: first.salt.clone(),
+                    iterations: first.iterations,
+                    stored_key: nobody,
+                    server_key: nobody,
+                    others: Vec::new(),
+                };
+                return Challenge { user: None, credentials, nonce };
+            }
             let credentials = Credentials {
                 salt: first.salt.clone(),
                 iterations: first.iterations,
@@ -169,7 +182,7 @@ impl Logins {
         }
         let fake = blake3::keyed_hash(&self.key, login.to_lowercase().as_bytes());
         let salt = fake.as_bytes().get(..SCRAM_SALT_BYTES).unwrap_or_default().to_vec();
-        let nobody = *blake3::keyed_hash(&self.key, fake.as_bytes()).as_bytes();
+        let nobody = nothing_fits(fake.as_bytes());
         let credentials = Credentials {
             salt,
             iterations: SCRAM_ITERATIONS,
@@ -293,6 +306,28 @@ mod tests {
         let signature = sign(stored.as_ref(), format!("n=ada,r=abc,{said},{last}").as_bytes());
         let proof: Vec<u8> = key.iter().zip(signature).map(|(k, s)| k ^ s).collect();
         format!("{last},p={}", base64_simd::STANDARD.encode_to_string(proof))
+    }
+
+    #[tokio::test]
+    async fn a_salt_does_not_tell_whether_a_login_exists() {
+        let (_folder, users) = people();
+        let logins = Logins::new(users).unwrap();
+        for (login, client) in [("ada", "192.0.2.50"), ("nobody", "192.0.2.51")] {
+            let first = logins.credentials(ip(client), login).await;
+            assert_eq!(first.user.is_some(), login == "ada");
+            for n in 0..8 {
+                let next = logins.credentials(ip(client), login).await.credentials;
+                let (salt, iterations) = (next.salt, next.iterations);
+                let expected = (&first.credentials.salt, first.credentials.iterations);
+                assert_eq!((&salt, iterations), expected, "{login} {n}");
+            }
+            // Past the limit the right password does not log in either.
+            let over = logins.credentials(ip(client), login).await;
+            assert!(over.user.is_none());
+            let read = First::read("n,,n=ada,r=abc").unwrap();
+            let (exchange, said) = Exchange::challenge(&read, over.credentials, "xyz");
+            assert!(exchange.verify(&client_proof(&said, OWN)).is_none());
+        }
     }
 
     #[tokio::test]

@@ -23,7 +23,7 @@ use gauntlet_store::spool::Recovery;
 use gauntlet_store::{
     Event, History, Log, LogOptions, LogRecord, Quarantine, Spool, StoreError, Users,
 };
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 
 use crate::admission::Admission;
 use crate::clock::now_ms;
@@ -52,7 +52,7 @@ use crate::route::Routes;
 use crate::sandbox;
 use crate::scan_pool::ScanPool;
 use crate::secrets::Secrets;
-use crate::sender::{Sender, Ways};
+use crate::sender::{Places, Sender, Ways};
 use crate::services::{Bench, Service};
 use crate::signing::KeyRing;
 use crate::tls::{HopTls, ListenerTls};
@@ -648,7 +648,7 @@ impl Shared {
             us: Arc::new(Ourselves { host: config.node.host_name(), listeners }),
             random: Arc::new(Random::of_the_system()),
             outcomes: self.outcomes.clone(),
-            places: Arc::new(Semaphore::new(config.sender.connections_max)),
+            places: Places::new(&config.sender),
         };
         Arc::new(Sender::new(ways, runtime))
     }

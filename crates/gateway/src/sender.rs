@@ -6,6 +6,7 @@
 //! message.
 
 mod connection;
+mod places;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,9 +16,10 @@ use arc_swap::ArcSwap;
 use gauntlet_smtp::{Outgoing, Reply};
 use gauntlet_store::Outcome;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
-use self::connection::{Connection, Trouble};
+use self::connection::{Connection, TimeLimits, Trouble};
+pub use self::places::Places;
 use crate::config::SenderSettings;
 use crate::exchangers::{NoWay, Ourselves};
 use crate::mta_sts::MtaSts;
@@ -131,7 +133,7 @@ pub struct Ways {
     /// Counts how connections to exchangers were encrypted.
     pub outcomes: Arc<TlsOutcomes>,
     /// Connections over all next hops.
-    pub places: Arc<Semaphore>,
+    pub places: Places,
 }
 
 #[derive(Debug)]
@@ -183,12 +185,12 @@ impl Sender {
     /// Asks a next hop whether it takes mail for this address, without sending any.
     pub async fn probe(&self, route: &Route, address: &str) -> Probe {
         let hop = self.hops().get(route);
-        let mut connection = match open(&hop, &self.ways).await {
+        let mut connection = match open(&hop, &self.ways, false).await {
             Ok(connection) => connection,
             Err(_) => return Probe::Unclear,
         };
-        let limit = Duration::from_secs(self.ways.settings.load().reply_seconds_max);
-        let probe = match connection.ask(address, limit).await {
+        let limits = TimeLimits::of(&self.ways.settings.load());
+        let probe = match connection.ask(address, limits).await {
             Ok(reply) if reply.is_positive() => Probe::Taken,
             Ok(reply) if reply.is_permanent() => Probe::Refused(reply.one_line()),
             Ok(_) | Err(_) => Probe::Unclear,
@@ -197,13 +199,17 @@ impl Sender {
         probe
     }
 
-    /// The next hop was not unreachable a moment ago, and nothing waits for it.
+    /// The next hop was not unreachable a moment ago, nothing waits for it, and a message would get a
+    /// connection at once.
     pub fn is_free(&self, route: &Route) -> bool {
         let hops = self.hops();
-        let Some(hop) = hops.all.get(route) else { return true };
+        let has_room = self.ways.places.has_room();
+        let Some(hop) = hops.all.get(route) else { return has_room };
+        let most = self.ways.settings.load().connections_per_hop_max;
         let state = hop.state();
         let away = state.unreachable.as_ref().is_some_and(|(at, _)| at.elapsed() < UNREACHABLE_FOR);
-        state.parcels.is_empty() && !away
+        let connected = state.idle > 0 || (state.workers < most && has_room);
+        state.parcels.is_empty() && !away && connected
     }
 
     /// Forgets that next hops were unreachable: somebody asked for a retry.
@@ -237,7 +243,7 @@ async fn work(hop: Arc<Hop>, ways: Ways) {
     loop {
         let parcel = hop.state().parcels.pop_front();
         let Some(parcel) = parcel else {
-            if ways.places.available_permits() == 0 {
+            if ways.places.are_scarce() {
                 // Another next hop may be waiting for the place.
                 close(connection.take()).await;
             }
@@ -275,9 +281,10 @@ async fn deliver(
 ) -> Option<Connection> {
     let settings = ways.settings.load_full();
     let reused = connection.is_some();
+    let report = parcel.outgoing.from.is_empty();
     let connection = match connection {
         Some(connection) => connection,
-        None => match open(hop, ways).await {
+        None => match open(hop, ways, report).await {
             Ok(connection) => connection,
             Err(NoWay::Later(reply)) => {
                 parcel.settle_all(None, &describe(&hop.route), &reply);
@@ -290,14 +297,14 @@ async fn deliver(
         },
     };
     let mut connection = connection;
-    let limit = Duration::from_secs(settings.reply_seconds_max);
-    let mut sent = connection.transact(&parcel.outgoing, &parcel.body, limit).await;
+    let limits = TimeLimits::of(&settings);
+    let mut sent = connection.transact(&parcel.outgoing, &parcel.body, limits).await;
     if reused && matches!(sent, Err(Trouble { stale: true, .. })) {
         // The other side closed the idle connection: that says nothing about this message.
-        sent = match open(hop, ways).await {
+        sent = match open(hop, ways, report).await {
             Ok(fresh) => {
                 connection = fresh;
-                connection.transact(&parcel.outgoing, &parcel.body, limit).await
+                connection.transact(&parcel.outgoing, &parcel.body, limits).await
             }
             Err(why) => Err(Trouble { stale: false, text: why.into_text() }),
         };
@@ -344,14 +351,14 @@ fn describe(route: &Route) -> String {
     }
 }
 
-/// A connection to the next hop, or why there is none.
-async fn open(hop: &Hop, ways: &Ways) -> Result<Connection, NoWay> {
+/// A connection to the next hop, or why there is none. `report`: for a message from the empty sender.
+async fn open(hop: &Hop, ways: &Ways, report: bool) -> Result<Connection, NoWay> {
     if let Some((since, why)) = &hop.state().unreachable
         && since.elapsed() < UNREACHABLE_FOR
     {
         return Err(NoWay::Later(why.clone()));
     }
-    let opened = Connection::open(&hop.route, ways).await;
+    let opened = Connection::open(&hop.route, ways, report).await;
     hop.state().unreachable = match &opened {
         Err(NoWay::Later(why)) => Some((Instant::now(), why.clone())),
         // That nobody takes mail there is no outage, and the DNS is remembered elsewhere.

@@ -19,7 +19,7 @@ use gauntlet_gateway::reports::tls_round::tls_reports;
 use gauntlet_gateway::reports::{Day, Reporter};
 use gauntlet_gateway::resolver::Resolver;
 use gauntlet_gateway::route::Route;
-use gauntlet_gateway::sender::{Parcel, Sender, Settled, Ways};
+use gauntlet_gateway::sender::{Parcel, Places, Sender, Settled, Ways};
 use gauntlet_gateway::tls::HopTls;
 use gauntlet_smtp::{Outgoing, OutgoingRecipient};
 use gauntlet_store::Outcome;
@@ -27,7 +27,6 @@ use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use ring::digest::{SHA256, digest};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -197,7 +196,7 @@ fn counting(
         us: Arc::new(Ourselves { host: "gw.test".into(), listeners: Vec::new() }),
         random: Arc::new(Random::seeded(1)),
         outcomes: outcomes.clone(),
-        places: Arc::new(Semaphore::new(10)),
+        places: Places::new(&SenderSettings::default()),
     };
     Sender::new(ways, tokio::runtime::Handle::current())
 }

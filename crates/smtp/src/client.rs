@@ -151,6 +151,8 @@ pub struct Client {
     /// Commands held back for want of PIPELINING.
     held: VecDeque<(Expect, Vec<u8>)>,
     settled: Vec<Option<Reply>>,
+    /// Whole replies that came.
+    replies: u64,
 }
 
 impl Client {
@@ -169,6 +171,7 @@ impl Client {
             message: None,
             held: VecDeque::new(),
             settled: Vec::new(),
+            replies: 0,
         }
     }
 
@@ -192,6 +195,12 @@ impl Client {
         self.closing
     }
 
+    /// Whole replies that came so far: a time limit for a reply begins anew when this grows, and not with
+    /// every byte.
+    pub fn replies(&self) -> u64 {
+        self.replies
+    }
+
     /// Reads `input` up to the next event.
     pub fn next(
         &mut self,
@@ -199,6 +208,7 @@ impl Client {
         out: &mut Vec<u8>,
     ) -> Result<ClientEvent, ClientError> {
         while let Some(reply) = self.reader.read(input)? {
+            self.replies += 1;
             if reply.code == 421 {
                 self.closing = true;
             }
@@ -318,6 +328,25 @@ impl Client {
     fn now_ready(&mut self) -> ClientEvent {
         self.ready = true;
         ClientEvent::Ready
+    }
+
+    /// Why the server cannot be given this message: its addresses or its header need SMTPUTF8, which is not
+    /// offered (RFC 6531 section 3.2). Raw UTF-8 must not go there all the same. For all recipients.
+    pub fn cannot_take(&self, message: &Outgoing, body: &[u8]) -> Option<Reply> {
+        if self.capabilities.utf8 {
+            return None;
+        }
+        let addresses =
+            message.from.is_ascii() && message.recipients.iter().all(|r| r.to.is_ascii());
+        let header = || {
+            let end = body.windows(4).position(|w| w == b"\r\n\r\n").unwrap_or(body.len());
+            body.get(..end).is_some_and(<[u8]>::is_ascii)
+        };
+        if addresses && (!message.utf8 || header()) {
+            return None;
+        }
+        let text = "the next hop does not offer SMTPUTF8, which this message needs";
+        Some(Reply::new(553, (5, 6, 7), text))
     }
 
     /// Starts a message; the client must be ready.
@@ -549,6 +578,29 @@ mod tests {
         out.clear();
         client.send(message(&["x@y"]), &mut out);
         assert!(out.starts_with(b"MAIL"), "no RSET after a settled message");
+    }
+
+    #[test]
+    fn what_needs_smtputf8_does_not_go_to_a_server_without_it() {
+        let (with, without) = (ready("250-x\r\n250 SMTPUTF8\r\n"), ready("250 x\r\n"));
+        let plain = b"Subject: x\r\n\r\ncaf\xc3\xa9\r\n";
+        let internationalized = "Subject: caf\u{e9}\r\n\r\nx\r\n".as_bytes();
+        for (from, to, asked, body, refused) in [
+            ("a@b", "x@y", false, &plain[..], false),
+            ("a@b", "x@y", true, &plain[..], false),
+            ("a@b", "x@y", true, internationalized, true),
+            // Raw 8-bit header fields without SMTPUTF8 are the sender's mistake, as ever.
+            ("a@b", "x@y", false, internationalized, false),
+            ("a@b", "j\u{f6}rg@y", true, &plain[..], true),
+            ("j\u{f6}rg@b", "x@y", true, &plain[..], true),
+        ] {
+            let outgoing = Outgoing { from: from.into(), utf8: asked, ..message(&[to]) };
+            let reply = without.cannot_take(&outgoing, body);
+            let status = reply.map(|r| r.one_line());
+            assert_eq!(status.is_some(), refused, "{from} {to} {asked}");
+            assert!(status.is_none_or(|s| s.starts_with("553 5.6.7")));
+            assert_eq!(with.cannot_take(&outgoing, body), None);
+        }
     }
 
     #[test]

@@ -26,6 +26,9 @@ use crate::scram::First;
 
 /// Bytes of CR LF.
 const LINE_END_BYTES: usize = 2;
+/// A chunk (BDAT) that was refused before it came is skipped up to this size. A client that sends its
+/// commands at once has sent such a chunk before it hears of the refusal.
+const REFUSED_CHUNK_BYTES_MAX: u64 = 1 << 20;
 
 /// Bounds of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,6 +156,8 @@ pub enum CloseReason {
     TooManyMessages,
     /// The client did not wait for an answer where it must.
     Unsynchronised,
+    /// A large chunk (BDAT) that belongs to no message.
+    RefusedChunk,
     /// Bare CR, bare LF or NUL.
     Smuggling(BadData),
     /// The client speaks HTTP.
@@ -534,6 +539,11 @@ impl Session {
 
     fn bdat(&mut self, size: u64, last: bool, out: &mut Vec<u8>) -> Option<Event> {
         if let Some(reply) = self.no_message_now() {
+            if size > REFUSED_CHUNK_BYTES_MAX {
+                // Nobody reads past so much for a refusal: there is no transaction whose limits of
+                // time and rate would hold.
+                return Some(self.close(&reply, CloseReason::RefusedChunk, out));
+            }
             // The chunk comes all the same: read past it, then answer.
             self.transaction.get_or_insert_default().refuse(reply);
             return self.begin_chunk(size, last, out);

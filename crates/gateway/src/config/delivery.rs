@@ -57,14 +57,25 @@ pub struct SenderSettings {
     pub messages_per_connection_max: usize,
     /// Connections at once over all next hops.
     pub connections_max: usize,
+    /// Per cent of them for mail exchangers that the DNS names; the others are kept for next hops that
+    /// the configuration names.
+    pub exchanger_connections_percent_max: u32,
+    /// Connections at once to mail exchangers of one network (/24, /64).
+    pub exchanger_connections_per_network_max: usize,
+    /// Per cent of all connections for messages from the empty sender (reports) to mail exchangers.
+    pub report_connections_percent_max: u32,
+    /// Connections at once for such messages to mail exchangers of one network (/24, /64).
+    pub report_connections_per_network_max: usize,
     /// Recipients of one message over one connection; further ones get a copy of their own.
     pub recipients_per_message_max: usize,
     /// Port of mail exchangers that the DNS names.
     pub exchanger_port: u16,
     /// Seconds to wait for a connection.
     pub connect_seconds_max: u64,
-    /// Seconds to wait for a reply.
+    /// Seconds to wait for a whole reply.
     pub reply_seconds_max: u64,
+    /// Seconds that a message may take over a connection, all replies together.
+    pub transaction_seconds_max: u64,
     /// Seconds before each further attempt; the last one repeats.
     pub retry_seconds: Vec<u64>,
     /// Seconds after which a message that could not be delivered is returned.
@@ -109,10 +120,15 @@ impl Default for SenderSettings {
             connections_per_hop_max: 20,
             messages_per_connection_max: 100,
             connections_max: 500,
+            exchanger_connections_percent_max: 80,
+            exchanger_connections_per_network_max: 40,
+            report_connections_percent_max: 10,
+            report_connections_per_network_max: 4,
             recipients_per_message_max: 100,
             exchanger_port: 25,
             connect_seconds_max: 30,
             reply_seconds_max: 300,
+            transaction_seconds_max: 1_200,
             retry_seconds: vec![60, 300, 900, 1_800, 3_600, 7_200, 14_400],
             expire_seconds: 5 * 86_400,
             bounces: true,

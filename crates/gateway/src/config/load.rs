@@ -504,6 +504,11 @@ fn check_bounds(config: &Config) -> Result<(), ConfigError> {
         ("receiver.memory_percent_per_client_max", r.memory_percent_per_client_max),
         ("receiver.memory_percent_per_network_max", r.memory_percent_per_network_max),
         ("stress.percent", config.stress.percent),
+        (
+            "sender.exchanger_connections_percent_max",
+            config.sender.exchanger_connections_percent_max,
+        ),
+        ("sender.report_connections_percent_max", config.sender.report_connections_percent_max),
     ];
     for (key, percent) in of_node.into_iter().chain(of_services) {
         if !(1..=100).contains(&percent) {
@@ -540,6 +545,15 @@ fn check_bounds(config: &Config) -> Result<(), ConfigError> {
         ("spool.batch_messages_max", config.spool.batch_messages_max),
         ("sender.connections_per_hop_max", config.sender.connections_per_hop_max),
         ("sender.connections_max", config.sender.connections_max),
+        (
+            "sender.exchanger_connections_per_network_max",
+            config.sender.exchanger_connections_per_network_max,
+        ),
+        (
+            "sender.report_connections_per_network_max",
+            config.sender.report_connections_per_network_max,
+        ),
+        ("sender.transaction_seconds_max", config.sender.transaction_seconds_max as usize),
         ("sender.recipients_per_message_max", config.sender.recipients_per_message_max),
     ] {
         if value == 0 {

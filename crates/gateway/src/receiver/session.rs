@@ -119,6 +119,8 @@ struct Conversation {
     admitted: Admitted,
     incoming: Option<Incoming>,
     messages: usize,
+    /// When a chunk began that belongs to no message.
+    skipping_since: Option<Instant>,
     tls: Option<TlsSession>,
     /// Who logged in.
     login: Option<Arc<User>>,
@@ -146,6 +148,7 @@ impl Conversation {
             admitted,
             incoming: None,
             messages: 0,
+            skipping_since: None,
             tls: None,
             login: None,
             candidate: None,
@@ -245,6 +248,10 @@ impl Conversation {
         self.used = 0;
         self.flush().await?;
         self.book_body().await;
+        self.skipping_since = match self.is_skipping() {
+            true => self.skipping_since.or_else(|| Some(Instant::now())),
+            false => None,
+        };
         let limit = match self.pace_left() {
             Some(left) => self.patience().min(left),
             None => self.patience(),
@@ -252,7 +259,7 @@ impl Conversation {
         let waiting = Instant::now();
         let mut stopping = self.receiver.stopping.clone();
         let idle = !self.session.in_transaction();
-        let may_leave = !self.session.in_body();
+        let may_leave = !self.session.in_body() || self.is_skipping();
         if may_leave {
             self.admitted.wait();
         }
@@ -337,9 +344,21 @@ impl Conversation {
         slow
     }
 
+    /// What comes is a chunk (BDAT) that belongs to no message.
+    fn is_skipping(&self) -> bool {
+        self.session.in_body() && self.incoming.is_none()
+    }
+
     /// How long to wait for the next bytes.
     fn patience(&self) -> Duration {
         let settings = self.receiver.settings.load();
+        if let Some(since) = self.skipping_since {
+            // As a whole it may take as long as a command: it has neither pace nor memory of its own.
+            let usual = settings.command_seconds_max;
+            let stress = self.receiver.stress_of(self.client.address);
+            let seconds = stress.map_or(usual, |s| s.command_seconds_max.min(usual));
+            return Duration::from_secs(seconds).saturating_sub(since.elapsed());
+        }
         if !self.session.in_body() {
             let usual = settings.command_seconds_max;
             let stress = self.receiver.stress_of(self.client.address);
@@ -457,7 +476,7 @@ impl Conversation {
             Event::Mail(mail) => {
                 // What is left of a message that was taken back (RSET).
                 self.incoming = None;
-                self.admitted.progress();
+                // No progress: MAIL and RSET in turns cost a client nothing.
                 let reply = self.check_sender(&mail);
                 self.session.answer(&reply, &mut self.out)
             }

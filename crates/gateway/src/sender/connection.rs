@@ -1,16 +1,16 @@
 //! One connection to a next hop: whom to call, TLS, the conversation.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gauntlet_smtp::{Client, ClientConfig, ClientError, ClientEvent, Outgoing, Reply, stuff};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 
+use super::places::{Place, Purpose};
 use super::{Ways, describe};
 use crate::clock::now_ms;
-use crate::config::HopTlsPolicy;
+use crate::config::{HopTlsPolicy, SenderSettings};
 use crate::exchangers::{self, Exchanger, NoWay, Pins};
 use crate::mta_sts::{Mode, Policy};
 use crate::random::Random;
@@ -23,6 +23,27 @@ use crate::wire::{Wire, read_with};
 const ATTEMPTS_MAX: usize = 10;
 /// Somebody on the way wrote commands into the plain part of the conversation.
 const INJECTED: &str = "the server said more than its answer to STARTTLS";
+
+/// Other next hops have all connections that this one may have.
+const NO_PLACE: &str = "no connection was free in time (sender.connections_max and its shares)";
+
+/// How long a next hop may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TimeLimits {
+    /// For one reply, from its first byte to its last.
+    reply: Duration,
+    /// For a message, from MAIL to the last reply.
+    transaction: Duration,
+}
+
+impl TimeLimits {
+    pub(super) fn of(settings: &SenderSettings) -> Self {
+        TimeLimits {
+            reply: Duration::from_secs(settings.reply_seconds_max),
+            transaction: Duration::from_secs(settings.transaction_seconds_max),
+        }
+    }
+}
 
 /// What kept a message from being handed on.
 #[derive(Debug)]
@@ -37,6 +58,7 @@ struct Attempt<'a> {
     host: &'a str,
     peer: SocketAddr,
     lmtp: bool,
+    purpose: Purpose,
     /// Use TLS when it is offered.
     tls: bool,
     /// Go no further without.
@@ -75,12 +97,17 @@ pub(super) struct Connection {
     /// It is encrypted.
     secured: bool,
     /// One of those over all next hops.
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Connection {
     /// Connects to the first of the route's hosts that can be reached.
-    pub(super) async fn open(route: &Route, ways: &Ways) -> Result<Self, NoWay> {
+    pub(super) async fn open(route: &Route, ways: &Ways, report: bool) -> Result<Self, NoWay> {
+        let purpose = match route {
+            Route::Exchangers { .. } if report => Purpose::Report,
+            Route::Exchangers { .. } => Purpose::Exchanger,
+            Route::Maildir | Route::Hop(_) | Route::Hops(_) => Purpose::Named,
+        };
         let (hosts, watch) = hosts(route, ways).await?;
         let mut why = format!("{}: no address", describe(route));
         let mut attempts = 0;
@@ -90,7 +117,7 @@ impl Connection {
                 if attempts > ATTEMPTS_MAX {
                     break;
                 }
-                match Connection::open_at(host, peer, route, ways, &watch).await {
+                match Connection::open_at(host, peer, (route, purpose), ways, &watch).await {
                     Ok(connection) => return Ok(connection),
                     Err(error) => why = format!("{} [{peer}]: {error}", host.host),
                 }
@@ -103,7 +130,7 @@ impl Connection {
     async fn open_at(
         host: &Exchanger,
         peer: SocketAddr,
-        route: &Route,
+        (route, purpose): (&Route, Purpose),
         ways: &Ways,
         watch: &Watch<'_>,
     ) -> Result<Self, String> {
@@ -117,6 +144,7 @@ impl Connection {
             host: &host.host,
             peer,
             lmtp: matches!(route, Route::Hops(hop) if hop.lmtp),
+            purpose,
             tls: policy != HopTlsPolicy::Off,
             tls_required: policy >= HopTlsPolicy::Required,
             certificate: match policy {
@@ -163,9 +191,12 @@ impl Connection {
     }
 
     async fn attempt(attempt: &Attempt<'_>, ways: &Ways) -> Result<Self, Failure> {
-        let place = ways.places.clone().acquire_owned().await;
-        let place = place.map_err(|_| "the node stops".to_owned())?;
         let limit = Duration::from_secs(ways.settings.load().connect_seconds_max);
+        let place = ways.places.take(attempt.purpose, attempt.peer.ip());
+        let place = match tokio::time::timeout(limit, place).await {
+            Ok(place) => place.map_err(|_| "the node stops".to_owned())?,
+            Err(_) => return Err(NO_PLACE.to_owned().into()),
+        };
         let connect = async {
             let stream = TcpStream::connect(attempt.peer).await.map_err(|e| e.to_string())?;
             let _latency_is_all_that_is_lost = stream.set_nodelay(true);
@@ -235,18 +266,21 @@ impl Connection {
         &mut self,
         outgoing: &Outgoing,
         body: &[u8],
-        limit: Duration,
+        limits: TimeLimits,
     ) -> Result<Vec<Reply>, Trouble> {
+        if let Some(reply) = self.client.cannot_take(outgoing, body) {
+            return Ok(vec![reply; outgoing.recipients.len()]);
+        }
         let mut out = Vec::new();
         self.client.send(outgoing.clone(), &mut out);
-        self.converse(body, out, limit).await
+        self.converse(body, out, limits).await
     }
 
     /// The next hop's answer to RCPT with this address; no message follows.
-    pub(super) async fn ask(&mut self, address: &str, limit: Duration) -> Result<Reply, String> {
+    pub(super) async fn ask(&mut self, address: &str, limits: TimeLimits) -> Result<Reply, String> {
         let mut out = Vec::new();
         self.client.ask(address, &mut out);
-        let replies = self.converse(&[], out, limit).await.map_err(|trouble| trouble.text)?;
+        let replies = self.converse(&[], out, limits).await.map_err(|trouble| trouble.text)?;
         replies.into_iter().next().ok_or_else(|| "no answer".to_owned())
     }
 
@@ -255,20 +289,33 @@ impl Connection {
         &mut self,
         body: &[u8],
         mut out: Vec<u8>,
-        limit: Duration,
+        limits: TimeLimits,
     ) -> Result<Vec<Reply>, Trouble> {
         let mut heard = false;
+        let began = Instant::now();
+        let (mut replies, mut waiting_since) = (self.client.replies(), began);
         loop {
-            let step = tokio::time::timeout(limit, self.step(&mut out)).await;
+            // A server that sends a byte of a reply now and then must not hold the connection: the time
+            // goes on until the reply is whole, and all replies together have a limit, too.
+            let (of_reply, of_all) = (waiting_since.elapsed(), began.elapsed());
+            let left = limits.reply.saturating_sub(of_reply);
+            let left = left.min(limits.transaction.saturating_sub(of_all));
+            let step = tokio::time::timeout(left, self.step(&mut out)).await;
             let event = match step {
                 Ok(Ok(event)) => event,
                 Ok(Err(text)) => return Err(Trouble { stale: !heard, text }),
                 Err(_) => {
-                    let text = format!("no answer within {} s", limit.as_secs());
+                    let text = match began.elapsed() >= limits.transaction {
+                        true => format!("not done within {} s", limits.transaction.as_secs()),
+                        false => format!("no answer within {} s", limits.reply.as_secs()),
+                    };
                     return Err(Trouble { stale: false, text });
                 }
             };
             heard = true;
+            if self.client.replies() != replies {
+                (replies, waiting_since) = (self.client.replies(), Instant::now());
+            }
             match event {
                 ClientEvent::More => {}
                 ClientEvent::Body => stuff(body, &mut out),
