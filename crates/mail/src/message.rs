@@ -164,8 +164,8 @@ impl<'a> Message<'a> {
     /// cannot do without, and need no look.
     fn has_too_many_hidden_urls(&self) -> bool {
         let max = self.limits.urls_max as usize;
-        let texts = || self.parts.iter().filter_map(Part::text);
-        texts().any(|text| hidden::may_be_too_many(text, max)) && self.has_unread_urls()
+        let texts = self.parts.iter().filter_map(Part::text);
+        hidden::may_be_too_many(texts, max) && self.has_unread_urls()
     }
 
     /// Whether there are more URLs than are kept. Mostly it is enough to count what a URL cannot do

@@ -14,25 +14,32 @@ use crate::message::Message;
 
 /// Documents within documents (comments, `srcdoc`, `data:`) that are opened.
 const DOCUMENTS_MAX: usize = 4;
-/// Bytes that may be looked at for a part, each time counted: so many, and as often as a multiple of the
-/// part's text.
+/// Bytes that may be looked at for a message, each time counted: so many, and a multiple of its texts.
+/// One bound for all parts: many parts must not cost many times as much.
 const WORK_BYTES_MAX: usize = 4 * 1024 * 1024;
 const WORK_FACTOR: usize = 16;
 /// Bytes kept of a URL for people to read.
 const RAW_BYTES_MAX: usize = 256;
 
-/// Whether a text has signs enough for more hosts than `max`, or for work beyond its bound: at each
+/// Whether texts have signs enough for more hosts than `max`, or for work beyond its bound: at each
 /// sign a look at all that follows is the most there can be.
-pub(crate) fn may_be_too_many(text: &str, max: usize) -> bool {
-    let marks = super::extract::count(text.as_bytes(), |b| matches!(b, b':' | b'/' | b'\\' | b'='));
-    marks > max / 2 || marks.saturating_mul(text.len()) > WORK_BYTES_MAX
+pub(crate) fn may_be_too_many<'t>(texts: impl Iterator<Item = &'t str>, max: usize) -> bool {
+    let (mut all_marks, mut work) = (0usize, 0usize);
+    for text in texts {
+        let is_mark = |b| matches!(b, b':' | b'/' | b'\\' | b'=');
+        let marks = super::extract::count(text.as_bytes(), is_mark);
+        all_marks = all_marks.saturating_add(marks);
+        work = work.saturating_add(marks.saturating_mul(text.len()));
+    }
+    all_marks > max / 2 || work > WORK_BYTES_MAX
 }
 
 /// Collects the hidden URLs of a message.
 pub(crate) fn collect(message: &Message<'_>) -> Collector {
     let known = message.urls().iter().map(|u| u.canonical.host().to_owned()).collect();
     let max = message.limits().urls_max as usize;
-    let mut hidden = Hidden { hosts: known, out: Collector::new(max), finder: Finder::new(0) };
+    let mut hidden =
+        Hidden { hosts: known, out: Collector::new(max), finder: Finder::new(WORK_BYTES_MAX) };
     let subject = message.subject();
     hidden.begin(subject.len());
     hidden.text(Place { part: 0, view: View::Header }, &subject);
@@ -65,11 +72,9 @@ struct Hidden {
 }
 
 impl Hidden {
-    /// A new part with a text of so many bytes.
+    /// A further text of so many bytes.
     fn begin(&mut self, bytes: usize) {
-        let exhausted = self.finder.exhausted;
-        self.finder = Finder::new(WORK_BYTES_MAX.saturating_add(bytes.saturating_mul(WORK_FACTOR)));
-        self.finder.exhausted = exhausted;
+        self.finder.may_read_more(bytes.saturating_mul(WORK_FACTOR));
     }
 
     fn push(&mut self, at: Place, raw: &str, range: Range<usize>, canonical: CanonicalUrl) {
