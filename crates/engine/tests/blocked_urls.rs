@@ -137,6 +137,44 @@ fn as_browsers_read_attributes() {
 }
 
 #[test]
+fn behind_labels_that_no_host_name_has() {
+    let signs =
+        ["!", "$", "&", "(", ")", "*", "+", ",", ";", "=", "~", "{", "}", "`", "'", "%24", "%21"];
+    let links = signs.map(|s| format!("<a href=\"http://a{s}b.evil.com/x\">x</a>"));
+    all_blocked(html, &links.each_ref().map(String::as_str));
+    let texts = signs.map(|s| format!("http://a{s}b.evil.com/x"));
+    all_blocked(plain, &texts.each_ref().map(String::as_str));
+    all_blocked(
+        html,
+        &[
+            "<a href='http://a\"b.evil.com/'>x</a>",
+            "<a href='http://a&amp;b.www.evil.com:8080/'>x</a>",
+            "<a href='//a!b.evil.com'>x</a>",
+            "<a href='http://good.example@a!b.evil.com'>x</a>",
+        ],
+    );
+    let verdict = judge(&html("<a href='http://a!evil.com/'>x</a>"), &snapshot());
+    assert!(verdict.hit("BLOCK_URL").is_none(), "another domain");
+}
+
+#[test]
+fn ipv4_addresses_within_ipv6_ones() {
+    all_blocked(
+        html,
+        &[
+            "<a href='http://[::ffff:203.0.113.9]/'>x</a>",
+            "<a href='http://[::ffff:cb00:7109]/'>x</a>",
+            "<a href='http://[2002:cb00:7109::1]/'>x</a>",
+            "<a href='http://[64:ff9b::203.0.113.9]/'>x</a>",
+            "<a href='http://[64:ff9b::cb00:7109]:8080/'>x</a>",
+            "<a href='http://[::203.0.113.9]/'>x</a>",
+        ],
+    );
+    let verdict = judge(&html("<a href='http://[2002:cb00:710a::1]/'>x</a>"), &snapshot());
+    assert!(verdict.hit("BLOCK_URL").is_none(), "another address");
+}
+
+#[test]
 fn in_plain_text() {
     all_blocked(
         plain,
@@ -266,6 +304,8 @@ fn in_charsets_that_browsers_do_not_read() {
         ("utf-7", b"Hello +AGgAdAB0AHAAcwA6AC8ALwBlAHYAaQBsAC4AYwBvAG0ALw- bye".to_vec()),
         ("iso-2022-kr", b"\x1b$)C\nHello \x0e0!\x0f https://evil.com/x bye\n".to_vec()),
         ("hz-gb-2312", b"~{VPND~} https://evil.com/x bye\n".to_vec()),
+        ("hz-gb-2312", b"~{VPND~} https://ev~\nil.com/x bye\n".to_vec()),
+        ("hz", b"https://ev~\r\nil.com/x bye\n".to_vec()),
     ];
     let snapshot = snapshot();
     for kind in ["text/plain", "text/html"] {

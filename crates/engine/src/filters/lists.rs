@@ -12,7 +12,7 @@
 //! the From field is taken for allowed only if sender authentication has not failed for it, since
 //! anybody can write it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Defect, DefectKind, Evidence, View, address};
@@ -116,7 +116,24 @@ impl Lists {
     /// Whether the host, a domain above it, or the network of an address is on the block list.
     fn blocks(&self, host: &str) -> bool {
         let address = || host.trim_matches(['[', ']']).parse::<IpAddr>();
-        self.block.has_domain(host) || address().is_ok_and(|ip| self.block.has_ip(ip))
+        let is_blocked = |ip| {
+            self.block.has_ip(ip) || carried_ipv4(ip).is_some_and(|ip| self.block.has_ip(ip.into()))
+        };
+        self.block.has_domain(host) || address().is_ok_and(is_blocked)
+    }
+}
+
+/// The IPv4 address that an IPv6 address leads to: mapped (RFC 4291 section 2.5.5), 6to4 (RFC 3056) or
+/// NAT64 (RFC 6052, its own prefix). [`List::has_ip`] holds the mapped form already.
+fn carried_ipv4(ip: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(ip) = ip else { return None };
+    let of = |high: u16, low: u16| Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
+    match ip.segments() {
+        [0x2002, high, low, ..] => of(high, low),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => of(high, low),
+        // `::a.b.c.d` is out of use, and `::` and `::1` are no such addresses.
+        [0, 0, 0, 0, 0, 0, high, low] if high != 0 => of(high, low),
+        _ => ip.to_ipv4_mapped(),
     }
 }
 

@@ -156,14 +156,15 @@ impl Finder {
         if self.exhausted {
             return;
         }
-        let ends = |b: &u8| matches!(b, b'/' | b'\\' | b'?' | b'#' | b'"' | b'<' | b'>' | b' ');
+        let ends = |b: &u8| matches!(b, b'/' | b'\\' | b'?' | b'#' | b'<' | b'>' | b' ');
         let whole = &rest[..rest.bytes().position(|b| ends(&b)).unwrap_or(rest.len())];
         if !self.may_read(whole.len() + HOST_COST_BYTES) {
             return;
         }
         let host = whole.rsplit('@').next().unwrap_or_default();
         self.push_host(host);
-        let piece = whole.split(['&', ';', ',', '|', '\'', '(', ')', '{', '}', '!', '*']).next();
+        let between = ['&', ';', ',', '|', '"', '\'', '(', ')', '{', '}', '!', '*'];
+        let piece = whole.split(between).next();
         let piece = piece.unwrap_or_default();
         if piece.len() < whole.len() || host.len() < whole.len() {
             self.push_host(piece.rsplit('@').next().unwrap_or_default());
@@ -172,6 +173,12 @@ impl Finder {
     }
 
     fn push_host(&mut self, host: &str) {
+        if host.len() < 1024
+            && let Some(behind) = super::host::behind_odd_labels(host)
+            && let Some(url) = canonical(&format!("http://{behind}/"))
+        {
+            self.found.push(url);
+        }
         // A share by WebDAV: `\\host@SSL@443\share`.
         let named =
             host.len() < 1024 && (host.contains(['.', '[', '%', '\u{3002}']) || is_number(host));
