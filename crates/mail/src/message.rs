@@ -13,6 +13,7 @@ pub use crate::part::Part;
 use crate::relays::{self, Network, Relay, TrustPath};
 use crate::tree;
 use crate::url::Url;
+use crate::url::bare::{self, Named};
 use crate::url::extract::{self, Collector};
 use crate::url::hidden;
 
@@ -149,6 +150,14 @@ impl<'a> Message<'a> {
     /// [`Message::urls`] and [`Message::hidden_urls`].
     pub fn all_urls(&self) -> impl Iterator<Item = &Url> {
         self.urls().iter().chain(self.hidden_urls())
+    }
+
+    /// The first word that names a host which `is_listed` knows (given in lower case, in ASCII), though
+    /// it may be no link by [`Message::urls`] and [`Message::hidden_urls`]: in the texts, in fields that
+    /// people see, in `href` without a scheme. The hosts of mail addresses do not count. For look-ups in
+    /// lists of the administrator's.
+    pub fn named_host(&self, is_listed: impl Fn(&str) -> bool) -> Option<Named> {
+        bare::find(self, is_listed)
     }
 
     /// Whether some URLs were too many or nested too deep for [`Message::hidden_urls`].

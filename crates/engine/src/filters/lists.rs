@@ -108,6 +108,15 @@ impl Lists {
                 findings.add(&self.block_url, at);
             }
         }
+        // Words that are no link to rules and classifier, but to some mail programs.
+        if !findings.hits.iter().any(|hit| &*hit.rule == "BLOCK_URL")
+            && let Some(named) = item.message.named_host(|host| self.blocks(host))
+        {
+            let offset = named.range.start;
+            let mut at = Evidence::new(View::Url, named.part, offset, named.host.as_bytes());
+            at.length = u32::try_from(named.range.len()).unwrap_or(u32::MAX);
+            findings.add(&self.block_url, at);
+        }
         if item.message.has_unread_urls() {
             findings.defects.push(Defect::new(DefectKind::TooManyUrls, 0).detail("nested"));
         }

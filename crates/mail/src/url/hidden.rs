@@ -7,10 +7,11 @@ use std::ops::Range;
 
 use super::extract::Collector;
 use super::nested::Finder;
-use super::{CanonicalUrl, Url, UrlSource, cut_at, plain, text};
+use super::{CanonicalUrl, Url, UrlSource, cut_at, other, plain, text};
 use crate::evidence::View;
 use crate::html::{Attribute, Token, Tokenizer};
-use crate::message::Message;
+use crate::message::{Message, PartText};
+use crate::part::Part;
 
 /// Documents within documents (comments, `srcdoc`, `data:`) that are opened.
 const DOCUMENTS_MAX: usize = 4;
@@ -50,7 +51,13 @@ pub(crate) fn collect(message: &Message<'_>) -> Collector {
             let at = Place { part: shown.index, view: View::Html };
             hidden.page(at, source, 0, DOCUMENTS_MAX);
         }
-        hidden.text(Place { part: shown.index, view: View::Text }, shown.text);
+        let at = Place { part: shown.index, view: View::Text };
+        hidden.text(at, shown.text);
+        hidden.joined_lines(at, &shown);
+    }
+    for (index, part) in (0u16..).zip(message.parts()) {
+        hidden.fields(index, part);
+        hidden.other(index, part);
     }
     hidden.out.full |= hidden.finder.exhausted;
     hidden.out.finish();
@@ -104,19 +111,37 @@ impl Hidden {
 
     /// Text as a person reads it.
     fn text(&mut self, at: Place, shown: &str) {
-        let plain = plain::of(shown);
-        let text = plain.as_ref().map_or(shown, |p| &p.text);
-        let original = |i: usize| plain.as_ref().map_or(i, |p| p.original(i));
-        if plain.is_some() {
-            for found in text::find(text) {
-                let range = original(found.range.start)..original(found.range.end);
-                if let Some(url) = super::canonical(&text[found.range]) {
-                    let raw = shown.get(range.clone()).unwrap_or_default();
-                    self.push(at, raw, range, url);
-                }
+        if let Some(plain) = plain::of(shown) {
+            let original =
+                |range: Range<usize>| plain.original(range.start)..plain.original(range.end);
+            self.links(at, &plain.text, original);
+            self.words(at, &plain.text, original);
+        }
+        // In `https://a\u{2044}b@host/` a browser sees no slash.
+        self.words(at, shown, |range| range);
+    }
+
+    /// Text that was made from what stands at `range`.
+    fn derived(&mut self, at: Place, made: &str, range: Range<usize>) {
+        let plain = plain::of(made);
+        for text in [Some(made), plain.as_ref().map(|p| &*p.text)].into_iter().flatten() {
+            self.links(at, text, |_| range.clone());
+            self.words(at, text, |_| range.clone());
+        }
+    }
+
+    /// Links that read as such.
+    fn links(&mut self, at: Place, text: &str, place: impl Fn(Range<usize>) -> Range<usize>) {
+        for found in text::find(text) {
+            let raw = &text[found.range.clone()];
+            if let Some(url) = super::canonical(raw) {
+                self.push(at, raw, place(found.range.clone()), url);
             }
         }
-        // Words in which something may be nested, and those that begin a URL in an odd way.
+    }
+
+    /// Words in which something may be nested, and those that begin a URL in an odd way.
+    fn words(&mut self, at: Place, text: &str, place: impl Fn(Range<usize>) -> Range<usize>) {
         let mut end = 0;
         let bytes = text.as_bytes();
         while let Some(i) = memchr::memchr3(b':', b'\\', b'=', &bytes[end..]).map(|i| end + i) {
@@ -124,16 +149,58 @@ impl Hidden {
             end = text[i..].find(is_space).map_or(text.len(), |e| i + e);
             let word = text[start..end].trim_matches(is_space);
             if may_nest(word) {
-                let start = start
-                    + (text[start..end].len()
-                        - text[start..end].trim_start_matches(is_space).len());
-                let range = original(start)..original(start + word.len());
-                self.finder.find(word);
-                for url in std::mem::take(&mut self.finder.found) {
-                    let raw = shown.get(range.clone()).unwrap_or_default();
-                    self.push(at, raw, range.clone(), url);
-                }
+                let untrimmed = &text[start..end];
+                let start =
+                    start + (untrimmed.len() - untrimmed.trim_start_matches(is_space).len());
+                self.nested(at, word, &place(start..start + word.len()));
             }
+        }
+    }
+
+    /// Links that go over line ends at which mail programs join the lines.
+    fn joined_lines(&mut self, at: Place, shown: &PartText<'_, '_>) {
+        let whole = 0..shown.text.len();
+        if let Some(text) = other::flowed(shown.part, shown.text) {
+            self.derived(at, &text, whole.clone());
+        }
+        for link in other::bracketed(shown.text) {
+            self.derived(at, &link, whole.clone());
+        }
+    }
+
+    /// Header fields of a part that name URLs.
+    fn fields(&mut self, index: u16, part: &Part<'_>) {
+        for field in part.headers.iter().filter(|field| other::is_link_field(field.name)) {
+            let value = field.decoded();
+            if !value.contains([':', '/', '\\', '.']) {
+                continue;
+            }
+            self.begin(value.len());
+            let at = Place { part: index, view: View::Header };
+            self.derived(at, &value, 0..value.len());
+            for link in other::bracketed(&value) {
+                self.derived(at, &link, 0..value.len());
+            }
+        }
+    }
+
+    /// A leaf that programs take for a page, a calendar or a card though it is no HTML by its type.
+    fn other(&mut self, index: u16, part: &Part<'_>) {
+        if part.is_container || part.rendered().is_some() {
+            return;
+        }
+        let Some(kind) = other::kind_of(part) else { return };
+        let text = other::text_of(part);
+        self.begin(text.len());
+        let at = Place { part: index, view: View::Html };
+        if kind == other::Kind::Page {
+            self.page(at, &text, 0, DOCUMENTS_MAX);
+            return self.text(Place { part: index, view: View::Text }, &text);
+        }
+        let text = other::unfolded(&text);
+        self.derived(Place { part: index, view: View::Text }, &text, 0..text.len());
+        if memchr::memchr(b'<', text.as_bytes()).is_some() {
+            self.page(at, &text, 0, DOCUMENTS_MAX);
         }
     }
 
