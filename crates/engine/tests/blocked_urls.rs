@@ -137,6 +137,144 @@ fn as_browsers_read_attributes() {
 }
 
 #[test]
+fn behind_labels_that_no_host_name_has() {
+    let signs =
+        ["!", "$", "&", "(", ")", "*", "+", ",", ";", "=", "~", "{", "}", "`", "'", "%24", "%21"];
+    let links = signs.map(|s| format!("<a href=\"http://a{s}b.evil.com/x\">x</a>"));
+    all_blocked(html, &links.each_ref().map(String::as_str));
+    let texts = signs.map(|s| format!("http://a{s}b.evil.com/x"));
+    all_blocked(plain, &texts.each_ref().map(String::as_str));
+    all_blocked(
+        html,
+        &[
+            "<a href='http://a\"b.evil.com/'>x</a>",
+            "<a href='http://a&amp;b.www.evil.com:8080/'>x</a>",
+            "<a href='//a!b.evil.com'>x</a>",
+            "<a href='http://good.example@a!b.evil.com'>x</a>",
+        ],
+    );
+    let verdict = judge(&html("<a href='http://a!evil.com/'>x</a>"), &snapshot());
+    assert!(verdict.hit("BLOCK_URL").is_none(), "another domain");
+}
+
+#[test]
+fn ipv4_addresses_within_ipv6_ones() {
+    all_blocked(
+        html,
+        &[
+            "<a href='http://[::ffff:203.0.113.9]/'>x</a>",
+            "<a href='http://[::ffff:cb00:7109]/'>x</a>",
+            "<a href='http://[2002:cb00:7109::1]/'>x</a>",
+            "<a href='http://[64:ff9b::203.0.113.9]/'>x</a>",
+            "<a href='http://[64:ff9b::cb00:7109]:8080/'>x</a>",
+            "<a href='http://[::203.0.113.9]/'>x</a>",
+        ],
+    );
+    let verdict = judge(&html("<a href='http://[2002:cb00:710a::1]/'>x</a>"), &snapshot());
+    assert!(verdict.hit("BLOCK_URL").is_none(), "another address");
+}
+
+#[test]
+fn hosts_that_some_programs_make_clickable() {
+    all_blocked(
+        plain,
+        &[
+            "https://good.com\u{2044}login@evil.com/x",
+            "https://good.com\u{2215}login@evil.com/x",
+            "go to Evil.Com now",
+            "go to x.evil.com. Now",
+            "bücher.com/x",
+            "www.bücher.com",
+            "请看www.evil.com今天",
+            "_evil.com_",
+            "a=evil.com",
+            "<http://www.ev\nil.com/x>",
+            "<URL:http://www.ev\r\nil.com/x>",
+        ],
+    );
+    all_blocked(html, &["<a href='evil.com'>x</a>", "<a href='Evil.Com'>x</a>"]);
+    let short = ["x.com", "evil.in"].map(str::to_owned).to_vec();
+    let short = Snapshot::build(&Settings { block: short, ..Settings::default() }).unwrap();
+    for raw in [
+        plain("go to x.com now"),
+        plain("go to evil.in now"),
+        html("<a href='evil.in'>x</a>"),
+        html("go to evil.in"),
+    ] {
+        let verdict = judge(&raw, &short);
+        assert!(verdict.hit("BLOCK_URL").is_some(), "{}", String::from_utf8_lossy(&raw));
+    }
+    for body in ["write to joe@evil.com please", "notevil.com evil.com.example evil.community"] {
+        assert!(judge(&plain(body), &snapshot()).hit("BLOCK_URL").is_none(), "{body}");
+    }
+}
+
+#[test]
+fn in_lines_that_programs_join_and_in_header_fields() {
+    let flowed = "Content-Type: text/plain; charset=utf-8; format=flowed; delsp=yes";
+    let page = "Content-Type: text/html; charset=utf-8\n\n<a href='x/y'>z</a>\n";
+    let snapshot = snapshot();
+    for raw in [
+        format!("{HEAD}{flowed}\n\nhttp://www.ev \nil.com/x\n"),
+        format!("{HEAD}{flowed}\n\nhttp://www. \r\nevil.com/x\n"),
+        format!("{HEAD}List-Unsubscribe: <https://evil.com/u>\n\nx\n"),
+        format!("{HEAD}List-Unsubscribe: <mailto:x@y.example>,\n <https://evil.com/u>\n\nx\n"),
+        format!("{HEAD}Content-Base: http://evil.com/\n{page}"),
+        format!("{HEAD}Content-Location: http://evil.com/\n{page}"),
+        format!("{HEAD}X-Mozilla-External-Attachment-URL: https://evil.com/x\n\nx\n"),
+        format!("{HEAD}\nx\n").replace("From: a@", "From: \"see evil.com/x\" <a@"),
+    ] {
+        let raw = raw.replace("example\nTo:", "example>\nTo:");
+        assert!(judge(raw.as_bytes(), &snapshot).hit("BLOCK_URL").is_some(), "{raw}");
+    }
+}
+
+#[test]
+fn in_parts_that_programs_take_for_pages_calendars_and_cards() {
+    let link = "https:&#x2F;&#x2F;ev&#105;l&#46;com/x";
+    let page = format!("<html><body><a href=\"{link}\">x</a></body></html>");
+    let svg = format!("<svg xmlns=\"http://www.w3.org/2000/svg\"><a xlink:href=\"{link}\"/></svg>");
+    let event = |line: &str| format!("BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\n{line}\r\nEND:VEVENT\r\n");
+    let folded = event("URL:https://ev\r\n il.com/x");
+    let described = event(&format!("X-ALT-DESC:<a href=\"{}\">", link.replace(';', "\\;")));
+    let snapshot = snapshot();
+    for (kind, name, body) in [
+        ("application/octet-stream", "a.html", &*page),
+        ("application/octet-stream", "a.SHTML", &page),
+        ("application/octet-stream", "a.xht", &page),
+        ("application/octet-stream", "a.bin", &page),
+        ("text/plain", "a.htm", &page),
+        ("image/png", "a.html", &page),
+        ("image/png", "a.png", &page),
+        ("application/xhtml+xml", "a", &page),
+        ("text/xml", "a", &page),
+        ("application/xml", "a", &page),
+        ("image/svg+xml", "a.svg", &svg),
+        ("application/octet-stream", "a.svg", &svg),
+        ("text/calendar", "a", &folded),
+        ("text/calendar", "a", &described),
+        ("application/ics", "a.ics", &folded),
+        ("application/octet-stream", "a.ics", &folded),
+        ("text/vcard", "a", "BEGIN:VCARD\r\nURL:https://ev\r\n il.com/x\r\nEND:VCARD\r\n"),
+        ("application/octet-stream", "a.vcf", "BEGIN:VCARD\nURL:https://ev\n\til.com\nEND:VCARD\n"),
+    ] {
+        let raw = attached(kind, name, body);
+        assert!(judge(&raw, &snapshot).hit("BLOCK_URL").is_some(), "{kind} {name}: {body}");
+    }
+}
+
+/// A message with a file attached in base64.
+fn attached(kind: &str, name: &str, body: &str) -> Vec<u8> {
+    let body = base64_simd::STANDARD.encode_to_string(body);
+    format!(
+        "{HEAD}Content-Type: multipart/mixed; boundary=b\n\n--b\n\nhello\n--b\nContent-Type: {kind}\n\
+         Content-Disposition: attachment; filename=\"{name}\"\nContent-Transfer-Encoding: base64\n\n\
+         {body}\n--b--\n"
+    )
+    .into_bytes()
+}
+
+#[test]
 fn in_plain_text() {
     all_blocked(
         plain,
@@ -266,6 +404,8 @@ fn in_charsets_that_browsers_do_not_read() {
         ("utf-7", b"Hello +AGgAdAB0AHAAcwA6AC8ALwBlAHYAaQBsAC4AYwBvAG0ALw- bye".to_vec()),
         ("iso-2022-kr", b"\x1b$)C\nHello \x0e0!\x0f https://evil.com/x bye\n".to_vec()),
         ("hz-gb-2312", b"~{VPND~} https://evil.com/x bye\n".to_vec()),
+        ("hz-gb-2312", b"~{VPND~} https://ev~\nil.com/x bye\n".to_vec()),
+        ("hz", b"https://ev~\r\nil.com/x bye\n".to_vec()),
     ];
     let snapshot = snapshot();
     for kind in ["text/plain", "text/html"] {

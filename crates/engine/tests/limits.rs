@@ -210,6 +210,7 @@ const CONSTANTS: &[(&str, Why)] = &[
     ("mail/relays.rs::TOKENS_MAX", Why::Weighs),
     ("mail/url.rs::HOST_AT_MAX", Why::Threshold),
     ("mail/url.rs::URL_BYTES_MAX", Why::Elsewhere),
+    ("mail/url/bare.rs::HOST_BYTES_MAX", Why::Format),
     ("mail/url/hidden.rs::DOCUMENTS_MAX", Why::Defect),
     ("mail/url/hidden.rs::RAW_BYTES_MAX", Why::Report),
     ("mail/url/hidden.rs::WORK_BYTES_MAX", Why::Defect),

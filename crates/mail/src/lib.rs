@@ -48,4 +48,5 @@ pub use message::{Message, Part, PartText};
 pub use mime::{ContentType, Disposition, TransferEncoding};
 pub use names::NameKind;
 pub use relays::{Network, Relay, TrustPath};
+pub use url::bare::Named;
 pub use url::{CanonicalUrl, Url, UrlSource, UrlTraits};

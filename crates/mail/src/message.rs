@@ -13,6 +13,7 @@ pub use crate::part::Part;
 use crate::relays::{self, Network, Relay, TrustPath};
 use crate::tree;
 use crate::url::Url;
+use crate::url::bare::{self, Named};
 use crate::url::extract::{self, Collector};
 use crate::url::hidden;
 
@@ -151,6 +152,14 @@ impl<'a> Message<'a> {
         self.urls().iter().chain(self.hidden_urls())
     }
 
+    /// The first word that names a host which `is_listed` knows (given in lower case, in ASCII), though
+    /// it may be no link by [`Message::urls`] and [`Message::hidden_urls`]: in the texts, in fields that
+    /// people see, in `href` without a scheme. The hosts of mail addresses do not count. For look-ups in
+    /// lists of the administrator's.
+    pub fn named_host(&self, is_listed: impl Fn(&str) -> bool) -> Option<Named> {
+        bare::find(self, is_listed)
+    }
+
     /// Whether some URLs were too many or nested too deep for [`Message::hidden_urls`].
     pub fn has_unread_urls(&self) -> bool {
         self.collected_hidden_urls().full
@@ -164,8 +173,8 @@ impl<'a> Message<'a> {
     /// cannot do without, and need no look.
     fn has_too_many_hidden_urls(&self) -> bool {
         let max = self.limits.urls_max as usize;
-        let texts = || self.parts.iter().filter_map(Part::text);
-        texts().any(|text| hidden::may_be_too_many(text, max)) && self.has_unread_urls()
+        let texts = self.parts.iter().filter_map(Part::text);
+        hidden::may_be_too_many(texts, max) && self.has_unread_urls()
     }
 
     /// Whether there are more URLs than are kept. Mostly it is enough to count what a URL cannot do

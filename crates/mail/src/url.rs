@@ -3,10 +3,12 @@
 //! Mail, web proxy and packet path share [`canonical`]; the variants that rules of other programs
 //! expect are made from what is found here, in the crate that needs them.
 
+pub(crate) mod bare;
 pub(crate) mod extract;
 pub(crate) mod hidden;
 mod host;
 mod nested;
+mod other;
 mod plain;
 pub mod text;
 

@@ -3,5 +3,6 @@
 mod ambiguous;
 mod everything;
 mod fuzz_smoke;
+mod linear;
 mod mutate;
 mod never_panics;

@@ -12,7 +12,7 @@
 //! the From field is taken for allowed only if sender authentication has not failed for it, since
 //! anybody can write it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Defect, DefectKind, Evidence, View, address};
@@ -108,6 +108,15 @@ impl Lists {
                 findings.add(&self.block_url, at);
             }
         }
+        // Words that are no link to rules and classifier, but to some mail programs.
+        if !findings.hits.iter().any(|hit| &*hit.rule == "BLOCK_URL")
+            && let Some(named) = item.message.named_host(|host| self.blocks(host))
+        {
+            let offset = named.range.start;
+            let mut at = Evidence::new(View::Url, named.part, offset, named.host.as_bytes());
+            at.length = u32::try_from(named.range.len()).unwrap_or(u32::MAX);
+            findings.add(&self.block_url, at);
+        }
         if item.message.has_unread_urls() {
             findings.defects.push(Defect::new(DefectKind::TooManyUrls, 0).detail("nested"));
         }
@@ -116,7 +125,24 @@ impl Lists {
     /// Whether the host, a domain above it, or the network of an address is on the block list.
     fn blocks(&self, host: &str) -> bool {
         let address = || host.trim_matches(['[', ']']).parse::<IpAddr>();
-        self.block.has_domain(host) || address().is_ok_and(|ip| self.block.has_ip(ip))
+        let is_blocked = |ip| {
+            self.block.has_ip(ip) || carried_ipv4(ip).is_some_and(|ip| self.block.has_ip(ip.into()))
+        };
+        self.block.has_domain(host) || address().is_ok_and(is_blocked)
+    }
+}
+
+/// The IPv4 address that an IPv6 address leads to: mapped (RFC 4291 section 2.5.5), 6to4 (RFC 3056) or
+/// NAT64 (RFC 6052, its own prefix). [`List::has_ip`] holds the mapped form already.
+fn carried_ipv4(ip: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(ip) = ip else { return None };
+    let of = |high: u16, low: u16| Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
+    match ip.segments() {
+        [0x2002, high, low, ..] => of(high, low),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => of(high, low),
+        // `::a.b.c.d` is out of use, and `::` and `::1` are no such addresses.
+        [0, 0, 0, 0, 0, 0, high, low] if high != 0 => of(high, low),
+        _ => ip.to_ipv4_mapped(),
     }
 }
 

@@ -60,6 +60,9 @@ fn hz(bytes: &[u8]) -> String {
                 out.push(b'~');
                 rest = &after[1..];
             }
+            // A line goes on: both signs are dropped (RFC 1843, with the line ends of mail).
+            (b'~', Some(b'\n')) if !wide => rest = &after[1..],
+            (b'~', Some(b'\r')) if !wide && after.get(1) == Some(&b'\n') => rest = &after[2..],
             (b'\n', _) => {
                 wide = false;
                 out.push(b'\n');

@@ -7,32 +7,40 @@ use std::ops::Range;
 
 use super::extract::Collector;
 use super::nested::Finder;
-use super::{CanonicalUrl, Url, UrlSource, cut_at, plain, text};
+use super::{CanonicalUrl, Url, UrlSource, cut_at, other, plain, text};
 use crate::evidence::View;
 use crate::html::{Attribute, Token, Tokenizer};
-use crate::message::Message;
+use crate::message::{Message, PartText};
+use crate::part::Part;
 
 /// Documents within documents (comments, `srcdoc`, `data:`) that are opened.
 const DOCUMENTS_MAX: usize = 4;
-/// Bytes that may be looked at for a part, each time counted: so many, and as often as a multiple of the
-/// part's text.
+/// Bytes that may be looked at for a message, each time counted: so many, and a multiple of its texts.
+/// One bound for all parts: many parts must not cost many times as much.
 const WORK_BYTES_MAX: usize = 4 * 1024 * 1024;
 const WORK_FACTOR: usize = 16;
 /// Bytes kept of a URL for people to read.
 const RAW_BYTES_MAX: usize = 256;
 
-/// Whether a text has signs enough for more hosts than `max`, or for work beyond its bound: at each
+/// Whether texts have signs enough for more hosts than `max`, or for work beyond its bound: at each
 /// sign a look at all that follows is the most there can be.
-pub(crate) fn may_be_too_many(text: &str, max: usize) -> bool {
-    let marks = super::extract::count(text.as_bytes(), |b| matches!(b, b':' | b'/' | b'\\' | b'='));
-    marks > max / 2 || marks.saturating_mul(text.len()) > WORK_BYTES_MAX
+pub(crate) fn may_be_too_many<'t>(texts: impl Iterator<Item = &'t str>, max: usize) -> bool {
+    let (mut all_marks, mut work) = (0usize, 0usize);
+    for text in texts {
+        let is_mark = |b| matches!(b, b':' | b'/' | b'\\' | b'=');
+        let marks = super::extract::count(text.as_bytes(), is_mark);
+        all_marks = all_marks.saturating_add(marks);
+        work = work.saturating_add(marks.saturating_mul(text.len()));
+    }
+    all_marks > max / 2 || work > WORK_BYTES_MAX
 }
 
 /// Collects the hidden URLs of a message.
 pub(crate) fn collect(message: &Message<'_>) -> Collector {
     let known = message.urls().iter().map(|u| u.canonical.host().to_owned()).collect();
     let max = message.limits().urls_max as usize;
-    let mut hidden = Hidden { hosts: known, out: Collector::new(max), finder: Finder::new(0) };
+    let mut hidden =
+        Hidden { hosts: known, out: Collector::new(max), finder: Finder::new(WORK_BYTES_MAX) };
     let subject = message.subject();
     hidden.begin(subject.len());
     hidden.text(Place { part: 0, view: View::Header }, &subject);
@@ -43,7 +51,13 @@ pub(crate) fn collect(message: &Message<'_>) -> Collector {
             let at = Place { part: shown.index, view: View::Html };
             hidden.page(at, source, 0, DOCUMENTS_MAX);
         }
-        hidden.text(Place { part: shown.index, view: View::Text }, shown.text);
+        let at = Place { part: shown.index, view: View::Text };
+        hidden.text(at, shown.text);
+        hidden.joined_lines(at, &shown);
+    }
+    for (index, part) in (0u16..).zip(message.parts()) {
+        hidden.fields(index, part);
+        hidden.other(index, part);
     }
     hidden.out.full |= hidden.finder.exhausted;
     hidden.out.finish();
@@ -65,11 +79,9 @@ struct Hidden {
 }
 
 impl Hidden {
-    /// A new part with a text of so many bytes.
+    /// A further text of so many bytes.
     fn begin(&mut self, bytes: usize) {
-        let exhausted = self.finder.exhausted;
-        self.finder = Finder::new(WORK_BYTES_MAX.saturating_add(bytes.saturating_mul(WORK_FACTOR)));
-        self.finder.exhausted = exhausted;
+        self.finder.may_read_more(bytes.saturating_mul(WORK_FACTOR));
     }
 
     fn push(&mut self, at: Place, raw: &str, range: Range<usize>, canonical: CanonicalUrl) {
@@ -99,19 +111,37 @@ impl Hidden {
 
     /// Text as a person reads it.
     fn text(&mut self, at: Place, shown: &str) {
-        let plain = plain::of(shown);
-        let text = plain.as_ref().map_or(shown, |p| &p.text);
-        let original = |i: usize| plain.as_ref().map_or(i, |p| p.original(i));
-        if plain.is_some() {
-            for found in text::find(text) {
-                let range = original(found.range.start)..original(found.range.end);
-                if let Some(url) = super::canonical(&text[found.range]) {
-                    let raw = shown.get(range.clone()).unwrap_or_default();
-                    self.push(at, raw, range, url);
-                }
+        if let Some(plain) = plain::of(shown) {
+            let original =
+                |range: Range<usize>| plain.original(range.start)..plain.original(range.end);
+            self.links(at, &plain.text, original);
+            self.words(at, &plain.text, original);
+        }
+        // In `https://a\u{2044}b@host/` a browser sees no slash.
+        self.words(at, shown, |range| range);
+    }
+
+    /// Text that was made from what stands at `range`.
+    fn derived(&mut self, at: Place, made: &str, range: Range<usize>) {
+        let plain = plain::of(made);
+        for text in [Some(made), plain.as_ref().map(|p| &*p.text)].into_iter().flatten() {
+            self.links(at, text, |_| range.clone());
+            self.words(at, text, |_| range.clone());
+        }
+    }
+
+    /// Links that read as such.
+    fn links(&mut self, at: Place, text: &str, place: impl Fn(Range<usize>) -> Range<usize>) {
+        for found in text::find(text) {
+            let raw = &text[found.range.clone()];
+            if let Some(url) = super::canonical(raw) {
+                self.push(at, raw, place(found.range.clone()), url);
             }
         }
-        // Words in which something may be nested, and those that begin a URL in an odd way.
+    }
+
+    /// Words in which something may be nested, and those that begin a URL in an odd way.
+    fn words(&mut self, at: Place, text: &str, place: impl Fn(Range<usize>) -> Range<usize>) {
         let mut end = 0;
         let bytes = text.as_bytes();
         while let Some(i) = memchr::memchr3(b':', b'\\', b'=', &bytes[end..]).map(|i| end + i) {
@@ -119,16 +149,58 @@ impl Hidden {
             end = text[i..].find(is_space).map_or(text.len(), |e| i + e);
             let word = text[start..end].trim_matches(is_space);
             if may_nest(word) {
-                let start = start
-                    + (text[start..end].len()
-                        - text[start..end].trim_start_matches(is_space).len());
-                let range = original(start)..original(start + word.len());
-                self.finder.find(word);
-                for url in std::mem::take(&mut self.finder.found) {
-                    let raw = shown.get(range.clone()).unwrap_or_default();
-                    self.push(at, raw, range.clone(), url);
-                }
+                let untrimmed = &text[start..end];
+                let start =
+                    start + (untrimmed.len() - untrimmed.trim_start_matches(is_space).len());
+                self.nested(at, word, &place(start..start + word.len()));
             }
+        }
+    }
+
+    /// Links that go over line ends at which mail programs join the lines.
+    fn joined_lines(&mut self, at: Place, shown: &PartText<'_, '_>) {
+        let whole = 0..shown.text.len();
+        if let Some(text) = other::flowed(shown.part, shown.text) {
+            self.derived(at, &text, whole.clone());
+        }
+        for link in other::bracketed(shown.text) {
+            self.derived(at, &link, whole.clone());
+        }
+    }
+
+    /// Header fields of a part that name URLs.
+    fn fields(&mut self, index: u16, part: &Part<'_>) {
+        for field in part.headers.iter().filter(|field| other::is_link_field(field.name)) {
+            let value = field.decoded();
+            if !value.contains([':', '/', '\\', '.']) {
+                continue;
+            }
+            self.begin(value.len());
+            let at = Place { part: index, view: View::Header };
+            self.derived(at, &value, 0..value.len());
+            for link in other::bracketed(&value) {
+                self.derived(at, &link, 0..value.len());
+            }
+        }
+    }
+
+    /// A leaf that programs take for a page, a calendar or a card though it is no HTML by its type.
+    fn other(&mut self, index: u16, part: &Part<'_>) {
+        if part.is_container || part.rendered().is_some() {
+            return;
+        }
+        let Some(kind) = other::kind_of(part) else { return };
+        let text = other::text_of(part);
+        self.begin(text.len());
+        let at = Place { part: index, view: View::Html };
+        if kind == other::Kind::Page {
+            self.page(at, &text, 0, DOCUMENTS_MAX);
+            return self.text(Place { part: index, view: View::Text }, &text);
+        }
+        let text = other::unfolded(&text);
+        self.derived(Place { part: index, view: View::Text }, &text, 0..text.len());
+        if memchr::memchr(b'<', text.as_bytes()).is_some() {
+            self.page(at, &text, 0, DOCUMENTS_MAX);
         }
     }
 

@@ -10,6 +10,9 @@ use super::{CanonicalUrl, canonical, text};
 /// Encodings around a nested URL that are undone, in all.
 const LEVELS_MAX: usize = 6;
 
+/// What the look at one host costs beside its length, in bytes of text looked at.
+const HOST_COST_BYTES: usize = 32;
+
 /// Looks for nested URLs, with a bound on the bytes looked at: what is quadratic in a hostile text
 /// ends there, and [`Finder::exhausted`] says so.
 pub(super) struct Finder {
@@ -23,6 +26,11 @@ impl Finder {
     /// A finder that looks at about so many bytes, each time it looks at one counted.
     pub(super) fn new(work_bytes_max: usize) -> Self {
         Finder { work_left: work_bytes_max, exhausted: false, found: Vec::new() }
+    }
+
+    /// Allows a look at further bytes.
+    pub(super) fn may_read_more(&mut self, bytes: usize) {
+        self.work_left = self.work_left.saturating_add(bytes);
     }
 
     fn may_read(&mut self, bytes: usize) -> bool {
@@ -74,18 +82,34 @@ impl Finder {
         }
         // `http` in base64, and in base64 twice; in hexadecimal.
         for start in ["aHR0c", "YUhSMG", "SFRUU", "SHR0c"] {
-            for i in memchr::memmem::find_iter(bytes, start.as_bytes()) {
-                if self.may_read((bytes.len() - i) / 8) {
-                    all.extend(base64(&bytes[i..]));
-                }
-            }
+            self.runs(bytes, start, is_base64_byte, base64, &mut all);
         }
-        for i in memchr::memmem::find_iter(bytes, b"68747470") {
-            if self.may_read((bytes.len() - i) / 8) {
-                all.extend(hexadecimal(&bytes[i..]));
-            }
-        }
+        self.runs(bytes, "68747470", u8::is_ascii_hexdigit, hexadecimal, &mut all);
         all
+    }
+
+    /// Decodes what begins with `start`, as far as the alphabet goes. What begins later in the same run
+    /// of the alphabet, a multiple of four letters behind, is the end of what was decoded already: so
+    /// a run is decoded four times at most, however often `start` stands in it.
+    fn runs(
+        &mut self,
+        bytes: &[u8],
+        start: &str,
+        is_letter: fn(&u8) -> bool,
+        decode: fn(&[u8]) -> Option<String>,
+        all: &mut Vec<String>,
+    ) {
+        let (mut run_end, mut is_decoded) = (0, [false; 4]);
+        for i in memchr::memmem::find_iter(bytes, start.as_bytes()) {
+            if i >= run_end {
+                let length = bytes[i..].iter().position(|b| !is_letter(b));
+                run_end = length.map_or(bytes.len(), |length| i + length);
+                is_decoded = [false; 4];
+            }
+            if !std::mem::replace(&mut is_decoded[i % 4], true) && self.may_read(run_end - i) {
+                all.extend(decode(&bytes[i..run_end]));
+            }
+        }
     }
 
     /// `https://host`, `http:\\host`, `https:host` anywhere, and any other scheme with two slashes.
@@ -132,14 +156,15 @@ impl Finder {
         if self.exhausted {
             return;
         }
-        let ends = |b: &u8| matches!(b, b'/' | b'\\' | b'?' | b'#' | b'"' | b'<' | b'>' | b' ');
+        let ends = |b: &u8| matches!(b, b'/' | b'\\' | b'?' | b'#' | b'<' | b'>' | b' ');
         let whole = &rest[..rest.bytes().position(|b| ends(&b)).unwrap_or(rest.len())];
-        if !self.may_read(whole.len()) {
+        if !self.may_read(whole.len() + HOST_COST_BYTES) {
             return;
         }
         let host = whole.rsplit('@').next().unwrap_or_default();
         self.push_host(host);
-        let piece = whole.split(['&', ';', ',', '|', '\'', '(', ')', '{', '}', '!', '*']).next();
+        let between = ['&', ';', ',', '|', '"', '\'', '(', ')', '{', '}', '!', '*'];
+        let piece = whole.split(between).next();
         let piece = piece.unwrap_or_default();
         if piece.len() < whole.len() || host.len() < whole.len() {
             self.push_host(piece.rsplit('@').next().unwrap_or_default());
@@ -148,6 +173,12 @@ impl Finder {
     }
 
     fn push_host(&mut self, host: &str) {
+        if host.len() < 1024
+            && let Some(behind) = super::host::behind_odd_labels(host)
+            && let Some(url) = canonical(&format!("http://{behind}/"))
+        {
+            self.found.push(url);
+        }
         // A share by WebDAV: `\\host@SSL@443\share`.
         let named =
             host.len() < 1024 && (host.contains(['.', '[', '%', '\u{3002}']) || is_number(host));
@@ -210,9 +241,12 @@ impl Finder {
     }
 }
 
+fn is_base64_byte(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
+}
+
 fn base64(bytes: &[u8]) -> Option<String> {
-    let in_alphabet = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'-' | b'_');
-    let length = bytes.iter().take_while(|b| in_alphabet(b)).count();
+    let length = bytes.iter().take_while(|b| is_base64_byte(b)).count();
     let usual: Vec<u8> = bytes[..length]
         .iter()
         .map(|b| match b {

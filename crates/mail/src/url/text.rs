@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use memchr::{memchr2, memrchr};
+use memchr::{memchr, memchr2};
 
 use super::UrlSource;
 
@@ -177,28 +177,32 @@ fn url_end(text: &str, from: usize) -> usize {
             || matches!(c, '\u{ab}' | '\u{bb}')
     };
     let rest = &text[from..];
-    let mut end = from + rest.find(stops).unwrap_or(rest.len());
-    loop {
-        let kept = trim_tail(text, from, end);
-        if kept == end {
-            return end;
-        }
-        end = kept;
-    }
+    let rest = &rest[..rest.find(stops).unwrap_or(rest.len())];
+    from + without_punctuation(rest.as_bytes())
 }
 
-/// Takes one character of punctuation off the end, if it is not part of the URL.
-fn trim_tail(text: &str, from: usize, end: usize) -> usize {
-    let bytes = &text.as_bytes()[from..end];
-    let Some(&last) = bytes.last() else { return end };
-    let drop = match last {
-        b'.' | b',' | b';' | b':' | b'!' | b'?' | b'\'' | b'*' | b'_' | b'~' | b'(' | b'[' => true,
-        // A closing bracket stays when the URL opened it.
-        b')' => memrchr(b'(', bytes).is_none(),
-        b']' => memrchr(b'[', bytes).is_none(),
-        _ => false,
-    };
-    end - usize::from(drop)
+/// The length of a URL without the punctuation at its end that is not part of it. A closing bracket
+/// stays when the URL opened one before it; where the first one opens is looked up once, so that a
+/// long row of brackets costs no more than its length.
+fn without_punctuation(url: &[u8]) -> usize {
+    let opens = |bracket| memchr(bracket, url).unwrap_or(url.len());
+    let (round, square) = (opens(b'('), opens(b'['));
+    let mut end = url.len();
+    while let Some(last) = end.checked_sub(1) {
+        let drop = match url[last] {
+            b'.' | b',' | b';' | b':' | b'!' | b'?' | b'\'' | b'*' | b'_' | b'~' | b'(' | b'[' => {
+                true
+            }
+            b')' => round >= last,
+            b']' => square >= last,
+            _ => false,
+        };
+        if !drop {
+            break;
+        }
+        end = last;
+    }
+    end
 }
 
 #[cfg(test)]
