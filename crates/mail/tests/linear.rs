@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gauntlet_mail::Message;
 
 /// Bytes of the shorter text.
-const SHORT_BYTES: usize = 8_000;
+const SHORT_BYTES: usize = 2_000;
 const TIMES: usize = 8;
 /// What times of more than eightfold are laid to a busy machine.
 const RATIO_MAX: f64 = 28.0;
