@@ -35,13 +35,16 @@ pub(super) enum Purpose {
     Report,
 }
 
+/// Connections of a network that are free, by what they are for.
+type PerNetwork = HashMap<(IpAddr, Purpose), Arc<Semaphore>>;
+
 /// Connections that are left. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Places {
     all: Arc<Semaphore>,
     exchangers: Arc<Semaphore>,
     reports: Arc<Semaphore>,
-    networks: Arc<Mutex<HashMap<(IpAddr, Purpose), Arc<Semaphore>>>>,
+    networks: Arc<Mutex<PerNetwork>>,
     per_network: usize,
     reports_per_network: usize,
 }
