@@ -44,16 +44,19 @@ pub fn mailboxes(value: &[u8], max: usize) -> Vec<Mailbox> {
 /// of a group (up to its colon) is dropped.
 fn split_items(value: &[u8]) -> Vec<&[u8]> {
     let (mut items, mut start, mut scan) = (Vec::new(), 0, Scanner::default());
+    // Kept, not looked for at each colon: a field of colons would take time by the square of its length.
+    let mut at_seen = false;
     for (i, &byte) in value.iter().enumerate() {
+        at_seen |= byte == b'@';
         if !scan.plain(byte) {
             continue;
         }
         match byte {
             b',' | b';' if scan.angle == 0 => {
                 items.push(&value[start..i]);
-                start = i + 1;
+                (start, at_seen) = (i + 1, false);
             }
-            b':' if scan.angle == 0 && !value[start..i].contains(&b'@') => start = i + 1,
+            b':' if scan.angle == 0 && !at_seen => start = i + 1,
             _ => {}
         }
     }
@@ -108,8 +111,10 @@ fn mailbox(item: &[u8]) -> Mailbox {
             }
         }
     }
-    // An unbalanced quote hides the brackets: take the last pair then.
-    let open = open.or_else(|| memchr::memrchr(b'<', item));
+    // An unbalanced quote or comment hides the brackets: take the last pair then. In balanced ones a pair
+    // is text: `service@bank.example (<x@evil.example>)` is the bank's.
+    let unbalanced = scan.quoted || scan.comment > 0;
+    let open = open.or_else(|| memchr::memrchr(b'<', item).filter(|_| unbalanced));
     if let Some(open) = open {
         let end = close.or_else(|| memchr::memrchr(b'>', item).filter(|&c| c > open));
         let address = &item[open + 1..end.unwrap_or(item.len())];
@@ -197,6 +202,9 @@ mod tests {
         assert_eq!(read("=?utf-8?q?J=C3=A9?= <j@d>"), [pair("Jé", "j@d")]);
         assert_eq!(read("\"broken <j@d.e>"), [pair("\"broken", "j@d.e")]);
         assert_eq!(read("just words"), [pair("just words", "")]);
+        let commented = pair("<x@evil.example>", "service@bank.example");
+        assert_eq!(read("service@bank.example (<x@evil.example>)"), [commented]);
+        assert_eq!(read("a@b:c@d:e, f: g@h"), [pair("", "a@b:c@d:e"), pair("", "g@h")]);
         assert_eq!(read(""), []);
     }
 }

@@ -491,10 +491,7 @@ fn check_people(config: &Config) -> Result<(), ConfigError> {
 
 /// Refuses numbers out of their bounds.
 fn check_bounds(config: &Config) -> Result<(), ConfigError> {
-    let wrong = |key: &str, message: &str| {
-        let (place, key) = (String::new(), key.to_owned());
-        Err(ConfigError::Meaning { place, key, message: message.to_owned() })
-    };
+    let wrong = |key: &str, message: &str| Err(out_of_bounds(key, message));
     let r = &config.receiver;
     let services = config.service.iter();
     let of_services =
@@ -523,6 +520,11 @@ fn check_bounds(config: &Config) -> Result<(), ConfigError> {
             return wrong("service.request_seconds_max", "must be 1 at least");
         }
     }
+    check_not_zero(config)
+}
+
+/// Refuses limits of zero, which would let nothing in or out.
+fn check_not_zero(config: &Config) -> Result<(), ConfigError> {
     for (key, value) in [
         ("receiver.sessions_max", config.receiver.sessions_max),
         ("receiver.recipients_max", config.receiver.recipients_max),
@@ -557,10 +559,16 @@ fn check_bounds(config: &Config) -> Result<(), ConfigError> {
         ("sender.recipients_per_message_max", config.sender.recipients_per_message_max),
     ] {
         if value == 0 {
-            return wrong(key, "must be 1 at least");
+            return Err(out_of_bounds(key, "must be 1 at least"));
         }
     }
     Ok(())
+}
+
+/// The error of a number outside its range.
+fn out_of_bounds(key: &str, message: &str) -> ConfigError {
+    let (place, key) = (String::new(), key.to_owned());
+    ConfigError::Meaning { place, key, message: message.to_owned() }
 }
 
 /// Refuses limits of attempts to sign in that limit nothing, or everybody.
