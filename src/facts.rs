@@ -87,6 +87,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let resolver = Arc::new(Resolver::new(&config.dns)?);
         let host = config.node.host_name();
         let gatherer = Gatherer::new(resolver, &config.facts, &config.dns_list, &host)?
+            .with_limits(&config.limits)
             .with_rules(ruleset.as_ref());
         anyhow::Ok(gatherer.gather(&envelope, &raw).await)
     })?;

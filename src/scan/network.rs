@@ -95,6 +95,7 @@ impl NetworkArgs {
             let resolver = Arc::new(Resolver::new(&config.dns)?);
             let host = config.node.host_name();
             Gatherer::new(resolver, &config.facts, &config.dns_list, &host)?
+                .with_limits(&config.limits)
                 .with_rules(snapshot.ruleset.as_ref())
         };
         let create = |path: &PathBuf| {

@@ -59,9 +59,19 @@ pub(crate) mod testing {
 
     /// What the filter finds in a message, given with LF.
     pub(crate) fn find(filter: &dyn Filter, raw: &str, envelope: &Envelope) -> Findings {
+        find_with(filter, raw, envelope, &Facts::default())
+    }
+
+    /// The same with what is known from the network.
+    pub(crate) fn find_with(
+        filter: &dyn Filter,
+        raw: &str,
+        envelope: &Envelope,
+        facts: &Facts,
+    ) -> Findings {
         let message = Message::parse(raw.as_bytes());
-        let (facts, snapshot) = (Facts::default(), Snapshot::empty());
-        let item = Item { message: &message, envelope, facts: &facts, snapshot: &snapshot };
+        let snapshot = Snapshot::empty();
+        let item = Item { message: &message, envelope, facts, snapshot: &snapshot };
         let mut findings = Findings::default();
         filter.run(&item, &mut Scratch::default(), &mut findings);
         findings

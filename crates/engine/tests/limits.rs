@@ -62,6 +62,13 @@ const SETTINGS: &[Row] = &[
         let relay = "Received: from a.example by b.example; Sat, 21 Nov 2026 10:00:00 +0000\n";
         format!("{}Received: from evil.com\n{HEAD}\nhello\n", relay.repeat(70))
     }),
+    ("authors_max", DefectKind::AmbiguousFrom, || {
+        let head = HEAD.replace(
+            "From: a@b.example",
+            &format!("From: {}x@evil.com", "a@b.example, ".repeat(20)),
+        );
+        format!("{head}\nhello\n")
+    }),
     ("defects_max", DefectKind::TooDeep, || {
         let broken = "--b\nContent-Transfer-Encoding: base64\n\na*\n".repeat(100);
         let deep = "Content-Type: message/rfc822\n\n".repeat(40);
@@ -179,6 +186,8 @@ const CONSTANTS: &[(&str, Why)] = &[
     ("engine/snapshot.rs::HITS_MAX", Why::Defect),
     ("mail/ambiguity.rs::OUTSIDE_BYTES_MAX", Why::Elsewhere),
     ("mail/attachment.rs::ZIP_ENTRIES_MAX", Why::Defect),
+    ("mail/authors.rs::SIDE_BYTES_MAX", Why::Format),
+    ("mail/authors.rs::VALUE_BYTES_MAX", Why::Defect),
     ("mail/charset/wide.rs::PROBE_BYTES_MAX", Why::Weighs),
     ("mail/encoded_files.rs::ATTRIBUTES_MAX", Why::Defect),
     ("mail/encoded_files.rs::FILES_MAX", Why::Defect),

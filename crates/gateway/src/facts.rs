@@ -21,6 +21,7 @@ pub mod local_lists;
 pub mod memory;
 pub mod reverse;
 pub mod rules;
+pub mod sealers;
 pub mod spf;
 pub mod tags;
 
@@ -32,9 +33,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use gauntlet_engine::Verdict;
-use gauntlet_mail::address::{ascii_domain, mailboxes};
+use gauntlet_mail::authors::Authors;
 use gauntlet_mail::facts::{AuthResult, Facts};
-use gauntlet_mail::{Direction, Envelope, Message};
+use gauntlet_mail::header::unfold;
+use gauntlet_mail::{Direction, Envelope, Limits};
 
 use self::country::Countries;
 use self::dkim::Verifier;
@@ -63,6 +65,8 @@ pub struct Gatherer {
     ours: Vec<Network>,
     /// Our name.
     host: String,
+    /// Authors of a message that are read.
+    authors_max: usize,
 }
 
 impl Gatherer {
@@ -91,7 +95,15 @@ impl Gatherer {
             settings: settings.clone(),
             ours,
             host: host.to_owned(),
+            authors_max: usize::from(Limits::default().authors_max),
         })
+    }
+
+    /// The same with these limits of a message.
+    #[must_use]
+    pub fn with_limits(mut self, limits: &Limits) -> Self {
+        self.authors_max = usize::from(limits.authors_max);
+        self
     }
 
     /// The same with lists of our own.
@@ -171,7 +183,7 @@ impl Gatherer {
             })
             .await;
         let (mut facts, from) = authenticated;
-        let about = Subjects { client, envelope, from: from.as_deref(), dkim: &facts.dkim, raw };
+        let about = Subjects { client, envelope, from: &from, dkim: &facts.dkim, raw };
         let (mut listings, (rule_answers, text)) =
             both(self.dns_lists.ask(&inquiry, &about), async {
                 match &self.rules {
@@ -207,18 +219,28 @@ impl Gatherer {
         envelope.auth_user.is_none() && !self.ours.iter().any(|n| n.contains(client))
     }
 
-    /// SPF, DKIM, ARC, DMARC, BIMI; and the From domain.
+    /// SPF, DKIM, ARC, DMARC, BIMI; and the From domains.
     async fn authenticate(
         &self,
         inquiry: &Inquiry<'_>,
         envelope: &Envelope,
         client: Option<IpAddr>,
         raw: &[u8],
-    ) -> (Facts, Option<String>) {
+    ) -> (Facts, Vec<String>) {
         let mut facts = Facts::default();
         let signatures_max = self.settings.signatures_max;
+        let authors = authors(raw, self.authors_max);
+        let domains = authors.domains();
+        // Policies are asked for at once: what a sender makes us ask about itself takes none of their time.
         let signed = self.verifier.verify(inquiry, raw, signatures_max, envelope.received_at);
-        let (spf, signed) = both(self.spf(inquiry, envelope, client), signed).await;
+        let walks = async {
+            if client.is_none() && !is_signed(raw) {
+                return Vec::new();
+            }
+            all(domains.iter().map(|domain| dmarc::walk(inquiry, domain)).collect()).await
+        };
+        let ((spf, signed), walks) =
+            both(both(self.spf(inquiry, envelope, client), signed), walks).await;
         if let Some((helo, mail_from)) = &spf {
             facts.spf_helo = helo.result;
             facts.spf = mail_from.result;
@@ -232,27 +254,40 @@ impl Gatherer {
         facts.dkim = signed.dkim;
         facts.arc = signed.arc;
         facts.arc_domain = signed.arc_domain;
-        let Some(from) = from_domain(raw, inquiry) else { return (facts, None) };
         // Behind a client of ours SPF says nothing: then only a signature can decide.
         if spf.is_none() && !facts.dkim.iter().any(|s| s.result == AuthResult::Pass) {
-            return (facts, Some(from));
+            return (facts, domains);
         }
         let who = dmarc::Identities {
-            from: &from,
+            from: "",
             spf_domain: spf.as_ref().map_or("", |(_, checked)| &checked.domain),
             spf: facts.spf,
             dkim: &facts.dkim,
         };
-        let judged = dmarc::judge(inquiry, &who).await;
+        let judged = dmarc::judge_all(inquiry, &who, walks, &domains).await;
+        let is_known = judged.is_some();
+        let (which, mut judged) = judged.unwrap_or_default();
+        if authors.incomplete && judged.result != AuthResult::Fail {
+            inquiry.note("dmarc: not every author of the From fields could be read".to_owned());
+            judged.result = AuthResult::PermError;
+        } else if domains.len() > 1 {
+            inquiry.note(format!("dmarc: {} From domains, the worst result counts", domains.len()));
+        }
         if spf.is_some() || judged.result == AuthResult::Pass {
             facts.dmarc = judged.result;
         }
         facts.dmarc_policy = judged.policy;
         facts.dmarc_domain = judged.domain;
-        if self.settings.bimi && facts.dmarc == AuthResult::Pass {
-            facts.bimi = dmarc::logo(inquiry, &from, facts.dmarc_domain.as_deref()).await;
+        if facts.arc == AuthResult::Pass && !domains.is_empty() {
+            let trusted = &self.settings.arc_sealers_trusted;
+            let vouched = domains.iter().all(|from| signed.chain.vouches_for(from, trusted));
+            facts.arc_dmarc = if vouched { AuthResult::Pass } else { AuthResult::Unknown };
         }
-        (facts, Some(from))
+        facts.dmarc_from = is_known.then(|| domains.get(which).cloned()).flatten();
+        if let ([from], true, AuthResult::Pass) = (&domains[..], self.settings.bimi, facts.dmarc) {
+            facts.bimi = dmarc::logo(inquiry, from, facts.dmarc_domain.as_deref()).await;
+        }
+        (facts, domains)
     }
 
     /// SPF of HELO and of MAIL FROM.
@@ -274,26 +309,18 @@ impl Gatherer {
     }
 }
 
-/// The one domain of the From field; none if there is none, or several.
-fn from_domain(raw: &[u8], inquiry: &Inquiry<'_>) -> Option<String> {
-    /// Addresses of From fields that are read.
-    const AUTHORS_MAX: usize = 64;
-    let header: Vec<&[u8]> = fields(raw).filter(|f| is_named(f, b"from")).take(4).collect();
-    let header = header.concat();
-    let message = Message::parse(&header);
-    let mut domains = Vec::new();
-    for field in message.headers() {
-        for mailbox in mailboxes(&field.unfolded(), AUTHORS_MAX) {
-            domains.extend(ascii_domain(mailbox.domain()).filter(|d| !d.is_empty()));
-        }
-    }
-    domains.sort();
-    domains.dedup();
-    if domains.len() > 1 {
-        inquiry.note("dmarc: several From domains, so none is judged".to_owned());
-        return None;
-    }
-    domains.pop()
+/// Whom the From fields name, at most so many.
+fn authors(raw: &[u8], max: usize) -> Authors {
+    let values: Vec<_> = fields(raw)
+        .filter(|field| is_named(field, b"from"))
+        .filter_map(|field| Some(unfold(field.get(memchr::memchr(b':', field)? + 1..)?)))
+        .collect();
+    Authors::read(values.iter().map(|value| &**value), max)
+}
+
+/// The message has a DKIM signature, whatever it is worth.
+fn is_signed(raw: &[u8]) -> bool {
+    fields(raw).any(|field| is_named(field, b"dkim-signature"))
 }
 
 pub(crate) use gauntlet_mail::fields::{fields, is_named};

@@ -724,7 +724,8 @@ fn gatherer(
     let host = config.node.host_name();
     let folder = config.node.data.join("lists");
     let lists = LocalLists::open(&config.local_list, &folder, &config.sender.roots)?;
-    let gatherer = Gatherer::new(resolver.clone(), &config.facts, &config.dns_list, &host)?;
+    let gatherer = Gatherer::new(resolver.clone(), &config.facts, &config.dns_list, &host)?
+        .with_limits(&config.limits);
     let gatherer = gatherer.with_local_lists(lists).with_rules(ruleset);
     Ok(if config.facts.history { gatherer.with_history(history.clone()) } else { gatherer })
 }

@@ -176,7 +176,9 @@ async fn chains_that_we_seal() {
     let folder = tempfile::tempdir().unwrap();
     let mut ring = KeyRing::load(folder.path()).unwrap();
     let key = ring.create("hop.example", "s1", Algorithm::Rsa, 2_048).unwrap();
-    let record = txt(&key.record_name(), &key.record());
+    let record = txt(&key.record_name(), &key.record())
+        + &txt("sender.example", "v=spf1 ip4:192.0.2.1 -all")
+        + &txt("_dmarc.sender.example", "v=DMARC1; p=reject");
     let Some(zone) = Zone::serve(&record) else { return };
     let gatherer = gatherer(&zone);
     assert!(ring.seal(MAIL.as_bytes(), "gw.example", AuthResult::None, 1).unwrap().is_empty());
@@ -196,6 +198,20 @@ async fn chains_that_we_seal() {
     }
     let facts = gatherer.gather(&envelope(), &mail).await;
     assert_eq!(facts.arc_domain.as_deref(), Some("hop.example"));
+    assert_eq!(facts.arc_dmarc, AuthResult::Unknown, "anybody can seal");
+
+    // Behind the last hop the sender is a stranger, for whom only the sealer speaks.
+    let dns = DnsSettings { servers: vec![zone.address().to_string()], ..DnsSettings::default() };
+    let settings =
+        FactSettings { arc_sealers_trusted: vec!["hop.example".into()], ..FactSettings::default() };
+    let resolver = Arc::new(Resolver::new(&dns).unwrap());
+    let trusting = Gatherer::new(resolver, &settings, &[], "gw.example").unwrap();
+    let last = Envelope { client_ip: "192.0.2.9".parse().ok(), ..envelope() };
+    let facts = trusting.gather(&last, &mail).await;
+    assert_eq!((facts.dmarc, facts.arc_dmarc), (AuthResult::Fail, AuthResult::Pass));
+    let forged = String::from_utf8(mail.clone()).unwrap().replace("ann@sender", "ann@other.sender");
+    let facts = trusting.gather(&last, forged.as_bytes()).await;
+    assert_eq!(facts.arc_dmarc, AuthResult::Unknown, "{:?}", facts.notes);
 
     // Somebody changes what was sealed: the next seal says so, and then the chain is over.
     let text = String::from_utf8(mail).unwrap().replace("hello", "jello");

@@ -2,6 +2,7 @@
 
 mod arc_sealing;
 mod authentication;
+mod authors;
 mod everything;
 mod facts_bytes;
 mod list_from_url;

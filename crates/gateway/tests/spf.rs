@@ -107,7 +107,7 @@ async fn limits_and_strange_records() {
     let (checked, _) = ask(&resolver, "192.0.2.1", "x", "a@why.example").await;
     let expected = "192.0.2.1 is not of why.example (192.0.2.1, here.example)";
     assert_eq!(checked.explanation.as_deref(), Some(expected));
-    // A message may not ask more than it may, and what was not asked is unknown.
+    // A message may not ask more than it may, and without an answer there is no result.
     let inquiry = Inquiry::new(&resolver, 3, Duration::from_secs(10));
     let subject = Subject {
         client: "2001:db8::1".parse().unwrap(),
@@ -116,11 +116,11 @@ async fn limits_and_strange_records() {
         host: "here.example",
         now: 0,
     };
-    assert_eq!(check(&inquiry, &subject).await.result, AuthResult::Unknown);
+    assert_eq!(check(&inquiry, &subject).await.result, AuthResult::TempError);
 }
 
 #[tokio::test]
-async fn nobody_answers_is_unknown() {
+async fn nobody_answers_is_a_passing_error() {
     let (_silent, address) = crate::zone::silent();
     let settings = DnsSettings {
         servers: vec![address.to_string()],
@@ -133,7 +133,7 @@ async fn nobody_answers_is_unknown() {
     let client = "192.0.2.1".parse().unwrap();
     let subject = Subject { client, helo: "x", mail_from: "a@b.example", host: "h", now: 0 };
     let start = std::time::Instant::now();
-    assert_eq!(check(&inquiry, &subject).await.result, AuthResult::Unknown);
+    assert_eq!(check(&inquiry, &subject).await.result, AuthResult::TempError);
     assert!(start.elapsed() < Duration::from_secs(2));
 }
 

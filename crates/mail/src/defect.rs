@@ -30,6 +30,9 @@ pub enum DefectKind {
     DuplicateHeader,
     /// More than one From field.
     DuplicateFrom,
+    /// The From fields name other authors for one mail program than for another, more than are read, or
+    /// an address without a domain that can be read.
+    AmbiguousFrom,
     /// No From field.
     NoFrom,
     /// No Date field.
@@ -172,7 +175,8 @@ impl DefectKind {
         use DefectKind as K;
         matches!(
             self,
-            K::DuplicateBoundary
+            K::AmbiguousFrom
+                | K::DuplicateBoundary
                 | K::BoundaryReused
                 | K::TooManyParameters
                 | K::ControlInParameter

@@ -31,6 +31,14 @@ pub enum AuthResult {
     Policy,
 }
 
+impl AuthResult {
+    /// Nothing is known.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    pub fn is_unknown(&self) -> bool {
+        *self == AuthResult::Unknown
+    }
+}
+
 /// One DKIM signature and what became of it (RFC 6376).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DkimSignature {
@@ -136,10 +144,17 @@ pub struct Facts {
     pub dmarc_policy: DmarcPolicy,
     /// Domain whose record the policy is from.
     pub dmarc_domain: Option<String>,
+    /// From domain that DMARC was judged for: of several the one that speaks most against the message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dmarc_from: Option<String>,
     /// ARC chain (RFC 8617).
     pub arc: AuthResult,
     /// Domain that sealed the chain last.
     pub arc_domain: Option<String>,
+    /// What the chain says of DMARC where the mail was first passed on, if every sealer is trusted: a pass for
+    /// each From domain, else unknown.
+    #[serde(skip_serializing_if = "AuthResult::is_unknown")]
+    pub arc_dmarc: AuthResult,
     /// Place of the From domain's logo (BIMI), if it is asked for and DMARC passes.
     pub bimi: Option<String>,
     /// What the sender's domain says about an SPF failure.
@@ -165,4 +180,22 @@ pub struct Facts {
     pub sender_seen: Option<u32>,
     /// Share of spam in `sender_seen`, 0 to 1.
     pub sender_spam_share: Option<f32>,
+}
+
+impl Facts {
+    /// Whether the sender of the envelope may be somebody else than it says: SPF fails, or its domain could
+    /// not be asked.
+    pub fn doubts_envelope(&self) -> bool {
+        matches!(self.spf, AuthResult::Fail | AuthResult::SoftFail | AuthResult::TempError)
+    }
+
+    /// The same for the authors of the From field: DMARC fails, has no answer or none that can be read; or
+    /// there is no policy to ask for and SPF fails.
+    pub fn doubts_authors(&self) -> bool {
+        match self.dmarc {
+            AuthResult::Pass => false,
+            AuthResult::Fail | AuthResult::TempError | AuthResult::PermError => true,
+            _ => self.doubts_envelope(),
+        }
+    }
 }

@@ -12,6 +12,7 @@
 pub mod address;
 mod ambiguity;
 pub mod attachment;
+pub mod authors;
 pub mod charset;
 pub mod date;
 pub mod defect;

@@ -25,6 +25,8 @@ pub struct Limits {
     pub urls_max: u32,
     /// Received fields read.
     pub relays_max: u16,
+    /// Authors read in the From fields.
+    pub authors_max: u16,
     /// Defects kept, but one of each kind is kept whatever this says.
     pub defects_max: u16,
 }
@@ -41,6 +43,7 @@ impl Default for Limits {
             text_bytes_max: 1024 * 1024,
             urls_max: 2_000,
             relays_max: 64,
+            authors_max: 16,
             defects_max: 64,
         }
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use crate::address::{self, Mailbox};
+use crate::authors::Authors;
 use crate::defect::{Defect, DefectKind};
 use crate::evidence::View;
 use crate::header::Header;
@@ -106,6 +107,13 @@ impl<'a> Message<'a> {
     pub fn from(&self) -> Option<Mailbox> {
         let field = self.header("from")?;
         address::mailboxes(&field.unfolded(), 1).into_iter().next()
+    }
+
+    /// Whom all From fields name, in every reading of them; at most [`Limits::authors_max`].
+    pub fn authors(&self) -> Authors {
+        let fields: Vec<_> = self.headers_named("from").map(Header::unfolded).collect();
+        let max = usize::from(self.limits.authors_max);
+        Authors::read(fields.iter().map(|value| &**value), max)
     }
 
     /// The text of every `text/*` leaf, in the order of the message.

@@ -50,6 +50,10 @@ pub(crate) fn of_message(message: &Message<'_>, defects: &mut Vec<Defect>) {
     if let Some(second) = message.headers_named("from").nth(1) {
         defects.push(Defect::new(DefectKind::DuplicateFrom, 0).at(second.offset));
     }
+    if message.authors().is_ambiguous() {
+        let at = message.header("from").map_or(0, |field| field.offset);
+        defects.push(Defect::new(DefectKind::AmbiguousFrom, 0).at(at));
+    }
     let relays = message.headers_named("received").count();
     if relays > usize::from(message.limits().relays_max) {
         defects.push(Defect::new(DefectKind::TooManyRelays, 0));

@@ -21,6 +21,7 @@ fn ask(raw: &[u8]) {
         decoded_bytes_max: 500,
         text_bytes_max: 100,
         urls_max: 2,
+        authors_max: 1,
         relays_max: 1,
         defects_max: 3,
     };

@@ -17,7 +17,7 @@ use crate::disposition::{Change, Disposition, Final, Trace};
 use crate::file::{ChangeTemplate, Policy, Rule};
 use crate::language;
 use crate::pattern::OneOrMany;
-use crate::people::OwnClass;
+use crate::people::{OwnClass, Senders};
 
 /// Messages in the last hour by sender, client and recipient, as the node counts them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -137,12 +137,12 @@ impl<'e> Evaluation<'e> {
     ) -> Self {
         let verdict = input.verdict;
         let mut own = OwnClass { class: verdict.class, because: "" };
-        // Looking for the From address is for those whose people want anything.
+        // Looking for the authors is for those whose people want anything.
         if !policy.people.wishes.is_empty() && input.envelope.direction == Direction::Inbound {
-            let from = input.message.from().map(|m| m.address).unwrap_or_default();
-            let senders = [input.envelope.mail_from.as_str(), &*from];
+            let authors = input.message.authors();
+            let senders = Senders { envelope: &input.envelope.mail_from, authors: &authors };
             let explicit = input.thresholds.is_explicit(verdict);
-            own = policy.people.class(recipient, senders, input.facts, verdict, explicit);
+            own = policy.people.class(recipient, &senders, input.facts, verdict, explicit);
         }
         Evaluation { input, recipient, policy, size, own, languages }
     }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gauntlet_engine::{Class, Verdict};
 use gauntlet_mail::Facts;
+use gauntlet_mail::authors::Authors;
 use gauntlet_mail::facts::AuthResult;
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +70,15 @@ pub struct People {
     pub wishes: BTreeMap<String, Wishes>,
 }
 
+/// Who sent a message.
+#[derive(Debug, Clone, Copy)]
+pub struct Senders<'m> {
+    /// MAIL FROM.
+    pub envelope: &'m str,
+    /// Whom the From fields name.
+    pub authors: &'m Authors,
+}
+
 /// A class as one recipient sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnClass {
@@ -79,12 +89,11 @@ pub struct OwnClass {
 }
 
 impl People {
-    /// The class of a message for this recipient. `senders` are the envelope's and the From address;
-    /// `explicit` says that the verdict is explicit spam.
+    /// The class of a message for this recipient. `explicit` says that the verdict is explicit spam.
     pub fn class(
         &self,
         recipient: &str,
-        senders: [&str; 2],
+        senders: &Senders<'_>,
         facts: &Facts,
         verdict: &Verdict,
         explicit: bool,
@@ -101,7 +110,7 @@ impl People {
 impl Wishes {
     fn class(
         &self,
-        senders: [&str; 2],
+        senders: &Senders<'_>,
         facts: &Facts,
         verdict: &Verdict,
         explicit: bool,
@@ -111,13 +120,10 @@ impl Wishes {
         if !matches!(class, Class::Ham | Class::Bulk | Class::Suspect | Class::Spam) {
             return None;
         }
-        if senders.iter().any(|s| listed(&self.block, s)) {
+        if senders.all().any(|s| listed(&self.block, s)) {
             return own(Class::Spam, "the recipient blocks the sender");
         }
-        if class != Class::Ham
-            && !is_forged(facts)
-            && senders.iter().any(|s| listed(&self.allow, s))
-        {
+        if class != Class::Ham && senders.are_allowed(&self.allow, facts) {
             return own(Class::Ham, "the recipient allows the sender");
         }
         if self.spam_points.is_some_and(|points| verdict.score >= points) && class != Class::Spam {
@@ -134,9 +140,23 @@ impl Wishes {
     }
 }
 
-/// The sender's own domain says that this is not from it.
-fn is_forged(facts: &Facts) -> bool {
-    facts.dmarc == AuthResult::Fail || facts.spf == AuthResult::Fail
+impl Senders<'_> {
+    /// Every address, in every reading of the fields.
+    fn all(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.envelope).chain(self.authors.addresses())
+    }
+
+    /// The envelope's sender or all authors are on the list, and nothing says that they are somebody else:
+    /// anybody can write them.
+    fn are_allowed(&self, list: &BTreeSet<String>, facts: &Facts) -> bool {
+        let authors = &self.authors.mailboxes;
+        let is_forged = facts.dmarc == AuthResult::Fail;
+        (listed(list, self.envelope) && !is_forged && !facts.doubts_envelope())
+            || (!authors.is_empty()
+                && !self.authors.is_ambiguous()
+                && authors.iter().all(|author| listed(list, &author.address))
+                && !facts.doubts_authors())
+    }
 }
 
 /// The address, its domain or a domain above it is in the list.
@@ -166,10 +186,34 @@ mod tests {
     fn seen(wishes: &Wishes, class: Class, score: f64, facts: &Facts) -> Class {
         let people = People { wishes: [("ann@example.org".to_owned(), wishes.clone())].into() };
         let verdict = Verdict { class, score, ..Verdict::default() };
-        let senders = ["bounce@mail.shop.example", "News@Shop.example"];
-        let other = people.class("bob@example.org", senders, facts, &verdict, false);
+        let authors = Authors::read([&b"News@Shop.example"[..]], 16);
+        let senders = Senders { envelope: "bounce@mail.shop.example", authors: &authors };
+        let other = people.class("bob@example.org", &senders, facts, &verdict, false);
         assert_eq!(other, OwnClass { class, because: "" }, "nobody decides for others");
-        people.class("Ann@Example.org", senders, facts, &verdict, false).class
+        people.class("Ann@Example.org", &senders, facts, &verdict, false).class
+    }
+
+    #[test]
+    fn all_authors_have_to_be_allowed_and_any_is_blocked() {
+        let list = |entries: &[&str]| entries.iter().map(|e| (*e).to_owned()).collect();
+        let facts = Facts::default();
+        let of = |wishes: &Wishes, class, from: &str| {
+            let authors = Authors::read([from.as_bytes()], 16);
+            let senders = Senders { envelope: "x@evil.example", authors: &authors };
+            let verdict = Verdict { class, ..Verdict::default() };
+            wishes.class(&senders, &facts, &verdict, false).map(|own| own.class)
+        };
+        let allow = Wishes { allow: list(&["bank.example"]), ..Wishes::default() };
+        let block = Wishes { block: list(&["bank.example"]), ..Wishes::default() };
+        assert_eq!(of(&allow, Class::Spam, "a@bank.example"), Some(Class::Ham));
+        for from in [
+            "a@bank.example, x@evil.example",
+            "<a@bank.example> <x@evil.example>",
+            "x@evil.example \"<a@bank.example>\"",
+        ] {
+            assert_eq!(of(&allow, Class::Spam, from), None, "{from}");
+            assert_eq!(of(&block, Class::Ham, from), Some(Class::Spam), "{from}");
+        }
     }
 
     #[test]
@@ -182,6 +226,10 @@ mod tests {
             assert_eq!(seen(&allow, class, 9.0, &fine), Class::Ham);
             let forged = Facts { dmarc: AuthResult::Fail, ..Facts::default() };
             assert_eq!(seen(&allow, class, 9.0, &forged), class);
+        }
+        for unknown in [AuthResult::TempError, AuthResult::PermError] {
+            let facts = Facts { dmarc: unknown, spf: AuthResult::TempError, ..Facts::default() };
+            assert_eq!(seen(&allow, Class::Spam, 9.0, &facts), Class::Spam, "not asked is no pass");
         }
         assert_eq!(seen(&block, Class::Ham, 0.0, &fine), Class::Spam, "blocking wins");
         for class in [Class::Phishing, Class::Malware, Class::Unscannable] {

@@ -8,14 +8,14 @@
 //! | `BLOCK_CLIENT` | 20 | the client's network or name is on the block list: class spam |
 //! | `BLOCK_URL` | 20 | links to a host on the block list, also through a redirector: class spam |
 //!
-//! An allow list beats every class below phishing. A sender is the envelope's and the From field's;
-//! the From field is taken for allowed only if sender authentication has not failed for it, since
-//! anybody can write it.
+//! An allow list beats every class below phishing. A sender is the envelope's and the From field's. Anybody
+//! can write them, so they are taken for allowed only where nothing speaks against them: not if SPF fails
+//! or could not be asked for the envelope's, or DMARC fails, could not be asked or not be read for the
+//! From field's, and only if it names nobody who is not on the list, in any reading of it.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use gauntlet_mail::facts::AuthResult;
-use gauntlet_mail::{Defect, DefectKind, Evidence, View, address};
+use gauntlet_mail::{Defect, DefectKind, Evidence, View};
 
 use crate::filter::{Filter, Findings, Item};
 use crate::filters::header_form::field_evidence;
@@ -57,25 +57,24 @@ impl Lists {
     fn senders(&self, item: &Item<'_>, findings: &mut Findings) {
         let sender = &item.envelope.mail_from;
         let at = || Evidence::new(View::Envelope, 0, 0, sender.as_bytes()).named("mail_from");
-        let forged = matches!(item.facts.spf, AuthResult::Fail | AuthResult::SoftFail);
-        if self.allow.has_address(sender) && !forged {
+        if self.allow.has_address(sender) && !item.facts.doubts_envelope() {
             findings.add(&self.allow_sender, at());
         }
         if self.block.has_address(sender) {
             findings.add(&self.block_sender, at());
         }
-        // Any author blocks; only the one that people see allows.
-        for field in item.message.headers_named("from") {
-            let authors = address::mailboxes(&field.unfolded(), usize::MAX);
-            if authors.iter().any(|author| self.block.has_address(&author.address)) {
-                findings.add(&self.block_sender, field_evidence(field));
-            }
+        let Some(field) = item.message.header("from") else { return };
+        // Any author blocks, in any reading of the fields; to allow, all have to be listed.
+        let authors = item.message.authors();
+        if authors.addresses().any(|author| self.block.has_address(author)) {
+            findings.add(&self.block_sender, field_evidence(field));
         }
-        let (Some(from), Some(field)) = (item.message.from(), item.message.header("from")) else {
-            return;
-        };
-        let forged = forged || item.facts.dmarc == AuthResult::Fail;
-        if self.allow.has_address(&from.address) && !forged {
+        let is_allowed = |address: &str| self.allow.has_address(address);
+        if !authors.is_ambiguous()
+            && authors.addresses().next().is_some()
+            && authors.mailboxes.iter().all(|author| is_allowed(&author.address))
+            && !item.facts.doubts_authors()
+        {
             findings.add(&self.allow_sender, field_evidence(field));
         }
     }
@@ -164,8 +163,9 @@ impl Filter for Lists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filters::testing::find;
-    use gauntlet_mail::Envelope;
+    use crate::filters::testing::{find, find_with};
+    use gauntlet_mail::facts::AuthResult;
+    use gauntlet_mail::{Envelope, Facts};
 
     fn filter() -> Lists {
         let list = |entries: &[&str]| List::parse(entries).unwrap();
@@ -193,5 +193,43 @@ mod tests {
         let all = ["BLOCK_SENDER", "ALLOW_CLIENT", "BLOCK_CLIENT"];
         assert_eq!(found("From: a@x.com\n\nhi\n", &client), all);
         assert!(found("From: a@x.com\n\nhttp://x.com\n", &nobody).is_empty());
+    }
+
+    #[test]
+    fn authors_are_allowed_together_and_only_undoubted() {
+        let found = |from: &str, facts: &Facts| -> Vec<String> {
+            let mail = format!("From: {from}\n\nhi\n");
+            let nobody = Envelope::default();
+            let hits = find_with(&filter(), &mail, &nobody, facts).hits;
+            hits.iter().map(|h| h.rule.to_string()).collect()
+        };
+        let known = Facts { dmarc: AuthResult::Pass, spf: AuthResult::Fail, ..Facts::default() };
+        assert_eq!(found("a@good.com", &known), ["ALLOW_SENDER"], "DMARC passes by a signature");
+        assert_eq!(found("a@good.com, B <b@good.com>", &known), ["ALLOW_SENDER"]);
+        for from in [
+            "a@good.com, x@evil.com",
+            "x@evil.com, a@good.com",
+            "<a@good.com> <x@evil.com>",
+            "<x@evil.com> <a@good.com>",
+            "a@good.com (<x@evil.com>)",
+            "x@evil.com \"<a@good.com>\"",
+            "<a@good.com>\nFrom: x@evil.com",
+        ] {
+            assert!(found(from, &known).is_empty(), "{from}");
+        }
+        for from in ["<a@bad.com> <x@evil.com>", "x@evil.com \"<a@bad.com>\"", "x@y, a@bad.com"] {
+            assert_eq!(found(from, &known), ["BLOCK_SENDER"], "{from}");
+        }
+        for doubt in [AuthResult::Fail, AuthResult::TempError, AuthResult::PermError] {
+            let facts = Facts { dmarc: doubt, spf: AuthResult::Pass, ..Facts::default() };
+            assert!(found("a@good.com", &facts).is_empty(), "{doubt:?}");
+        }
+        for doubt in [AuthResult::Fail, AuthResult::SoftFail, AuthResult::TempError] {
+            let facts = Facts { dmarc: AuthResult::None, spf: doubt, ..Facts::default() };
+            assert!(found("a@good.com", &facts).is_empty(), "{doubt:?}");
+            let from_good = Envelope { mail_from: "a@good.com".into(), ..Envelope::default() };
+            let hits = find_with(&filter(), "From: a@x.com\n\nhi\n", &from_good, &facts).hits;
+            assert!(hits.is_empty(), "{doubt:?}");
+        }
     }
 }

@@ -6,7 +6,8 @@
 //! | `SPF_SOFT` | 0.5 | the sender's domain doubts this client |
 //! | `DMARC_REJECT` | 3.5 | nothing proves the From domain, which asks to reject such mail |
 //! | `DMARC_QUARANTINE` | 2.0 | nothing proves the From domain, which asks to quarantine such mail |
-//! | `DMARC_FORWARDED` | 0.5 | the same, but a valid ARC chain says that it was forwarded |
+//! | `DMARC_FORWARDED` | 0.5 | the same, but trusted forwarders say that it passed when it came to them (ARC) |
+//! | `DMARC_UNKNOWN` | 0.5 | the policy of the From domain could not be asked, or not be read |
 //! | `CLIENT_NAMELESS` | 1.0 | the DNS has no name for the client |
 //! | `CLIENT_NAME_FALSE` | 0.6 | the client's name has another address |
 //! | `DNS_LISTED` | of the lists, at most 10 | block lists of the DNS that name client, sender or links |
@@ -40,6 +41,7 @@ pub struct Network {
     dmarc_reject: Rule,
     dmarc_quarantine: Rule,
     dmarc_forwarded: Rule,
+    dmarc_unknown: Rule,
     nameless: Rule,
     false_name: Rule,
     listed: Rule,
@@ -72,7 +74,12 @@ impl Network {
             dmarc_forwarded: rule(
                 "DMARC_FORWARDED",
                 0.5,
-                "Nothing but an ARC chain speaks for the From domain",
+                "Nothing but trusted forwarders (ARC) speak for the From domain",
+            ),
+            dmarc_unknown: rule(
+                "DMARC_UNKNOWN",
+                0.5,
+                "The policy of the From domain could not be asked, or not be read",
             ),
             nameless: rule("CLIENT_NAMELESS", 1.0, "The client has no name in the DNS"),
             false_name: rule("CLIENT_NAME_FALSE", 0.6, "The client's name has another address"),
@@ -90,15 +97,22 @@ impl Network {
             AuthResult::SoftFail => findings.add(&self.spf_soft, fact("spf", "softfail")),
             _ => {}
         }
-        if facts.dmarc != AuthResult::Fail {
-            return;
+        match facts.dmarc {
+            AuthResult::Fail => {}
+            AuthResult::TempError => {
+                return findings.add(&self.dmarc_unknown, fact("dmarc", "temperror"));
+            }
+            AuthResult::PermError => {
+                return findings.add(&self.dmarc_unknown, fact("dmarc", "permerror"));
+            }
+            _ => return,
         }
         let rule = match facts.dmarc_policy {
             DmarcPolicy::Reject => &self.dmarc_reject,
             DmarcPolicy::Quarantine => &self.dmarc_quarantine,
             DmarcPolicy::None | DmarcPolicy::Unknown => return,
         };
-        let rule = if facts.arc == AuthResult::Pass { &self.dmarc_forwarded } else { rule };
+        let rule = if facts.arc_dmarc == AuthResult::Pass { &self.dmarc_forwarded } else { rule };
         findings.add(rule, fact("dmarc", facts.dmarc_domain.as_deref().unwrap_or("fail")));
     }
 
@@ -225,7 +239,9 @@ mod tests {
             ..Facts::default()
         };
         assert_eq!(hits(&good), []);
-        let forwarded = Facts { dmarc: AuthResult::Fail, arc: AuthResult::Pass, ..good };
+        let sealed = Facts { dmarc: AuthResult::Fail, arc: AuthResult::Pass, ..good };
+        assert_eq!(hits(&sealed), [("DMARC_REJECT".to_owned(), 3.5)], "anybody can seal");
+        let forwarded = Facts { arc_dmarc: AuthResult::Pass, ..sealed };
         assert_eq!(hits(&forwarded), [("DMARC_FORWARDED".to_owned(), 0.5)]);
     }
 }

@@ -408,6 +408,9 @@ pub struct FactSettings {
     pub questions_max: usize,
     /// DKIM signatures of one message that are verified.
     pub signatures_max: usize,
+    /// Domains whose ARC seals are trusted, with those below them. Of a chain that they alone sealed counts what it
+    /// says of DMARC; of others nothing: anybody can seal.
+    pub arc_sealers_trusted: Vec<String>,
     /// Remember senders: how much of their mail was spam.
     pub history: bool,
     /// Look for the logo of senders that pass DMARC (BIMI).
@@ -428,6 +431,7 @@ impl Default for FactSettings {
             wait_ms_max: 3_000,
             questions_max: 150,
             signatures_max: 10,
+            arc_sealers_trusted: Vec::new(),
             history: true,
             bimi: false,
             our_networks: ours.map(str::to_owned).to_vec(),

@@ -23,6 +23,7 @@ use mail_auth::{
 };
 
 use super::inquiry::{Effect, Inquiry};
+use super::sealers::Chain;
 use crate::key_record::key_bits;
 use crate::resolver::{Answer, Kind, Outcome};
 
@@ -54,6 +55,8 @@ pub struct Signed {
     pub arc: AuthResult,
     /// Domain that sealed last.
     pub arc_domain: Option<String>,
+    /// What the chain says, whatever its result.
+    pub chain: Chain,
 }
 
 impl Verifier {
@@ -96,6 +99,12 @@ impl Verifier {
         let mut signed = Signed { arc: arc_found, ..Signed::default() };
         let last = arc.sets().last();
         signed.arc_domain = last.map(|set| set.seal.header.d.to_ascii_lowercase());
+        let sealer = |set: &mail_auth::arc::Set<'_>| set.seal.header.d.to_ascii_lowercase();
+        let results = arc.sets().first().map(|set| String::from_utf8_lossy(set.results.value));
+        signed.chain = Chain {
+            sealers: arc.sets().iter().map(sealer).collect(),
+            first_results: results.unwrap_or_default().into_owned(),
+        };
         // The results are malformed signatures first, then the others in their order.
         let malformed = dkim.len().saturating_sub(message.dkim_headers.len());
         for output in dkim.iter().take(malformed) {

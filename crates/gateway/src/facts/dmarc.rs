@@ -126,9 +126,42 @@ pub struct Judged {
     pub domain: Option<String>,
 }
 
+impl Judged {
+    /// How much speaks against a message: of several From domains the worst counts.
+    fn severity(&self) -> u8 {
+        match (self.result, self.policy) {
+            (AuthResult::Fail, DmarcPolicy::Reject) => 6,
+            (AuthResult::Fail, DmarcPolicy::Quarantine) => 5,
+            (AuthResult::PermError, _) => 4,
+            (AuthResult::TempError | AuthResult::Unknown, _) => 3,
+            (AuthResult::Fail, _) => 2,
+            (AuthResult::Pass, _) => 0,
+            _ => 1,
+        }
+    }
+}
+
+/// Compares what is proven with what each From domain asks for; the worst result counts (RFC 9989 leaves
+/// mail of several authors to the receiver). `walks` are those of the domains; `None` without a domain.
+pub async fn judge_all(
+    inquiry: &Inquiry<'_>,
+    who: &Identities<'_>,
+    walks: Vec<Result<Walk, Outcome>>,
+    domains: &[String],
+) -> Option<(usize, Judged)> {
+    let mut worst: Option<(usize, Judged)> = None;
+    for (i, (from, walk)) in domains.iter().zip(walks).enumerate() {
+        let judged = judge(inquiry, &Identities { from, ..*who }, walk).await;
+        if worst.as_ref().is_none_or(|(_, w)| judged.severity() > w.severity()) {
+            worst = Some((i, judged));
+        }
+    }
+    worst
+}
+
 /// Compares what is proven with what the From domain asks for.
-pub async fn judge(inquiry: &Inquiry<'_>, who: &Identities<'_>) -> Judged {
-    let walk = match walk(inquiry, who.from).await {
+async fn judge(inquiry: &Inquiry<'_>, who: &Identities<'_>, walk: Result<Walk, Outcome>) -> Judged {
+    let walk = match walk {
         Ok(walk) => walk,
         Err(outcome) => return Judged { result: missing(outcome), ..Judged::default() },
     };
@@ -156,22 +189,23 @@ pub async fn judge(inquiry: &Inquiry<'_>, who: &Identities<'_>) -> Judged {
         if (result != AuthResult::Pass && !open) || domain.is_empty() {
             continue;
         }
-        if !is_aligned(inquiry, domain, who.from, &organisation, alignment).await {
-            continue;
+        let aligned = is_aligned(inquiry, domain, who.from, &organisation, alignment).await;
+        match aligned {
+            Ok(false) => {}
+            Ok(true) if result == AuthResult::Pass => {
+                judged.result = AuthResult::Pass;
+                return judged;
+            }
+            // What is not known might have been a pass.
+            Ok(true) => judged.result = AuthResult::TempError,
+            Err(outcome) => judged.result = missing(outcome),
         }
-        if result == AuthResult::Pass {
-            judged.result = AuthResult::Pass;
-            return judged;
-        }
-        // What is not known might have been a pass.
-        judged.result = result;
     }
     judged
 }
 
 fn missing(outcome: Outcome) -> AuthResult {
     match outcome {
-        Outcome::Timeout | Outcome::NotAsked => AuthResult::Unknown,
         Outcome::TooLarge => AuthResult::PermError,
         _ => AuthResult::TempError,
     }
@@ -203,7 +237,7 @@ async fn effective(
 
 /// Records found on the way up from a domain, the longest name first.
 #[derive(Debug, Default)]
-struct Walk {
+pub struct Walk {
     start: String,
     found: Vec<(String, Policy)>,
 }
@@ -247,7 +281,11 @@ fn names(domain: &str) -> Vec<&str> {
     names
 }
 
-async fn walk(inquiry: &Inquiry<'_>, domain: &str) -> Result<Walk, Outcome> {
+/// The records of a domain and those above it.
+///
+/// # Errors
+/// Why a name of the walk is not known.
+pub async fn walk(inquiry: &Inquiry<'_>, domain: &str) -> Result<Walk, Outcome> {
     let mut walk = Walk { start: domain.to_owned(), found: Vec::new() };
     if !domain.contains('.') {
         return Ok(walk);
@@ -289,18 +327,15 @@ async fn is_aligned(
     from: &str,
     organisation: &str,
     alignment: Alignment,
-) -> bool {
+) -> Result<bool, Outcome> {
     if domain == from {
-        return true;
+        return Ok(true);
     }
     let below = domain.strip_suffix(organisation);
     if alignment == Alignment::Strict || !below.is_some_and(|h| h.is_empty() || h.ends_with('.')) {
-        return false;
+        return Ok(false);
     }
-    match walk(inquiry, domain).await {
-        Ok(walk) => walk.organisation().as_deref() == Some(organisation),
-        Err(_) => false,
-    }
+    Ok(walk(inquiry, domain).await?.organisation().as_deref() == Some(organisation))
 }
 
 /// Where the From domain's logo is (BIMI): `l=` of `default._bimi`.

@@ -15,6 +15,8 @@ pub struct Inquiry<'r> {
     resolver: &'r Resolver,
     /// Questions that may still be asked.
     left: AtomicUsize,
+    /// The same for policies of From domains: no other question takes their place.
+    policies_left: AtomicUsize,
     /// After this, everything unanswered is unknown.
     until: Instant,
     record: Mutex<Record>,
@@ -66,6 +68,9 @@ impl Effect {
     }
 }
 
+/// Questions for the policies of From domains. Whom a message says it is from must be known however much
+/// else it makes us ask. Enough for the names of the domains of [`gauntlet_mail::Limits::authors_max`] authors.
+const POLICY_QUESTIONS_MAX: usize = 150;
 /// Most of an answer that is written down, in bytes.
 const ANSWER_BYTES_MAX: usize = 512;
 /// Most notes that are written down.
@@ -77,6 +82,7 @@ impl<'r> Inquiry<'r> {
         Inquiry {
             resolver,
             left: AtomicUsize::new(questions_max),
+            policies_left: AtomicUsize::new(POLICY_QUESTIONS_MAX),
             until: Instant::now() + wait,
             record: Mutex::default(),
         }
@@ -86,7 +92,8 @@ impl<'r> Inquiry<'r> {
     /// [`Outcome::NotAsked`] when it has asked enough.
     pub async fn ask(&self, effect: Effect, name: &str, kind: Kind) -> Arc<Answer> {
         let may = |left: usize| left.checked_sub(1);
-        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, may).is_err() {
+        let left = if effect == Effect::Dmarc { &self.policies_left } else { &self.left };
+        if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, may).is_err() {
             self.note("not all questions were asked: the message has too many".to_owned());
             let answer = Answer::empty(Outcome::NotAsked);
             self.write_down(effect, name, kind, &answer, false, Duration::ZERO);

@@ -44,8 +44,8 @@ pub struct Subjects<'a> {
     pub client: Option<IpAddr>,
     /// Envelope.
     pub envelope: &'a Envelope,
-    /// Domain of the From field.
-    pub from: Option<&'a str>,
+    /// Domains of the From fields.
+    pub from: &'a [String],
     /// Signatures that verify.
     pub dkim: &'a [DkimSignature],
     /// The message.
@@ -261,7 +261,7 @@ pub(super) fn texts(subject: ListSubject, about: &Subjects<'_>, links: &Links) -
         }
         ListSubject::Helo => Vec::new(),
         ListSubject::MailFrom => domain_of(&about.envelope.mail_from).into_iter().collect(),
-        ListSubject::From => about.from.map(str::to_owned).into_iter().collect(),
+        ListSubject::From => about.from.to_vec(),
         ListSubject::Dkim => {
             let good =
                 about.dkim.iter().filter(|s| s.result == gauntlet_mail::facts::AuthResult::Pass);

@@ -330,11 +330,8 @@ fn certain<'a>(answer: &'a Answer, name: &str) -> Result<&'a Answer, Trouble> {
         return Ok(answer);
     }
     let reason = format!("{name}: {}", answer.outcome.name());
-    let result = match answer.outcome {
-        Outcome::Timeout | Outcome::NotAsked => AuthResult::Unknown,
-        _ => AuthResult::TempError,
-    };
-    Err(Trouble { result, reason })
+    // Unanswered, too (section 2.6.6): a sender could see to it that its own answers come late.
+    Err(Trouble { result: AuthResult::TempError, reason })
 }
 
 /// Two labels at least, of 1 to 63 characters (section 4.3).

@@ -65,6 +65,8 @@ fn headers(message: &Message<'_>, raw: &[u8]) {
         let _ = gauntlet_mail::date::parse(&value);
     }
     let _ = (message.subject(), message.from());
+    let authors = message.authors();
+    assert!(authors.domains().len() <= authors.addresses().count(), "each domain is an author's");
 }
 
 fn texts(message: &Message<'_>, limits: &Limits) {
