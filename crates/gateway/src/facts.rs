@@ -330,8 +330,10 @@ pub(crate) fn cut(text: &str, bytes_max: usize) -> String {
     crate::judge::cut(&gauntlet_smtp::text::one_line(text, ' '), bytes_max)
 }
 
-/// Runs both at once.
+/// Runs both at once. They are boxed: calls of this one within another would hold the inner ones several
+/// times on the stack, and with them all that a message asks.
 async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    let (a, b) = (Box::pin(a), Box::pin(b));
     tokio::join!(a, b)
 }
 

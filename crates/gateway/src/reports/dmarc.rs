@@ -115,7 +115,11 @@ fn row_of(record: &LogRecord) -> Option<(String, Row)> {
         return None;
     }
     let domain = facts.dmarc_domain.clone()?;
-    let header_from = ascii_domain(mailboxes(record.from.as_bytes(), 1).first()?.domain())?;
+    let header_from = match &facts.dmarc_from {
+        Some(domain) => domain.clone(),
+        // Logged before the fact was kept.
+        None => ascii_domain(mailboxes(record.from.as_bytes(), 1).first()?.domain())?,
+    };
     let sender = envelope.mail_from.rsplit_once('@').and_then(|(_, d)| ascii_domain(d));
     let (disposition, as_asked) = done_with(record, passed);
     let helo = sender.is_none();
