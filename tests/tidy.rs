@@ -92,6 +92,13 @@ fn every_test_file_is_in_the_one_binary() {
     }
 }
 
+/// Twenty tabs named `mod.rs` in an editor say nothing.
+#[test]
+fn no_module_is_called_mod() {
+    let found: Vec<_> = sources().into_iter().filter(|path| path.ends_with("mod.rs")).collect();
+    assert!(found.is_empty(), "call these by their folder's name, beside it: {found:?}");
+}
+
 #[test]
 fn files_stay_short() {
     let mut long = Vec::new();

@@ -4,7 +4,7 @@
 
 #![no_main]
 
-#[path = "../../crates/mail/tests/everything/mod.rs"]
+#[path = "../../crates/mail/tests/everything.rs"]
 mod everything;
 
 use gauntlet_mail::Limits;

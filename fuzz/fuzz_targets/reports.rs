@@ -4,7 +4,7 @@
 
 #![no_main]
 
-#[path = "../../crates/gateway/tests/reports_bytes/mod.rs"]
+#[path = "../../crates/gateway/tests/reports_bytes.rs"]
 mod reports_bytes;
 
 use libfuzzer_sys::fuzz_target;

@@ -4,7 +4,7 @@
 
 #![no_main]
 
-#[path = "../../crates/rules/tests/everything/mod.rs"]
+#[path = "../../crates/rules/tests/everything.rs"]
 mod everything;
 
 use libfuzzer_sys::fuzz_target;

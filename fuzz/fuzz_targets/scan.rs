@@ -4,7 +4,7 @@
 
 #![no_main]
 
-#[path = "../../crates/engine/tests/everything/mod.rs"]
+#[path = "../../crates/engine/tests/everything.rs"]
 mod everything;
 
 use std::cell::RefCell;

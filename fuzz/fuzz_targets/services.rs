@@ -4,7 +4,7 @@
 
 #![no_main]
 
-#[path = "../../crates/gateway/tests/services_bytes/mod.rs"]
+#[path = "../../crates/gateway/tests/services_bytes.rs"]
 mod services_bytes;
 
 use libfuzzer_sys::fuzz_target;

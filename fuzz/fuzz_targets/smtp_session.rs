@@ -4,7 +4,7 @@
 
 #![no_main]
 
-#[path = "../../crates/smtp/tests/everything/mod.rs"]
+#[path = "../../crates/smtp/tests/everything.rs"]
 mod everything;
 
 use libfuzzer_sys::fuzz_target;

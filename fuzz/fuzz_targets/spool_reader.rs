@@ -4,7 +4,7 @@
 
 #![no_main]
 
-#[path = "../../crates/store/tests/spool_bytes/mod.rs"]
+#[path = "../../crates/store/tests/spool_bytes.rs"]
 mod spool_bytes;
 
 use libfuzzer_sys::fuzz_target;

@@ -4,7 +4,7 @@
 
 #![no_main]
 
-#[path = "../../crates/gateway/tests/ways_bytes/mod.rs"]
+#[path = "../../crates/gateway/tests/ways_bytes.rs"]
 mod ways_bytes;
 
 use libfuzzer_sys::fuzz_target;

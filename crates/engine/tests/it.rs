@@ -4,6 +4,6 @@ mod blocked_urls;
 mod everything;
 mod fuzz_smoke;
 mod limits;
-#[path = "../../mail/tests/mutate/mod.rs"]
+#[path = "../../mail/tests/mutate.rs"]
 mod mutate;
 mod test_string_disguises;

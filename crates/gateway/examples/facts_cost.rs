@@ -9,7 +9,7 @@
 //! their answers take.
 #![allow(clippy::print_stdout, reason = "an example prints what it measures")]
 
-#[path = "../tests/zone/mod.rs"]
+#[path = "../tests/zone.rs"]
 mod zone;
 
 use std::sync::Arc;

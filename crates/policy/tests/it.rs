@@ -2,5 +2,5 @@
 
 mod everything;
 mod fuzz_smoke;
-#[path = "../../mail/tests/mutate/mod.rs"]
+#[path = "../../mail/tests/mutate.rs"]
 mod mutate;

@@ -6,7 +6,7 @@ mod fuzz_smoke;
 mod known_text;
 mod mail;
 mod matcher_smoke;
-#[path = "../../mail/tests/mutate/mod.rs"]
+#[path = "../../mail/tests/mutate.rs"]
 mod mutate;
 mod order;
 mod put_off;

@@ -1,6 +1,7 @@
 //! A real DNS server (Knot) on a loopback port, with a zone that the test writes. The zone is the
 //! root, so that any name can be in it.
 
+#[path = "zone/port.rs"]
 pub(crate) mod port;
 
 use std::net::{SocketAddr, UdpSocket};

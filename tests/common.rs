@@ -2,7 +2,7 @@
 
 pub(crate) mod exim;
 pub(crate) mod postfix;
-#[path = "../../crates/gateway/tests/zone/mod.rs"]
+#[path = "../crates/gateway/tests/zone.rs"]
 pub(crate) mod zone;
 
 pub(crate) use zone::port;
