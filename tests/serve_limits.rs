@@ -173,6 +173,12 @@ fn a_chunk_without_a_message_does_not_hold_a_session() {
         assert!(reply.starts_with('5'), "{reply}");
         assert!(client.reply().is_err(), "the connection is closed");
     }
+    // How large is a setting.
+    let strict = Node::start("[receiver]\nrefused_chunk_bytes_max = 4\ngreeting_wait_ms = 0\n");
+    let mut client = Smtp::connect(strict.smtp).unwrap();
+    assert!(client.say("BDAT 4\r\nab").unwrap().starts_with("503"));
+    assert!(client.say("BDAT 5").unwrap().starts_with('5'));
+    assert!(client.reply().is_err(), "the connection is closed");
     // A small one is skipped, but not for ever.
     let mut client = Smtp::connect(node.smtp).unwrap();
     client.write(b"BDAT 1000\r\n").unwrap();

@@ -26,6 +26,13 @@ fn lists_and_files() {
         ("ann@example.net", "250 2.1.5"),
         ("bob@EXAMPLE.net", "250 2.1.5"),
         ("joe@example.net", "550 5.1.1"),
+        // Other spellings of the same mailboxes (RFC 5321 section 4.1.2).
+        (r#""ann"@example.net"#, "250 2.1.5"),
+        (r#""a\nn"@example.net"#, "250 2.1.5"),
+        (r#""\Bo\b"@example.net"#, "250 2.1.5"),
+        (r#""post\master"@example.net"#, "250 2.1.5"),
+        (r#""an n"@example.net"#, "550 5.1.1"),
+        (r#""u\%other.example"@all.example"#, "550 5.1.3"),
         ("joe@all.example", "250 2.1.5"),
         ("postmaster@example.net", "250 2.1.5"),
         ("postmaster", "250 2.1.5"),
@@ -33,6 +40,23 @@ fn lists_and_files() {
     ] {
         assert_eq!(rcpt(&node, to), code, "{to}");
     }
+}
+
+#[test]
+fn the_next_hop_gets_one_spelling_that_is_a_valid_path() {
+    let sink = Sink::start();
+    // It refuses these local parts, spelled so and no other way.
+    for local in ["bob", r#""bo b""#, r#""b\"b""#, r#""a..b""#] {
+        sink.recipients.lock().unwrap().insert(local.into(), "550 5.1.1 no such user".into());
+    }
+    let node = Node::start(&format!(
+        "{OURS}[route]\nnext_hop = \"{}\"\n[recipients]\nprobe = true\naccept_unclear = false\n",
+        sink.address
+    ));
+    for local in [r#""b\o\b""#, r#""bob""#, r#""b\o b""#, r#""b\"\b""#, r#""a\..b""#] {
+        assert_eq!(rcpt(&node, &format!("{local}@example.net")), "550 5.1.1", "{local}");
+    }
+    assert_eq!(rcpt(&node, r#""jo\e"@example.net"#), "250 2.1.5");
 }
 
 #[test]

@@ -117,6 +117,52 @@ fn idle_sessions_of_a_few_addresses_make_room_for_a_good_client() {
     assert!(held.iter_mut().take(50).any(told));
 }
 
+/// Few sessions, and a wait for commands that outlasts every test: only a client that is sent away
+/// makes room for another.
+fn few_sessions() -> Node {
+    Node::start(&format!(
+        "{STRANGERS}sessions_max = 12\nsessions_per_client_max = 100\n\
+         sessions_per_network_max = 100\ncommand_seconds_max = 3600\n\
+         greeting_wait_ms = 0\n[stress]\nidle_seconds_min = 2\ncommand_seconds_max = 3600\n"
+    ))
+}
+
+/// Clients hold every session by repeating `lines`; another one gets its mail through nevertheless.
+fn is_kept_out_by(node: &Node, clients: u8, lines: &[u8]) {
+    let busy = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for n in 0..clients {
+            let (busy, address) = (&busy, node.smtp);
+            scope.spawn(move || {
+                let from = [127, 0, 1 + n / 4, 1];
+                let Ok(mut client) = Smtp::connect_from(from, address) else { return };
+                while busy.load(Ordering::Relaxed) && client.write(lines).is_ok() {
+                    std::thread::sleep(Duration::from_millis(400));
+                }
+            });
+        }
+        // Until all of them are old enough to be sent away.
+        std::thread::sleep(Duration::from_secs(4));
+        let sent = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            gets_through(node, [127, 0, 9, 1], &message("good", 2_000))
+        }));
+        busy.store(false, Ordering::Relaxed);
+        assert!(sent.is_ok(), "kept out by {}", lines.escape_ascii());
+    });
+    assert!(node.metric("gauntlet_sessions_sent_away_total") > 0);
+}
+
+#[test]
+fn mail_and_rset_in_turns_hold_no_session() {
+    is_kept_out_by(&few_sessions(), 24, b"RSET\r\nMAIL FROM:<a@b.example>\r\n");
+}
+
+#[test]
+fn chunks_that_are_skipped_hold_no_session() {
+    // Every piece belongs to the same refused chunk, which never ends.
+    is_kept_out_by(&few_sessions(), 24, b"BDAT 1000000\r\nx");
+}
+
 #[test]
 fn a_network_has_its_share_of_sessions() {
     let node = Node::start(&format!("{STRANGERS}sessions_per_network_max = 3\n"));

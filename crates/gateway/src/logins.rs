@@ -147,13 +147,18 @@ impl Logins {
         // Looked up even where no attempt may be made: a salt that changes with the limit would tell that
         // the login exists.
         let allowed = self.may_try(client, login);
-        let known = match tokio::task::spawn_blocking(move || users.mail_scram(&who)).await {
-            Ok(Ok(known)) => known,
+        // The decoy is asked for in any case, so that the time does not tell.
+        let asked = tokio::task::spawn_blocking(move || {
+            let decoy = users.scram_decoy(&who)?;
+            users.mail_scram(&who).map(|known| (known, decoy))
+        });
+        let (known, decoy) = match asked.await {
+            Ok(Ok((known, decoy))) => (known, Some(decoy)),
             Ok(Err(error)) => {
                 tracing::error!(%error, "logins cannot be checked");
-                None
+                (None, None)
             }
-            Err(_) => None,
+            Err(_) => (None, None),
         };
         let nothing_fits = |salt: &[u8]| *blake3::keyed_hash(&self.key, salt).as_bytes();
         if let Some((user, kept)) = known
@@ -180,9 +185,12 @@ impl Logins {
             };
             return Challenge { user: Some(Arc::new(user)), credentials, nonce };
         }
-        let fake = blake3::keyed_hash(&self.key, login.to_lowercase().as_bytes());
-        let salt = fake.as_bytes().get(..SCRAM_SALT_BYTES).unwrap_or_default().to_vec();
-        let nobody = nothing_fits(fake.as_bytes());
+        // Without the database no login gets its own salt: all get one of this process.
+        let salt = decoy.unwrap_or_else(|| {
+            let fake = blake3::keyed_hash(&self.key, login.to_lowercase().as_bytes());
+            fake.as_bytes().get(..SCRAM_SALT_BYTES).unwrap_or_default().to_vec()
+        });
+        let nobody = nothing_fits(&salt);
         let credentials = Credentials {
             salt,
             iterations: SCRAM_ITERATIONS,
@@ -328,6 +336,29 @@ mod tests {
             let (exchange, said) = Exchange::challenge(&read, over.credentials, "xyz");
             assert!(exchange.verify(&client_proof(&said, OWN)).is_none());
         }
+    }
+
+    #[tokio::test]
+    async fn a_restart_does_not_tell_whether_a_login_exists() {
+        let (folder, users) = people();
+        let salts = async |users: &Arc<Users>| {
+            let logins = Logins::new(users.clone()).unwrap();
+            let mut salts = Vec::new();
+            for login in ["ada", "nobody", "NoBody", "x@example.org"] {
+                salts.push(logins.credentials(ip("192.0.2.7"), login).await.credentials.salt);
+            }
+            salts
+        };
+        let before = salts(&users).await;
+        assert_eq!(before, salts(&users).await);
+        drop(users);
+        let users = Arc::new(Users::open(folder.path()).unwrap());
+        assert_eq!(before, salts(&users).await);
+        assert!(before.iter().all(|salt| salt.len() == SCRAM_SALT_BYTES));
+        assert!(before[1] == before[2] && before[1] != before[3] && before[0] != before[1]);
+        // Another node has other decoys.
+        let (_other, others) = people();
+        assert_ne!(before[1], salts(&others).await[1]);
     }
 
     #[tokio::test]

@@ -312,6 +312,7 @@ impl Receiver {
             stress.map_or(settings.errors_max, |s| s.errors_max.min(settings.errors_max));
         let limits = SessionLimits {
             line_bytes_max: settings.command_bytes_max,
+            refused_chunk_bytes_max: settings.refused_chunk_bytes_max,
             message_bytes_max: settings.message_bytes_max,
             recipients_max: settings.recipients_max,
             errors_max: u16::try_from(errors_max).unwrap_or(u16::MAX),

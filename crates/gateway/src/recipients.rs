@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use gauntlet_smtp::address::domain_of;
+use gauntlet_smtp::address::{canonical, domain_of};
 use gauntlet_store::recipients::Table;
 
 use crate::config::{Config, RecipientSettings};
@@ -51,7 +51,8 @@ impl Recipients {
     /// If a file cannot be read, or the query is no query with one parameter.
     pub fn load(config: &Config) -> anyhow::Result<Self> {
         let settings = config.recipients.clone();
-        let mut listed: HashSet<String> = settings.known.iter().map(|a| a.to_lowercase()).collect();
+        let mut listed: HashSet<String> =
+            settings.known.iter().map(|a| canonical(a).to_lowercase()).collect();
         let path = &settings.file;
         let has_list = !listed.is_empty() || !path.as_os_str().is_empty();
         if !path.as_os_str().is_empty() {
@@ -59,7 +60,7 @@ impl Recipients {
                 .with_context(|| format!("recipients.file {}", path.display()))?;
             let lines = text.lines().map(str::trim);
             let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-            listed.extend(lines.map(str::to_lowercase));
+            listed.extend(lines.map(|line| canonical(line).to_lowercase()));
         }
         let table = if settings.sqlite.as_os_str().is_empty() {
             None

@@ -59,6 +59,36 @@ pub fn split(mailbox: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((mailbox.get(..at)?, mailbox.get(at + 1..)?))
 }
 
+/// The mailbox with its local part in canonical form (RFC 5321 section 4.1.2): `"ann"@b` and `"a\nn"@b`
+/// are the mailbox `ann@b` and become it, so that lists, limits and routes see one person. A local part that
+/// is no Dot-string stays quoted, with backslashes before `"` and `\` only, so that the result is a valid
+/// path wherever the input was one. What is no quoted mailbox is returned as it is; so are dots that a
+/// Dot-string must not have (`a..b@c`), which some carriers handed out.
+pub fn canonical(mailbox: &str) -> std::borrow::Cow<'_, str> {
+    use std::borrow::Cow;
+    let Some((local, domain)) = mailbox.rsplit_once('@') else { return Cow::Borrowed(mailbox) };
+    let inner = local.strip_prefix('"').and_then(|l| l.strip_suffix('"'));
+    let Some(inner) = inner.filter(|_| is_local_part(local.as_bytes())) else {
+        return Cow::Borrowed(mailbox);
+    };
+    let (mut content, mut escaped) = (String::with_capacity(inner.len()), false);
+    for c in inner.chars() {
+        if c == '\\' && !escaped {
+            escaped = true;
+        } else {
+            escaped = false;
+            content.push(c);
+        }
+    }
+    let is_dot_string =
+        content.split('.').all(|atom| !atom.is_empty() && atom.bytes().all(is_atext));
+    if is_dot_string {
+        return Cow::Owned(format!("{content}@{domain}"));
+    }
+    let content = content.replace('\\', "\\\\").replace('"', "\\\"");
+    Cow::Owned(format!("\"{content}\"@{domain}"))
+}
+
 /// The domain of a mailbox in lower case; empty if there is none.
 pub fn domain_of(mailbox: &str) -> String {
     mailbox.rsplit_once('@').map(|(_, domain)| domain.to_ascii_lowercase()).unwrap_or_default()
@@ -150,6 +180,36 @@ mod tests {
             "a@-\n",
         ] {
             assert!(!is_mailbox(bad.as_bytes()), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn spellings_of_one_mailbox_have_one_form() {
+        for (given, form) in [
+            (r#"ann@ours.example"#, r#"ann@ours.example"#),
+            (r#""ann"@ours.example"#, r#"ann@ours.example"#),
+            (r#""a\nn"@ours.example"#, r#"ann@ours.example"#),
+            (r#""\a\n\n"@Ours.example"#, r#"ann@Ours.example"#),
+            (r#""a.n\.n"@[192.0.2.1]"#, r#"a.n.n@[192.0.2.1]"#),
+            (r#""\d\ö"@x"#, r#"dö@x"#),
+            (r#""a b"@x"#, r#""a b"@x"#),
+            (r#""a\ b"@x"#, r#""a b"@x"#),
+            (r#""a\"\\\b"@x"#, r#""a\"\\b"@x"#),
+            (r#""bo\@ss"@x"#, r#""bo@ss"@x"#),
+            (r#""u\%other.net"@x"#, r#"u%other.net@x"#),
+            (r#""a\..b"@x"#, r#""a..b"@x"#),
+            (r#"".a"@x"#, r#"".a"@x"#),
+            (r#"a..b.@x"#, r#"a..b.@x"#),
+            (r#"""@x"#, r#"""@x"#),
+            (r#""a>\b"@x"#, r#""a>b"@x"#),
+            ("", ""),
+            ("postmaster", "postmaster"),
+            (r#""a"b"@x"#, r#""a"b"@x"#),
+        ] {
+            let found = canonical(given);
+            assert_eq!(found, form, "{given}");
+            assert_eq!(canonical(&found), form, "twice: {given}");
+            assert_eq!(is_mailbox(given.as_bytes()), is_mailbox(form.as_bytes()), "{given}");
         }
     }
 

@@ -36,7 +36,7 @@ impl Default for Notify {
 /// MAIL FROM with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MailCommand {
-    /// Reverse path without brackets; empty is the null sender.
+    /// Reverse path without brackets, in [canonical form](address::canonical); empty is the null sender.
     pub from: String,
     /// Bytes the client announced (RFC 1870).
     pub size: Option<u64>,
@@ -53,7 +53,7 @@ pub struct MailCommand {
 /// RCPT TO with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RcptCommand {
-    /// Forward path without brackets and source route.
+    /// Forward path without brackets and source route, in [canonical form](address::canonical).
     pub to: String,
     /// `NOTIFY=`; none if not given.
     pub notify: Option<Notify>,
@@ -248,7 +248,8 @@ fn mail(rest: &str) -> Result<MailCommand, CommandError> {
     if !from.is_empty() && !address::is_mailbox(from.as_bytes()) {
         return Err(CommandError::BadSender);
     }
-    let mut command = MailCommand { from: from.to_owned(), ..MailCommand::default() };
+    let mut command =
+        MailCommand { from: address::canonical(from).into_owned(), ..MailCommand::default() };
     let mut body = None;
     for (key, value) in parameters(params) {
         match (key.as_str(), value) {
@@ -276,7 +277,8 @@ fn rcpt(rest: &str) -> Result<RcptCommand, CommandError> {
         return Err(CommandError::BadRecipient);
     }
     let routed = rest.split_once(':').is_some_and(|(_, path)| path.trim_start().starts_with("<@"));
-    let mut command = RcptCommand { to: to.to_owned(), routed, ..RcptCommand::default() };
+    let mut command =
+        RcptCommand { to: address::canonical(to).into_owned(), routed, ..RcptCommand::default() };
     for (key, value) in parameters(params) {
         match (key.as_str(), value) {
             ("NOTIFY", Some(v)) => once(&mut command.notify, notify(v))?,
@@ -386,6 +388,20 @@ mod tests {
             envid: Some("QQ+3D1".into()),
         };
         assert_eq!(parse(line), Ok(Command::Mail(expected)));
+    }
+
+    #[test]
+    fn paths_are_in_canonical_form() {
+        for path in [r#"ann@b"#, r#""ann"@b"#, r#""a\nn"@b"#, r#"@r.example:"a\nn"@b"#] {
+            let Ok(Command::Rcpt(rcpt)) = parse(&format!("RCPT TO:<{path}>")) else {
+                panic!("{path}");
+            };
+            assert_eq!(rcpt.to, "ann@b", "{path}");
+            let Ok(Command::Mail(mail)) = parse(&format!("MAIL FROM:<{path}> SIZE=1")) else {
+                panic!("{path}");
+            };
+            assert_eq!(mail.from, "ann@b", "{path}");
+        }
     }
 
     #[test]

@@ -26,9 +26,6 @@ use crate::scram::First;
 
 /// Bytes of CR LF.
 const LINE_END_BYTES: usize = 2;
-/// A chunk (BDAT) that was refused before it came is skipped up to this size. A client that sends its
-/// commands at once has sent such a chunk before it hears of the refusal.
-const REFUSED_CHUNK_BYTES_MAX: u64 = 1 << 20;
 
 /// Bounds of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +35,9 @@ pub struct SessionLimits {
     pub line_bytes_max: usize,
     /// Largest message, in bytes.
     pub message_bytes_max: u64,
+    /// Largest chunk (BDAT) that is read past when it was refused before it came, in bytes; a larger one
+    /// closes the connection. A client that pipelines has sent such a chunk before it reads the refusal.
+    pub refused_chunk_bytes_max: u64,
     /// Most recipients of one message; RFC 5321 asks for at least 100.
     pub recipients_max: usize,
     /// Errors after which the conversation ends with 421.
@@ -51,6 +51,7 @@ impl Default for SessionLimits {
         SessionLimits {
             line_bytes_max: 12_288,
             message_bytes_max: 50 * 1024 * 1024,
+            refused_chunk_bytes_max: 1024 * 1024,
             recipients_max: 1_000,
             errors_max: 10,
             commands_max: 200,
@@ -539,7 +540,7 @@ impl Session {
 
     fn bdat(&mut self, size: u64, last: bool, out: &mut Vec<u8>) -> Option<Event> {
         if let Some(reply) = self.no_message_now() {
-            if size > REFUSED_CHUNK_BYTES_MAX {
+            if size > self.config.limits.refused_chunk_bytes_max {
                 // Nobody reads past so much for a refusal: there is no transaction whose limits of
                 // time and rate would hold.
                 return Some(self.close(&reply, CloseReason::RefusedChunk, out));

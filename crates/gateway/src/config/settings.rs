@@ -232,6 +232,9 @@ pub struct ReceiverSettings {
     pub errors_max: usize,
     /// Bytes of one command line (RFC 5321 section 4.5.3.1.4 asks for 512 at least).
     pub command_bytes_max: usize,
+    /// Bytes of a chunk (BDAT) that is read past when it was refused before it came; a larger one closes the
+    /// connection.
+    pub refused_chunk_bytes_max: u64,
     /// Received fields before a message counts as looping.
     pub received_headers_max: usize,
     /// Seconds to wait for the next command.
@@ -274,6 +277,7 @@ impl Default for ReceiverSettings {
             messages_per_session_max: 10_000,
             errors_max: 20,
             command_bytes_max: 4_096,
+            refused_chunk_bytes_max: 1 << 20,
             received_headers_max: 50,
             command_seconds_max: 300,
             data_seconds_max: 180,

@@ -5,6 +5,9 @@ use gauntlet_mail::facts::{AuthResult, DmarcPolicy, Facts};
 use gauntlet_mail::{Envelope, Message};
 use gauntlet_smtp::text::breaks_line;
 
+/// Longest spelling of a host name that is compared, in bytes: 253 of a name, each sign as one of up to
+/// four bytes of UTF-8 and as many again that UTS 46 ignores.
+const NAME_BYTES_MAX: usize = 2_048;
 /// Signatures named in the field.
 const SIGNATURES_MAX: usize = 5;
 
@@ -12,7 +15,7 @@ const SIGNATURES_MAX: usize = 5;
 /// nothing to say and nothing to take out.
 pub fn stamp(raw: &[u8], host: &str, facts: &Facts, envelope: &Envelope) -> Option<Vec<u8>> {
     let ours = field(raw, host, facts, envelope);
-    let forged = |field: &&[u8]| may_name_host(field, host);
+    let forged = |field: &&[u8]| may_name_host(field, host, facts.arc);
     if ours.is_none() && !super::fields(raw).any(|f| forged(&f)) {
         return None;
     }
@@ -42,22 +45,112 @@ fn names_host(field: &[u8], host: &str) -> bool {
         && server_of(field).is_some_and(|s| s.eq_ignore_ascii_case(host.trim_end_matches('.')))
 }
 
-/// The field claims to be the result of this host, as a strict reader understands it or a lenient one: a
-/// name in an encoded word, or behind what looks like a comment, would do for some.
-fn may_name_host(field: &[u8], host: &str) -> bool {
-    if names_host(field, host) {
-        return true;
+/// The field may be read as the result of this host, by a strict reader or by any lenient one. Such a
+/// field is removed: a wrong removal costs a result of somebody else's, a missed one a forged `pass`.
+fn may_name_host(field: &[u8], host: &str, chain: AuthResult) -> bool {
+    let colon = memchr::memchr(b':', field).unwrap_or(field.len());
+    let (name, value) = field.split_at(colon);
+    let name = String::from_utf8_lossy(name).to_ascii_lowercase().replace('_', "-");
+    let name = name.trim_matches(|c: char| c.is_whitespace() || c.is_control());
+    let value = value.get(1..).unwrap_or_default();
+    if super::is_named(field, b"arc-authentication-results") {
+        // Sets that we sealed come back over mailing lists: RFC 8617 section 5.1 forbids to alter a chain
+        // that holds. One that does not hold is nobody's word.
+        let is_void = matches!(
+            chain,
+            AuthResult::None | AuthResult::Fail | AuthResult::PermError | AuthResult::Policy
+        );
+        let after_instance = memchr::memchr(b';', value).map_or(0, |at| at + 1);
+        return is_void && begins_with_host(value.get(after_instance..).unwrap_or_default(), host);
     }
-    if !super::is_named(field, b"authentication-results") {
-        return false;
+    if name.ends_with("authentication-results") {
+        return begins_with_host(value, host);
     }
-    let host = host.trim_end_matches('.');
-    let colon = memchr::memchr(b':', field).map_or(field.len(), |at| at + 1);
-    let value = gauntlet_mail::header::unfold(field.get(colon..).unwrap_or_default());
-    let text = gauntlet_mail::header::decode_words(&value).0;
-    let is_apart = |c: char| !(c.is_alphanumeric() || matches!(c, '.' | '-' | '_'));
-    let words = text.split(';').next().unwrap_or_default().split(is_apart);
-    words.map(|word| word.trim_end_matches('.')).any(|word| word.eq_ignore_ascii_case(host))
+    // RFC 7208 section 9.1 names the host in a comment and in `receiver=`; we never write this field.
+    name == "received-spf" && {
+        let text = readings(value).concat();
+        names_in(&text, &ascii_name(host))
+    }
+}
+
+/// The value, unfolded, and with its encoded words decoded.
+fn readings(value: &[u8]) -> [String; 2] {
+    let value = gauntlet_mail::header::unfold(value);
+    let plain = String::from_utf8_lossy(&value).into_owned();
+    [format!("{plain} "), gauntlet_mail::header::decode_words(&value).0.into_owned()]
+}
+
+/// What some reader takes for the name before the first `;` is this host's.
+fn begins_with_host(value: &[u8], host: &str) -> bool {
+    let host = ascii_name(host);
+    readings(value).iter().any(|text| {
+        // Readers differ in whether they know comments, quoted strings and quoted pairs.
+        (0..8_u8).any(|known| {
+            let head = head_of(text, known & 1 > 0, known & 2 > 0, known & 4 > 0);
+            let decoded = gauntlet_mail::header::decode_words(head.as_bytes()).0.into_owned();
+            names_in(&head, &host) || (decoded != head && names_in(&decoded, &host))
+        })
+    })
+}
+
+/// The text before the first `;`, as a reader sees it that knows comments (leaves them out), quoted
+/// strings and quoted pairs, or does not.
+fn head_of(text: &str, comments: bool, quotes: bool, pairs: bool) -> String {
+    let (mut depth, mut quoted, mut head) = (0_u32, false, String::new());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if pairs => match chars.next() {
+                Some(c) if depth == 0 => head.push(c),
+                _ => {}
+            },
+            '"' if quotes && depth == 0 => {
+                quoted = !quoted;
+                head.push(c);
+            }
+            '(' if comments && !quoted => depth += 1,
+            ')' if comments && !quoted => depth = depth.saturating_sub(1),
+            _ if depth > 0 => {}
+            ';' if !quoted => break,
+            c => head.push(c),
+        }
+    }
+    head
+}
+
+/// A word of the text is this host (in ASCII): cut at every sign that is in no name, or with spaces, quotes,
+/// backslashes and brackets left out.
+fn names_in(text: &str, host: &str) -> bool {
+    let is_dropped = |c: char| {
+        c.is_whitespace()
+            || c.is_control()
+            || matches!(c, '"' | '\'' | '\\' | '(' | ')' | '<' | '>')
+    };
+    let in_name = |c: char| {
+        c.is_ascii_alphanumeric()
+            || matches!(c, '.' | '-' | '_')
+            || !c.is_ascii() && !c.is_whitespace()
+    };
+    let is_host = |word: &str| {
+        // A word far longer than any name in any spelling is none.
+        word.len() <= NAME_BYTES_MAX && (word.len() >= host.len() / 2) && ascii_name(word) == host
+    };
+    let joined: String = text.chars().filter(|c| !is_dropped(*c)).collect();
+    let bare: String = text.chars().filter(|c| *c != '\\' && !c.is_control()).collect();
+    [text, &joined, &bare].into_iter().any(|t| {
+        t.split(|c| !in_name(c)).any(is_host)
+            || t.split(|c: char| !(c.is_alphanumeric() || matches!(c, '.' | '-' | '_')))
+                .any(is_host)
+    })
+}
+
+/// A host name as it is compared: A-labels, lower case, nothing that UTS 46 ignores, no dots around it.
+fn ascii_name(name: &str) -> String {
+    let dots = |c: char| matches!(c, '.' | '\u{3002}' | '\u{ff0e}' | '\u{ff61}');
+    let name = name.trim_matches(dots);
+    let ascii = gauntlet_mail::address::ascii_domain(name);
+    let ascii = ascii.unwrap_or_else(|| name.to_lowercase());
+    ascii.trim_matches('.').to_owned()
 }
 
 /// The message without its Return-Path fields; none if it has none. Who delivers writes that field, and a
@@ -77,7 +170,7 @@ pub(crate) fn without_return_path(raw: &[u8]) -> Option<Vec<u8>> {
 
 /// How many fields claim to be the results of this host.
 pub(crate) fn claims(raw: &[u8], host: &str) -> usize {
-    super::fields(raw).filter(|field| may_name_host(field, host)).count()
+    super::fields(raw).filter(|field| may_name_host(field, host, AuthResult::Unknown)).count()
 }
 
 /// What all fields of this host say, each result by itself, unfolded, in their order.
@@ -104,7 +197,10 @@ fn server_of(field: &[u8]) -> Option<String> {
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
         match c {
-            '\\' => drop(chars.next()),
+            '\\' => match chars.next() {
+                Some(c) if depth == 0 => word.push(c),
+                _ => {}
+            },
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
             _ if depth > 0 => {}
@@ -248,10 +344,89 @@ mod tests {
                 assert_eq!(text, expected, "{before:?} {forged:?}");
             }
         }
-        for foreign in ["mx.gw.example; x=gw.example", "gw.example.org; dkim=pass"] {
+        for foreign in [
+            "gw.example1; dkim=pass",
+            "x.example; dkim=pass\r\n\tgw.example",
+            "mx.gw.example; x=gw.example",
+            "gw.example.org; dkim=pass",
+        ] {
             let raw = format!("Authentication-Results: {foreign}\r\n\r\n");
             assert_eq!(stamp(raw.as_bytes(), "gw.example", &facts, &envelope), None, "{foreign}");
         }
+    }
+
+    /// The spellings of an attack from outside; each was believed by some reader.
+    #[test]
+    fn every_spelling_of_our_name_is_taken_out() {
+        let (facts, envelope) = (Facts::default(), Envelope::default());
+        let check = |host: &str, field: &str, arc: AuthResult| {
+            let raw = format!("From: a@b.example\r\n{field}\r\n\r\nbody\r\n");
+            let facts = Facts { arc, ..facts.clone() };
+            let out = stamp(raw.as_bytes(), host, &facts, &envelope).unwrap_or(raw.into_bytes());
+            let text = String::from_utf8_lossy(&out).into_owned();
+            !text.contains("dkim=pass")
+                && text.contains("From:")
+                && text.ends_with("\r\n\r\nbody\r\n")
+        };
+        for name in [
+            "mx.example.org",
+            "MX.example.org.",
+            "\"mx.example.org\"",
+            "\"mx\\.example.org\"",
+            "\"m\\x.example.org\"",
+            "m\\x.example.org",
+            "(a;b) mx.example.org",
+            "(;) \"mx\\.example.org\"",
+            "(\\)) mx.example.org",
+            "(;) =?utf-8?q?mx.example.org?=",
+            "=?utf-8?b?bXguZXhhbXBsZS5vcmc=?=",
+            "=?utf-8?q?mx=3B?= mx.example.org",
+            "mx.example.org/1",
+            "mx.example.org 1",
+            "mx.example.org\t1",
+            "mx .example.org",
+            "mx.(x)example.org",
+            "mx.\r\n example.org",
+            "mx.(;)example.org",
+            "\r\n mx.example.org",
+            "(\")mx.example.org",
+            "\"(mx.example.org",
+            "\"mx.example.org(\" ",
+            "\";\" mx.example.org",
+            "mx.ex\u{ad}ample.org",
+            "\u{ff4d}x.example.org",
+            "mx\u{3002}example.org",
+            "\u{200b}mx.example.org",
+            "\u{a0}mx.example.org",
+            "\"\" mx.example.org",
+            "\u{b}mx.example.org",
+            "mx.example.org\u{ff0e}",
+        ] {
+            for head in ["Authentication-Results:", "authentication-RESULTS \t:"] {
+                let field = format!("{head} {name};\r\n dkim=pass header.d=bank.example");
+                assert!(check("mx.example.org", &field, AuthResult::Unknown), "{field:?}");
+                assert!(check("MX.Example.org.", &field, AuthResult::Unknown), "{field:?}");
+            }
+        }
+        for field in [
+            "Authentication-Results\r\n : mx.example.org; dkim=pass",
+            "X-Original-Authentication-Results: mx.example.org; dkim=pass",
+            "Authentication_Results: mx.example.org; dkim=pass",
+            "Received-SPF: pass (mx.example.org: domain of a@b) client-ip=192.0.2.1; dkim=pass",
+            "Received-SPF: pass receiver=\"m\\x.example.org\"; x=dkim=pass",
+        ] {
+            assert!(check("mx.example.org", field, AuthResult::Unknown), "{field:?}");
+        }
+        for name in ["b\u{fc}cher.example", "BU\u{308}CHER.example", "xn--bcher-kva.example."] {
+            let field = format!("Authentication-Results: {name}; dkim=pass");
+            assert!(check("xn--bcher-kva.example", &field, AuthResult::Unknown), "{name}");
+            assert!(check("b\u{fc}cher.example", &field, AuthResult::Unknown), "{name}");
+        }
+        let field = "ARC-Authentication-Results: i=1; (;) mx.example.org; dkim=pass";
+        assert!(check("mx.example.org", field, AuthResult::Fail));
+        assert!(check("mx.example.org", field, AuthResult::None));
+        // A chain that holds is not altered, even where we are in it.
+        assert!(!check("mx.example.org", field, AuthResult::Pass));
     }
 
     #[test]

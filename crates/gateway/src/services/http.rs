@@ -9,6 +9,7 @@ use std::sync::Arc;
 use gauntlet_mail::envelope::TlsSession;
 use gauntlet_mail::trace::of_trace;
 use gauntlet_mail::{Direction, Envelope, Message};
+use gauntlet_smtp::address::canonical;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderMap};
@@ -282,7 +283,7 @@ impl Said {
         let wrong = |why: String, mend: &str| Answer::error(StatusCode::BAD_REQUEST, why, mend);
         let now_s = now_ms() / 1_000;
         let mut envelope = of_trace(&Message::parse(raw), now_s);
-        let path = |text: &str| text.trim().trim_matches(['<', '>']).to_owned();
+        let path = |text: &str| canonical(text.trim().trim_matches(['<', '>'])).into_owned();
         let word = |name: &str| self.last(name).filter(|v| !v.is_empty()).map(str::to_owned);
         if let Some(from) = self.last("from") {
             envelope.mail_from = path(from);

@@ -29,6 +29,7 @@ use gauntlet_mail::envelope::TlsSession;
 use gauntlet_mail::{Direction, Envelope};
 use gauntlet_policy::Change;
 use gauntlet_smtp::MailCommand;
+use gauntlet_smtp::address::canonical;
 use gauntlet_smtp::milter::{Action, Event, Fault, Limits, Message, Reply, Session};
 use gauntlet_store::{LogRecord, Outcome};
 use tokio::io::AsyncWriteExt;
@@ -162,7 +163,7 @@ impl Ending {
         let (began, received_ms) = (Instant::now(), now_ms());
         let id = desk.bench.ids.next(received_ms);
         let envelope = envelope(&message, desk, received_ms);
-        let original = message.raw;
+        let (original, given) = (message.raw, message.rcpt_to);
         let body = with_received(&original, &envelope, &desk.bench.host, id, received_ms);
         let judged = intake.weigh(id, envelope, body, received_ms, began).await;
         let (record, body) = match judged {
@@ -180,7 +181,7 @@ impl Ending {
             }
             Answer::Accept => {
                 let queue_id = message.macros.get("i").cloned().unwrap_or_default();
-                let course = Course::of(record, &original, session, desk);
+                let course = Course::of(record, &original, &given, session, desk);
                 course.take(&body, &queue_id, desk).await
             }
         }
@@ -225,7 +226,14 @@ struct Course {
 }
 
 impl Course {
-    fn of(record: LogRecord, original: &[u8], session: &Session, desk: &Desk) -> Self {
+    /// `given` are the recipients as the MTA spelled them: it may know them by no other spelling.
+    fn of(
+        record: LogRecord,
+        original: &[u8],
+        given: &[String],
+        session: &Session,
+        desk: &Desk,
+    ) -> Self {
         let transit = Transit::new(record, &MailCommand::default(), &[]);
         let by_mta = desk.settings.quarantine == Keeper::Mta;
         let (mut wanted, mut changes, mut hold) = (Vec::new(), Vec::new(), None);
@@ -256,7 +264,7 @@ impl Course {
                 Err(_told_by_the_queue) => unsigned = true,
             }
             let recipients = &transit.record.envelope.rcpt_to;
-            for to in recipients.iter().filter(|to| !wanted.contains(&to.as_str())) {
+            for to in given.iter().filter(|to| !wanted.contains(&&*canonical(to))) {
                 actions.push(Action::DeleteRecipient(to.clone()));
             }
             for to in wanted.iter().filter(|to| !recipients.iter().any(|r| r == *to)) {
@@ -349,8 +357,8 @@ fn envelope(message: &Message, desk: &Desk, received_ms: i64) -> Envelope {
         client_ip: peer.address,
         client_name: is_named.then(|| peer.name.clone()),
         helo: peer.helo.clone(),
-        mail_from: message.mail_from.clone(),
-        rcpt_to: message.rcpt_to.clone(),
+        mail_from: canonical(&message.mail_from).into_owned(),
+        rcpt_to: message.rcpt_to.iter().map(|to| canonical(to).into_owned()).collect(),
         auth_user,
         tls: said("tls_version").map(|version| TlsSession {
             version,

@@ -175,6 +175,19 @@ impl UserDatabase {
         Ok((!keys.is_empty()).then_some((user, keys)))
     }
 
+    /// The salt, [`SCRAM_SALT_BYTES`] bytes, that a challenge shows for a login that nobody has: the same each
+    /// time, also after a restart, as that of a login which exists.
+    ///
+    /// # Errors
+    /// If the database cannot be read, or the key, made at the first call, cannot be written.
+    ///
+    /// [`SCRAM_SALT_BYTES`]: super::SCRAM_SALT_BYTES
+    pub fn scram_decoy(&self, login: &str) -> Result<Vec<u8>, StoreError> {
+        let key = self.kept_key("decoys")?;
+        let fake = blake3::keyed_hash(&key, login.to_lowercase().as_bytes());
+        Ok(fake.as_bytes().get(..super::SCRAM_SALT_BYTES).unwrap_or_default().to_vec())
+    }
+
     fn by_app_password(
         &self,
         login: &str,

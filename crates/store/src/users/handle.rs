@@ -306,6 +306,7 @@ requests! {
     fn has_password(login: &str) -> bool;
     fn mail_login(login: &str, password: &str, now_ms: i64) -> Option<User>;
     fn mail_scram(login: &str) -> Option<(User, Vec<ScramKeys>)>;
+    fn scram_decoy(login: &str) -> Vec<u8>;
     fn attempts_kept() -> Vec<KeptAttempt>;
     fn keep_attempts(changed: &[KeptAttempt]) -> ();
 }

@@ -146,24 +146,31 @@ impl UserDatabase {
         Ok(serde_json::from_slice(&payload).ok())
     }
 
-    /// The key that signs; made when it is first needed.
+    /// The key that signs.
     fn link_key(&self) -> Result<[u8; KEY_BYTES], StoreError> {
-        const FIND: &str = "SELECT value FROM secret WHERE name = 'links'";
-        let found = self.read(|c| c.query_row(FIND, [], |r| r.get::<_, Vec<u8>>(0)).optional())?;
+        self.kept_key("links")
+    }
+
+    /// A key of this name that never leaves the process that has the database; made and written when it
+    /// is first needed.
+    pub(super) fn kept_key(&self, name: &str) -> Result<[u8; KEY_BYTES], StoreError> {
+        const FIND: &str = "SELECT value FROM secret WHERE name = ?1";
+        let found =
+            self.read(|c| c.query_row(FIND, [name], |r| r.get::<_, Vec<u8>>(0)).optional())?;
         let kept = match found {
             Some(kept) => kept,
             None => {
                 let fresh = random_bytes(KEY_BYTES)?;
                 self.change(|batch| {
-                    let sql = "INSERT OR IGNORE INTO secret (name, value) VALUES ('links', ?1)";
-                    batch.execute(sql, [&fresh])?;
-                    batch.query_row(FIND, [], |r| r.get(0))
+                    let sql = "INSERT OR IGNORE INTO secret (name, value) VALUES (?1, ?2)";
+                    batch.execute(sql, params![name, fresh])?;
+                    batch.query_row(FIND, [name], |r| r.get(0))
                 })?
             }
         };
         let damaged = || StoreError::Damaged {
             path: self.path.clone(),
-            what: "the key of the links".to_owned(),
+            what: format!("the key of the {name}"),
             cause: "it has another length".to_owned(),
         };
         kept.try_into().map_err(|_| damaged())
