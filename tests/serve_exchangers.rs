@@ -21,7 +21,8 @@ fn node(zone: &Zone, port: u16, more: &str) -> Node {
         "role = \"outbound\"",
         &format!(
             "[domains]\nlocal = [\"ours.example\"]\n[dns]\nservers = [\"{}\"]\n\
-             [sender]\nexchanger_port = {port}\nretry_seconds = [1]\n{more}",
+             [sender]\nexchanger_networks_allowed = [\"127.0.0.0/8\"]\n\
+             exchanger_port = {port}\nretry_seconds = [1]\n{more}",
             zone.address()
         ),
     )
@@ -111,6 +112,51 @@ fn what_the_dns_says_for_certain_is_final_and_the_rest_waits() {
     assert_eq!(node.metric("gauntlet_queue_messages"), 1);
 }
 
+/// A stranger's DNS must not make the node speak to servers inside its own network.
+#[test]
+fn exchangers_that_are_no_hosts_of_the_internet_are_not_gone_to() {
+    let port = free_port(&["127.0.0.19"]);
+    let Some(zone) = Zone::serve(
+        "loop.example MX 10 inside.example.\ninside.example A 127.0.0.19\n\
+         plain.example A 127.0.0.19\nprivate.example MX 10 lan.example.\nlan.example A 10.9.8.7\n\
+         mapped.example MX 10 m.example.\nm.example AAAA ::ffff:127.0.0.19\n\
+         mixed.example MX 10 inside.example.\nmixed.example MX 20 failing.broken.example.\n",
+    ) else {
+        return;
+    };
+    let inside = TcpListener::bind(at("127.0.0.19", port)).unwrap();
+    let node = Node::start_listening(
+        "role = \"outbound\"",
+        &format!(
+            "[domains]\nlocal = [\"ours.example\"]\n[dns]\nservers = [\"{}\"]\n\
+             [sender]\nexchanger_port = {port}\nbounces = false\n",
+            zone.address()
+        ),
+    );
+    for (to, address) in [
+        ("bob@loop.example", "127.0.0.19"),
+        ("bob@plain.example", "127.0.0.19"),
+        ("bob@[127.0.0.19]", "127.0.0.19"),
+        ("bob@[IPv6:::ffff:127.0.0.19]", "127.0.0.19"),
+        ("bob@mapped.example", "127.0.0.19"),
+        ("bob@private.example", "10.9.8.7"),
+        ("bob@[169.254.169.254]", "169.254.169.254"),
+    ] {
+        let reply = send(&node, &[to], "inside");
+        assert!(reply.starts_with("250"), "{reply}");
+        node.wait_for_empty_queue();
+        let trace = trace(&node, &reply);
+        assert!(trace.contains("5.4.4") && trace.contains("no address of the internet"), "{trace}");
+        assert!(trace.contains(address), "{to}: {trace}");
+    }
+    // Beside a host about which nothing is known the message waits.
+    send(&node, &["bob@mixed.example"], "waits");
+    node.wait_until("it is put off", || node.metric("gauntlet_deferred_total") >= 1);
+    assert!(node.log().contains("sender.exchanger_networks_allowed"), "{}", node.log());
+    inside.set_nonblocking(true).unwrap();
+    assert!(inside.accept().is_err(), "nobody came");
+}
+
 #[test]
 fn named_routes_share_mail_by_weight_and_copies_are_bounded() {
     let hosts = ["127.0.0.16", "127.0.0.17"];
@@ -187,6 +233,38 @@ fn a_reply_that_drips_is_given_up() {
     assert_eq!(pit.most.load(Ordering::Relaxed), 1);
 }
 
+/// Each reply comes in time, and there is no end of them: one for each recipient.
+#[test]
+fn a_message_whose_replies_drip_is_given_up() {
+    let port = free_port(&["127.0.0.18"]);
+    let Some(zone) = Zone::serve("slow.example MX 10 s.example.\ns.example A 127.0.0.18\n") else {
+        return;
+    };
+    let listener = TcpListener::bind(at("127.0.0.18", port)).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(stream);
+            // The client leaves before the end.
+            let _ = reader.get_mut().write_all(b"220 slow\r\n");
+            let mut line = String::new();
+            while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                std::thread::sleep(Duration::from_millis(700));
+                if reader.get_mut().write_all(b"250 go on\r\n").is_err() {
+                    break;
+                }
+                line.clear();
+            }
+        }
+    });
+    let node = node(&zone, port, "reply_seconds_max = 60\ntransaction_seconds_max = 3\n");
+    let to: Vec<String> = (0..30).map(|n| format!("u{n}@slow.example")).collect();
+    let to: Vec<&str> = to.iter().map(String::as_str).collect();
+    let reply = send(&node, &to, "slowly");
+    node.wait_until("it is put off", || node.metric("gauntlet_deferred_total") >= 1);
+    let trace = trace(&node, &reply);
+    assert!(trace.contains("within 3 s"), "{trace}");
+}
+
 #[test]
 fn reports_to_tar_pits_leave_connections_to_everybody_else() {
     let port = free_port(&["127.0.1.1"]);
@@ -200,7 +278,8 @@ fn reports_to_tar_pits_leave_connections_to_everybody_else() {
     let node = Node::start(&format!(
         "[domains]\nlocal = [\"ours.example\"]\n[route]\nnext_hop = \"{}\"\n\
          [dns]\nservers = [\"{}\"]\n[rates]\nclient_messages_per_hour = 0\n\
-         [sender]\nexchanger_port = {port}\nconnections_max = 20\nmta_sts = false\n",
+         [sender]\nexchanger_networks_allowed = [\"127.0.0.0/8\"]\n\
+         exchanger_port = {port}\nconnections_max = 20\nmta_sts = false\n",
         sink.address,
         zone.address(),
     ));

@@ -11,7 +11,8 @@ use crate::common::{Node, Smtp, message};
 fn sending(zone: &Zone, port: u16) -> String {
     format!(
         "[domains]\nlocal = [\"ours.example\"]\n[dns]\nservers = [\"{}\"]\n\
-         [sender]\nexchanger_port = 1\nmta_sts_port = {port}\nretry_seconds = [1]\n",
+         [sender]\nexchanger_networks_allowed = [\"127.0.0.0/8\"]\n\
+         exchanger_port = 1\nmta_sts_port = {port}\nretry_seconds = [1]\n",
         zone.address()
     )
 }

@@ -70,7 +70,7 @@ fn domains_that_ask_are_told_by_order_and_the_day_after() {
         "role = \"outbound\"",
         &format!(
             "[domains]\nlocal = [\"ours.example\"]\n[dns]\nservers = [\"{}\"]\n\
-             [sender]\nexchanger_port = {}\n\
+             [sender]\nexchanger_networks_allowed = [\"127.0.0.0/8\"]\nexchanger_port = {}\n\
              [tls_reports]\nenabled = true\nhour = 23\norganisation = \"A & B\"\n",
             zone.address(),
             sink.address.port()

@@ -14,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use gauntlet_mail::address::ascii_domain;
 
 use crate::mta_sts::Policy;
+use crate::network::Reach;
 use crate::random::Random;
 use crate::resolver::{Answer, Data, Kind, Outcome, Resolver};
 
@@ -129,11 +130,15 @@ pub async fn find(
     us: &Ourselves,
     port: u16,
     random: &Random,
+    reach: &Reach,
 ) -> Result<Vec<Exchanger>, NoWay> {
     if let Some(address) = literal(domain) {
         let address = SocketAddr::new(address, port);
         if us.listens_at(address) {
             return Err(loops(domain));
+        }
+        if !reach.allows(address.ip()) {
+            return Err(not_of_the_internet(domain, address.ip()));
         }
         return Ok(vec![Exchanger::named(address.ip().to_string(), vec![address])]);
     }
@@ -143,7 +148,7 @@ pub async fn find(
     let answer = resolver.ask_secure(&name, Kind::Mx).await.answer;
     let hosts = hosts(&name, &answer, us, random)?;
     let mut found = Vec::new();
-    let mut unknown = None;
+    let (mut unknown, mut refused) = (None, None);
     for host in hosts.into_iter().take(HOSTS_MAX) {
         match look_up(resolver, &host, port, answer.secure || answer.outcome.is_nothing()).await {
             Ok(exchanger) if exchanger.addresses.iter().any(|a| us.listens_at(*a)) => {
@@ -153,18 +158,25 @@ pub async fn find(
                 }
                 break;
             }
-            Ok(exchanger) if exchanger.addresses.is_empty() => {}
-            Ok(exchanger) => found.push(exchanger),
+            Ok(mut exchanger) => {
+                let strange = exchanger.addresses.iter().map(SocketAddr::ip);
+                refused = refused.or(strange.filter(|ip| !reach.allows(*ip)).next());
+                exchanger.addresses.retain(|address| reach.allows(address.ip()));
+                if !exchanger.addresses.is_empty() {
+                    found.push(exchanger);
+                }
+            }
             Err(why) => unknown = unknown.or(Some(why)),
         }
     }
-    match (found.is_empty(), unknown) {
-        (false, _) => Ok(found),
-        (true, Some(why)) => Err(NoWay::Later(why)),
-        (true, None) if answer.outcome == Outcome::NoName => {
+    match (found.is_empty(), unknown, refused) {
+        (false, ..) => Ok(found),
+        (true, Some(why), _) => Err(NoWay::Later(why)),
+        (true, None, Some(address)) => Err(not_of_the_internet(&name, address)),
+        (true, None, None) if answer.outcome == Outcome::NoName => {
             Err(NoWay::Never(format!("5.1.2 there is no domain {name}")))
         }
-        (true, None) => {
+        (true, None, None) => {
             Err(NoWay::Never(format!("5.4.4 no host takes mail for {name}: none has an address")))
         }
     }
@@ -179,6 +191,19 @@ fn literal(domain: &str) -> Option<IpAddr> {
         }
         _ => inner.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
     }
+}
+
+/// The log names the setting; the report, which a stranger may read, does not.
+fn not_of_the_internet(domain: &str, address: IpAddr) -> NoWay {
+    tracing::warn!(
+        domain,
+        %address,
+        "its mail exchangers are no hosts of the internet, so mail for it is given up; if they should be \
+         gone to, name their network in sender.exchanger_networks_allowed"
+    );
+    NoWay::Never(format!(
+        "5.4.4 no host takes mail for {domain}: {address} is no address of the internet"
+    ))
 }
 
 fn loops(domain: &str) -> NoWay {

@@ -24,6 +24,7 @@ use tokio::net::TcpStream;
 
 use crate::clock::now_ms;
 use crate::config::SenderSettings;
+use crate::network::Reach;
 use crate::resolver::{Data, Kind, Outcome, Resolver};
 use crate::tls::{Certificate, HopTls};
 use crate::wire::Wire;
@@ -194,8 +195,8 @@ impl MtaSts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The policy of a domain, if it has one.
-    pub async fn policy(&self, domain: &str) -> Option<Policy> {
+    /// The policy of a domain, if it has one; its server is gone to where `reach` allows.
+    pub async fn policy(&self, domain: &str, reach: &Reach) -> Option<Policy> {
         let now = now_ms();
         let kept = self.state().policies.get(domain).filter(|kept| kept.until_ms > now).cloned();
         let answer = self.resolver.ask(&format!("_mta-sts.{domain}"), Kind::Txt).await.answer;
@@ -211,7 +212,7 @@ impl MtaSts {
         if lately {
             return kept.map(|kept| kept.policy);
         }
-        let fetched = tokio::time::timeout(FETCH_WAIT, self.fetch(domain)).await;
+        let fetched = tokio::time::timeout(FETCH_WAIT, self.fetch(domain, reach)).await;
         match fetched.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
             Ok(policy) => {
                 self.keep(domain, id, policy.clone());
@@ -257,12 +258,16 @@ impl MtaSts {
     }
 
     /// Fetches a policy. Redirects are not followed, and the certificate must be valid (section 3.3).
-    async fn fetch(&self, domain: &str) -> Result<Policy, String> {
+    async fn fetch(&self, domain: &str, reach: &Reach) -> Result<Policy, String> {
         let host = format!("mta-sts.{domain}");
         let (v4, v6) =
             tokio::join!(self.resolver.ask(&host, Kind::A), self.resolver.ask(&host, Kind::Aaaa));
         let mut why = format!("{host}: no address");
         for ip in v4.answer.addresses().chain(v6.answer.addresses()).take(4) {
+            if !reach.allows(ip) {
+                why = format!("{host}: {ip} is no address of the internet");
+                continue;
+            }
             let peer = SocketAddr::new(ip, self.port);
             match self.get(&host, peer).await {
                 Ok(answer) => return read_answer(&answer),

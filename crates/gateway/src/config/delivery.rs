@@ -70,6 +70,8 @@ pub struct SenderSettings {
     pub recipients_per_message_max: usize,
     /// Port of mail exchangers that the DNS names.
     pub exchanger_port: u16,
+    /// Networks in CIDR form that mail exchangers may be in beside the internet.
+    pub exchanger_networks_allowed: Vec<String>,
     /// Seconds to wait for a connection.
     pub connect_seconds_max: u64,
     /// Seconds to wait for a whole reply.
@@ -126,6 +128,7 @@ impl Default for SenderSettings {
             report_connections_per_network_max: 4,
             recipients_per_message_max: 100,
             exchanger_port: 25,
+            exchanger_networks_allowed: Vec::new(),
             connect_seconds_max: 30,
             reply_seconds_max: 300,
             transaction_seconds_max: 1_200,

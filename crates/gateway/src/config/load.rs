@@ -630,6 +630,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if config.sender.tls == HopTlsPolicy::Verified && no_roots(config) {
         return wrong("sender.roots", format!("sender.tls = \"verified\" {NO_ROOTS}"));
     }
+    if let Err(problem) = crate::network::Reach::new(&config.sender.exchanger_networks_allowed) {
+        return wrong("sender.exchanger_networks_allowed", problem);
+    }
     check_bounds(config)?;
     check_digest(config)?;
     check_reports("dmarc_reports", &config.dmarc_reports)?;

@@ -13,6 +13,7 @@ use crate::clock::now_ms;
 use crate::config::{HopTlsPolicy, SenderSettings};
 use crate::exchangers::{self, Exchanger, NoWay, Pins};
 use crate::mta_sts::{Mode, Policy};
+use crate::network::Reach;
 use crate::random::Random;
 use crate::reports::tls_outcomes::{Failed, PolicySeen, kind_of};
 use crate::route::{NextHop, Route};
@@ -398,10 +399,15 @@ async fn hosts<'r>(route: &'r Route, ways: &Ways) -> Result<(Vec<Exchanger>, Wat
     let names = match route {
         Route::Maildir => return Err(NoWay::Later("the Maildir is no next hop".to_owned())),
         Route::Exchangers { domain, .. } => {
-            let port = ways.settings.load().exchanger_port;
+            let (port, reach) = {
+                let settings = ways.settings.load();
+                // Checked when the configuration was read.
+                let reach = Reach::new(&settings.exchanger_networks_allowed).unwrap_or_default();
+                (settings.exchanger_port, reach)
+            };
             let found =
-                exchangers::find(&ways.resolver, domain, &ways.us, port, &ways.random).await?;
-            let (found, policy) = follow_policy(domain, found, ways).await?;
+                exchangers::find(&ways.resolver, domain, &ways.us, port, &ways.random, &reach);
+            let (found, policy) = follow_policy(domain, found.await?, &reach, ways).await?;
             return Ok((found, Watch { domain: Some(domain), policy }));
         }
         Route::Hop(address) => vec![address.as_str()],
@@ -426,13 +432,14 @@ async fn hosts<'r>(route: &'r Route, ways: &Ways) -> Result<(Vec<Exchanger>, Wat
 async fn follow_policy(
     domain: &str,
     found: Vec<Exchanger>,
+    reach: &Reach,
     ways: &Ways,
 ) -> Result<(Vec<Exchanger>, Option<Policy>), NoWay> {
     let wanted = ways.settings.load().mta_sts && ways.tls.load().can_verify();
     if !wanted || found.iter().all(|host| host.pins != Pins::None) {
         return Ok((found, None));
     }
-    let policy = ways.sts.policy(domain).await.filter(|policy| policy.mode != Mode::None);
+    let policy = ways.sts.policy(domain, reach).await.filter(|policy| policy.mode != Mode::None);
     let failed = |kind: &str, host: &str, reason: &str| Failed {
         kind: kind.to_owned(),
         host: host.to_owned(),
