@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::common::postfix::Postfix;
 use crate::common::{Node, PATIENCE, Smtp, drive, message, program};
@@ -262,4 +263,19 @@ fn mtas_that_do_it_wrong_are_dropped_and_the_node_lives() {
 fn our_driver_and_our_milter_understand_each_other() {
     let node = node("", "");
     drive("milter", node.place("milter"), GTUBE);
+}
+
+/// Each byte comes in time, and the packet never ends.
+#[test]
+fn a_packet_that_drips_is_given_up() {
+    let node = node("request_seconds_max = 2", "");
+    let mut stream = TcpStream::connect(node.place("milter")).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    stream.write_all(&1_000u32.to_be_bytes()).unwrap();
+    let start = Instant::now();
+    let mut byte = [0];
+    // Closed from the other side: nothing can be read any more, or nothing be written.
+    while stream.write_all(b"x").is_ok() && !matches!(stream.read(&mut byte), Ok(0)) {
+        assert!(start.elapsed() < Duration::from_secs(20), "it still listens");
+    }
 }

@@ -5,6 +5,7 @@ mod authentication;
 mod authors;
 mod everything;
 mod facts_bytes;
+mod field_costs;
 mod list_from_url;
 mod next_hop_tls;
 mod postgres;

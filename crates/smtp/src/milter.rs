@@ -207,6 +207,7 @@ pub struct Session {
     /// Macros by the command they came before: a later message does not see those of an earlier one.
     macros: BTreeMap<u8, Vec<(String, String)>>,
     message: Option<Building>,
+    packets: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -266,6 +267,7 @@ impl Session {
             terms: None,
             peer: Peer::default(),
             macros: BTreeMap::new(),
+            packets: 0,
             message: None,
         }
     }
@@ -280,7 +282,10 @@ impl Session {
         let input = std::mem::take(&mut self.input);
         let mut rest = input.as_slice();
         let ended = loop {
-            match self.next(&mut rest, out) {
+            let before = rest.len();
+            let next = self.next(&mut rest, out);
+            self.packets += u64::from(rest.len() < before);
+            match next {
                 Ok(Some(event)) => break Ok(event),
                 Ok(None) => {}
                 Err(bad) => break Err(bad),
@@ -301,6 +306,11 @@ impl Session {
     /// A packet has begun: the rest of it should come soon.
     pub fn is_within_packet(&self) -> bool {
         !self.input.is_empty()
+    }
+
+    /// Packets that were complete so far.
+    pub fn packets(&self) -> u64 {
+        self.packets
     }
 
     /// A message is under way.

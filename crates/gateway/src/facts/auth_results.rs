@@ -241,7 +241,9 @@ fn field(raw: &[u8], host: &str, facts: &Facts, envelope: &Envelope) -> Option<S
             DmarcPolicy::Quarantine => " (p=quarantine)",
             DmarcPolicy::Reject => " (p=reject)",
         };
-        let from = Message::parse(raw).from().map_or(String::new(), |m| m.domain().to_owned());
+        // The domain that was judged; of several the worst.
+        let first = || Message::parse(raw).from().map_or(String::new(), |m| m.domain().to_owned());
+        let from = facts.dmarc_from.clone().unwrap_or_else(first);
         results.push(format!(
             "dmarc={}{policy} header.from={}",
             word(facts.dmarc),

@@ -74,16 +74,24 @@ pub(super) async fn serve(
     place.wait();
     let mut stopping = desk.stopping.clone();
     let mut out = Vec::new();
+    // When the packet that comes has to be there, however often a piece of it comes.
+    let mut packet_end = None;
+    let mut packets = 0;
     loop {
         // An MTA keeps quiet while its client does, within a message too; never within a packet.
-        let patience = match session.is_within_packet() {
-            true => desk.patience(),
-            false => Duration::from_secs(desk.settings.idle_seconds_max),
+        let idle_end =
+            tokio::time::Instant::now() + Duration::from_secs(desk.settings.idle_seconds_max);
+        let is_same = std::mem::replace(&mut packets, session.packets()) == packets;
+        packet_end = match session.is_within_packet() {
+            true => packet_end.filter(|_| is_same).or_else(|| Some(desk.request_end())),
+            false => None,
         };
+        let until = packet_end
+            .map_or(idle_end, |end| end.min(tokio::time::Instant::now() + desk.patience()));
         let busy = session.is_busy();
         let read = read_with(&mut wire, |bytes| session.push(bytes, &mut out));
         let read = tokio::select! {
-            read = tokio::time::timeout(patience, read) => read??,
+            read = tokio::time::timeout_at(until, read) => read??,
             () = place.told_to_leave() => return Ok(()),
             _ = stopping.wait_for(|stop| *stop), if !busy => return Ok(()),
         };
