@@ -159,8 +159,8 @@ pub async fn find(
                 break;
             }
             Ok(mut exchanger) => {
-                let strange = exchanger.addresses.iter().map(SocketAddr::ip);
-                refused = refused.or(strange.filter(|ip| !reach.allows(*ip)).next());
+                let mut all = exchanger.addresses.iter().map(SocketAddr::ip);
+                refused = refused.or_else(|| all.find(|ip| !reach.allows(*ip)));
                 exchanger.addresses.retain(|address| reach.allows(address.ip()));
                 if !exchanger.addresses.is_empty() {
                     found.push(exchanger);

@@ -37,9 +37,9 @@ fn zone() -> Option<Zone> {
     Zone::serve(&records)
 }
 
-fn gatherer(server: SocketAddr, settings: FactSettings) -> Gatherer {
+fn gatherer(server: SocketAddr, settings: &FactSettings) -> Gatherer {
     let dns = DnsSettings { servers: vec![server.to_string()], ..DnsSettings::default() };
-    Gatherer::new(Arc::new(Resolver::new(&dns).unwrap()), &settings, &[], "gw.example").unwrap()
+    Gatherer::new(Arc::new(Resolver::new(&dns).unwrap()), settings, &[], "gw.example").unwrap()
 }
 
 async fn facts(gatherer: &Gatherer, helo: &str, sender: &str, mail: &str) -> Facts {
@@ -61,7 +61,7 @@ fn is_rejected(facts: &Facts) -> bool {
 #[tokio::test]
 async fn the_worst_of_all_authors_counts() {
     let Some(zone) = zone() else { return };
-    let gatherer = gatherer(zone.address(), FactSettings::default());
+    let gatherer = gatherer(zone.address(), &FactSettings::default());
     let from = |from: &str| format!("From: {from}\r\nSubject: statement\r\n\r\nhello\r\n");
     let plain = facts(&gatherer, "m.evil.example", "x@evil.example", &from("x@evil.example")).await;
     assert_eq!(plain.dmarc, AuthResult::Pass, "{:?}", plain.notes);
@@ -151,13 +151,13 @@ async fn what_a_sender_makes_us_ask_hides_no_policy() {
     let short = FactSettings { wait_ms_max: 800, ..FactSettings::default() };
     // Answers that never come, for SPF and for the key of a signature.
     for (sender, mail) in [("x@slow.evil.example", mail), ("x@evil.example", &signed)] {
-        let gatherer = gatherer(front, short.clone());
+        let gatherer = gatherer(front, &short);
         let found = facts(&gatherer, "m.evil.example", sender, mail).await;
         assert!(is_rejected(&found), "{sender}: {}", shown(&found));
     }
     // More questions for SPF than a message may ask.
     let few = FactSettings { questions_max: 12, ..FactSettings::default() };
-    let gatherer = gatherer(zone.address(), few);
+    let gatherer = gatherer(zone.address(), &few);
     let found = facts(&gatherer, "many.evil.example", "x@many.evil.example", mail).await;
     assert!(found.notes.iter().any(|n| n.contains("not all questions")), "{:?}", found.notes);
     assert!(is_rejected(&found), "{}", shown(&found));
@@ -168,7 +168,7 @@ async fn what_a_sender_makes_us_ask_hides_no_policy() {
 async fn a_policy_that_nobody_answers_for_is_doubted() {
     let Some(zone) = zone() else { return };
     let short = FactSettings { wait_ms_max: 500, ..FactSettings::default() };
-    let gatherer = gatherer(slow_server(zone.address()), short);
+    let gatherer = gatherer(slow_server(zone.address()), &short);
     let mail = "From: ann@slow.bank.example\r\n\r\nhello\r\n";
     let found = facts(&gatherer, "m.evil.example", "x@evil.example", mail).await;
     assert_eq!(found.dmarc, AuthResult::TempError, "{:?}", found.notes);

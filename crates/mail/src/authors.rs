@@ -124,13 +124,12 @@ fn is_well_formed(value: &[u8]) -> bool {
             b'<' if comment > 0 => return false,
             b'@' if quoted => item.at_in_quotes = true,
             _ if quoted || comment > 0 => {}
-            b',' | b';' if !item.in_brackets => {
-                if !std::mem::take(&mut item).is_well_formed() {
-                    return false;
-                }
-            }
+            b',' | b';' if !item.in_brackets => match std::mem::take(&mut item) {
+                ended if ended.is_well_formed() => {}
+                _ => return false,
+            },
             b':' if !item.in_brackets && item.brackets == 0 && item.at == 0 => {
-                item = Item::default()
+                item = Item::default();
             }
             _ if !item.take(byte) => return false,
             _ => {}

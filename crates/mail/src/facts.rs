@@ -33,7 +33,6 @@ pub enum AuthResult {
 
 impl AuthResult {
     /// Nothing is known.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
     pub fn is_unknown(&self) -> bool {
         *self == AuthResult::Unknown
     }
