@@ -11,7 +11,7 @@ use gauntlet_gateway::config::Loaded;
 use gauntlet_gateway::facts::Gatherer;
 use gauntlet_gateway::resolver::Resolver;
 use gauntlet_mail::{Envelope, Facts, Message};
-use gauntlet_rules::Ruleset;
+use gauntlet_spamassassin::Ruleset;
 
 use crate::message_file;
 use crate::ruleset::{ProfileName, ReadingArgs};

@@ -8,7 +8,8 @@ use clap::ValueEnum;
 use gauntlet_engine::signatures::known::DAYS_DEFAULT;
 use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
 use gauntlet_gateway::config::Config;
-use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset, Severity};
+use gauntlet_rules::{LoadOptions, LoadReport, Profile, Severity};
+use gauntlet_spamassassin::Ruleset;
 
 use crate::learning;
 

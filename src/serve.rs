@@ -25,7 +25,8 @@ use gauntlet_gateway::sandbox;
 use gauntlet_gateway::secrets::Secrets;
 use gauntlet_gateway::secrets::process::Standing;
 use gauntlet_gateway::{Doors, Judge, Node};
-use gauntlet_rules::{LoadOptions, LoadReport, Profile, Ruleset, Severity};
+use gauntlet_rules::{LoadOptions, LoadReport, Profile, Severity};
+use gauntlet_spamassassin::Ruleset;
 use gauntlet_store::{Policies, Users};
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -4,7 +4,7 @@
 
 #![no_main]
 
-#[path = "../../crates/rules/tests/everything.rs"]
+#[path = "../../crates/spamassassin/tests/everything.rs"]
 mod everything;
 
 use libfuzzer_sys::fuzz_target;

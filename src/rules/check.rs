@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use gauntlet_rules::{LoadReport, Problem, Ruleset, Severity};
+use gauntlet_rules::{LoadReport, Problem, Severity};
+use gauntlet_spamassassin::Ruleset;
 use serde::Serialize;
 
 use crate::ruleset::ReadingArgs;

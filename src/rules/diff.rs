@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gauntlet_rules::{Outcome, RulesScratch, Ruleset};
+use gauntlet_rules::Outcome;
+use gauntlet_spamassassin::{RulesScratch, Ruleset};
 
 use super::messages;
 use crate::ruleset::ReadingArgs;

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use gauntlet_engine::{Scratch, Settings, Snapshot, own_rules, scan};
 use gauntlet_mail::{Facts, Message};
-use gauntlet_rules::{LoadOptions, Ruleset};
+use gauntlet_rules::LoadOptions;
+use gauntlet_spamassassin::Ruleset;
 
 use crate::scan::envelope;
 use crate::train::bodies::Bodies;

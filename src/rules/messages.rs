@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use gauntlet_mail::{Facts, Message};
-use gauntlet_rules::{Outcome, RulesScratch, Ruleset};
+use gauntlet_rules::Outcome;
+use gauntlet_spamassassin::{RulesScratch, Ruleset};
 
 use crate::scan::envelope;
 use crate::scan::source::{self, Content, Source};

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context;
 use gauntlet_mail::{Facts, Message};
-use gauntlet_rules::{Outcome, RulesScratch, Ruleset};
+use gauntlet_rules::Outcome;
+use gauntlet_spamassassin::{RulesScratch, Ruleset};
 use serde::Serialize;
 
 use super::oracle::{self, Answer};

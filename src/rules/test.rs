@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use gauntlet_rules::{RulesScratch, Ruleset, Severity};
+use gauntlet_rules::Severity;
+use gauntlet_spamassassin::{RulesScratch, Ruleset};
 use serde::Serialize;
 
 use super::messages;

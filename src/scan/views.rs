@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 
 use gauntlet_mail::{Facts, Message};
-use gauntlet_rules::{HeaderSelector, ViewSettings, Views};
+use gauntlet_rules::HeaderSelector;
+use gauntlet_spamassassin::{ViewSettings, Views};
 use serde::Serialize;
 
 use super::source::{self, Content, Source};

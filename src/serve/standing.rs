@@ -8,7 +8,7 @@ use gauntlet_gateway::config::{Config, Loaded};
 use gauntlet_gateway::secrets::Secrets;
 use gauntlet_gateway::web;
 use gauntlet_mail::{Envelope, Facts, Message};
-use gauntlet_rules::RulesScratch;
+use gauntlet_spamassassin::RulesScratch;
 
 use crate::doctor::{self, premises};
 

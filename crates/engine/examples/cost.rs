@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use gauntlet_engine::{Scratch, Snapshot, Verdict, scan};
 use gauntlet_mail::{Envelope, Facts, Message};
-use gauntlet_rules::{LoadOptions, Ruleset};
+use gauntlet_rules::LoadOptions;
+use gauntlet_spamassassin::Ruleset;
 
 /// The time that messages are scanned at, Unix seconds.
 const NOW: i64 = 1_700_000_000;

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use gauntlet_rules::{LoadError, LoadOptions, LoadReport, Ruleset};
+use gauntlet_rules::{LoadError, LoadOptions, LoadReport};
+use gauntlet_spamassassin::Ruleset;
 
 /// The file with the points that `gauntlet rules fit` has set.
 pub const SCORES: &str = "rules/scores.cf";

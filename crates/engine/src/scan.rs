@@ -19,7 +19,7 @@ use crate::verdict::{Class, FilterCost, Verdict};
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// Of the filter [`crate::filters::rules::Rules`].
-    pub(crate) rules: gauntlet_rules::RulesScratch,
+    pub(crate) rules: gauntlet_spamassassin::RulesScratch,
     /// Of the filter [`crate::filters::classifier::Classifier`].
     pub(crate) classifier: crate::classifier::ClassifierScratch,
     pub(crate) words: filters::words::Counts,
@@ -28,7 +28,7 @@ pub struct Scratch {
 impl Scratch {
     /// What is known already of the text of the item that is scanned next; none forgets what was given
     /// before. Verdicts are the same with it and without.
-    pub fn give(&mut self, text: Option<(Arc<str>, gauntlet_rules::TextViews)>) {
+    pub fn give(&mut self, text: Option<(Arc<str>, gauntlet_spamassassin::TextViews)>) {
         self.rules.give(text);
     }
 }

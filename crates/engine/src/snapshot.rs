@@ -93,7 +93,7 @@ pub struct Settings {
     pub block: Vec<String>,
     /// Rules in SpamAssassin's language that run beside the filters; their points add to the score.
     /// None are those that ship ([`crate::own_rules`]).
-    pub rules: Option<Arc<gauntlet_rules::Ruleset>>,
+    pub rules: Option<Arc<gauntlet_spamassassin::Ruleset>>,
     /// Names of filters to leave out.
     pub filters_off: Vec<String>,
     /// The classifier's model; none is the one that ships.
@@ -161,7 +161,7 @@ pub struct Snapshot {
     pub filters: Vec<Arc<dyn Filter>>,
     /// Rules in SpamAssassin's language among the filters: what they ask of the network is asked before
     /// the scan.
-    pub ruleset: Option<Arc<gauntlet_rules::Ruleset>>,
+    pub ruleset: Option<Arc<gauntlet_spamassassin::Ruleset>>,
     /// What the site has learned.
     pub learned: Learned,
     /// The version without what was learned.
@@ -219,7 +219,7 @@ impl Snapshot {
 
     /// Rules of files alone, without any filter of ours: the score is theirs and nothing else, and
     /// the class is spam from the `required_score` on that the files set.
-    pub fn of_rules(ruleset: Arc<gauntlet_rules::Ruleset>) -> Self {
+    pub fn of_rules(ruleset: Arc<gauntlet_spamassassin::Ruleset>) -> Self {
         let required = ruleset.required_score();
         let version = format!("{}+{}", env!("CARGO_PKG_VERSION"), ruleset.version());
         let filter = filters::rules::Rules::new(ruleset.clone());
@@ -238,9 +238,9 @@ impl Snapshot {
     /// explicit; for snapshots that judge by these rules alone. Rules that lean to a class by a flag
     /// (`phishing`, `bulk`) are all tried: with any of them nothing ends early.
     pub fn stopping_early(
-        ruleset: gauntlet_rules::Ruleset,
+        ruleset: gauntlet_spamassassin::Ruleset,
         thresholds: &Thresholds,
-    ) -> gauntlet_rules::Ruleset {
+    ) -> gauntlet_spamassassin::Ruleset {
         let leans =
             |rule: &gauntlet_rules::Rule| rule.has_flag("phishing") || rule.has_flag("bulk");
         if ruleset.rules().iter().any(leans) {

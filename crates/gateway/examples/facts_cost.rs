@@ -20,7 +20,8 @@ use gauntlet_gateway::facts::Gatherer;
 use gauntlet_gateway::resolver::Resolver;
 use gauntlet_gateway::signing::{Algorithm, KeyRing};
 use gauntlet_mail::{Envelope, Facts, Message};
-use gauntlet_rules::{LoadOptions, Profile, RulesScratch, Ruleset};
+use gauntlet_rules::{LoadOptions, Profile};
+use gauntlet_spamassassin::{RulesScratch, Ruleset};
 use gauntlet_store::{Log, LogRecord};
 use zone::{Zone, txt};
 

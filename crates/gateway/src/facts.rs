@@ -47,7 +47,7 @@ use self::rules::KnownText;
 use crate::config::{DnsListSettings, FactSettings};
 use crate::network::Network;
 use crate::resolver::Resolver;
-use gauntlet_rules::Ruleset;
+use gauntlet_spamassassin::Ruleset;
 use gauntlet_store::History;
 
 /// Gathers facts. Share it as `Arc<Gatherer>`.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use arc_swap::ArcSwap;
-use gauntlet_rules::Ruleset;
+use gauntlet_spamassassin::Ruleset;
 use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
 use gauntlet_store::spool::Recovery;
 use gauntlet_store::{

@@ -11,13 +11,12 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use crate::bounds::Bounds;
-use crate::evals::EvalContext;
+use crate::document::Document;
 use crate::matcher::pending::{Candidate, Work};
 use crate::matcher::{Place, Tally};
 use crate::meta::Due;
 use crate::program::Program;
 use crate::stages::Bounds as Limits;
-use crate::views::Views;
 
 /// Cost of an eval, in the units of [`Demand::cost`].
 const EVAL_COST: usize = 2_000;
@@ -33,10 +32,9 @@ const OPEN_COST_MIN: usize = 3_000;
 const BYTES_PER_UNIT: usize = 4;
 
 /// One message while its metas are answered.
-pub(crate) struct Demand<'a, 'm, 'e> {
+pub(crate) struct Demand<'a> {
     program: &'a Program,
-    views: &'a Views<'m>,
-    evals: &'a EvalContext<'e>,
+    document: &'a dyn Document,
     tally: &'a mut Tally,
     /// Whether each rule fires, if that is certain; close together, for most metas are certainly false by that.
     /// None fires between messages.
@@ -90,20 +88,18 @@ impl PartialEq for Open {
 
 impl Eq for Open {}
 
-impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
+impl<'a> Demand<'a> {
     /// Everything that is not put off has been tried.
     pub(crate) fn new(
         program: &'a Program,
-        views: &'a Views<'m>,
-        evals: &'a EvalContext<'e>,
+        document: &'a dyn Document,
         tally: &'a mut Tally,
     ) -> Self {
         let (due, known) = (std::mem::take(&mut tally.due), std::mem::take(&mut tally.known));
         let truths = std::mem::take(&mut tally.truths);
         Demand {
             program,
-            views,
-            evals,
+            document,
             tally,
             known,
             truths,
@@ -382,9 +378,9 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
                 candidates.iter().for_each(|candidate| self.try_candidate(*candidate));
                 self.candidates = candidates;
             }
-            Work::Eval(at) => self.program.run_eval(at, self.evals, self.tally),
-            Work::Template(at) => self.program.run_template(at, self.evals, self.tally),
-            Work::UriDetail(at) => self.program.run_uri_detail(at, self.views, self.tally),
+            Work::Eval(at) => self.program.run_eval(at, self.document, self.tally),
+            Work::Template(at) => self.program.run_template(at, self.document, self.tally),
+            Work::UriDetail(at) => self.program.run_uri_detail(at, self.document, self.tally),
             Work::Meta(place) => {
                 // Of a meta that scores and is true, all operands are shown.
                 let exact = self.program.metas.programs[place as usize].can_wait;
@@ -399,12 +395,12 @@ impl<'a, 'm, 'e> Demand<'a, 'm, 'e> {
 
     fn try_candidate(&mut self, candidate: Candidate) {
         let Place::Header(group) = candidate.place else {
-            return self.program.try_text(candidate, self.views, self.tally);
+            return self.program.try_text(candidate, self.document, self.tally);
         };
         let at = self.headers.iter().position(|(known, _)| *known == group);
         let at = at.unwrap_or_else(|| {
             let selector = self.program.headers.selector(group);
-            self.headers.push((group, selector.and_then(|s| self.views.header(s))));
+            self.headers.push((group, selector.and_then(|s| self.document.header(s))));
             self.headers.len() - 1
         });
         if let Some((_, Some(value))) = self.headers.get(at) {

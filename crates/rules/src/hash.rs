@@ -2,6 +2,6 @@
 //! sees what becomes of his keys, which nobody does here, and costs several times as much.
 
 /// A map by short keys.
-pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
+pub type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 /// A set of short keys.
-pub(crate) type HashSet<K> = std::collections::HashSet<K, foldhash::fast::RandomState>;
+pub type HashSet<K> = std::collections::HashSet<K, foldhash::fast::RandomState>;

@@ -26,7 +26,7 @@ pub(crate) use files::to_text;
 use crate::rule::{Rule, Source};
 use crate::ruleset::{LoadOptions, Profile};
 use crate::settings::Settings;
-pub(crate) use delimiters::strip as undelimited;
+pub use delimiters::strip as undelimited;
 use files::{Kind, Line, LineFault, Opened};
 
 /// The plugins that SpamAssassin 4.0.1 loads as installed; taken when no `.pre` file is given.

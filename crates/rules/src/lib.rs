@@ -1,39 +1,36 @@
 //! The SpamAssassin rule language: read, check, compile, match, explain.
 //!
 //! ```text
-//! .pre and .cf files -> language -> Ruleset -> scan(Message, Envelope, Facts) -> Outcome
+//! .pre and .cf files -> language -> Ruleset -> scan(Document) -> Outcome
 //!                                      |             |
-//!                                   pattern       views (what rules see)
-//!                                   meta          evals (rules that are code)
+//!                                   pattern       views, functions: those of a dialect
+//!                                   meta          (crate `spamassassin`)
 //! ```
 //!
-//! The crate is pure but for [`Ruleset::load`], which reads files. A scan reads no clock: the time is
-//! an argument. Answers equal SpamAssassin 4.0.1's with `-L` (profile `local`), which is the oracle
-//! that the tests compare with.
+//! The crate is pure but for [`Ruleset::load`], which reads files; a scan reads no clock. What rules
+//! see of an item is behind the trait [`Document`]; the functions that they call are behind
+//! [`Functions`].
 
-pub mod boundaries;
 mod bounds;
 mod demand;
-pub mod evals;
+pub mod document;
 mod expression;
-mod hash;
+pub mod hash;
 pub mod language;
 mod matcher;
 mod meta;
 pub mod pattern;
 mod program;
-pub mod questions;
+mod record_type;
 pub mod rule;
 pub mod ruleset;
 pub mod settings;
 mod stages;
-pub mod views;
 
-pub use evals::{Eval, EvalContext, EvalTables};
+pub use document::{Document, Function, Functions, Refused, Texts, Uri, UriDetail};
 pub use language::{Problem, Severity};
 pub use pattern::Pattern;
-pub use questions::{About, Question, RecordType, Restrictions};
+pub use record_type::RecordType;
 pub use rule::{HeaderSelector, Rule};
 pub use ruleset::{LoadError, LoadOptions, LoadReport, Outcome, Profile, RulesScratch, Ruleset};
 pub use settings::Settings;
-pub use views::{TextViews, ViewSettings, Views};

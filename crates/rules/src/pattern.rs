@@ -149,6 +149,13 @@ impl Pattern {
         Ok(pattern)
     }
 
+    /// Strings of which one, in lower case, is in each text that the pattern matches; none if that is not
+    /// known.
+    pub fn required_strings(&self) -> Option<Vec<Vec<u8>>> {
+        let required = literal::required(self.node()?, 1.0, literal::Texts::Mail)?;
+        Some(required.strings.iter().map(|string| literal::bytes_of(string).to_vec()).collect())
+    }
+
     /// The pattern's tree.
     pub(crate) fn node(&self) -> Option<&Node> {
         self.node.as_ref()

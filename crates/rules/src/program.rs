@@ -3,7 +3,7 @@
 use gauntlet_mail::{Evidence, View};
 
 use crate::demand::Demand;
-use crate::evals::{Eval, EvalContext, unknown_tags};
+use crate::document::{Document, Function, Functions, Refused, Texts as DocumentTexts};
 use crate::language::{Problem, Severity};
 use crate::matcher::headers::{HeaderRules, HeaderRulesBuilder};
 use crate::matcher::mime::{MimeRule, MimeRules};
@@ -19,7 +19,6 @@ use crate::pattern::{self, Pattern};
 use crate::rule::{EvalKind, HeaderSelector, Rule, Test};
 use crate::ruleset::Profile;
 use crate::stages::{self, Bounds, Done, Stage};
-use crate::views::Views;
 
 /// What is known of a rule before it is tried.
 #[derive(Debug, Clone, Copy)]
@@ -70,14 +69,14 @@ pub(crate) struct Program {
 #[derive(Debug)]
 struct EvalRule {
     rule: u32,
-    eval: Eval,
+    function: Function,
     priority: i32,
 }
 
 impl EvalRule {
-    fn run(&self, evals: &EvalContext<'_>, tally: &mut Tally) {
+    fn run(&self, document: &dyn Document, tally: &mut Tally) {
         tally.timed(self.rule, |tally| {
-            let value = self.eval.run(evals);
+            let value = document.call(self.function.number);
             if value > 0 {
                 tally.hit(self.rule, value, Place::None);
             }
@@ -107,11 +106,15 @@ pub(crate) fn runs(rule: &Rule, profile: Profile) -> bool {
 
 impl Program {
     /// Compiles the rules that run in this profile; problems say what does not.
-    pub(crate) fn compile(rules: &[Rule], profile: Profile) -> (Program, Vec<Problem>) {
+    pub(crate) fn compile(
+        rules: &[Rule],
+        profile: Profile,
+        functions: &mut dyn Functions,
+    ) -> (Program, Vec<Problem>) {
         let mut builder = Builder::default();
         let mut ran = vec![false; rules.len()];
         for (place, rule) in rules.iter().enumerate().filter(|(_, r)| runs(r, profile)) {
-            match builder.add(place, rule, profile) {
+            match builder.add(place, rule, profile, functions) {
                 Ok(tried) => ran[place] = tried,
                 Err(problem) => builder.problems.push(problem),
             }
@@ -123,11 +126,11 @@ impl Program {
                 if found.why.starts_with("never fires") { Severity::Note } else { Severity::Error };
             builder.problems.push(problem(&rules[found.rule], severity, found.why));
         }
-        builder.evals.sort_by_key(|rule| !rule.eval.edits_body());
-        let editors = builder.evals.iter().filter(|rule| rule.eval.edits_body());
+        builder.evals.sort_by_key(|rule| !rule.function.edits_body);
+        let editors = builder.evals.iter().filter(|rule| rule.function.edits_body);
         let priorities: Vec<i32> = editors.map(|rule| rule.priority).collect();
         let can_wait = |e: &EvalRule| {
-            rules.get(e.rule as usize).is_some_and(Rule::is_sub) && !e.eval.edits_body()
+            rules.get(e.rule as usize).is_some_and(Rule::is_sub) && !e.function.edits_body
         };
         let eval_heads = builder.evals.iter().map(|e| (e.rule, can_wait(e))).collect();
         let eval_places = builder.evals.iter().map(|rule| rule.rule).zip(0..);
@@ -164,8 +167,7 @@ impl Program {
     /// rules that are left cannot change the class; the answer says whether it did.
     pub(crate) fn run(
         &self,
-        views: &Views<'_>,
-        evals: &EvalContext<'_>,
+        document: &dyn Document,
         bounds: Option<&Bounds>,
         tally: &mut Tally,
     ) -> bool {
@@ -175,12 +177,12 @@ impl Program {
             // Those that change the body run before the rules that see it.
             if matches!(stage, Stage::Body | Stage::Evals) && std::mem::take(&mut may_edit) {
                 let editors = self.evals.iter().take(self.editors);
-                editors.for_each(|rule| rule.run(evals, tally));
+                editors.for_each(|rule| rule.run(document, tally));
             }
             if *stage == Stage::Metas {
-                return Demand::new(self, views, evals, tally).run(bounds);
+                return Demand::new(self, document, tally).run(bounds);
             }
-            self.run_stage(*stage, views, evals, tally);
+            self.run_stage(*stage, document, tally);
             done.add(*stage);
             if bounds.is_some_and(|b| b.decided(done, tally)) {
                 return true;
@@ -189,88 +191,91 @@ impl Program {
         false
     }
 
-    fn run_stage(
-        &self,
-        stage: Stage,
-        views: &Views<'_>,
-        evals: &EvalContext<'_>,
-        tally: &mut Tally,
-    ) {
+    fn run_stage(&self, stage: Stage, document: &dyn Document, tally: &mut Tally) {
         match stage {
-            Stage::Headers => self.headers.scan(views, tally),
-            Stage::Body => self.scan_body(views, tally),
+            Stage::Headers => self.headers.scan(document, tally),
+            Stage::Body => self.scan_body(document, tally),
             Stage::Rawbody if self.rawbody.is_empty() => {}
             Stage::Rawbody => {
-                self.rawbody.scan(views.rawbody().iter().map(Vec::as_slice), Place::Rawbody, tally);
+                self.rawbody.scan(
+                    document.rawbody().iter().map(Vec::as_slice),
+                    Place::Rawbody,
+                    tally,
+                );
             }
             Stage::Uri if self.uri.is_empty() => {}
             Stage::Uri => {
-                self.uri.scan(views.uris().iter().map(|u| u.text.as_slice()), Place::Uri, tally);
+                self.uri.scan(document.uris().iter().map(|u| u.text.as_slice()), Place::Uri, tally);
             }
             Stage::Full if self.full.is_empty() => {}
-            Stage::Full => self.full.scan_one(views.full(), Place::Full, tally),
-            Stage::Mime => self.mime.scan(views, tally),
-            Stage::UriDetails => self.run_uri_details(views, tally),
-            Stage::Evals => self.run_evals(evals, tally),
-            Stage::Templates => self.run_templates(evals, tally),
+            Stage::Full => self.full.scan_one(document.full(), Place::Full, tally),
+            Stage::Mime => self.mime.scan(document, tally),
+            Stage::UriDetails => self.run_uri_details(document, tally),
+            Stage::Evals => self.run_evals(document, tally),
+            Stage::Templates => self.run_templates(document, tally),
             Stage::Metas => {}
         }
     }
 
-    fn run_uri_details(&self, views: &Views<'_>, tally: &mut Tally) {
+    fn run_uri_details(&self, document: &dyn Document, tally: &mut Tally) {
         for (at, rule) in (0u32..).zip(&self.uri_details) {
             if tally.pending.is_on && rule.can_wait {
                 tally.pending.put_off(rule.rule, Work::UriDetail(at));
             } else {
-                rule.scan(views, tally);
+                rule.scan(document, tally);
             }
         }
     }
 
-    fn run_evals(&self, evals: &EvalContext<'_>, tally: &mut Tally) {
+    fn run_evals(&self, document: &dyn Document, tally: &mut Tally) {
         for (at, (rule, can_wait)) in (0u32..).zip(&self.eval_heads).skip(self.editors) {
             if tally.pending.is_on && *can_wait {
                 tally.pending.put_off(*rule, Work::Eval(at));
             } else {
-                self.run_eval(at, evals, tally);
+                self.run_eval(at, document, tally);
             }
         }
     }
 
-    fn run_templates(&self, evals: &EvalContext<'_>, tally: &mut Tally) {
+    fn run_templates(&self, document: &dyn Document, tally: &mut Tally) {
         for (at, rule) in (0u32..).zip(&self.templates) {
             if !(tally.pending.is_on && rule.member.can_wait) {
-                self.run_template(at, evals, tally);
-            } else if rule.has_values(evals, tally) {
+                self.run_template(at, document, tally);
+            } else if rule.has_values(document, tally) {
                 tally.pending.put_off(rule.member.rule, Work::Template(at));
             }
         }
     }
 
     /// Runs an eval.
-    pub(crate) fn run_eval(&self, at: u32, evals: &EvalContext<'_>, tally: &mut Tally) {
+    pub(crate) fn run_eval(&self, at: u32, document: &dyn Document, tally: &mut Tally) {
         if let Some(rule) = self.evals.get(at as usize) {
-            rule.run(evals, tally);
+            rule.run(document, tally);
         }
     }
 
     /// Runs a rule with tags.
-    pub(crate) fn run_template(&self, at: u32, evals: &EvalContext<'_>, tally: &mut Tally) {
+    pub(crate) fn run_template(&self, at: u32, document: &dyn Document, tally: &mut Tally) {
         if let Some(rule) = self.templates.get(at as usize) {
-            run_template(rule, at, evals, tally);
+            run_template(rule, at, document, tally);
         }
     }
 
     /// Runs a rule on the details of URIs that was put off.
-    pub(crate) fn run_uri_detail(&self, at: u32, views: &Views<'_>, tally: &mut Tally) {
+    pub(crate) fn run_uri_detail(&self, at: u32, document: &dyn Document, tally: &mut Tally) {
         if let Some(rule) = self.uri_details.get(at as usize) {
-            rule.scan(views, tally);
+            rule.scan(document, tally);
         }
     }
 
     /// Tries a rule on a text of a view that was put off.
-    pub(crate) fn try_text(&self, candidate: Candidate, views: &Views<'_>, tally: &mut Tally) {
-        let Some((rules, text)) = self.text_of(candidate, views, tally) else { return };
+    pub(crate) fn try_text(
+        &self,
+        candidate: Candidate,
+        document: &dyn Document,
+        tally: &mut Tally,
+    ) {
+        let Some((rules, text)) = self.text_of(candidate, document, tally) else { return };
         if let Some(member) = rules.members().get(candidate.member as usize) {
             member.try_text(text, candidate.start as usize, candidate.place, tally);
         }
@@ -279,17 +284,17 @@ impl Program {
     fn text_of<'v>(
         &self,
         candidate: Candidate,
-        views: &'v Views<'_>,
+        document: &'v dyn Document,
         tally: &Tally,
     ) -> Option<(&TextRules, &'v [u8])> {
         let string = |strings: &'v [Vec<u8>], at: u32| strings.get(at as usize).map(Vec::as_slice);
         Some(match candidate.place {
             // The body may have been edited since.
-            Place::Body(at) if tally.is_body_edited => (&self.body, string(views.body(), at)?),
-            Place::Body(at) => (&self.body, string(views.unedited_body(), at)?),
-            Place::Rawbody(at) => (&self.rawbody, string(views.rawbody(), at)?),
-            Place::Uri(at) => (&self.uri, &*views.uris().get(at as usize)?.text),
-            Place::Full => (&self.full, views.full()),
+            Place::Body(at) if tally.is_body_edited => (&self.body, string(document.body(), at)?),
+            Place::Body(at) => (&self.body, string(document.unedited_body(), at)?),
+            Place::Rawbody(at) => (&self.rawbody, string(document.rawbody(), at)?),
+            Place::Uri(at) => (&self.uri, &*document.uris().get(at as usize)?.text),
+            Place::Full => (&self.full, document.full()),
             Place::Header(_) | Place::Part(_) | Place::Template(_) | Place::None => {
                 return None;
             }
@@ -318,47 +323,52 @@ impl Program {
 
     /// Tries the `body` rules. Those with a lower priority than the rules that edit the body see it
     /// unedited.
-    fn scan_body(&self, views: &Views<'_>, tally: &mut Tally) {
+    fn scan_body(&self, document: &dyn Document, tally: &mut Tally) {
         if self.body.is_empty() {
             return;
         }
-        let body = views.body().iter().map(Vec::as_slice);
-        tally.is_body_edited = views.has_edited_body();
+        let body = document.body().iter().map(Vec::as_slice);
+        tally.is_body_edited = document.has_edited_body();
         if !tally.is_body_edited {
             return self.body.scan(body, Place::Body, tally);
         }
         // Rules of two kinds see different strings: none of them waits.
         let is_on = std::mem::replace(&mut tally.pending.is_on, false);
-        let unedited = views.unedited_body().iter().map(Vec::as_slice);
+        let unedited = document.unedited_body().iter().map(Vec::as_slice);
         self.body.scan_some(unedited, Place::Body, |p| p < self.editors_priority, tally);
         self.body.scan_some(body, Place::Body, |p| p >= self.editors_priority, tally);
         tally.pending.is_on = is_on;
     }
 
     /// Where a rule's first hit stands in the message.
-    pub(crate) fn evidence(&self, rule: u32, at: Found, views: &Views<'_>) -> Option<Evidence> {
-        let (view, offset, text) = match at.place {
+    pub(crate) fn evidence(
+        &self,
+        rule: u32,
+        at: Found,
+        document: &dyn Document,
+    ) -> Option<Evidence> {
+        let (texts, number, text) = match at.place {
             Place::Body(number) => {
-                let (offset, text) = string_at(views.body(), number)?;
-                (View::SaBody, offset, text)
+                (DocumentTexts::Body, number, string_at(document.body(), number)?)
             }
             Place::Rawbody(number) => {
-                let (offset, text) = string_at(views.rawbody(), number)?;
-                (View::SaRawbody, offset, text)
+                (DocumentTexts::Rawbody, number, string_at(document.rawbody(), number)?)
             }
-            Place::Full => (View::Raw, 0, views.full()),
-            Place::Uri(number) => (View::Url, 0, &*views.uris().get(number as usize)?.text),
+            Place::Full => (DocumentTexts::Full, 0, document.full()),
+            Place::Uri(number) => {
+                (DocumentTexts::Uris, number, &*document.uris().get(number as usize)?.text)
+            }
             Place::Header(group) => {
                 let selector = self.headers.selector(group)?;
                 // A rule may fire because the field is missing.
-                let value = views.header(selector).unwrap_or_default();
+                let value = document.header(selector).unwrap_or_default();
                 let (start, found) = at.quoted(&value).unwrap_or_default();
                 let found = Evidence::new(View::Header, 0, start, found);
                 return Some(found.named(&selector.to_string()));
             }
             Place::Part(part) => {
                 let rule = self.mime.iter().find(|m| m.member().rule == rule)?;
-                let values = views.mime_headers(rule.selector());
+                let values = document.mime_headers(rule.selector());
                 let value = values.get(usize::from(part))?.as_deref()?;
                 let range = rule.member().pattern.find(value, 0).ok()??;
                 let found = Evidence::new(View::Header, part, range.start, value.get(range)?);
@@ -369,29 +379,29 @@ impl Program {
                 else {
                     return None;
                 };
-                let value = views.header(selector)?;
+                let value = document.header(selector)?;
                 let (start, found) = at.quoted(&value)?;
                 let found = Evidence::new(View::Header, 0, start, found);
                 return Some(found.named(&selector.to_string()));
             }
-            Place::None => return self.evidence_of_no_place(rule, views),
+            Place::None => return self.evidence_of_no_place(rule, document),
         };
         let (start, found) = at.quoted(text)?;
-        Some(Evidence::new(view, 0, offset + start, found))
+        Some(document.evidence(texts, number, start, found))
     }
 
     /// What a rule saw that does not fire on a match at a place: an eval, a negated pattern.
-    fn evidence_of_no_place(&self, rule: u32, views: &Views<'_>) -> Option<Evidence> {
+    fn evidence_of_no_place(&self, rule: u32, document: &dyn Document) -> Option<Evidence> {
         let place = self.eval_places.binary_search_by_key(&rule, |place| place.0).ok();
         let eval = place.and_then(|at| self.evals.get(self.eval_places.get(at)?.1 as usize));
         if let Some(found) = eval {
-            return Some(found.eval.evidence(views));
+            return Some(document.seen_by(found.function.number));
         }
         if let Some(found) = self.uri_details.iter().find(|u| u.rule == rule) {
-            return Some(Evidence::new(View::Url, 0, 0, found.first(views)?));
+            return Some(Evidence::new(View::Url, 0, 0, found.first(document)?));
         }
         let of_header = |selector: &HeaderSelector| {
-            let value = views.header(selector).unwrap_or_default();
+            let value = document.header(selector).unwrap_or_default();
             Some(Evidence::new(View::Header, 0, 0, &value).named(&selector.to_string()))
         };
         if let Some(found) = self.mime.iter().find(|m| m.member().rule == rule) {
@@ -446,33 +456,40 @@ fn wide_repeats(node: &Node) -> usize {
     }
 }
 
-fn string_at(strings: &[Vec<u8>], at: u32) -> Option<(usize, &[u8])> {
-    let at = at as usize;
-    let offset = strings.get(..at)?.iter().map(Vec::len).sum();
-    Some((offset, strings.get(at)?))
+fn string_at(strings: &[Vec<u8>], at: u32) -> Option<&[u8]> {
+    strings.get(at as usize).map(Vec::as_slice)
 }
 
-fn run_template(rule: &TemplateRule, number: u32, evals: &EvalContext<'_>, tally: &mut Tally) {
-    let views = evals.views;
+fn run_template(rule: &TemplateRule, number: u32, document: &dyn Document, tally: &mut Tally) {
     match &rule.on {
         TemplateOn::Body => {
-            rule.scan(views.body().iter().map(Vec::as_slice), Place::Body, evals, tally);
+            rule.scan(document.body().iter().map(Vec::as_slice), Place::Body, document, tally);
         }
         TemplateOn::Rawbody => {
-            rule.scan(views.rawbody().iter().map(Vec::as_slice), Place::Rawbody, evals, tally);
+            rule.scan(
+                document.rawbody().iter().map(Vec::as_slice),
+                Place::Rawbody,
+                document,
+                tally,
+            );
         }
         TemplateOn::Full => {
-            rule.scan(std::iter::once(views.full()), |_| Place::Full, evals, tally);
+            rule.scan(std::iter::once(document.full()), |_| Place::Full, document, tally);
         }
         TemplateOn::Uri => {
-            rule.scan(views.uris().iter().map(|u| u.text.as_slice()), Place::Uri, evals, tally);
+            rule.scan(
+                document.uris().iter().map(|u| u.text.as_slice()),
+                Place::Uri,
+                document,
+                tally,
+            );
         }
         TemplateOn::Header(selector, if_unset) => {
-            let value = views.header(selector);
+            let value = document.header(selector);
             let place = if value.is_some() { Place::Template(number) } else { Place::None };
             let unset = if_unset.as_deref().unwrap_or_default().as_bytes();
             let value = value.as_deref().unwrap_or(unset);
-            rule.scan(std::iter::once(value), |_| place, evals, tally);
+            rule.scan(std::iter::once(value), |_| place, document, tally);
         }
     }
 }
@@ -483,7 +500,14 @@ pub(crate) fn problem(rule: &Rule, severity: Severity, message: String) -> Probl
 
 impl Builder {
     /// Adds a rule; the answer says whether it is then tried on every message.
-    fn add(&mut self, place: usize, rule: &Rule, profile: Profile) -> Result<bool, Problem> {
+    fn add(
+        &mut self,
+        place: usize,
+        rule: &Rule,
+        profile: Profile,
+        functions: &mut dyn Functions,
+    ) -> Result<bool, Problem> {
+        let refused = |r: Refused| problem(rule, r.severity, r.message);
         match &rule.test {
             Test::Header { selector, negated, if_unset, .. } => {
                 let member = self.member(place, rule, *negated)?;
@@ -508,10 +532,8 @@ impl Builder {
                 if !rule.is_callable || skipped_eval(rule, *kind, profile) {
                     return Ok(false);
                 }
-                let eval = Eval::compile(call, *kind)
-                    .map_err(|e| problem(rule, Severity::Note, format!("never fires: {e}")))?;
-                let (place, priority) = (place as u32, rule.priority);
-                self.evals.push(EvalRule { rule: place, eval, priority });
+                let function = functions.take_call(call, *kind).map_err(refused)?;
+                self.evals.push(EvalRule { rule: place as u32, function, priority: rule.priority });
             }
             Test::UriDetail { conditions } => {
                 let compiled = UriDetailRule::new(place, rule, conditions);
@@ -520,18 +542,10 @@ impl Builder {
                 self.uri_details.push(compiled);
             }
             Test::AskDns { query, filter, .. } => {
-                let unknown = unknown_tags(query);
-                if !unknown.is_empty() {
-                    let message = format!("never fires: no value for {}", unknown.join(", "));
-                    return Err(problem(rule, Severity::Note, message));
-                }
-                if profile != Profile::Full {
-                    return Ok(false);
-                }
-                let eval = Eval::of_template(&rule.name, filter.as_deref());
-                let eval = eval.map_err(|e| problem(rule, Severity::Error, e.to_string()))?;
-                let (place, priority) = (place as u32, rule.priority);
-                self.evals.push(EvalRule { rule: place, eval, priority });
+                let is_asked = profile == Profile::Full;
+                let function = functions.take_query(&rule.name, query, filter.as_deref(), is_asked);
+                let Some(function) = function.map_err(refused)? else { return Ok(false) };
+                self.evals.push(EvalRule { rule: place as u32, function, priority: rule.priority });
             }
             Test::Meta { .. } | Test::Empty => return Ok(false),
         }

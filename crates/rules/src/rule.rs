@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::questions::RecordType;
+use crate::record_type::RecordType;
 
 /// File and line of a definition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use gauntlet_mail::{Envelope, Facts, Message};
-use gauntlet_rules::{LoadOptions, RulesScratch, Ruleset};
+use gauntlet_rules::LoadOptions;
+use gauntlet_spamassassin::{RulesScratch, Ruleset};
 use serde::Serialize;
 
 use crate::load::trial::{Estimate, ROUNDS_MAX};

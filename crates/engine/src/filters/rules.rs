@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gauntlet_rules::Ruleset;
+use gauntlet_spamassassin::Ruleset;
 
 use crate::filter::{Filter, Findings, Item};
 use crate::rulebook::Lean;

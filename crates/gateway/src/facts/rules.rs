@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use gauntlet_mail::facts::{Facts, RuleAnswer};
 use gauntlet_mail::{Envelope, Message};
-use gauntlet_rules::questions::parents;
-use gauntlet_rules::{About, Question, RecordType, Ruleset, TextViews};
+use gauntlet_rules::RecordType;
+use gauntlet_spamassassin::questions::parents;
+use gauntlet_spamassassin::{About, Question, Ruleset, TextViews};
 use tokio::sync::Semaphore;
 
 use super::inquiry::{Effect, Inquiry};

@@ -4,7 +4,7 @@ use super::condition::modern_package;
 use super::draft::{Drafts, is_rule_name};
 use super::report::Severity;
 use super::{Reader, delimiters, files, plugins, split_word};
-use crate::questions::RecordType;
+use crate::record_type::RecordType;
 use crate::rule::{EvalCall, EvalKind, HeaderSelector, Source, Test, UriCondition};
 
 /// Longest rule name.

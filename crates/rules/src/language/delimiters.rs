@@ -4,7 +4,7 @@
 ///
 /// High bytes (characters above U+007F of a byte string) become `\xHH`, so that the pattern is ASCII
 /// and one character is one byte.
-pub(crate) fn strip(text: &str) -> Result<String, String> {
+pub fn strip(text: &str) -> Result<String, String> {
     let (rest, end) = opening(text)?;
     let (body, modifiers) = closing(rest, end)?;
     if body.contains("(?{") || body.contains("(??{") {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::pending::Candidate;
 use super::prefilter::Prefilter;
 use super::{Member, Place, Tally};
+use crate::document::{self, Document};
 use crate::pattern::literal::Texts;
 use crate::rule::HeaderSelector;
-use crate::views::{Views, header};
 
 /// Fewest patterns on one value that are worth a prefilter.
 pub(super) const PREFILTER_MIN: usize = 4;
@@ -90,8 +90,8 @@ impl HeaderRulesBuilder {
                 })
                 .map(|(i, _)| i)
                 .collect();
-            let name_hash = header::is_field_name(&selector.name)
-                .then(|| header::name_hash(selector.name.as_bytes()));
+            let name_hash = document::is_field_name(&selector.name)
+                .then(|| document::name_hash(selector.name.as_bytes()));
             let negated = (0u32..).zip(&members).filter(|(_, m)| m.member.negated);
             let negated = negated.map(|(i, _)| i).collect();
             Group { selector, members, negated, exists, prefilter, on_missing, name_hash }
@@ -120,17 +120,17 @@ fn is_pseudo(name: &str) -> bool {
 
 impl HeaderRules {
     /// Tries all rules.
-    pub(crate) fn scan(&self, views: &Views<'_>, tally: &mut Tally) {
+    pub(crate) fn scan(&self, document: &dyn Document, tally: &mut Tally) {
         for (number, without) in (0u32..).zip(&self.skipped_without) {
-            if without.is_some_and(|hash| !views.may_have_field(hash)) {
+            if without.is_some_and(|hash| !document.may_have_field(hash)) {
                 continue;
             }
             let Some(group) = self.groups.get(number as usize) else { continue };
-            if group.name_hash.is_some_and(|hash| !views.may_have_field(hash)) {
+            if group.name_hash.is_some_and(|hash| !document.may_have_field(hash)) {
                 group.scan_missing(Place::Header(number), tally);
                 continue;
             }
-            match views.header(&group.selector) {
+            match document.header(&group.selector) {
                 Some(value) => group.scan(&value, Place::Header(number), tally),
                 None => group.scan_missing(Place::Header(number), tally),
             }

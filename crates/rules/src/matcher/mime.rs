@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use super::headers::PREFILTER_MIN;
 use super::prefilter::Prefilter;
 use super::{Member, Place, Tally};
+use crate::document::Document;
 use crate::rule::{HeaderSelector, Rule};
-use crate::views::Views;
 
 /// Most hits of a rule with `tflags multiple` that says no number.
 const HITS_DEFAULT_MAX: u32 = 1_000;
@@ -65,11 +65,11 @@ impl MimeRules {
     }
 
     /// Tries all rules.
-    pub(crate) fn scan(&self, views: &Views<'_>, tally: &mut Tally) {
+    pub(crate) fn scan(&self, document: &dyn Document, tally: &mut Tally) {
         for group in &self.groups {
             let rules = self.rules.get(group.rules.clone()).unwrap_or_default();
             let Some(first) = rules.first() else { continue };
-            let values = views.mime_headers(&first.selector);
+            let values = document.mime_headers(&first.selector);
             // Rules lie far apart: most are not looked at.
             let always = group.always.iter().filter_map(|place| self.rules.get(*place));
             let Some(prefilter) = &group.prefilter else {

@@ -5,9 +5,8 @@ use std::ops::Range;
 
 use super::prefilter::Prefilter;
 use super::{Member, Place, Tally};
-use crate::evals::EvalContext;
+use crate::document::Document;
 use crate::pattern::Pattern;
-use crate::views::{Relay, reversed_ip};
 
 /// Most values kept of one tag.
 const VALUES_MAX: usize = 64;
@@ -84,53 +83,11 @@ fn turn(place: Place) -> u8 {
 }
 
 /// The values of a tag: of those that every message has, else what a rule captured.
-fn values<'t>(tags: &'t Tags, name: &str, evals: &EvalContext<'_>) -> Cow<'t, [Vec<u8>]> {
-    match standard(name, evals) {
+fn values<'t>(tags: &'t Tags, name: &str, document: &dyn Document) -> Cow<'t, [Vec<u8>]> {
+    match document.tag(name) {
         Some(values) => Cow::Owned(values),
         None => Cow::Borrowed(tags.values(name)),
     }
-}
-
-/// A tag that every message has (SpamAssassin's template tags, as far as they say something of the
-/// message before it is judged); none if it is no such tag. An empty value counts as none.
-fn standard(name: &str, evals: &EvalContext<'_>) -> Option<Vec<Vec<u8>>> {
-    let relays = evals.views.relays();
-    let text = |text: &[u8]| vec![text.to_vec()];
-    let of = |relay: Option<&Relay>, what: &dyn Fn(&Relay) -> Vec<u8>| {
-        vec![relay.map(what).unwrap_or_default()]
-    };
-    let (external, trusted) = (relays.external().first(), relays.trusted().last());
-    let all_reversed = |all: &[Relay]| -> Vec<Vec<u8>> {
-        all.iter().filter(|r| !r.private).map(reversed_ip).collect()
-    };
-    let hosts = |selector: &str| -> Vec<Vec<u8>> { evals.values(selector).to_vec() };
-    let mut values = match name {
-        "VERSION" => text(b"4.0.1"),
-        "REQD" => text(format!("{:.1}", evals.tables.required_score).as_bytes()),
-        "BAYES" => text(b"0.5"),
-        "FIRSTTRUSTEDIP" => of(trusted, &|r| r.ip.clone()),
-        "FIRSTTRUSTEDREVIP" => of(trusted, &|r| reversed_ip(r)),
-        "LASTEXTERNALIP" => of(external, &|r| r.ip.clone()),
-        "LASTEXTERNALREVIP" => of(external, &|r| reversed_ip(r)),
-        "LASTEXTERNALRDNS" => of(external, &|r| r.rdns.clone()),
-        "LASTEXTERNALHELO" => of(external, &|r| r.helo.clone()),
-        "RELAYSTRUSTED" => text(&relays.trusted_text),
-        "RELAYSUNTRUSTED" => text(&relays.untrusted_text),
-        "RELAYSINTERNAL" => text(&relays.internal_text),
-        "RELAYSEXTERNAL" => text(&relays.external_text),
-        "RELAYSTRUSTEDREVIP" => all_reversed(relays.trusted()),
-        "RELAYSUNTRUSTEDREVIP" => all_reversed(relays.untrusted()),
-        "RELAYSINTERNALREVIP" => all_reversed(relays.internal()),
-        "RELAYSEXTERNALREVIP" => all_reversed(relays.external()),
-        "SENDERDOMAIN" => hosts("EnvelopeFrom:first:addr:host"),
-        "AUTHORDOMAIN" => hosts("From:addr:host"),
-        _ => {
-            let header = name.strip_prefix("HEADER(")?.strip_suffix(')')?;
-            vec![evals.text(header).into_owned()]
-        }
-    };
-    values.retain(|v| !v.is_empty());
-    Some(values)
 }
 
 /// Rules that use tags, by what they match.
@@ -161,8 +118,8 @@ impl TemplateRule {
     }
 
     /// Whether every tag that the rule uses has a value: without them it cannot fire.
-    pub(crate) fn has_values(&self, evals: &EvalContext<'_>, tally: &Tally) -> bool {
-        self.tags.iter().all(|tag| !values(&tally.tags, tag, evals).is_empty())
+    pub(crate) fn has_values(&self, document: &dyn Document, tally: &Tally) -> bool {
+        self.tags.iter().all(|tag| !values(&tally.tags, tag, document).is_empty())
     }
 
     /// Tries the rule on strings. It does not run while one of its tags has no value.
@@ -170,12 +127,12 @@ impl TemplateRule {
         &self,
         strings: impl Iterator<Item = &'t [u8]>,
         place: impl Fn(u32) -> Place,
-        evals: &EvalContext<'_>,
+        document: &dyn Document,
         tally: &mut Tally,
     ) {
         let mut known: Vec<(&str, Vec<Vec<u8>>)> = Vec::with_capacity(self.tags.len());
         for tag in &self.tags {
-            let values = values(&tally.tags, tag, evals);
+            let values = values(&tally.tags, tag, document);
             if values.is_empty() {
                 return;
             }

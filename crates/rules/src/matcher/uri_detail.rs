@@ -1,9 +1,9 @@
 //! `uri_detail` rules: one URI that meets every condition.
 
 use super::{Place, Tally};
+use crate::document::{Document, UriDetail};
 use crate::pattern::{Pattern, PatternError};
 use crate::rule::{Rule, UriCondition};
-use crate::views::{UriDetail, Views};
 
 /// One `uri_detail` rule.
 #[derive(Debug)]
@@ -37,24 +37,24 @@ impl UriDetailRule {
     }
 
     /// Tries the rule on every URI.
-    pub(crate) fn scan(&self, views: &Views<'_>, tally: &mut Tally) {
-        if self.first(views).is_some() {
+    pub(crate) fn scan(&self, document: &dyn Document, tally: &mut Tally) {
+        if self.first(document).is_some() {
             tally.hit(self.rule, 1, Place::None);
         }
     }
 
     /// The first URI that meets every condition, as it was written.
-    pub(crate) fn first<'v>(&self, views: &'v Views<'_>) -> Option<&'v [u8]> {
-        let mut uris = views.uri_details().details.iter();
-        let found =
-            uris.find(|(raw, detail)| self.conditions.iter().all(|c| c.holds(raw, detail, views)));
-        found.map(|(raw, _)| raw.as_slice())
+    pub(crate) fn first<'v>(&self, document: &'v dyn Document) -> Option<&'v [u8]> {
+        let mut uris = document.uri_details();
+        let found = uris
+            .find(|(raw, detail)| self.conditions.iter().all(|c| c.holds(raw, detail, document)));
+        found.map(|(raw, _)| raw)
     }
 }
 
 impl Condition {
     /// Whether some value of the key matches (or with `!~` does not match).
-    fn holds(&self, raw: &[u8], detail: &UriDetail, views: &Views<'_>) -> bool {
+    fn holds(&self, raw: &[u8], detail: &UriDetail, document: &dyn Document) -> bool {
         let meets = |text: &[u8]| self.pattern.is_match(text) != self.negated;
         match self.key.as_str() {
             "raw" => meets(raw),
@@ -65,7 +65,7 @@ impl Condition {
             "cleaned" => detail.forms.iter().any(|f| meets(f)),
             "text" => detail.anchor_texts.iter().any(|t| meets(t)),
             "host" => detail.hosts.iter().any(|h| meets(h)),
-            _ => detail.hosts.iter().any(|host| meets(&views.boundaries().trim(host))),
+            _ => detail.hosts.iter().any(|host| meets(&document.registered_domain(host))),
         }
     }
 }
