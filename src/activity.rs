@@ -32,7 +32,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let users = user::open(&args.node.load_existing()?.node.data)?;
     let mut out = std::io::stdout().lock();
-    for line in users.whole_audit_log(args.limit)? {
+    for line in users.full_audit_log(args.limit)? {
         if args.json {
             writeln!(out, "{}", serde_json::to_string(&line)?)?;
             continue;

@@ -13,13 +13,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use gauntlet_bench::commands::INVALID;
 use gauntlet_bench::sheet::Sheet;
 use serde::Serialize;
-
-pub(crate) use send::seconds;
-
-/// Exit code of a measurement that says nothing about the server.
-pub(crate) const INVALID: u8 = 3;
 
 /// Writes a report into its folder, if one is named, and prints it.
 fn finish(

@@ -49,7 +49,7 @@ pub(crate) fn environment() -> impl Iterator<Item = (String, String)> {
 fn check(file: &Path) -> anyhow::Result<ExitCode> {
     let loaded = Loaded::load(Some(file), environment())?;
     let set = loaded.settings().iter().filter(|s| s.origin.to_string() != "default").count();
-    gauntlet_gateway::policy_source::load(&loaded.config)?;
+    gauntlet_gateway::admin::policy_source::load(&loaded.config)?;
     writeln!(
         std::io::stdout(),
         "{}: good; {set} settings differ from the defaults",

@@ -61,11 +61,11 @@ enum Action {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = args.node.load()?;
     let users = user::open(&config.node.data)?;
-    let quarantine = Quarantine::open_beside_with(
+    let quarantine = Quarantine::open_shared_with(
         &config.node.data.join("quarantine"),
-        gauntlet_gateway::node::body_keys(&config)?,
+        gauntlet_gateway::admin::quarantine::body_keys(&config)?,
     )?;
-    quarantine.set_folder_release(gauntlet_gateway::node::folder_release(&config));
+    quarantine.set_folder_release(gauntlet_gateway::admin::quarantine::folder_release(&config));
     let options = options(&config)?;
     let mut out = std::io::stdout().lock();
     match &args.action {
@@ -142,7 +142,8 @@ pub(crate) fn watch(node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<()> {
                     continue;
                 }
                 let mut send = |made: &Digest| {
-                    node.send_own(&made.address, made.raw.clone().into_bytes()).map(drop)
+                    let sent = node.send_own(&made.address, made.raw.clone().into_bytes());
+                    sent.map(drop).map_err(|error| error.to_string())
                 };
                 let done = options(&node.config()).and_then(|options| {
                     Ok(round(&node.quarantine, &users, &options, now, &mut send)?)

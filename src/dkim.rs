@@ -8,9 +8,9 @@ use crate::node_args::NodeArgs;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use gauntlet_gateway::config::Config;
-use gauntlet_gateway::key_record::Publication;
-use gauntlet_gateway::resolver::{Kind, Resolver};
-use gauntlet_gateway::signing::{Algorithm, Key, KeyRing, KeyState};
+use gauntlet_gateway::facts::key_record::Publication;
+use gauntlet_gateway::net::resolver::{Kind, Resolver};
+use gauntlet_gateway::outbound::signing::{Algorithm, Key, KeyRing, KeyState};
 
 /// Arguments of `gauntlet dkim`.
 #[derive(Debug, clap::Args)]

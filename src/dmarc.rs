@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use gauntlet_gateway::clock::Day;
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::control::{Answer, Request};
+use gauntlet_gateway::net::resolver::Resolver;
 use gauntlet_gateway::reports::round::{Ready, Reported, reports};
-use gauntlet_gateway::reports::{Day, Reporter, dmarc};
-use gauntlet_gateway::resolver::Resolver;
+use gauntlet_gateway::reports::{Reporter, dmarc};
 use gauntlet_store::Log;
 
 use crate::node_args::NodeArgs;

@@ -14,13 +14,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use gauntlet_gateway::config::{Config, Loaded, Sandbox};
+use gauntlet_gateway::facts::key_record::Publication;
 use gauntlet_gateway::facts::lists::{Meaning, meaning};
-use gauntlet_gateway::key_record::Publication;
-use gauntlet_gateway::mta_sts::OFF;
-use gauntlet_gateway::resolver::{Kind, Outcome, Resolver};
+use gauntlet_gateway::net::resolver::{Kind, Outcome, Resolver};
+use gauntlet_gateway::outbound::settings::MTA_STS_OFF;
+use gauntlet_gateway::outbound::signing::{KeyRing, KeyState};
 use gauntlet_gateway::secrets::Secrets;
-use gauntlet_gateway::secrets::process::Standing;
-use gauntlet_gateway::signing::{KeyRing, KeyState};
+use gauntlet_gateway::secrets::Standing;
 
 /// Arguments of `gauntlet doctor`.
 #[derive(Debug, clap::Args)]
@@ -152,7 +152,7 @@ fn sandbox(config: &Config, found: &mut Findings) {
         found.add(Health::Odd, "sandbox", "switched off by node.sandbox; set it to \"auto\"");
         return;
     }
-    let Standing { holds, lacks } = gauntlet_gateway::sandbox::available();
+    let Standing { holds, lacks } = gauntlet_gateway::admin::sandbox::available();
     let holds = holds.join(", ");
     if lacks.is_empty() {
         found.add(Health::Good, "sandbox", format!("the kernel has {holds}"));
@@ -183,7 +183,7 @@ fn clock(found: &mut Findings) {
 
 /// Databases that groups are read from.
 fn groups(config: &Config, found: &mut Findings) {
-    for (name, answer) in gauntlet_gateway::groups::examine(config) {
+    for (name, answer) in gauntlet_gateway::admin::groups::examine(config) {
         match answer {
             Ok(members) => {
                 let text = format!("the database of {name:?} answers: {members} members");
@@ -196,13 +196,13 @@ fn groups(config: &Config, found: &mut Findings) {
 
 /// Certificates of next hops and of MTA-STS can be verified.
 fn roots(config: &Config, found: &mut Findings) {
-    let roots = gauntlet_gateway::web::roots(&config.sender.roots);
-    match gauntlet_gateway::web::hop_tls(&config.sender.roots) {
+    let roots = gauntlet_gateway::config::trust_roots(&config.sender.roots);
+    match gauntlet_gateway::net::web::hop_tls(&config.sender.roots) {
         Ok(tls) if tls.can_verify() => {
             let text = format!("certificates are verified by {}", roots.display());
             found.add(Health::Good, "roots", text);
         }
-        Ok(_) if config.sender.mta_sts => found.add(Health::Bad, "roots", OFF),
+        Ok(_) if config.sender.mta_sts => found.add(Health::Bad, "roots", MTA_STS_OFF),
         Ok(_) => found.add(Health::Odd, "roots", "no certificate of others can be verified"),
         Err(error) => found.add(Health::Bad, "roots", format!("{error:#}")),
     }
@@ -234,14 +234,14 @@ async fn lists(resolver: &Resolver, config: &Config, found: &mut Findings) {
         let zone = list.zone.trim().trim_matches('.');
         let listed = resolver.ask(&format!("2.0.0.127.{zone}"), Kind::A).await.answer;
         let clean = resolver.ask(&format!("1.0.0.127.{zone}"), Kind::A).await.answer;
-        let refuses = |answer: &gauntlet_gateway::resolver::Answer| {
+        let refuses = |answer: &gauntlet_gateway::net::resolver::Answer| {
             answer.outcome == Outcome::Refused
                 || answer.addresses().any(|ip| match ip {
                     IpAddr::V4(v4) => meaning(v4) == Meaning::Refused,
                     IpAddr::V6(_) => false,
                 })
         };
-        let says = |answer: &gauntlet_gateway::resolver::Answer| {
+        let says = |answer: &gauntlet_gateway::net::resolver::Answer| {
             answer.addresses().any(|ip| match ip {
                 IpAddr::V4(v4) => meaning(v4) == Meaning::Listed,
                 IpAddr::V6(_) => false,

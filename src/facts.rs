@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use gauntlet_gateway::config::Loaded;
-use gauntlet_gateway::facts::Gatherer;
-use gauntlet_gateway::resolver::Resolver;
+use gauntlet_gateway::facts::FactCollector;
+use gauntlet_gateway::net::resolver::Resolver;
+use gauntlet_inputs::file;
+use gauntlet_inputs::rules::{ProfileName, ReadingArgs};
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_spamassassin::Ruleset;
-
-use crate::message_file;
-use crate::ruleset::{ProfileName, ReadingArgs};
 
 /// Arguments of `gauntlet facts`.
 #[derive(Debug, clap::Args)]
@@ -69,7 +68,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // Whoever names a client wants to know about it.
         config.facts.our_networks.clear();
     }
-    let raw = with_crlf(&message_file::read(&args.message)?);
+    let raw = with_crlf(&file::read(&args.message)?);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     let mut envelope = crate::scan::envelope_of_file(&Message::parse(&raw), now);
@@ -86,7 +85,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let facts = runtime.block_on(async {
         let resolver = Arc::new(Resolver::new(&config.dns)?);
         let host = config.node.host_name();
-        let gatherer = Gatherer::new(resolver, &config.facts, &config.dns_list, &host)?
+        let gatherer = FactCollector::new(resolver, &config.facts, &config.dns_list, &host)?
             .with_limits(&config.limits)
             .with_rules(ruleset.as_ref());
         anyhow::Ok(gatherer.gather(&envelope, &raw).await)

@@ -12,11 +12,10 @@ use gauntlet_engine::classifier::{ClassifierScratch, Model};
 use gauntlet_engine::signatures::fingerprint::{self, Found};
 use gauntlet_engine::signatures::table::Entry;
 use gauntlet_gateway::privileges;
+use gauntlet_inputs::messages;
+use gauntlet_learning::corrections::Corrections;
+use gauntlet_learning::signatures::SignatureWriter;
 use gauntlet_mail::Message;
-use gauntlet_store::corrections::Corrections;
-use gauntlet_store::signatures::SignatureWriter;
-
-use crate::train::corpus;
 
 const AFTER_HELP: &str = "\
 What is learned is kept in DATA/corrections/corrections.journal, on stable storage before the command ends. A
@@ -83,7 +82,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         for path in paths {
             let mut batch = Vec::new();
             let mut failed = None;
-            corpus::walk(path, &mut |raw| {
+            messages::walk(path, &mut |raw| {
                 let message = Message::parse(raw);
                 let said = Correction::new(&message, &model, &mut scratch, spam, by);
                 batch.push((message_id(raw), said));
@@ -109,7 +108,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut forgotten = 0;
     for path in &args.forget {
         let mut ids = Vec::new();
-        corpus::walk(path, &mut |raw| ids.push(message_id(raw)))?;
+        messages::walk(path, &mut |raw| ids.push(message_id(raw)))?;
         let _acting = as_owner()?;
         for id in ids {
             forgotten += usize::from(journal.forget(&id)?);
@@ -146,7 +145,7 @@ fn probes(args: &Args, now: u64) -> anyhow::Result<usize> {
     let (mut seen, mut entries) = (0, Vec::new());
     let mut failed = None;
     for path in &args.probe {
-        corpus::walk(path, &mut |raw| {
+        messages::walk(path, &mut |raw| {
             seen += 1;
             let found = fingerprint::of_scanned(&Message::parse(raw), &mut scratch);
             let entry = |f: Found| Entry { fingerprint: f.fingerprint, bad: 1, good: 0, day };

@@ -9,7 +9,7 @@ use gauntlet_engine::Learned;
 use gauntlet_engine::classifier::{SiteModel, site};
 use gauntlet_engine::signatures::Known;
 use gauntlet_gateway::Node;
-use gauntlet_store::{Corrections, corrections, signatures};
+use gauntlet_learning::{Corrections, corrections, signatures};
 
 /// Learns all that the data folder holds. Takes as long as training on as many messages as there are
 /// corrections: up to about a second.
@@ -43,7 +43,7 @@ pub(crate) fn watch(node: &Arc<Node>) -> anyhow::Result<()> {
             seen = now;
             match load(&config.node.data, config.learning.signature_days) {
                 Ok(learned) => {
-                    node.teach(&learned);
+                    node.apply_learned(&learned);
                     tracing::info!(ruleset = node.ruleset(), "learned");
                 }
                 Err(error) => {

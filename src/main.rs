@@ -12,13 +12,11 @@ mod digest;
 mod dkim;
 mod dmarc;
 mod doctor;
-mod evaluate;
 mod examples;
 mod facts;
 mod learn;
 mod learning;
 mod man;
-mod message_file;
 mod messages;
 mod node_args;
 mod own;
@@ -37,13 +35,12 @@ mod status;
 mod tlsrpt;
 mod token;
 mod trace;
-mod train;
-mod tune;
 mod user;
 
 use std::process::ExitCode;
 
 use clap::{FromArgMatches, Parser, Subcommand};
+use gauntlet_lab::{evaluate, train, tune};
 
 /// Runs mail through a gauntlet of filters, and says why.
 #[derive(Debug, Parser)]

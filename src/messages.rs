@@ -5,10 +5,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use gauntlet_engine::Class;
 use gauntlet_gateway::text::one_line;
 use gauntlet_store::log::{Cursor, day_number};
 use gauntlet_store::{Log, Query, Summary};
+use gauntlet_verdict::Class;
 
 use crate::node_args::NodeArgs;
 

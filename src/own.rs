@@ -84,10 +84,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Action::Strictness { strictness, points } => {
             users.set_strictness(address, *strictness, *points, now_ms())?;
         }
-        Action::Allow { entry } => users.list_own(address, entry, true, now_ms())?,
-        Action::Block { entry } => users.list_own(address, entry, false, now_ms())?,
+        Action::Allow { entry } => users.list_personal_sender(address, entry, true, now_ms())?,
+        Action::Block { entry } => users.list_personal_sender(address, entry, false, now_ms())?,
         Action::Remove { entry } => {
-            if !users.unlist_own(address, entry)? {
+            if !users.unlist_personal_sender(address, entry)? {
                 bail!("{entry:?} is on no list of {address}; `gauntlet own {address} show`");
             }
         }

@@ -10,12 +10,13 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::Context;
-use gauntlet_engine::{Scratch, Snapshot, Verdict, scan};
+use gauntlet_engine::{Scratch, Snapshot, scan};
+use gauntlet_inputs::file;
 use gauntlet_mail::{Direction, Envelope, Facts, Message};
 use gauntlet_policy::{Explanation, Groups, Policy, PolicyInput, Rates};
+use gauntlet_verdict::Verdict;
 use serde::Deserialize;
 
-use crate::message_file;
 use crate::ruleset::RulesetArgs;
 
 const AFTER_HELP: &str = "\
@@ -102,7 +103,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.action {
         Action::Check { file } => check(file),
         Action::Explain { message, policy, to, from, outbound, json, ruleset } => {
-            let raw = message_file::read(message)?;
+            let raw = file::read(message)?;
             let direction = if *outbound { Direction::Outbound } else { Direction::Inbound };
             let judge =
                 Judge { policy: read_policy(policy.as_deref())?, snapshot: ruleset.load()? };
@@ -232,7 +233,7 @@ fn test(file: &Path, judge: &Judge) -> anyhow::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     let mut failed = 0usize;
     for case in &cases.cases {
-        let raw = message_file::read(&folder.join(&case.message))?;
+        let raw = file::read(&folder.join(&case.message))?;
         let mut rcpt_to = case.rcpt_to.clone();
         if rcpt_to.is_empty() {
             rcpt_to.push("recipient@example.org".into());

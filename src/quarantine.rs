@@ -4,10 +4,10 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use gauntlet_gateway::admin::quarantine::{body_keys, folder_release};
 use gauntlet_gateway::clock;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::control::{Answer, Request};
-use gauntlet_gateway::node::{body_keys, folder_release};
 use gauntlet_store::Quarantine;
 use gauntlet_store::quarantine::{Deletion, Held, HeldQuery, State};
 
@@ -99,7 +99,7 @@ enum Action {
 
 fn open(config: &Config) -> anyhow::Result<Quarantine> {
     let folder = config.node.data.join("quarantine");
-    let quarantine = Quarantine::open_beside_with(&folder, body_keys(config)?)?;
+    let quarantine = Quarantine::open_shared_with(&folder, body_keys(config)?)?;
     quarantine.set_folder_release(folder_release(config));
     Ok(quarantine)
 }
@@ -212,7 +212,7 @@ fn rotate(args: &Args, config: &Config, keep_old: bool) -> anyhow::Result<()> {
         _ => 0,
     };
     // No key is forgotten before everything was seen to be sealed with the new one.
-    let sealed = by_node + quarantine.seal_anew()?;
+    let sealed = by_node + quarantine.reencrypt()?;
     let dropped = keys.drop_old()?;
     writeln!(out, "{sealed} messages sealed anew, {dropped} old keys forgotten")?;
     Ok(())

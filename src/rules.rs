@@ -2,17 +2,13 @@
 
 mod check;
 mod diff;
-mod fit;
-mod messages;
-mod oracle;
-mod parity;
-mod profile;
 mod test;
 mod usage;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use gauntlet_lab::{fit, parity, profile};
 
 /// Arguments of `gauntlet rules`.
 #[derive(Debug, clap::Args)]

@@ -4,12 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use clap::ValueEnum;
 use gauntlet_engine::signatures::known::DAYS_DEFAULT;
-use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
+use gauntlet_engine::{Settings, Snapshot};
 use gauntlet_gateway::config::Config;
-use gauntlet_rules::{LoadOptions, LoadReport, Profile, Severity};
-use gauntlet_spamassassin::Ruleset;
+use gauntlet_inputs::rules::ReadingArgs;
+use gauntlet_verdict::Thresholds;
 
 use crate::learning;
 
@@ -35,81 +34,6 @@ pub(crate) struct RulesetArgs {
     pub(crate) early_stop: bool,
 }
 
-/// Options that say how rule files are read.
-#[derive(Debug, Clone, Default, clap::Args)]
-pub(crate) struct ReadingArgs {
-    /// Which rules run
-    #[arg(long, value_name = "PROFILE", default_value = "local")]
-    pub(crate) profile: ProfileName,
-    /// Folder with .pre files (plugins) and further .cf files, as /etc/spamassassin (may be repeated)
-    #[arg(long, value_name = "DIR")]
-    pub(crate) site: Vec<PathBuf>,
-}
-
-/// Names of [`Profile`].
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProfileName {
-    /// What the message alone tells, as `spamassassin -L` without Bayes
-    #[default]
-    Local,
-    /// Network rules too, answered from facts
-    Full,
-}
-
-impl From<ProfileName> for Profile {
-    fn from(name: ProfileName) -> Self {
-        match name {
-            ProfileName::Local => Profile::Local,
-            ProfileName::Full => Profile::Full,
-        }
-    }
-}
-
-impl ReadingArgs {
-    /// Loads rules from these sources, and says on standard error if anything is wrong with them. Fails
-    /// if there is no rule: mail would pass as if it had been looked at.
-    pub(crate) fn load(
-        &self,
-        sources: &[PathBuf],
-        subtests: bool,
-        strict: bool,
-    ) -> anyhow::Result<Ruleset> {
-        let (ruleset, report) = Ruleset::load(sources, &self.options(subtests, strict))?;
-        if ruleset.rules().is_empty() {
-            return Err(without_rules(sources));
-        }
-        say_problems(&report);
-        Ok(ruleset)
-    }
-
-    /// Loads rules from these sources, with what was found on the way; without any source, our own.
-    /// Fails if there is no rule file.
-    pub(crate) fn load_or_own(
-        &self,
-        sources: &[PathBuf],
-        subtests: bool,
-    ) -> anyhow::Result<(Ruleset, LoadReport)> {
-        if sources.is_empty() {
-            return Ok(own_rules::with(&[], &self.options(subtests, false))?);
-        }
-        let (ruleset, report) = Ruleset::load(sources, &self.options(subtests, false))?;
-        if report.files.is_empty() {
-            return Err(without_rules(sources));
-        }
-        Ok((ruleset, report))
-    }
-
-    fn options(&self, subtests: bool, strict: bool) -> LoadOptions {
-        LoadOptions {
-            site: self.site.clone(),
-            profile: self.profile.into(),
-            subtests,
-            strict,
-            ..LoadOptions::default()
-        }
-    }
-}
-
 /// The rules that ship, with the lists and thresholds of a configuration.
 fn of_config(config: &Config) -> anyhow::Result<Snapshot> {
     let settings = Settings {
@@ -119,27 +43,6 @@ fn of_config(config: &Config) -> anyhow::Result<Snapshot> {
         ..Settings::default()
     };
     Ok(Snapshot::build(&settings)?)
-}
-
-/// The error for sources that hold no rule.
-pub(crate) fn without_rules(sources: &[PathBuf]) -> anyhow::Error {
-    let names: Vec<String> = sources.iter().map(|s| s.display().to_string()).collect();
-    anyhow::anyhow!(
-        "{}: there is no rule in it; name .cf files or folders with some",
-        names.join(" ")
-    )
-}
-
-/// Says on standard error how many problems rule files have, and the first.
-pub(crate) fn say_problems(report: &LoadReport) {
-    let mut bad = report.problems.iter().filter(|p| p.severity > Severity::Note);
-    if let Some(first) = bad.next() {
-        let more = match bad.count() {
-            0 => String::new(),
-            n => format!("; {n} more are told by gauntlet rules check"),
-        };
-        eprintln!("gauntlet: {first}{more}");
-    }
 }
 
 impl RulesetArgs {

@@ -8,7 +8,6 @@ pub(crate) mod envelope;
 mod network;
 mod progress;
 mod report;
-pub(crate) mod source;
 mod views;
 
 use std::collections::BTreeMap;
@@ -20,13 +19,14 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use gauntlet_engine::{Class, Scratch, Snapshot, scan};
+use gauntlet_engine::{Scratch, Snapshot, scan};
+use gauntlet_inputs::source::{self, Content, Input, Source};
 use gauntlet_mail::{Limits, Message};
+use gauntlet_verdict::Class;
 
 pub(crate) use self::envelope::of_file as envelope_of_file;
 use self::progress::{Progress, Summary};
 use self::report::{Judged, Style};
-use self::source::{Content, Input, Source};
 use crate::ruleset::RulesetArgs;
 
 /// Messages between walking and printing, for each scan thread.

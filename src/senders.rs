@@ -4,9 +4,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use gauntlet_engine::lists::List;
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::control::Request;
+use gauntlet_verdict::lists::List;
 
 use crate::messages::moment;
 use crate::node_args::NodeArgs;

@@ -15,26 +15,27 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions, Proxies, Tls};
 use gauntlet_engine::classifier::Model;
-use gauntlet_engine::{Settings, Snapshot, Thresholds, own_rules};
+use gauntlet_engine::{Settings, Snapshot, own_rules};
+use gauntlet_gateway::admin::policy_source;
+use gauntlet_gateway::admin::sandbox;
 use gauntlet_gateway::config::{Config, OidcSettings, RuleSettings, Sandbox};
 use gauntlet_gateway::limits::has_threads;
-use gauntlet_gateway::policy_source;
 use gauntlet_gateway::privileges::{self, Account};
-use gauntlet_gateway::probes::Probes;
-use gauntlet_gateway::sandbox;
+use gauntlet_gateway::scan::probes::Probes;
 use gauntlet_gateway::secrets::Secrets;
-use gauntlet_gateway::secrets::process::Standing;
-use gauntlet_gateway::{Doors, Judge, Node};
+use gauntlet_gateway::secrets::Standing;
+use gauntlet_gateway::{Judge, Listeners, Node};
+use gauntlet_inputs::rules::without_rules;
 use gauntlet_rules::{LoadOptions, LoadReport, Profile, Severity};
 use gauntlet_spamassassin::Ruleset;
 use gauntlet_store::{Policies, Users};
+use gauntlet_verdict::Thresholds;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::console_places::ConsolePlaces;
 use self::handle::Handle;
 use self::standing::Effective;
 use crate::node_args::NodeArgs;
-use crate::ruleset::without_rules;
 use crate::{digest, learning, report};
 
 /// Arguments of `gauntlet serve`.
@@ -123,7 +124,7 @@ async fn serve(
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (doors, socket) = open_doors(&config, &secrets)?;
-    let users = Arc::new(Users::elsewhere(secrets.clone()));
+    let users = Arc::new(Users::remote(secrets.clone()));
     users.attempts().set_limits(config.sign_in.limits());
     let people = users.clone();
     let judge = Box::new(move |config: &Config| judge_of(config, &people));
@@ -137,7 +138,7 @@ async fn serve(
         |socket| Console::start(&node, users.clone(), settings.clone(), secrets.clone(), socket);
     let console = socket.map(starting).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
-    let password = users.first_start(now_ms())?;
+    let password = users.create_first_administrator(now_ms())?;
     if let Err(error) = welcome(&node, console.as_ref(), password.as_deref(), sandbox) {
         // Nobody reads us; the mail does not mind.
         let mend = "`gauntlet user passwd admin` makes a new one-time password";
@@ -172,13 +173,15 @@ async fn serve(
 fn open_doors(
     config: &Config,
     secrets: &Arc<Secrets>,
-) -> anyhow::Result<(Doors, Option<std::net::TcpListener>)> {
-    let doors = Doors::open_with(config, Some(secrets.clone()))?;
+) -> anyhow::Result<(Listeners, Option<std::net::TcpListener>)> {
+    let doors = Listeners::open_with(config, Some(secrets.clone()))?;
     let console = match config.console.address.as_str() {
         "" => None,
         address => Some(
             std::net::TcpListener::bind(address)
-                .map_err(|e| anyhow::anyhow!("{e}{}", gauntlet_gateway::receiver::mend_of(&e)))
+                .map_err(|e| {
+                    anyhow::anyhow!("{e}{}", gauntlet_gateway::inbound::receiver::remedy(&e))
+                })
                 .with_context(|| format!("console.address {address}"))?,
         ),
     };
@@ -275,9 +278,14 @@ fn judge_of(config: &Config, users: &Users) -> anyhow::Result<Judge> {
         snapshot
     } else {
         if !paths.is_empty() {
-            let (ruleset, report) = own_rules::with(paths, &options)?;
+            let (own, own_report) = own_rules::with(paths, &options)?;
+            log_loaded(&own, &own_report);
+            let (ruleset, mut report) = Ruleset::load(paths, &options)?;
+            // What files say about our own rules is no mistake.
+            let is_own = |name: &str| own.rules().iter().any(|rule| *rule.name == *name);
+            report.problems.retain(|p| !p.rule.as_deref().is_some_and(is_own));
             log_loaded(&ruleset, &report);
-            settings.rules = Some(Arc::new(ruleset));
+            (settings.own_rules, settings.rules) = (Some(own.into()), Some(ruleset.into()));
         }
         Snapshot::build(&settings)?
             .with_learned(learning::load(&config.node.data, config.learning.signature_days)?)
@@ -292,7 +300,7 @@ fn judge_of(config: &Config, users: &Users) -> anyhow::Result<Judge> {
 }
 
 /// Says in the log what was loaded, and what is wrong with it.
-fn log_loaded(ruleset: &Ruleset, report: &LoadReport) {
+fn log_loaded(ruleset: &gauntlet_rules::Ruleset, report: &LoadReport) {
     let bad = report.problems.iter().filter(|p| p.severity > Severity::Note);
     for problem in bad.clone().take(PROBLEMS_LOGGED_MAX) {
         tracing::warn!("rules: {problem}");

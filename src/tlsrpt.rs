@@ -4,11 +4,12 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::bail;
+use gauntlet_gateway::clock::Day;
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::control::{Answer, Request};
+use gauntlet_gateway::outbound::tls_outcomes::TlsOutcomes;
+use gauntlet_gateway::reports::Reporter;
 use gauntlet_gateway::reports::tls::document;
-use gauntlet_gateway::reports::tls_outcomes::TlsOutcomes;
-use gauntlet_gateway::reports::{Day, Reporter};
 
 use crate::dmarc::{day_of, say};
 use crate::node_args::NodeArgs;

@@ -197,7 +197,7 @@ fn app_password(users: &Users, action: &AppPasswordAction) -> anyhow::Result<()>
 /// The people of the node with this data folder.
 pub(crate) fn open(data: &Path) -> anyhow::Result<Users> {
     must_exist(data)?;
-    lost::refuse_lost(data)?;
+    lost::check_not_lost(data)?;
     // Where `gauntlet serve` keeps them.
     Ok(Users::open(&data.join("console"))?)
 }
@@ -211,7 +211,7 @@ fn new_database(data: &Path) -> anyhow::Result<ExitCode> {
         );
     }
     let users = Users::open(&data.join("console"))?;
-    if let Some(password) = users.first_start(now_ms())? {
+    if let Some(password) = users.create_first_administrator(now_ms())? {
         tell("admin", &password, true)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::common::zone::{Zone, txt};
 use crate::common::{Node, Sink, Smtp, program};
-use gauntlet_gateway::signing::{Algorithm, KeyRing};
+use gauntlet_gateway::outbound::signing::{Algorithm, KeyRing};
 
 /// Verifies standard input; the name server's port is the argument. Prints a result per signature.
 const VERIFY: &str = r#"

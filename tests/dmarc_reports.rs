@@ -6,9 +6,9 @@ use std::process::{Command, Output};
 
 use crate::common::zone::{Zone, txt};
 use crate::common::{Node, Sink, Smtp};
+use gauntlet_gateway::clock::Day;
 use gauntlet_gateway::clock::now_ms;
-use gauntlet_gateway::reports::Day;
-use gauntlet_gateway::signing::{Algorithm, KeyRing};
+use gauntlet_gateway::outbound::signing::{Algorithm, KeyRing};
 use gauntlet_mail::Message;
 
 fn gauntlet(args: &[&str]) -> Output {
@@ -68,7 +68,7 @@ fn reports_are_made_checked_and_sent() {
     let mut send = |from: &str, author: &str, sign: bool| {
         let mail =
             format!("From: Ann <{author}>\r\nTo: bob@home.example\r\nSubject: hi\r\n\r\nx\r\n");
-        let fields = if sign { ring.sign(mail.as_bytes()).unwrap() } else { String::new() };
+        let fields = if sign { ring.sign(&mail.as_bytes().into()).unwrap() } else { String::new() };
         let reply = client.send(from, &["bob@home.example"], (fields + &mail).as_bytes()).unwrap();
         assert!(reply.starts_with("250") || reply.starts_with("550"), "{reply}");
     };

@@ -5,8 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use gauntlet_engine::{Class, Lean, Scratch, Snapshot, scan};
+use gauntlet_engine::{Lean, Scratch, Snapshot, scan};
 use gauntlet_mail::{Envelope, Facts, Message, address};
+use gauntlet_verdict::Class;
 use serde::{Deserialize, Serialize};
 
 /// What is expected of a sample.

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use gauntlet_engine::Class;
 use gauntlet_mail::Envelope;
 use gauntlet_store::quarantine::QuarantineItem;
 use gauntlet_store::{Quarantine, Users};
+use gauntlet_verdict::Class;
 
 const MANY: usize = 620;
 

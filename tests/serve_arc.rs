@@ -2,7 +2,7 @@
 
 use crate::common::zone::{Zone, txt};
 use crate::common::{Node, Sink, Smtp};
-use gauntlet_gateway::signing::{Algorithm, KeyRing};
+use gauntlet_gateway::outbound::signing::{Algorithm, KeyRing};
 
 const POLICY: &str = "[[rule]]\nname = \"mark\"\ndirection = \"inbound\"\n\
     do = [{ tag_subject = \"[EXT]\" }, \"deliver\"]\n";
@@ -47,7 +47,7 @@ fn mail_that_goes_on_is_sealed() {
     };
     let mail =
         "From: Ann <ann@sender.example>\r\nTo: bob@home.example\r\nSubject: hi\r\n\r\nhello\r\n";
-    let signed = ring.sign(mail.as_bytes()).unwrap() + mail;
+    let signed = ring.sign(&mail.as_bytes().into()).unwrap() + mail;
     let pass_on = |seal_as: &str, mail: &[u8]| {
         let node = Node::start(&config(seal_as));
         let mut client = Smtp::connect(node.smtp).unwrap();

@@ -4,9 +4,9 @@
 use std::process::{Command, Output};
 
 use crate::common::{Node, Smtp, http_get, message};
-use gauntlet_engine::Class;
 use gauntlet_mail::Envelope;
 use gauntlet_store::{Quarantine, QuarantineItem};
+use gauntlet_verdict::Class;
 
 const DAY_MS: i64 = 86_400_000;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::common::{Node, Smtp, add_user, message, program, tokens};
-use gauntlet_gateway::signing::{Algorithm, KeyRing};
+use gauntlet_gateway::outbound::signing::{Algorithm, KeyRing};
 
 /// Processes that this one started.
 fn children(pid: u32) -> Vec<u32> {

@@ -151,5 +151,5 @@ fn spamc_teaches_a_service_that_learns() {
     let again = spamc(&program, address, &["-L", "spam", "-u", "ann"], GTUBE.as_bytes());
     assert!(text(&again).contains("already"), "no news: {}", text(&again));
     node.stop();
-    assert_eq!(gauntlet_store::Corrections::read(&node.data()).unwrap().len(), 1);
+    assert_eq!(gauntlet_learning::Corrections::read(&node.data()).unwrap().len(), 1);
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::common::zone::{Zone, txt};
 use crate::common::{Node, Sink, Smtp, message};
+use gauntlet_gateway::clock::Day;
 use gauntlet_gateway::clock::now_ms;
-use gauntlet_gateway::reports::Day;
 use gauntlet_mail::Message;
 
 fn tlsrpt(node: &Node, args: &[&str]) -> Output {

@@ -6,12 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use gauntlet_bench::commands::INVALID;
 use gauntlet_bench::compare::{self, Options, Peer, Report, Unseen, page};
 use gauntlet_bench::load::Corpus;
-
-use super::INVALID;
-use crate::train::bodies::Bodies;
-use crate::train::corpus::body_hash;
+use gauntlet_inputs::bodies::{Bodies, body_hash};
 
 const AFTER_HELP: &str = "\
 Starts each peer privately (generated configuration, loopback, temporary folder, network tests off),

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use gauntlet_bench::commands::seconds;
 use gauntlet_bench::disk::{self, Options};
 
-use super::{finish, seconds};
+use super::finish;
 
 const AFTER_HELP: &str = "\
 A file is written, then read through with each size of buffer: from the system's cache, and cold.

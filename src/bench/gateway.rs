@@ -8,12 +8,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use gauntlet_bench::commands::INVALID;
 use gauntlet_bench::load::circuit::{self, People, Plan, Report};
 use gauntlet_bench::load::{Corpus, bucket};
 use gauntlet_bench::plot::{self, Axis, Line, Scale};
 use gauntlet_bench::sheet::Chart;
-
-use super::INVALID;
 
 /// Share of places that held messages take, from which on that is said.
 const HELD_SHARE_LOUD: f64 = 0.5;

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use gauntlet_bench::commands::seconds;
 use gauntlet_bench::http::{self, Options, Target, page, wrk};
 
-use super::{finish, seconds};
+use super::finish;
 
 const AFTER_HELP: &str = "\
 Closed loop: each connection asks again when it was answered; no pipelining. First the client measures

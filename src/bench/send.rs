@@ -4,14 +4,12 @@ use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
+use gauntlet_bench::commands::{INVALID, seconds};
 use gauntlet_bench::load::trial::{self, Round, Target, Trial};
 use gauntlet_bench::load::{Addresses, Corpus, Label, Plan, Protocol, page};
 use gauntlet_bench::null::Null;
-
-use super::INVALID;
 
 /// Seconds of the run against a null server.
 const CALIBRATION_SECONDS: f64 = 3.0;
@@ -145,11 +143,6 @@ fn weight(text: &str) -> Result<(Label, u32), String> {
         Some((name @ ("ham" | "spam"), weight)) => Ok((Label::named(name), weight)),
         _ => Err(format!("{text:?} is not ham=N or spam=N")),
     }
-}
-
-/// A time in seconds, or what is wrong with it.
-pub(crate) fn seconds(name: &str, value: f64) -> anyhow::Result<Duration> {
-    Duration::try_from_secs_f64(value).map_err(|error| anyhow::anyhow!("{name} {value}: {error}"))
 }
 
 impl Args {

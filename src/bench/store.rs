@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use gauntlet_bench::commands::seconds;
 use gauntlet_bench::store::{self, Backend, Case, Measured, Options, Part};
 
-use super::{finish, seconds};
+use super::finish;
 
 const AFTER_HELP: &str = "\
 Every combination of the settings is a case. Writers hand over a message, wait until it is durable,

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use gauntlet_gateway::acme;
 use gauntlet_gateway::config::Config;
-use gauntlet_gateway::resolver::{Kind, Resolver};
+use gauntlet_gateway::net::acme;
+use gauntlet_gateway::net::resolver::{Kind, Resolver};
 use gauntlet_gateway::secrets::Secrets;
 
 use super::{Findings, Health};

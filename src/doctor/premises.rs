@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gauntlet_gateway::acme;
 use gauntlet_gateway::clock::now_ms;
 use gauntlet_gateway::config::{Config, SpoolBackend};
 use gauntlet_gateway::control::{self, Answer, Request};
+use gauntlet_gateway::ids;
+use gauntlet_gateway::net::acme;
+use gauntlet_gateway::net::tls;
 use gauntlet_gateway::secrets::{Life, Secrets};
-use gauntlet_gateway::{ids, tls};
 
 use super::{Findings, Health};
 

@@ -6,17 +6,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use gauntlet_engine::{Snapshot, Thresholds};
+use gauntlet_engine::{Scratch, Snapshot, scan};
+use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::clock;
-use gauntlet_gateway::policy_source;
+use gauntlet_inputs::rules::ReadingArgs;
+use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_policy::Policy;
-use gauntlet_store::replay::{Changed, Order, Report, replay};
+use gauntlet_store::replay::{ChangedDecision, ReplayRequest, Report, replay};
 use gauntlet_store::{Log, Quarantine};
+use gauntlet_verdict::Thresholds;
 use indicatif::ProgressBar;
 
 use super::read_policy;
 use crate::node_args::NodeArgs;
-use crate::ruleset::{ReadingArgs, RulesetArgs};
+use crate::ruleset::RulesetArgs;
 
 mod page;
 
@@ -85,17 +88,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("{shown}: no message log in it; name a node's data folder with --data or --config");
     }
     let log = Log::open(&data.join("log"))?;
-    let quarantine = Quarantine::open_beside(&data.join("quarantine"))?;
+    let quarantine = Quarantine::open_shared(&data.join("quarantine"))?;
     let snapshot = args.snapshot(data)?;
-    let order = Order {
+    let order = ReplayRequest {
         policy: &policy,
         before: &before,
         thresholds: Thresholds::from(&config.thresholds),
-        snapshot: snapshot.as_ref(),
         since_ms: clock::now_ms().saturating_sub(i64::from(args.days) * 86_400_000),
     };
     let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
-    let report = replay(&log, &quarantine, &order, |progress| {
+    let mut scratch = Scratch::default();
+    let mut rescan = |message: &Message<'_>, envelope: &Envelope, facts: &Facts| {
+        let snapshot = snapshot.as_ref()?;
+        Some(scan(message, envelope, facts, snapshot, &mut scratch))
+    };
+    let report = replay(&log, &quarantine, &order, &mut rescan, |progress| {
         if let Some(bar) = &bar {
             bar.set_message(format!("{} messages", progress.messages));
             bar.tick();
@@ -156,9 +163,9 @@ fn print(out: &mut impl Write, report: &Report, most: usize) -> anyhow::Result<(
     Ok(())
 }
 
-fn line(out: &mut impl Write, changed: &Changed) -> anyhow::Result<()> {
+fn line(out: &mut impl Write, changed: &ChangedDecision) -> anyhow::Result<()> {
     let mark = if changed.withheld { "!" } else { " " };
-    let Changed { id, recipient, class, score, was, would_be, rule, .. } = changed;
+    let ChangedDecision { id, recipient, class, score, was, would_be, rule, .. } = changed;
     writeln!(out, "{mark} {id}  {recipient}: {was} -> {would_be}  ({rule:?}; {class} {score:.1})")?;
     let (from, subject) = (printable(&changed.from), printable(&changed.subject));
     writeln!(out, "    {from}: {subject}")?;

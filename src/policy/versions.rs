@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use crate::node_args::NodeArgs;
 use anyhow::{Context, bail};
+use gauntlet_gateway::admin::policy_source::{self, Wanted};
 use gauntlet_gateway::clock::{self, now_ms};
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::control::{self, Answer, Request};
-use gauntlet_gateway::policy_source::{self, Wanted};
 use gauntlet_policy::{Groups, Policy, diff};
 use gauntlet_store::Policies;
 use gauntlet_store::policies::Version;

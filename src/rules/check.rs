@@ -5,11 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use gauntlet_inputs::rules::{LoadedRules, ReadingArgs};
 use gauntlet_rules::{LoadReport, Problem, Severity};
-use gauntlet_spamassassin::Ruleset;
 use serde::Serialize;
-
-use crate::ruleset::ReadingArgs;
 
 /// Rules named in a list of the summary.
 const NAMES_MAX: usize = 12;
@@ -85,7 +83,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn summary<'a>(
-    ruleset: &'a Ruleset,
+    ruleset: &'a LoadedRules,
     report: &'a LoadReport,
     least: Severity,
     load_ms: f64,
@@ -116,7 +114,7 @@ fn summary<'a>(
 
 fn print(
     out: &mut impl Write,
-    ruleset: &Ruleset,
+    ruleset: &LoadedRules,
     report: &LoadReport,
     least: Severity,
     load_ms: f64,

@@ -5,11 +5,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use gauntlet_inputs::messages;
+use gauntlet_inputs::rules::{LoadedRules, LoadedScratch, ReadingArgs};
 use gauntlet_rules::Outcome;
-use gauntlet_spamassassin::{RulesScratch, Ruleset};
-
-use super::messages;
-use crate::ruleset::ReadingArgs;
 
 /// Arguments of `gauntlet rules diff`.
 #[derive(Debug, clap::Args)]
@@ -35,11 +33,14 @@ pub(crate) struct Args {
 
 /// Judges all messages by both and prints what differs.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let load = |path: &PathBuf| args.reading.load(std::slice::from_ref(path), false, false);
+    let load = |path: &PathBuf| {
+        let loaded = args.reading.load(std::slice::from_ref(path), false, false);
+        loaded.map(LoadedRules::SpamAssassin)
+    };
     let (before, after) = (load(&args.before)?, load(&args.after)?);
     let mut out = io::stdout().lock();
     print_rules(&mut out, &before, &after)?;
-    let mut scratch = RulesScratch::default();
+    let mut scratch = LoadedScratch::default();
     let mut changes = BTreeMap::<(&str, &str), usize>::new();
     let (mut count, mut differ) = (0usize, 0usize);
     messages::each(&args.paths, &mut |name, raw| {
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn class(ruleset: &Ruleset, outcome: &Outcome) -> &'static str {
+fn class(ruleset: &LoadedRules, outcome: &Outcome) -> &'static str {
     if outcome.score >= ruleset.required_score() { "spam" } else { "ham" }
 }
 
@@ -90,8 +91,8 @@ fn changed_hits(a: &Outcome, b: &Outcome) -> Vec<String> {
 }
 
 /// How many rules came, went and changed.
-fn print_rules(out: &mut impl Write, before: &Ruleset, after: &Ruleset) -> io::Result<()> {
-    let by_name = |r: &Ruleset| -> BTreeMap<String, gauntlet_rules::Rule> {
+fn print_rules(out: &mut impl Write, before: &LoadedRules, after: &LoadedRules) -> io::Result<()> {
+    let by_name = |r: &LoadedRules| -> BTreeMap<String, gauntlet_rules::Rule> {
         r.rules().iter().map(|r| (r.name.to_string(), r.clone())).collect()
     };
     let (a, b) = (by_name(before), by_name(after));

@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use gauntlet_inputs::messages;
+use gauntlet_inputs::rules::{LoadedRules, LoadedScratch, ReadingArgs};
 use gauntlet_rules::Severity;
-use gauntlet_spamassassin::{RulesScratch, Ruleset};
 use serde::Serialize;
-
-use super::messages;
-use crate::ruleset::ReadingArgs;
 
 /// Begins an example's first line.
 const MARK: &[u8] = b"=== ";
@@ -138,8 +136,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Examples that do not do what they say.
-fn wrong(ruleset: &Ruleset, examples: &[Example], now: i64) -> Vec<Failure> {
-    let mut scratch = RulesScratch::default();
+fn wrong(ruleset: &LoadedRules, examples: &[Example], now: i64) -> Vec<Failure> {
+    let mut scratch = LoadedScratch::default();
     let mut failures = Vec::new();
     for example in examples {
         let outcome = messages::judge(ruleset, &example.message, now, &mut scratch);
@@ -160,7 +158,7 @@ fn wrong(ruleset: &Ruleset, examples: &[Example], now: i64) -> Vec<Failure> {
 }
 
 /// Rules that are not proven both ways, and examples of rules that do not exist.
-fn without_examples(ruleset: &Ruleset, examples: &[Example]) -> Vec<Failure> {
+fn without_examples(ruleset: &LoadedRules, examples: &[Example]) -> Vec<Failure> {
     let mut seen = BTreeMap::<&str, [bool; 2]>::new();
     for example in examples {
         seen.entry(&example.rule).or_default()[usize::from(example.hits)] = true;
@@ -262,7 +260,9 @@ mod tests {
     fn a_wrong_example_is_told() {
         let text = "header A Subject =~ /x/\n";
         let options = gauntlet_rules::LoadOptions { subtests: true, ..Default::default() };
-        let (ruleset, _) = Ruleset::from_bytes(text.as_bytes(), &options).unwrap();
+        let (ruleset, _) =
+            gauntlet_spamassassin::Ruleset::from_bytes(text.as_bytes(), &options).unwrap();
+        let ruleset = LoadedRules::SpamAssassin(ruleset);
         let mut examples = Vec::new();
         let text = b"=== A hits\nSubject: y\n=== A misses\nSubject: x\n=== B hits\n\n";
         read_examples(text, "t", &mut examples).unwrap();

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Context;
 use gauntlet_engine::Snapshot;
 use gauntlet_gateway::config::{Config, Loaded};
-use gauntlet_gateway::facts::Gatherer;
-use gauntlet_gateway::resolver::Resolver;
+use gauntlet_gateway::facts::FactCollector;
+use gauntlet_gateway::net::resolver::Resolver;
 use gauntlet_mail::{Envelope, Facts};
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ pub(super) enum Source {
 #[derive(Debug)]
 pub(super) struct Live {
     runtime: tokio::runtime::Runtime,
-    gatherer: Gatherer,
+    gatherer: FactCollector,
     kept: Option<Mutex<File>>,
 }
 
@@ -94,7 +94,7 @@ impl NetworkArgs {
             let _inside = runtime.enter();
             let resolver = Arc::new(Resolver::new(&config.dns)?);
             let host = config.node.host_name();
-            Gatherer::new(resolver, &config.facts, &config.dns_list, &host)?
+            FactCollector::new(resolver, &config.facts, &config.dns_list, &host)?
                 .with_limits(&config.limits)
                 .with_rules(snapshot.ruleset.as_ref())
         };

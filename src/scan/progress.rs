@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use gauntlet_bench::usage;
-use gauntlet_engine::Class;
+use gauntlet_inputs::source;
+use gauntlet_verdict::Class;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::report::Judged;
-use super::source;
 
 /// A bar over the bytes of the inputs with rate and time left; nothing when standard error is no
 /// terminal.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
 
-use gauntlet_engine::{Class, Counterfactual, FilterCost, Verdict};
 use gauntlet_mail::{Defect, Evidence, Hit, Message, View};
+use gauntlet_verdict::{Class, Counterfactual, FilterCost, Verdict};
 use serde::Serialize;
 
 /// Bytes of text shown before and after a piece of evidence.

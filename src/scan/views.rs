@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
+use gauntlet_inputs::source::{self, Content, Source};
 use gauntlet_mail::{Facts, Message};
 use gauntlet_rules::HeaderSelector;
 use gauntlet_spamassassin::{ViewSettings, Views};
 use serde::Serialize;
 
-use super::source::{self, Content, Source};
 use super::{Args, clock, envelope};
 
 /// Header values shown.

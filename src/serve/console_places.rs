@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gauntlet_console::{Place, Places, Waiting};
-use gauntlet_gateway::admission::{Admission, Admitted, SessionLimits};
 use gauntlet_gateway::config::Config;
+use gauntlet_gateway::inbound::admission::{Admission, Admitted, SessionLimits};
 
 /// Bounds connections as `[console]` says.
 pub(crate) struct ConsolePlaces(Arc<Admission>);

@@ -6,14 +6,15 @@ use gauntlet_console::{
     Disk, HealthLine, MailRoute, NodeHandle, NodeStatus, PolicyOrder, QueueOrder, QueuedMail,
     Released, RuleCost, RuleLine, SettingLine, WebQuestion,
 };
-use gauntlet_engine::Thresholds;
+use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::secrets::Secrets;
-use gauntlet_gateway::{Node, Release, control, ids, policy_source};
+use gauntlet_gateway::{Node, Release, control, ids};
 use gauntlet_policy::Groups;
 use gauntlet_store::Policies;
 use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::ReleaseOrder;
+use gauntlet_verdict::Thresholds;
 
 use super::now_ms;
 use super::standing::{self, Effective};

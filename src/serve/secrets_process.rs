@@ -6,10 +6,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
+use gauntlet_gateway::admin::sandbox;
+use gauntlet_gateway::admin::secrets_process::{self, State};
 use gauntlet_gateway::config::Config;
-use gauntlet_gateway::sandbox;
-use gauntlet_gateway::secrets::Secrets;
-use gauntlet_gateway::secrets::process::{self, Standing, State};
+use gauntlet_gateway::secrets::{Secrets, Standing};
 
 use crate::node_args::NodeArgs;
 
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let opened = State::open(Box::new(move || node.load()), settle);
     // The node says why it did not start: no need to say it twice.
     let failed = opened.is_err();
-    match process::serve(connections, opened) {
+    match secrets_process::serve(connections, opened) {
         Err(_) if failed => Ok(ExitCode::from(2)),
         ended => ended.map(|()| ExitCode::SUCCESS),
     }

@@ -5,10 +5,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use gauntlet_console::{Disk, HealthLine, MailRoute, RuleCost, RuleLine, SettingLine, WebQuestion};
 use gauntlet_engine::Snapshot;
 use gauntlet_gateway::config::{Config, Loaded};
+use gauntlet_gateway::net::web;
 use gauntlet_gateway::secrets::Secrets;
-use gauntlet_gateway::web;
 use gauntlet_mail::{Envelope, Facts, Message};
-use gauntlet_spamassassin::RulesScratch;
+use gauntlet_rules::{NativeDocument, Ruleset};
 
 use crate::doctor::{self, premises};
 
@@ -41,7 +41,8 @@ pub(super) fn rules(snapshot: &Snapshot) -> Vec<RuleLine> {
         description: r.description.to_string(),
     });
     let mut all: Vec<RuleLine> = filters.collect();
-    if let Some(ruleset) = &snapshot.ruleset {
+    let own = snapshot.own_rules.as_deref();
+    for ruleset in own.into_iter().chain(snapshot.ruleset.as_deref().map(|set| &**set)) {
         let set = ruleset.profile().score_set();
         let scored = ruleset.rules().iter().filter(|r| !r.is_sub() && r.is_callable);
         all.extend(scored.map(|r| RuleLine {
@@ -58,21 +59,35 @@ pub(super) fn rules(snapshot: &Snapshot) -> Vec<RuleLine> {
 
 /// What trying the rules on these messages costs, by rule.
 pub(super) fn rule_costs(snapshot: &Snapshot, messages: &[Vec<u8>]) -> Vec<RuleCost> {
-    let Some(ruleset) = &snapshot.ruleset else { return Vec::new() };
-    // Engines are made when first needed, which would count as the rule's cost.
-    ruleset.not_run();
-    let mut scratch = RulesScratch::with_costs();
-    for raw in messages {
-        let message = Message::parse(raw);
-        ruleset.scan(&message, &Envelope::default(), &Facts::default(), 0, &mut scratch);
+    let mut costs = Vec::new();
+    if let Some(own) = &snapshot.own_rules {
+        // Engines are made when first needed, which would count as the rule's cost.
+        own.not_run();
+        let mut scratch = gauntlet_rules::RulesScratch::with_costs();
+        for raw in messages {
+            let (message, envelope) = (Message::parse(raw), Envelope::default());
+            own.scan(&NativeDocument::new(&message, &envelope), &mut scratch);
+        }
+        costs.extend(costs_of(own, scratch.costs()));
     }
-    let named = ruleset.rules().iter().zip(scratch.costs());
-    let cost = named.map(|(rule, (tries, nanos))| RuleCost {
+    if let Some(ruleset) = &snapshot.ruleset {
+        ruleset.not_run();
+        let mut scratch = gauntlet_spamassassin::RulesScratch::with_costs();
+        for raw in messages {
+            let message = Message::parse(raw);
+            ruleset.scan(&message, &Envelope::default(), &Facts::default(), 0, &mut scratch);
+        }
+        costs.extend(costs_of(ruleset, scratch.costs()));
+    }
+    costs
+}
+
+fn costs_of(ruleset: &Ruleset, costs: &[(u64, u64)]) -> impl Iterator<Item = RuleCost> {
+    ruleset.rules().iter().zip(costs).map(|(rule, (tries, nanos))| RuleCost {
         name: rule.name.to_string(),
         tries: *tries,
         cost_ns: *nanos,
-    });
-    cost.collect()
+    })
 }
 
 /// What `gauntlet doctor` finds.

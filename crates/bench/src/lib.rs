@@ -1,5 +1,6 @@
 //! Measuring: what the engine and a node cost, and load to measure them with.
 
+pub mod commands;
 pub mod compare;
 pub mod disk;
 pub mod http;

@@ -1,9 +1,6 @@
 //! Drawings as SVG and as pictures, line charts made of them, and the page around them: one file that needs
 //! no other.
 
-mod letters;
-mod png;
-
 use std::fmt::Write as _;
 
 /// Width of every drawing, in points.
@@ -17,11 +14,8 @@ const TOP: f64 = 32.0;
 const RIGHT: f64 = 16.0;
 /// Colours that people with any colour vision tell apart (Okabe and Ito, 2008).
 pub const COLOURS: [&str; 6] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
-/// Size of the letters, and the share of it that a large letter is high.
+/// Size of the characters.
 const LETTERS: f64 = 13.0;
-const CAP_SHARE: f64 = 0.7;
-/// Points of a picture for each of the drawing, along a side.
-const FINE: f64 = 2.0;
 /// Colour of lines behind.
 pub const GRID: &str = "#e4e4e4";
 /// Colour of numbers.
@@ -244,60 +238,6 @@ impl Drawing {
         out.push_str("</svg>");
         out
     }
-
-    /// As a picture of points, twice as many a side.
-    pub fn png(&self) -> Vec<u8> {
-        // Both are small whole numbers.
-        let mut canvas = png::Canvas::new((WIDTH * FINE) as usize, (self.height * FINE) as usize);
-        let fine = |(x, y): (f64, f64)| (x * FINE, y * FINE);
-        for shape in &self.shapes {
-            match shape {
-                Shape::Line { places, wide, colour } => {
-                    let places: Vec<_> = places.iter().copied().map(fine).collect();
-                    canvas.line(&places, wide * FINE, rgb(colour));
-                }
-                Shape::Bar { at, size, colour } => {
-                    canvas.bar(fine(*at), fine(*size), rgb(colour));
-                }
-                Shape::Words { at, anchor, turned, bold, colour, text } => {
-                    let (strokes, width) = letters::strokes(text);
-                    let unit = CAP_SHARE * LETTERS / letters::CAP;
-                    let before = match anchor {
-                        Anchor::Start => 0.0,
-                        Anchor::Middle => width / 2.0,
-                        Anchor::End => width,
-                    };
-                    let set = |(across, up): (f64, f64)| {
-                        let (across, up) = ((across - before) * unit, up * unit);
-                        fine(match turned {
-                            true => (at.0 - up, at.1 - across),
-                            false => (at.0 + across, at.1 - up),
-                        })
-                    };
-                    let pen = if *bold { 1.7 } else { 1.1 };
-                    for stroke in strokes {
-                        let places: Vec<_> = stroke.into_iter().map(set).collect();
-                        canvas.line(&places, pen * FINE, rgb(colour));
-                    }
-                }
-            }
-        }
-        canvas.file()
-    }
-}
-
-/// A colour as three bytes: `#0072B2`, or `#e4e` for `#ee44ee`.
-fn rgb(colour: &str) -> [u8; 3] {
-    let digits: Vec<u8> = colour
-        .chars()
-        .filter_map(|c| c.to_digit(16))
-        .filter_map(|d| u8::try_from(d).ok())
-        .collect();
-    match *digits.as_slice() {
-        [r, g, b] => [r * 17, g * 17, b * 17],
-        [r, s, g, h, b, c] => [r * 16 + s, g * 16 + h, b * 16 + c],
-        _ => [0; 3],
-    }
 }
 
 /// Draws the lines, at most six of them.
@@ -371,14 +311,8 @@ mod tests {
                 let svg = drawing.svg();
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
                 assert!(svg.contains("x &amp; y") && svg.contains("a &lt;b&gt;"));
-                assert!(drawing.png().starts_with(b"\x89PNG"));
             }
         }
-    }
-
-    #[test]
-    fn colours_are_read() {
-        assert_eq!([rgb("#0072B2"), rgb("#444"), rgb("red")], [[0, 114, 178], [68; 3], [0; 3]]);
     }
 
     #[test]

@@ -78,20 +78,19 @@ impl Table {
 /// A drawing of a report.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// Name of its files, to which `.svg` and `.png` are added.
+    /// Name of its file, to which `.svg` is added.
     pub name: String,
     /// The drawing.
     pub drawing: plot::Drawing,
 }
 
 impl Chart {
-    /// Writes its files into a folder that is there.
+    /// Writes its file into a folder that is there.
     ///
     /// # Errors
-    /// If one cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        put(folder, &format!("{}.svg", self.name), self.drawing.svg().as_bytes())?;
-        put(folder, &format!("{}.png", self.name), &self.drawing.png())
+        put(folder, &format!("{}.svg", self.name), self.drawing.svg().as_bytes())
     }
 }
 
@@ -208,7 +207,7 @@ mod tests {
         assert!(page.contains("Reads &lt;cold&gt;") && page.contains("</svg>"));
         let folder = tempfile::tempdir().unwrap();
         sheet.write(&folder.path().join("r"), &sheet.tables).unwrap();
-        for file in ["report.html", "report.json", "a.svg", "a.png"] {
+        for file in ["report.html", "report.json", "a.svg"] {
             assert!(folder.path().join("r").join(file).is_file(), "{file}");
         }
     }

@@ -17,11 +17,11 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow, bail};
-use gauntlet_engine::{Class, Verdict};
+use bytes::Bytes;
 use gauntlet_mail::{Envelope, Evidence, Hit, View};
-use gauntlet_policy::{Disposition, Final};
 use gauntlet_store::spool::{Disk, Medium, Ram};
 use gauntlet_store::{Delivery, Log, LogOptions, LogRecord, Outcome, Spool, SpoolOptions};
+use gauntlet_verdict::{Class, Disposition, Final, Verdict};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -340,7 +340,7 @@ fn entry(
 /// What writers hand messages to.
 trait Store: Sync {
     /// Takes a message and waits until it is durable.
-    fn take(&self, id: u64, body: &Arc<Vec<u8>>) -> anyhow::Result<()>;
+    fn take(&self, id: u64, body: &Bytes) -> anyhow::Result<()>;
     /// Waits for the disk so far, and bytes appended.
     fn counts(&self) -> (u64, u64);
 }
@@ -382,7 +382,7 @@ impl Real {
 }
 
 impl Store for Real {
-    fn take(&self, id: u64, body: &Arc<Vec<u8>>) -> anyhow::Result<()> {
+    fn take(&self, id: u64, body: &Bytes) -> anyhow::Result<()> {
         let (told, outcome) = sync_channel(1);
         let lost = |_| anyhow!("the store did not answer");
         if let Some(spool) = &self.spool {
@@ -488,7 +488,7 @@ impl Answering {
 }
 
 impl Store for Answering {
-    fn take(&self, _: u64, _: &Arc<Vec<u8>>) -> anyhow::Result<()> {
+    fn take(&self, _: u64, _: &Bytes) -> anyhow::Result<()> {
         let (told, outcome) = channel();
         self.0.send(told)?;
         Ok(outcome.recv()?)
@@ -501,7 +501,7 @@ impl Store for Answering {
 
 /// Writers in closed loop for the time.
 fn drive(case: &Case, store: &impl Store, time: Duration) -> anyhow::Result<Measured> {
-    let body = Arc::new(body(case.bytes));
+    let body = Bytes::from(body(case.bytes));
     let (next, stop) = (AtomicU64::new(1), AtomicBool::new(false));
     let lag = LagProbe::start()?;
     let watch = Watch::start();

@@ -4,11 +4,11 @@
 use std::fmt::{Display, Write};
 use std::sync::Arc;
 
-use gauntlet_engine::Class;
 use gauntlet_mail::Direction;
 use gauntlet_store::quarantine::{Held, HeldQuery, State};
 use gauntlet_store::users::{Link, LinkKind};
 use gauntlet_store::{Quarantine, StoreError, Users};
+use gauntlet_verdict::Class;
 use maud::{DOCTYPE, html};
 
 use crate::format;

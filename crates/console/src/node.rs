@@ -1,9 +1,9 @@
 //! What the console may ask of the running node.
 
-use gauntlet_engine::Thresholds;
 use gauntlet_policy::Groups;
 use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::{ReleaseOrder, State};
+use gauntlet_verdict::Thresholds;
 use serde::Serialize;
 
 /// A running node, as the console sees it. Every method may block and is called off the async

@@ -340,7 +340,7 @@ fn who(app: &App, options: &OidcOptions, claims: &Value, now_ms: i64) -> Result<
         tracing::warn!(login, "the id_token has no verified email: nobody is added without one");
     }
     let users = &app.state.users;
-    match users.person_from_outside(login, role, &addresses, now_ms)? {
+    match users.user_from_single_sign_on(login, role, &addresses, now_ms)? {
         Some(user) => Ok(user),
         None => {
             let shown: String = login.chars().take(100).collect();

@@ -1,6 +1,6 @@
 //! Plots, drawn by us as SVG: no script, no library; each is a sentence for those who do not see it.
 
-use gauntlet_engine::Class;
+use gauntlet_verdict::Class;
 use maud::{Markup, html};
 
 use crate::format;

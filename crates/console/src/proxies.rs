@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::HeaderMap;
-use gauntlet_engine::lists::List;
+use gauntlet_verdict::lists::List;
 
 /// The header in which proxies name whom they ask for.
 const FORWARDED: &str = "x-forwarded-for";

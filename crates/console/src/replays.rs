@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gauntlet_policy::{Groups, People, Policy};
-use gauntlet_store::replay::{Order, Progress, Report, replay};
+use gauntlet_store::replay::{Progress, ReplayRequest, Report, replay};
 
 use crate::server::ConsoleState;
 
@@ -141,11 +141,10 @@ fn run(
     policy: &Policy,
     before: &Policy,
 ) -> Result<Arc<Report>, String> {
-    let order = Order {
+    let order = ReplayRequest {
         policy,
         before,
         thresholds: state.node.thresholds(),
-        snapshot: None,
         since_ms: job.began_ms - job.trial.days * 86_400_000,
     };
     let began = Instant::now();
@@ -160,7 +159,7 @@ fn run(
             && progress.messages < MESSAGES_MAX
             && began.elapsed() < TIME_MAX
     };
-    let report = replay(&state.log, &state.quarantine, &order, go_on);
+    let report = replay(&state.log, &state.quarantine, &order, &mut |_, _, _| None, go_on);
     report.map(Arc::new).map_err(|e| {
         tracing::error!(error = %e, "a replay failed");
         "the log could not be read; the node's own log says why".to_owned()

@@ -7,9 +7,9 @@ pub mod pdf;
 
 use std::collections::BTreeMap;
 
-use gauntlet_engine::Class;
 use gauntlet_store::log::{TopKind, day_name};
 use gauntlet_store::{Log, StoreError};
+use gauntlet_verdict::Class;
 use serde::Serialize;
 
 use crate::format::DAY_MS;
@@ -170,7 +170,7 @@ fn accuracy(
     let mut accuracy = Accuracy { unwanted: sum(true), wanted: sum(false), ..Accuracy::default() };
     // Who releases and teaches says it twice: the larger of both counts, by class.
     let mut wanted: BTreeMap<Class, u64> = BTreeMap::new();
-    for said in log.said(since_ms, until_ms)? {
+    for said in log.feedback(since_ms, until_ms)? {
         match said.kind.as_str() {
             "corrected_spam" if !is_unwanted(said.class) => {
                 accuracy.wrongly_wanted += said.messages;

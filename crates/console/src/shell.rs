@@ -1,7 +1,7 @@
 //! What is around every page: head, navigation, notices; and the small parts that pages share.
 
-use gauntlet_engine::Class;
 use gauntlet_store::users::Role;
+use gauntlet_verdict::Class;
 use maud::{DOCTYPE, Markup, Render, html};
 
 use crate::format;

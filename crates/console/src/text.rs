@@ -205,10 +205,10 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    use gauntlet_engine::Class;
     use gauntlet_policy::edit::{ENDS, LIST_FIELDS};
     use gauntlet_store::quarantine::State;
     use gauntlet_store::users::Role;
+    use gauntlet_verdict::Class;
     use maud::html;
 
     use super::*;

@@ -301,7 +301,7 @@ fn admit(
         let age_ms = ms(state.options.session_age_seconds_max);
         let now_ms = visit.now_ms;
         visit.session = match is_by_itself(route, headers) {
-            true => state.users.session_unused(token, now_ms, idle_ms, age_ms)?,
+            true => state.users.peek_session(token, now_ms, idle_ms, age_ms)?,
             false => state.users.session(token, now_ms, idle_ms, age_ms)?,
         };
     }

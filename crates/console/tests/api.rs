@@ -3,8 +3,8 @@
 use crate::common::{Answer, Running, Sample, start};
 use gauntlet_console::api::{Kind, OPERATIONS, Operation, document};
 use gauntlet_console::{Access, routes};
-use gauntlet_engine::Class;
 use gauntlet_store::users::Scope;
+use gauntlet_verdict::Class;
 use serde_json::{Value, json};
 
 /// Where the document is kept, for those who read it without a node.
@@ -465,7 +465,7 @@ fn people_keep_their_own_wishes_by_the_api() {
     let (_, begun) = ask("POST", factor, begin);
     let secret = begun["secret"].as_str().unwrap();
     assert_eq!(ask("POST", factor, json!({ "do": "on", "code": "000000x" })).0, 400);
-    let code = gauntlet_store::users::code_shown(secret, crate::common::now_ms()).unwrap();
+    let code = gauntlet_store::users::totp_code(secret, crate::common::now_ms()).unwrap();
     let (_, on) = ask("POST", factor, json!({ "do": "on", "code": code }));
     let recovery = on["recovery_codes"][0].as_str().unwrap();
     assert_eq!(ask("GET", factor, nothing()).1["on"], true);

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::common::{Running, Sample, now_ms, start};
 use gauntlet_console::{Method, routes};
-use gauntlet_engine::Class;
 use gauntlet_store::quarantine::State;
 use gauntlet_store::users::{Link, LinkKind};
+use gauntlet_verdict::Class;
 
 fn put(console: &Running, id: &str, raw: &[u8]) {
     console.put(&Sample {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use crate::common::browser::Browser;
 use crate::common::{PASSWORD, Running, Sample, found, hit, start};
-use gauntlet_engine::Class;
 use gauntlet_mail::{Message, View};
+use gauntlet_verdict::Class;
 
 const INVOICE: &str = "From: \"Northwind Billing\" <billing@northwind-pay.example>\r\n\
     To: Ursula <ursula@example.com>\r\nSubject: Your invoice is overdue: act today\r\n\

@@ -12,14 +12,16 @@ use gauntlet_console::{
     Places, PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost, RuleLine, SettingLine,
     Waiting, WebQuestion, serve,
 };
-use gauntlet_engine::{Class, Counterfactual, FilterCost, Thresholds, Verdict};
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Defect, DefectKind, Envelope, Evidence, Facts, Hit, Message, View};
-use gauntlet_policy::{Disposition, Final, Groups};
+use gauntlet_policy::Groups;
 use gauntlet_store::policies::{Edition, Saved, Version};
 use gauntlet_store::quarantine::{Begin, ReleaseOrder};
 use gauntlet_store::record::{Delivery, Outcome, Stage};
 use gauntlet_store::{Log, LogRecord, Policies, Quarantine, QuarantineItem, Role, User, Users};
+use gauntlet_verdict::{
+    Class, Counterfactual, Disposition, FilterCost, Final, Thresholds, Verdict,
+};
 
 /// The password of everybody in the tests.
 pub(crate) const PASSWORD: &str = "correct horse battery";

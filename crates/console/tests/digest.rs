@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::common::browser::Browser;
 use crate::common::{Answer, Running, Sample, now_ms, start};
 use gauntlet_console::digest::{Digest, DigestOptions, digest, round};
-use gauntlet_engine::Class;
 use gauntlet_mail::Message;
 use gauntlet_store::Role;
 use gauntlet_store::users::{Link, LinkKind};
+use gauntlet_verdict::Class;
 
 const ANN: &str = "ann@example.com";
 const HOSTILE: &[u8] = b"From: \"<script>x()</script>\" <eve@example.net>\r\n\

@@ -2,8 +2,8 @@
 
 use crate::common::{PASSWORD, Running, Sample, hit, start};
 use gauntlet_console::{Access, Method, routes};
-use gauntlet_engine::Class;
 use gauntlet_store::Role;
+use gauntlet_verdict::Class;
 
 const HOSTILE: &str = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>";
 
@@ -178,7 +178,7 @@ fn a_second_factor_is_asked_for_and_codes_count_once() {
     let key = page.split_once("<code class=\"big\">").unwrap().1;
     let key = key.split('<').next().unwrap().replace(' ', "");
     assert_eq!(post("do=on&code=000000x").status, 400);
-    let code = gauntlet_store::users::code_shown(&key, crate::common::now_ms()).unwrap();
+    let code = gauntlet_store::users::totp_code(&key, crate::common::now_ms()).unwrap();
     let on = post(&format!("do=on&code={code}"));
     assert!(on.status == 200 && on.body.contains("recovery codes"), "{}", on.body);
     let recovery =

@@ -258,7 +258,10 @@ fn who_is_known_signs_in_with_the_rights_given_here() {
     let console = console(&provider, false);
     let users = &console.state.users;
     let own = ["rita@example.com".to_owned()];
-    users.person_from_outside("Rita@example.com", Some(Role::Reviewer), &own, 1).unwrap().unwrap();
+    users
+        .user_from_single_sign_on("Rita@example.com", Some(Role::Reviewer), &own, 1)
+        .unwrap()
+        .unwrap();
     provider.mood.lock().unwrap().claims = people("rita@example.com", true);
     let page = console.request("GET", "/sign-in", "", "");
     assert!(page.body.contains("Company login"), "{}", page.body);
@@ -311,7 +314,7 @@ fn an_address_that_is_not_verified_names_nobody() {
         let console = console_by(&provider, false, claim);
         let (users, role) = (&console.state.users, Some(Role::Administrator));
         let own = ["boss@example.com".to_owned()];
-        users.person_from_outside("boss@example.com", role, &own, 1).unwrap().unwrap();
+        users.user_from_single_sign_on("boss@example.com", role, &own, 1).unwrap().unwrap();
         // What anybody can write into a profile of their own.
         for verified in [Value::Null, json!(false), json!("false"), json!(0), json!(1), json!("")] {
             let mut claims = json!({ "email": "Boss@example.com", "preferred_username":
@@ -471,7 +474,7 @@ fn a_fresh_sign_in_makes_an_app_password_for_who_has_no_password() {
     assert!(users.mail_login(dora, secret, crate::common::now_ms()).unwrap().is_some());
     // For five minutes.
     let proof = gauntlet_store::users::Proof::FreshSingleSignOn;
-    let old = users.start_session_by(dora, proof, "", crate::common::now_ms() - 301_000).unwrap();
+    let old = users.start_session_with(dora, proof, "", crate::common::now_ms() - 301_000).unwrap();
     assert_eq!(make(&format!("gauntlet_session={}", old.token), "desk").status, 400);
     // An administrator's command serves, too.
     assert!(
@@ -481,7 +484,7 @@ fn a_fresh_sign_in_makes_an_app_password_for_who_has_no_password() {
             .is_some()
     );
     // Who has a password shows it, however they came.
-    let rita = users.start_session_by("rita", proof, "", crate::common::now_ms()).unwrap();
+    let rita = users.start_session_with("rita", proof, "", crate::common::now_ms()).unwrap();
     assert_eq!(make(&format!("gauntlet_session={}", rita.token), "desk").status, 400);
 }
 

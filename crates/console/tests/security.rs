@@ -6,11 +6,10 @@ use std::sync::Arc;
 use crate::common::{Answer, Running, Sample, now_ms, start};
 use gauntlet_console::Proxies;
 use gauntlet_console::digest::{DigestOptions, digest};
-use gauntlet_engine::Class;
 use gauntlet_mail::{Direction, Envelope};
-use gauntlet_policy::ReleasedBy;
 use gauntlet_store::quarantine::{FolderRelease, QuarantineItem, State};
-use gauntlet_store::users::{Link, LinkKind, Scope, code_shown};
+use gauntlet_store::users::{Link, LinkKind, Scope, totp_code};
+use gauntlet_verdict::{Class, ReleasedBy};
 
 const URSULA: &str = "ursula@example.com";
 const SETUP_EXE: &[u8] = b"From: eve@example.net\r\nTo: ursula@example.com\r\nSubject: update\r\n\
@@ -357,7 +356,7 @@ fn a_digests_way_in_does_not_go_round_the_second_factor() {
     let console = start();
     let users = &console.state.users;
     let secret = users.begin_totp("ursula").unwrap();
-    let code = code_shown(&secret, now_ms()).unwrap();
+    let code = totp_code(&secret, now_ms()).unwrap();
     assert!(users.enable_totp("ursula", &code, now_ms()).unwrap().is_some());
     let way_in = format!("/link/{}", console.way_in());
     let answer = console.request("POST", &way_in, "", "");
@@ -489,7 +488,7 @@ fn codes_of_a_second_factor_cannot_be_tried_out() {
     // She is known here; this session ends with the second factor.
     console.sign_in("rita");
     let secret = users.begin_totp("rita").unwrap();
-    let code = code_shown(&secret, now_ms()).unwrap();
+    let code = totp_code(&secret, now_ms()).unwrap();
     users.enable_totp("rita", &code, now_ms()).unwrap().unwrap();
     let started = users.start_session("rita", now_ms()).unwrap();
     let cookie = format!("gauntlet_session={}", started.token);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::{Answer, Running, now_ms, start};
 use gauntlet_console::Proxies;
-use gauntlet_store::users::{AttemptLimits, code_shown};
+use gauntlet_store::users::{AttemptLimits, totp_code};
 
 fn api(console: &Running, cookie: &str, method: &str, path: &str, form: &str) -> Answer {
     let csrf = console.csrf(cookie);
@@ -51,7 +51,7 @@ fn a_page_that_is_left_open_keeps_nobody_signed_in() {
     let in_half_an_hour = |cookie: &str| {
         let token = cookie.split_once('=').unwrap().1;
         let later = now_ms() + 30 * 60_000;
-        users.session_unused(token, later, 3_600_000, i64::MAX).unwrap().is_some()
+        users.peek_session(token, later, 3_600_000, i64::MAX).unwrap().is_some()
     };
     let cookie = seen(45);
     assert_eq!(renew(&cookie), 200, "it is shown");
@@ -80,7 +80,7 @@ fn other_sessions_end_with_a_second_factor_and_with_other_rights() {
     let key = page.split_once("<code class=\"big\">").unwrap().1;
     let key = key.split('<').next().unwrap().replace(' ', "");
     assert!(is_in(&stolen));
-    let on = post(&own, &format!("do=on&code={}", code_shown(&key, now_ms()).unwrap()));
+    let on = post(&own, &format!("do=on&code={}", totp_code(&key, now_ms()).unwrap()));
     assert_eq!(on.status, 200);
     assert!(!is_in(&stolen) && !is_in(&own), "all end");
     let own = renewed(&on);
@@ -212,7 +212,7 @@ fn codes_are_limited_at_the_sign_in_by_pages_and_by_the_api() {
     let console = strict();
     let users = &console.state.users;
     let secret = users.begin_totp("admin").unwrap();
-    let code = code_shown(&secret, now_ms()).unwrap();
+    let code = totp_code(&secret, now_ms()).unwrap();
     users.enable_totp("admin", &code, now_ms()).unwrap().unwrap();
     let cookie =
         format!("gauntlet_session={}", users.start_session("admin", now_ms()).unwrap().token);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::common::{Running, Sample, found, hit, start_with};
 use gauntlet_console::{Access, Method, Texts, routes};
-use gauntlet_engine::Class;
 use gauntlet_mail::View;
+use gauntlet_verdict::Class;
 
 /// Around every phrase of the made-up language.
 const MARKS: [char; 2] = ['⟦', '⟧'];

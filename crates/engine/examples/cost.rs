@@ -11,10 +11,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use gauntlet_engine::{Scratch, Snapshot, Verdict, scan};
+use gauntlet_engine::{Scratch, Snapshot, scan};
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_rules::LoadOptions;
 use gauntlet_spamassassin::Ruleset;
+use gauntlet_verdict::Verdict;
 
 /// The time that messages are scanned at, Unix seconds.
 const NOW: i64 = 1_700_000_000;

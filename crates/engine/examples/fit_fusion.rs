@@ -23,8 +23,9 @@ use gauntlet_engine::classifier::training::{self, Example, Recipe};
 use gauntlet_engine::classifier::{ClassifierScratch, Model};
 use gauntlet_engine::fusion::{Signals, Weights, judge};
 use gauntlet_engine::scan::weigh;
-use gauntlet_engine::{Class, Scratch, Settings, Snapshot};
+use gauntlet_engine::{Scratch, Settings, Snapshot};
 use gauntlet_mail::{Envelope, Facts, Message};
+use gauntlet_verdict::Class;
 
 /// Intercept, points, classifier, signatures.
 const TERMS: usize = 4;

@@ -19,9 +19,10 @@ use std::sync::Arc;
 
 use gauntlet_engine::classifier::Model;
 use gauntlet_engine::classifier::random::Random;
-use gauntlet_engine::{Class, Scratch, Settings, Snapshot, scan};
+use gauntlet_engine::{Scratch, Settings, Snapshot, scan};
 use gauntlet_mail::trace::of_trace;
 use gauntlet_mail::{Facts, Message, TransferEncoding};
+use gauntlet_verdict::Class;
 
 /// Spams of each kind.
 const SPAMS: usize = 200;

@@ -6,7 +6,7 @@ use crate::filter::Findings;
 use crate::fusion;
 use crate::scan;
 use crate::snapshot::Snapshot;
-use crate::verdict::{Class, Counterfactual};
+use gauntlet_verdict::{Class, Counterfactual};
 
 /// Answers given at most.
 const ANSWERS_MAX: usize = 5;

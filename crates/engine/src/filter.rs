@@ -8,7 +8,7 @@ use gauntlet_mail::{Defect, Envelope, Evidence, Facts, Hit, Message};
 use crate::rulebook::{Lean, Rule};
 use crate::scan::Scratch;
 use crate::snapshot::Snapshot;
-use crate::verdict::Class;
+use gauntlet_verdict::Class;
 
 /// An item on its way through the gauntlet.
 #[derive(Debug, Clone, Copy)]

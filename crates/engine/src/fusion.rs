@@ -5,11 +5,12 @@
 //! The class is the more severe of what the points say and what the probability says. Where the
 //! probability says clearly that the message is good, a sum of small suspicions makes nothing of it;
 //! a rule that has the points of a class by itself is obeyed all the same, so that an administrator
-//! may rely on it and a rule about an attached program is not talked away by a friendly text. Without a classifier (or with SpamAssassin's rules in their `local` profile) there
-//! is no probability, and the points alone decide.
+//! may rely on it and a rule about an attached program is not talked away by a friendly text. Without a classifier (or with SpamAssassin's
+//! rules in their `local` profile) there is no probability, and the points alone decide.
 
-use crate::snapshot::{Snapshot, Thresholds};
-use crate::verdict::Class;
+use gauntlet_verdict::Class;
+
+use crate::snapshot::Snapshot;
 
 /// What is weighed, gathered from the findings.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -57,22 +58,6 @@ impl Default for Weights {
             signatures: 1.0,
         }
     }
-}
-
-/// Shares of good mail and the log odds that they reach: the newest 30 % of each source (3,889 good
-/// messages) by a model of the older 70 %, with the default weights.
-const GOOD_MAIL_REACHES: [(f64, f64); 3] = [(0.1, -7.06), (0.01, -1.49), (0.001, 3.09)];
-
-/// The probability that this share (0 to 1) of good mail reaches: what a threshold must be for an
-/// expected rate of false positives. Between the measured shares, and beyond the rarest, the log odds
-/// are taken to grow evenly with the logarithm of the share; so a rate below one in a thousand is an
-/// extrapolation.
-pub fn probability_reached_by(share: f64) -> f64 {
-    let share = share.clamp(1e-9, 1.0).ln();
-    let [first, second, third] = GOOD_MAIL_REACHES.map(|(share, odds)| (share.ln(), odds));
-    let (from, to) = if share > second.0 { (first, second) } else { (second, third) };
-    let odds = from.1 + (share - from.0) * (to.1 - from.1) / (to.0 - from.0);
-    (1e6 / (1.0 + (-odds).exp())).round() / 1e6
 }
 
 /// What it comes to.
@@ -129,17 +114,6 @@ fn by_threshold(value: f64, [suspect, spam, explicit]: &[f64; 3]) -> (Class, boo
         v if v >= *spam => (Class::Spam, v >= *explicit),
         v if v >= *suspect => (Class::Suspect, false),
         _ => (Class::Ham, false),
-    }
-}
-
-impl Thresholds {
-    /// Points from which an item is suspect, spam and explicit spam.
-    pub(crate) fn points(&self) -> [f64; 3] {
-        [self.suspect, self.spam, self.explicit]
-    }
-
-    fn probability(&self) -> [f64; 3] {
-        [self.suspect_probability, self.spam_probability, self.explicit_probability]
     }
 }
 
@@ -206,17 +180,6 @@ mod tests {
         assert_eq!(of(9.0, 2.0, 0.0), Class::Phishing, "nothing speaks against the points");
         assert_eq!(of(9.0, 7.0, -9.0), Class::Phishing, "one rule has points enough alone");
         assert_eq!(of(1.0, 7.0, -9.0), Class::Ham, "other rules take its points back");
-    }
-
-    #[test]
-    fn rarer_errors_need_a_higher_probability() {
-        let shares = [0.5, 0.1, 0.05, 0.01, 0.003, 0.001, 1e-4, 1e-6, 0.0];
-        let found = shares.map(probability_reached_by);
-        assert!(found.windows(2).all(|p| p[0] <= p[1]), "{found:?}");
-        for (share, odds) in GOOD_MAIL_REACHES {
-            let expected = 1.0 / (1.0 + (-odds).exp());
-            assert!((probability_reached_by(share) - expected).abs() < 1e-6, "{share}");
-        }
     }
 
     #[test]

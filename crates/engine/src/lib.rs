@@ -2,7 +2,7 @@
 //!
 //! CPU only: no I/O, no clock but the timing of filters, no async. Given the same item, facts and
 //! [`Snapshot`], [`scan`] returns the same class, score, hits, evidence and defects byte for byte, on
-//! any number of threads; only [`Verdict::costs`] differ.
+//! any number of threads; only [`costs`](gauntlet_verdict::Verdict::costs) differ.
 
 pub mod classifier;
 mod counterfactual;
@@ -10,7 +10,6 @@ pub mod filter;
 pub mod filters;
 pub mod fusion;
 pub mod lexicon;
-pub mod lists;
 pub mod lookalike;
 pub mod own_rules;
 mod readings;
@@ -19,10 +18,8 @@ pub mod scan;
 pub mod signatures;
 pub mod snapshot;
 pub mod unscannable;
-pub mod verdict;
 
 pub use filter::{Filter, Findings, Item};
 pub use rulebook::{Lean, Rule, RuleBook};
 pub use scan::{Scratch, scan};
-pub use snapshot::{FailAction, Learned, Settings, Snapshot, Thresholds};
-pub use verdict::{Class, Counterfactual, FilterCost, Verdict};
+pub use snapshot::{FailAction, Learned, Settings, Snapshot};

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use gauntlet_rules::{LoadError, LoadOptions, LoadReport};
-use gauntlet_spamassassin::Ruleset;
+use gauntlet_rules::{LoadError, LoadOptions, LoadReport, NoFunctions, Ruleset};
 
 /// The file with the points that `gauntlet rules fit` has set.
 pub const SCORES: &str = "rules/scores.cf";
@@ -34,15 +33,17 @@ pub const FILES: [(&str, &str); 20] = [
     (SCORES, include_str!("../../../rules/scores.cf")),
 ];
 
-/// Our own rules, then those of the sources, which may set other points for ours or replace them.
+/// Our own rules. Files of the sources may set other points and flags for them, and replace them by rules
+/// of the same name, which are then theirs.
 ///
-/// Fails if a source cannot be read, or with a strict option if anything is wrong.
+/// # Errors
+/// If a source cannot be read, or with a strict option if anything is wrong.
 pub fn with(
     sources: &[PathBuf],
     options: &LoadOptions,
 ) -> Result<(Ruleset, LoadReport), LoadError> {
-    let options = LoadOptions { texts: FILES.to_vec(), ..options.clone() };
-    Ruleset::load(sources, &options)
+    let options = LoadOptions { texts: FILES.to_vec(), texts_alone: true, ..options.clone() };
+    Ruleset::load(sources, &options, &mut NoFunctions)
 }
 
 /// Our own rules alone. They never change while the program runs, so they are compiled once.

@@ -12,7 +12,7 @@ use memchr::{memchr, memchr_iter};
 
 use crate::scan::{Scratch, scan_one};
 use crate::snapshot::Snapshot;
-use crate::verdict::{Class, Verdict};
+use gauntlet_verdict::{Class, Verdict};
 
 /// What a program makes of a CR without LF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

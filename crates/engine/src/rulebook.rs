@@ -26,12 +26,12 @@ pub struct Rule {
 pub enum Lean {
     /// Nothing.
     Points,
-    /// Its points count towards [`crate::Class::Phishing`] too.
+    /// Its points count towards [`gauntlet_verdict::Class::Phishing`] too.
     Phishing,
     /// The message is mass mail.
     Bulk,
     /// The class, whatever the points.
-    Certain(crate::Class),
+    Certain(gauntlet_verdict::Class),
 }
 
 /// All rules of the filters of one snapshot.

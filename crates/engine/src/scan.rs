@@ -13,13 +13,15 @@ use crate::fusion::{self, Signals};
 use crate::readings;
 use crate::snapshot::{FailAction, Snapshot};
 use crate::unscannable;
-use crate::verdict::{Class, FilterCost, Verdict};
+use gauntlet_verdict::{Class, FilterCost, Verdict};
 
 /// Buffers of one scan thread, reused from item to item.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// Of the filter [`crate::filters::rules::Rules`].
-    pub(crate) rules: gauntlet_spamassassin::RulesScratch,
+    pub(crate) rules: gauntlet_rules::RulesScratch,
+    /// Of the filter [`crate::filters::spamassassin::SpamAssassin`].
+    pub(crate) spamassassin: gauntlet_spamassassin::RulesScratch,
     /// Of the filter [`crate::filters::classifier::Classifier`].
     pub(crate) classifier: crate::classifier::ClassifierScratch,
     pub(crate) words: filters::words::Counts,
@@ -29,7 +31,7 @@ impl Scratch {
     /// What is known already of the text of the item that is scanned next; none forgets what was given
     /// before. Verdicts are the same with it and without.
     pub fn give(&mut self, text: Option<(Arc<str>, gauntlet_spamassassin::TextViews)>) {
-        self.rules.give(text);
+        self.spamassassin.give(text);
     }
 }
 

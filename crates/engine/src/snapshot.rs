@@ -5,73 +5,15 @@ use std::sync::Arc;
 
 use crate::filter::Filter;
 use crate::filters;
-use crate::fusion::{Weights, probability_reached_by};
+use crate::fusion::Weights;
 use crate::own_rules;
 use crate::rulebook::RuleBook;
-use crate::verdict::{Class, Verdict};
-
-/// Where a class begins, in points and as probability; the more severe of the two counts.
-///
-/// Probabilities are stated as expected error rates ([`Thresholds::ERRORS`]): the share of good mail
-/// that reaches them, measured on newer mail than the model learned from (3,889 good messages, so
-/// what lies below one in a thousand is an extrapolation).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Thresholds {
-    /// From here an item is suspect (points).
-    pub suspect: f64,
-    /// From here it is spam (points).
-    pub spam: f64,
-    /// From here it is explicit spam: certain enough to be kept from people altogether (points).
-    pub explicit: f64,
-    /// An item that is suspect at least, and whose phishing rules have this many points together, is
-    /// phishing.
-    pub phishing: f64,
-    /// From here an item is suspect (probability).
-    pub suspect_probability: f64,
-    /// From here it is spam (probability).
-    pub spam_probability: f64,
-    /// From here it is explicit spam (probability).
-    pub explicit_probability: f64,
-    /// Below this probability points that only several rules reach together say nothing: the whole
-    /// message looks good. 0: points always count.
-    pub contradicted: f64,
-}
-
-impl Default for Thresholds {
-    fn default() -> Self {
-        Thresholds {
-            suspect: 4.0,
-            spam: 6.0,
-            explicit: 12.0,
-            phishing: 3.0,
-            suspect_probability: probability_reached_by(Self::ERRORS[0]),
-            spam_probability: probability_reached_by(Self::ERRORS[1]),
-            explicit_probability: probability_reached_by(Self::ERRORS[2]),
-            contradicted: 0.2,
-        }
-    }
-}
-
-impl Thresholds {
-    /// Shares of good mail expected to be called suspect, spam and explicit spam, or worse, by their
-    /// probability.
-    pub const ERRORS: [f64; 3] = [0.00125, 0.0008, 0.000_04];
-
-    /// Whether the verdict is explicit spam: spam above the high threshold, by probability where there
-    /// is one, else by points.
-    pub fn is_explicit(&self, verdict: &Verdict) -> bool {
-        let high = match verdict.probability {
-            Some(probability) => probability >= self.explicit_probability,
-            None => verdict.score >= self.explicit,
-        };
-        verdict.class == Class::Spam && (high || verdict.score >= self.explicit)
-    }
-}
+use gauntlet_verdict::Thresholds;
 
 /// What a filter that failed does to the class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FailAction {
-    /// The item is [`crate::Class::Unscannable`], and the policy says what follows.
+    /// The item is [`Unscannable`](gauntlet_verdict::Class::Unscannable), and the policy says what follows.
     #[default]
     Unscannable,
     /// The other filters decide; the defect is still in the verdict.
@@ -91,8 +33,9 @@ pub struct Settings {
     pub allow: Vec<String>,
     /// Addresses, domains and networks that are always spam.
     pub block: Vec<String>,
-    /// Rules in SpamAssassin's language that run beside the filters; their points add to the score.
-    /// None are those that ship ([`crate::own_rules`]).
+    /// Our own rules; none are those that ship ([`crate::own_rules`]).
+    pub own_rules: Option<Arc<gauntlet_rules::Ruleset>>,
+    /// Rules of SpamAssassin that run beside the filters; their points add to the score.
     pub rules: Option<Arc<gauntlet_spamassassin::Ruleset>>,
     /// Names of filters to leave out.
     pub filters_off: Vec<String>,
@@ -129,7 +72,7 @@ impl Learned {
 pub enum Error {
     /// An entry of a list that is none.
     #[error(transparent)]
-    List(#[from] crate::lists::Error),
+    List(#[from] gauntlet_verdict::lists::Error),
     /// Points for a rule that no filter has.
     #[error("no rule is called {0:?}, so its points cannot be set; check the spelling")]
     UnknownRule(String),
@@ -159,8 +102,9 @@ pub struct Snapshot {
     pub hits_max: usize,
     /// The filters, in the order they run.
     pub filters: Vec<Arc<dyn Filter>>,
-    /// Rules in SpamAssassin's language among the filters: what they ask of the network is asked before
-    /// the scan.
+    /// Our own rules among the filters.
+    pub own_rules: Option<Arc<gauntlet_rules::Ruleset>>,
+    /// SpamAssassin's rules among the filters: what they ask of the network is asked before the scan.
     pub ruleset: Option<Arc<gauntlet_spamassassin::Ruleset>>,
     /// What the site has learned.
     pub learned: Learned,
@@ -193,6 +137,7 @@ impl Snapshot {
             on_failure: FailAction::default(),
             hits_max: HITS_MAX,
             filters: Vec::new(),
+            own_rules: None,
             ruleset: None,
             learned: Learned::default(),
             version_of_rules: "empty".into(),
@@ -222,7 +167,7 @@ impl Snapshot {
     pub fn of_rules(ruleset: Arc<gauntlet_spamassassin::Ruleset>) -> Self {
         let required = ruleset.required_score();
         let version = format!("{}+{}", env!("CARGO_PKG_VERSION"), ruleset.version());
-        let filter = filters::rules::Rules::new(ruleset.clone());
+        let filter = filters::spamassassin::SpamAssassin::new(ruleset.clone());
         let mut snapshot = Self::empty().with_filters(vec![Box::new(filter)]);
         snapshot.ruleset = Some(ruleset);
         snapshot.version = version.into();
@@ -253,9 +198,12 @@ impl Snapshot {
     pub fn build(settings: &Settings) -> Result<Self, Error> {
         let mut book = RuleBook::new(settings.scores.clone());
         let mut filters = filters::all(&mut book, settings)?;
-        let ruleset = settings.rules.clone().or_else(own_rules::shipped);
-        if let Some(ruleset) = &ruleset {
-            filters.push(Box::new(filters::rules::Rules::new(ruleset.clone())));
+        let own_rules = settings.own_rules.clone().or_else(own_rules::shipped);
+        if let Some(rules) = &own_rules {
+            filters.push(Box::new(filters::rules::Rules::new(rules.clone())));
+        }
+        if let Some(ruleset) = &settings.rules {
+            filters.push(Box::new(filters::spamassassin::SpamAssassin::new(ruleset.clone())));
         }
         if let Some(unknown) = book.unknown().first() {
             return Err(Error::UnknownRule((*unknown).to_owned()));
@@ -271,7 +219,8 @@ impl Snapshot {
         let version = version(&book, settings, &filters);
         let mut snapshot = Self::empty().with_filters(filters);
         snapshot.version_of_rules = version;
-        snapshot.ruleset = ruleset;
+        snapshot.own_rules = own_rules;
+        snapshot.ruleset.clone_from(&settings.rules);
         snapshot.thresholds = settings.thresholds;
         snapshot.on_failure = settings.on_failure;
         snapshot.book = book;
@@ -290,6 +239,7 @@ fn version(book: &RuleBook, settings: &Settings, filters: &[Box<dyn Filter>]) ->
         on_failure,
         allow,
         block,
+        own_rules: _,
         rules: _,
         filters_off,
         model: _,

@@ -3,7 +3,7 @@
 
 use gauntlet_mail::{Defect, DefectKind};
 
-use crate::verdict::Class;
+use gauntlet_verdict::Class;
 
 /// Why an item with this defect cannot be judged; none where everything was seen all the same.
 pub fn reason(kind: DefectKind) -> Option<&'static str> {

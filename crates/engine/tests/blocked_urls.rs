@@ -1,8 +1,9 @@
 //! A blocked host is found however a link to it is written, if a recipient's program would open it;
 //! issue: blocked hosts were missed behind redirectors, control characters, Office schemes and others.
 
-use gauntlet_engine::{Class, Scratch, Settings, Snapshot, Verdict, scan};
+use gauntlet_engine::{Scratch, Settings, Snapshot, scan};
 use gauntlet_mail::{Envelope, Facts, Message};
+use gauntlet_verdict::{Class, Verdict};
 
 const HEAD: &str = "From: a@sender.example\nTo: b@here.example\nSubject: x\n\
     Date: Sat, 21 Nov 2026 10:00:00 +0000\nMessage-ID: <1@sender.example>\n";

@@ -1,8 +1,9 @@
 //! GTUBE is found as a mail program shows it and as it came: through tags, character references, soft
 //! line breaks, in the Subject and in attachments.
 
-use gauntlet_engine::{Class, Scratch, Snapshot, scan};
+use gauntlet_engine::{Scratch, Snapshot, scan};
 use gauntlet_mail::{Envelope, Facts, Message};
+use gauntlet_verdict::Class;
 
 /// Put together here, so that no scanner takes this file for what it stands for.
 fn gtube() -> String {

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gauntlet_gateway::config::{DnsSettings, FactSettings};
-use gauntlet_gateway::facts::Gatherer;
-use gauntlet_gateway::resolver::Resolver;
-use gauntlet_gateway::signing::{Algorithm, KeyRing};
+use gauntlet_gateway::facts::FactCollector;
+use gauntlet_gateway::net::resolver::Resolver;
+use gauntlet_gateway::outbound::signing::{Algorithm, KeyRing};
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_rules::{LoadOptions, Profile};
 use gauntlet_spamassassin::{RulesScratch, Ruleset};
@@ -37,11 +37,11 @@ fn cpu() -> Duration {
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 
-fn gatherer(server: std::net::SocketAddr, wait_ms_max: u64) -> Gatherer {
+fn gatherer(server: std::net::SocketAddr, wait_ms_max: u64) -> FactCollector {
     let dns = DnsSettings { servers: vec![server.to_string()], ..DnsSettings::default() };
     let resolver = Arc::new(Resolver::new(&dns).expect("a resolver"));
     let settings = FactSettings { wait_ms_max, ..FactSettings::default() };
-    Gatherer::new(resolver, &settings, &[], "gw.example").expect("a gatherer")
+    FactCollector::new(resolver, &settings, &[], "gw.example").expect("a gatherer")
 }
 
 fn envelope(n: usize) -> Envelope {
@@ -54,7 +54,7 @@ fn envelope(n: usize) -> Envelope {
     }
 }
 
-async fn micros_per_message(gatherer: &Gatherer, mail: &[u8], envelope: &Envelope) -> f64 {
+async fn micros_per_message(gatherer: &FactCollector, mail: &[u8], envelope: &Envelope) -> f64 {
     for _ in 0..100 {
         gatherer.gather(envelope, mail).await;
     }
@@ -90,7 +90,7 @@ fn log_bytes(facts: &[Facts]) -> f64 {
 
 /// CPU of a scan whose facts are known, and of gathering the same facts and scanning, in microseconds a
 /// message: turn by turn, so that both see the same machine; of each the best turn.
-async fn scans(asking: &Gatherer, rules: &Ruleset, mail: &[u8]) -> (f64, f64) {
+async fn scans(asking: &FactCollector, rules: &Ruleset, mail: &[u8]) -> (f64, f64) {
     let envelope = envelope(0);
     let known = asking.gather(&envelope, mail).await;
     let mut scratch = RulesScratch::default();
@@ -103,7 +103,7 @@ async fn scans(asking: &Gatherer, rules: &Ruleset, mail: &[u8]) -> (f64, f64) {
         }
         let between = cpu();
         for _ in 0..100 {
-            let (facts, text) = asking.gather_for_scan(&envelope, mail).await;
+            let (facts, text) = asking.collect_for_scan(&envelope, mail).await;
             scratch.give(text);
             rules.scan(&Message::parse(mail), &envelope, &facts, now, &mut scratch);
         }
@@ -144,7 +144,7 @@ async fn questions_of_rules(zone: &Zone, plain: &str, signed: &str) {
     let mut gathered = Vec::new();
     for n in 0..200 {
         let facts = asking.gather(&envelope(n), signed.as_bytes()).await;
-        gathered.push(gauntlet_gateway::judge::kept(&facts));
+        gathered.push(gauntlet_gateway::scan::judge::kept(&facts));
     }
     let bytes = log_bytes(&gathered) - log_bytes(&[Facts::default()]);
     println!("message log: {bytes:.0} bytes for facts with the answers to rules");
@@ -175,7 +175,7 @@ async fn main() {
     let body = "A line of text as people write it, of usual length and no meaning.\r\n".repeat(440);
     let plain =
         format!("From: ann@d0.sender.example\r\nTo: b@c.example\r\nSubject: hi\r\n\r\n{body}");
-    let signed = ring.sign(plain.as_bytes()).expect("signed") + &plain;
+    let signed = ring.sign(&plain.as_bytes().into()).expect("signed") + &plain;
     let look_ups = micros_per_message(&gatherer_, plain.as_bytes(), &envelope(0)).await;
     let all = micros_per_message(&gatherer_, signed.as_bytes(), &envelope(0)).await;
     let facts = gatherer_.gather(&envelope(0), signed.as_bytes()).await;
@@ -187,7 +187,7 @@ async fn main() {
     for n in 0..200 {
         for _ in 0..5 {
             let facts = gatherer_.gather(&envelope(n), signed.as_bytes()).await;
-            gathered.push(gauntlet_gateway::judge::kept(&facts));
+            gathered.push(gauntlet_gateway::scan::judge::kept(&facts));
         }
     }
     let (with, without) = (log_bytes(&gathered), log_bytes(&[Facts::default()]));

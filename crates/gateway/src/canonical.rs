@@ -2,7 +2,7 @@
 
 use ring::digest::{Context, SHA256};
 
-use crate::facts::{fields, is_named};
+use gauntlet_mail::fields::{fields, is_named};
 
 /// These fields in canonical form, of each name from the last one up (RFC 6376 section 5.4.2).
 pub(crate) fn signed_fields(message: &[u8], names: &[&str]) -> Vec<u8> {
@@ -46,17 +46,15 @@ fn single_spaces(text: &[u8], is_space: impl Fn(u8) -> bool) -> Vec<u8> {
     out
 }
 
-/// SHA-256 of the body in relaxed canonical form (RFC 6376 section 3.4.4).
-pub(crate) fn body_hash(message: &[u8]) -> Vec<u8> {
+/// SHA-256 of a body, the empty line before it included, in relaxed canonical form (RFC 6376 section 3.4.4).
+pub(crate) fn body_hash(body: &[u8]) -> Vec<u8> {
     let mut hash = Context::new(&SHA256);
-    relaxed_body(message, |piece| hash.update(piece));
+    relaxed_body(body, |piece| hash.update(piece));
     hash.finish().as_ref().to_vec()
 }
 
-/// Gives the body in relaxed canonical form, piece by piece.
-fn relaxed_body(message: &[u8], mut take: impl FnMut(&[u8])) {
-    let header: usize = fields(message).map(<[u8]>::len).sum();
-    let rest = message.get(header..).unwrap_or_default();
+/// Gives a body, the empty line before it left out, in relaxed canonical form, piece by piece.
+fn relaxed_body(rest: &[u8], mut take: impl FnMut(&[u8])) {
     let body = rest.strip_prefix(b"\r\n").or_else(|| rest.strip_prefix(b"\n")).unwrap_or(rest);
     let mut empty_lines = 0;
     for line in body.split_inclusive(|b| *b == b'\n') {
@@ -122,9 +120,9 @@ mod tests {
             relaxed_body(text.as_bytes(), |piece| body.extend_from_slice(piece));
             String::from_utf8(body).unwrap()
         };
-        assert_eq!(body("A: b\r\n\r\n C \r\nD \t E\r\n\r\n\r\n"), " C\r\nD E\r\n");
-        assert_eq!(body("A: b\r\n\r\n\r\n\r\nx"), "\r\n\r\nx\r\n");
-        assert_eq!(body("A: b\r\n"), "");
-        assert_eq!(body("A: b\r\n\r\n\r\n \r\n"), "");
+        assert_eq!(body("\r\n C \r\nD \t E\r\n\r\n\r\n"), " C\r\nD E\r\n");
+        assert_eq!(body("\r\n\r\n\r\nx"), "\r\n\r\nx\r\n");
+        assert_eq!(body(""), "");
+        assert_eq!(body("\r\n\r\n \r\n"), "");
     }
 }

@@ -5,20 +5,28 @@
 //! replaces the whole list, and an environment variable replaces one key.
 
 mod acme;
+mod address;
 mod clock;
 mod delivery;
+mod error;
 mod load;
+mod lookups;
 mod masking;
 mod people;
 mod receiving;
 mod reports;
+mod roots;
+mod scanning;
 mod services;
 mod settings;
+mod validate;
 
 pub use acme::AcmeSettings;
 pub use clock::ClockSettings;
 pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings};
-pub use load::{ConfigError, Loaded, Origin, Setting};
+pub use error::ConfigError;
+pub use load::{Loaded, Origin, Setting};
+pub use lookups::{DnsListSettings, DnsSettings, FactSettings, ListSubject, LocalListSettings};
 pub use masking::mask;
 pub use people::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
@@ -29,10 +37,10 @@ pub use receiving::{
     StressSettings,
 };
 pub use reports::ReportSettings;
+pub use roots::trust_roots;
+pub use scanning::{LearningSettings, ListSettings, RuleSettings, ScanSettings, ThresholdSettings};
 pub use services::{Keeper, ServiceProtocol, ServiceSettings};
 pub use settings::{
-    Config, DkimSettings, DnsListSettings, DnsSettings, DomainSettings, FactSettings,
-    LearningSettings, ListSettings, ListSubject, LocalListSettings, LogFormat, LogSettings,
-    NodeSettings, PolicySettings, QuarantineSettings, ReceiverSettings, RuleSettings, Sandbox,
-    ScanSettings, SpoolBackend, SpoolSettings, ThresholdSettings,
+    Config, DkimSettings, DomainSettings, LogFormat, LogSettings, NodeSettings, PolicySettings,
+    QuarantineSettings, ReceiverSettings, Sandbox, SpoolBackend, SpoolSettings,
 };

@@ -14,11 +14,11 @@ use gauntlet_store::quarantine::{ReleaseOrder, ReleaseRight};
 use gauntlet_store::{Event, LogRecord};
 use serde::{Deserialize, Serialize};
 
+use crate::clock::Day;
 use crate::config::Config;
 use crate::ids;
 use crate::node::{Node, Release};
-use crate::queue::QueuedMessage;
-use crate::reports::Day;
+use crate::outbound::queue::QueueEntry;
 use crate::reports::round::Reported;
 
 /// Longest request, in bytes.
@@ -233,12 +233,12 @@ fn answer(node: &Node, request: Request) -> Answer {
         Request::Trace { id } => trace(node, &id),
         Request::Submit { to, message } => match node.send_own(&to, message.into_bytes()) {
             Ok(_) => Answer::Done(1),
-            Err(error) => Answer::Failed(error),
+            Err(error) => Answer::Failed(error.to_string()),
         },
         Request::DmarcReports { day } => reports(&day, |day| node.send_dmarc_reports(day)),
         Request::TlsReports { day } => reports(&day, |day| node.send_tls_reports(day)),
         Request::Release { id, to, learn } => release(node, &id, to, learn),
-        Request::Seal => match node.quarantine.seal_anew() {
+        Request::Seal => match node.quarantine.reencrypt() {
             Ok(written) => Answer::Done(usize::try_from(written).unwrap_or(usize::MAX)),
             Err(error) => Answer::Failed(error.to_string()),
         },
@@ -339,7 +339,7 @@ pub fn list(node: &Node, max: usize) -> Vec<Waiting> {
     all.into_iter().map(|m| waiting(node, m)).collect()
 }
 
-fn waiting(node: &Node, message: QueuedMessage) -> Waiting {
+fn waiting(node: &Node, message: QueueEntry) -> Waiting {
     let record = ids::parse(&message.id).and_then(|id| node.queue.show(id)).unwrap_or_default();
     let open = record.deliveries.iter().filter(|d| !d.outcome.is_final());
     Waiting {

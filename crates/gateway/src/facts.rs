@@ -1,7 +1,7 @@
 //! What the network says about a message, gathered before the scan.
 //!
 //! ```text
-//! envelope, message ─▶ Inquiry (bounded, recorded) ─┬─▶ reverse name ──────────────┐
+//! envelope, message ─▶ LookupContext (bounded, recorded) ─┬─▶ reverse name ──────────────┐
 //!                                                   ├─▶ SPF ──┐                    ├─▶ Facts
 //!                                                   ├─▶ DKIM, ARC ─┴─▶ DMARC, BIMI ─┤
 //!                                                   └─ then ─▶ DNS lists, rules ────┘
@@ -14,10 +14,11 @@ pub mod auth_results;
 pub mod country;
 pub mod dkim;
 pub mod dmarc;
-pub mod inquiry;
+pub mod key_record;
 mod list_fetch;
 pub mod lists;
 pub mod local_lists;
+pub mod lookup_context;
 pub mod memory;
 pub mod reverse;
 pub mod rules;
@@ -27,38 +28,37 @@ pub mod tags;
 
 use std::future::Future;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
-use gauntlet_engine::Verdict;
+use futures_util::future::join_all;
 use gauntlet_mail::authors::Authors;
 use gauntlet_mail::facts::{AuthResult, Facts};
 use gauntlet_mail::header::unfold;
 use gauntlet_mail::{Direction, Envelope, Limits};
+use gauntlet_verdict::Verdict;
 
 use self::country::Countries;
 use self::dkim::Verifier;
-use self::inquiry::Inquiry;
 use self::lists::{DnsLists, Subjects};
 use self::local_lists::LocalLists;
-use self::rules::KnownText;
+use self::lookup_context::LookupContext;
+use self::rules::CachedViews;
 use crate::config::{DnsListSettings, FactSettings};
+use crate::net::resolver::Resolver;
 use crate::network::Network;
-use crate::resolver::Resolver;
 use gauntlet_spamassassin::Ruleset;
 use gauntlet_store::History;
 
-/// Gathers facts. Share it as `Arc<Gatherer>`.
+/// Gathers facts. Share it as `Arc<FactCollector>`.
 #[derive(Debug)]
-pub struct Gatherer {
+pub struct FactCollector {
     resolver: Arc<Resolver>,
     verifier: Verifier,
     dns_lists: DnsLists,
     local_lists: LocalLists,
     history: Option<Arc<History>>,
-    rules: Option<rules::Asker>,
+    rules: Option<rules::RuleLookups>,
     countries: Option<Countries>,
     settings: FactSettings,
     /// Clients that are ours: nothing is asked about them.
@@ -69,7 +69,7 @@ pub struct Gatherer {
     authors_max: usize,
 }
 
-impl Gatherer {
+impl FactCollector {
     /// A gatherer of these settings.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Gatherer {
         let ours = ours
             .collect::<Result<Vec<_>, _>>()
             .map_err(|e| anyhow::anyhow!("facts.our_networks: {e}"))?;
-        Ok(Gatherer {
+        Ok(FactCollector {
             resolver,
             verifier: Verifier::new()?,
             dns_lists: DnsLists::new(dns_lists)?,
@@ -123,7 +123,7 @@ impl Gatherer {
     /// The same for rules that ask the network themselves.
     #[must_use]
     pub fn with_rules(mut self, ruleset: Option<&Arc<Ruleset>>) -> Self {
-        self.rules = ruleset.filter(|r| r.asks()).map(|r| rules::Asker::new(r.clone()));
+        self.rules = ruleset.filter(|r| r.asks()).map(|r| rules::RuleLookups::new(r.clone()));
         self
     }
 
@@ -142,42 +142,42 @@ impl Gatherer {
         let client = envelope.client_ip.filter(|ip| self.is_foreign(*ip, envelope));
         if let (Some(history), Some(client)) = (&self.history, client) {
             let keys = memory::keys(client, envelope, facts);
-            history.see(&keys, spam, envelope.received_at);
+            history.record(&keys, spam, envelope.received_at);
         }
     }
 
     /// Heeds what fired: rules may end questions of theirs for a while (`dns_block_rule`).
-    pub fn heed(&self, verdict: &Verdict) {
+    pub fn apply(&self, verdict: &Verdict) {
         if let Some(rules) = &self.rules {
             let fired: Vec<&str> = verdict.hits.iter().map(|hit| &*hit.rule).collect();
-            rules.heed(&fired);
+            rules.apply(&fired);
         }
     }
 
     /// Gathers what there is to know about a message. `raw` has CRLF line ends.
     pub async fn gather(&self, envelope: &Envelope, raw: &[u8]) -> Facts {
-        self.gather_for_scan(envelope, raw).await.0
+        self.collect_for_scan(envelope, raw).await.0
     }
 
     /// The same, with what became known of the message's text on the way, for the scan to go on with.
-    pub async fn gather_for_scan(&self, envelope: &Envelope, raw: &[u8]) -> (Facts, KnownText) {
+    pub async fn collect_for_scan(&self, envelope: &Envelope, raw: &[u8]) -> (Facts, CachedViews) {
         let settings = &self.settings;
         if !settings.enabled {
             return (Facts::default(), None);
         }
         let wait = Duration::from_millis(settings.wait_ms_max);
-        let inquiry = Inquiry::new(&self.resolver, settings.questions_max, wait);
+        let lookups = LookupContext::new(&self.resolver, settings.questions_max, wait);
         let client = envelope.client_ip.filter(|ip| self.is_foreign(*ip, envelope));
         let claims = auth_results::claims(raw, &self.host);
         if claims > 0 && envelope.direction == Direction::Inbound {
-            inquiry.note(format!(
+            lookups.note(format!(
                 "authentication-results: {claims} in the message claim to be ours and do not count"
             ));
         }
         let (authenticated, reverse) =
-            both(self.authenticate(&inquiry, envelope, client, raw), async {
+            both(self.authenticate(&lookups, envelope, client, raw), async {
                 match client {
-                    Some(client) => reverse::confirm(&inquiry, client).await,
+                    Some(client) => reverse::confirm(&lookups, client).await,
                     None => reverse::Reverse::default(),
                 }
             })
@@ -185,10 +185,10 @@ impl Gatherer {
         let (mut facts, from) = authenticated;
         let about = Subjects { client, envelope, from: &from, dkim: &facts.dkim, raw };
         let (mut listings, (rule_answers, text)) =
-            both(self.dns_lists.ask(&inquiry, &about), async {
+            both(self.dns_lists.ask(&lookups, &about), async {
                 match &self.rules {
                     Some(rules) => {
-                        rules.ask(&inquiry, &self.dns_lists, raw, envelope, &facts).await
+                        rules.ask(&lookups, &self.dns_lists, raw, envelope, &facts).await
                     }
                     None => (Vec::new(), None),
                 }
@@ -202,10 +202,10 @@ impl Gatherer {
         facts.country = client.zip(self.countries.as_ref()).and_then(|(ip, all)| all.of(ip));
         facts.reverse_name = reverse.name;
         facts.reverse_confirmed = reverse.confirmed;
-        if inquiry.is_late() {
-            inquiry.note("the time for look-ups was over before all were answered".to_owned());
+        if lookups.is_late() {
+            lookups.note("the time for look-ups was over before all were answered".to_owned());
         }
-        (facts.lookups, facts.notes) = inquiry.finish();
+        (facts.lookups, facts.notes) = lookups.finish();
         (facts, text)
     }
 
@@ -222,7 +222,7 @@ impl Gatherer {
     /// SPF, DKIM, ARC, DMARC, BIMI; and the From domains.
     async fn authenticate(
         &self,
-        inquiry: &Inquiry<'_>,
+        lookups: &LookupContext<'_>,
         envelope: &Envelope,
         client: Option<IpAddr>,
         raw: &[u8],
@@ -232,22 +232,22 @@ impl Gatherer {
         let authors = authors(raw, self.authors_max);
         let domains = authors.domains();
         // Policies are asked for at once: what a sender makes us ask about itself takes none of their time.
-        let signed = self.verifier.verify(inquiry, raw, signatures_max, envelope.received_at);
+        let signed = self.verifier.verify(lookups, raw, signatures_max, envelope.received_at);
         let walks = async {
             if client.is_none() && !is_signed(raw) {
                 return Vec::new();
             }
-            all(domains.iter().map(|domain| dmarc::walk(inquiry, domain)).collect()).await
+            join_all(domains.iter().map(|domain| dmarc::walk(lookups, domain))).await
         };
         let ((spf, signed), walks) =
-            both(both(self.spf(inquiry, envelope, client), signed), walks).await;
+            both(both(self.spf(lookups, envelope, client), signed), walks).await;
         if let Some((helo, mail_from)) = &spf {
             facts.spf_helo = helo.result;
             facts.spf = mail_from.result;
             facts.spf_explanation.clone_from(&mail_from.explanation);
             for checked in [helo, mail_from] {
                 if let Some(reason) = &checked.reason {
-                    inquiry.note(format!("spf: {reason}"));
+                    lookups.note(format!("spf: {reason}"));
                 }
             }
         }
@@ -264,14 +264,14 @@ impl Gatherer {
             spf: facts.spf,
             dkim: &facts.dkim,
         };
-        let judged = dmarc::judge_all(inquiry, &who, walks, &domains).await;
+        let judged = dmarc::judge_all(lookups, &who, walks, &domains).await;
         let is_known = judged.is_some();
         let (which, mut judged) = judged.unwrap_or_default();
         if authors.incomplete && judged.result != AuthResult::Fail {
-            inquiry.note("dmarc: not every author of the From fields could be read".to_owned());
+            lookups.note("dmarc: not every author of the From fields could be read".to_owned());
             judged.result = AuthResult::PermError;
         } else if domains.len() > 1 {
-            inquiry.note(format!("dmarc: {} From domains, the worst result counts", domains.len()));
+            lookups.note(format!("dmarc: {} From domains, the worst result counts", domains.len()));
         }
         if spf.is_some() || judged.result == AuthResult::Pass {
             facts.dmarc = judged.result;
@@ -285,7 +285,7 @@ impl Gatherer {
         }
         facts.dmarc_from = is_known.then(|| domains.get(which).cloned()).flatten();
         if let ([from], true, AuthResult::Pass) = (&domains[..], self.settings.bimi, facts.dmarc) {
-            facts.bimi = dmarc::logo(inquiry, from, facts.dmarc_domain.as_deref()).await;
+            facts.bimi = dmarc::logo(lookups, from, facts.dmarc_domain.as_deref()).await;
         }
         (facts, domains)
     }
@@ -293,7 +293,7 @@ impl Gatherer {
     /// SPF of HELO and of MAIL FROM.
     async fn spf(
         &self,
-        inquiry: &Inquiry<'_>,
+        lookups: &LookupContext<'_>,
         envelope: &Envelope,
         client: Option<IpAddr>,
     ) -> Option<(spf::Checked, spf::Checked)> {
@@ -305,7 +305,7 @@ impl Gatherer {
             now: envelope.received_at,
         };
         let with_sender = spf::Subject { mail_from: &envelope.mail_from, ..subject };
-        Some(both(spf::check(inquiry, &subject), spf::check(inquiry, &with_sender)).await)
+        Some(both(spf::check(lookups, &subject), spf::check(lookups, &with_sender)).await)
     }
 }
 
@@ -325,35 +325,9 @@ fn is_signed(raw: &[u8]) -> bool {
 
 pub(crate) use gauntlet_mail::fields::{fields, is_named};
 
-/// The text up to so many bytes, cut at a character, on one line.
-pub(crate) fn cut(text: &str, bytes_max: usize) -> String {
-    crate::judge::cut(&gauntlet_smtp::text::one_line(text, ' '), bytes_max)
-}
-
 /// Runs both at once. They are boxed: calls of this one within another would hold the inner ones several
 /// times on the stack, and with them all that a message asks.
 async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (a, b) = (Box::pin(a), Box::pin(b));
     tokio::join!(a, b)
-}
-
-/// Runs all at once; the results are in the order of the futures.
-pub(crate) async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
-    let mut under_way: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
-    let mut outputs: Vec<Option<F::Output>> = under_way.iter().map(|_| None).collect();
-    std::future::poll_fn(|context| {
-        let mut open = false;
-        for (future, output) in under_way.iter_mut().zip(&mut outputs) {
-            if output.is_some() {
-                continue;
-            }
-            match future.as_mut().poll(context) {
-                Poll::Ready(ready) => *output = Some(ready),
-                Poll::Pending => open = true,
-            }
-        }
-        if open { Poll::Pending } else { Poll::Ready(()) }
-    })
-    .await;
-    outputs.into_iter().flatten().collect()
 }

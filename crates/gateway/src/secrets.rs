@@ -11,8 +11,7 @@
 //! library) the same code works on the files itself.
 
 pub mod client;
-pub mod process;
-mod remote_key;
+pub(crate) mod remote_key;
 pub mod wire;
 
 pub use client::Secrets;
@@ -21,16 +20,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::acme::Failure;
-
 /// Names a key without telling anything about it: a hash of its public half.
 pub(crate) type KeyId = [u8; 32];
 
 /// What the secrets process is asked. Adding a request: a line here, a line in
-/// `process::State::answer`, and a method of [`Secrets`].
+/// `State::answer` of `admin/secrets_process.rs`, and a method of [`Secrets`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Whether it has started; the answer is its [`process::Standing`].
+    /// Whether it has started; the answer is its [`Standing`].
     Hello,
     /// Certificates and names of the keys of the listener with this address and these files.
     Certificates { address: String, certificate: Vec<PathBuf> },
@@ -44,6 +41,8 @@ pub(crate) enum Request {
     SignDkim { key: KeyId, message: Vec<u8> },
     /// Reads the configuration and all keys again; if any is unusable, everything stays as it was.
     Reload,
+    /// The node goes on with what the last reload read; keys before the one before are forgotten.
+    KeepReloaded,
     /// The ACME account (RFC 8555).
     AcmeAccount,
     /// Keeps the account; `None` forgets it.
@@ -80,7 +79,7 @@ pub(crate) struct DkimKeyInfo {
     pub(crate) id: KeyId,
     pub(crate) domain: String,
     pub(crate) selector: String,
-    /// See [`crate::signing::KeyState::name`].
+    /// See [`crate::outbound::signing::KeyState::name`].
     pub(crate) state: String,
     pub(crate) is_rsa: bool,
     pub(crate) path: PathBuf,
@@ -90,3 +89,21 @@ pub(crate) struct DkimKeyInfo {
 
 /// Validity of a certificate file: seconds of Unix time, or why they cannot be read.
 pub type Life = (PathBuf, Result<(i64, i64), String>);
+
+/// How the process protects itself, for the node to say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// What the kernel enforces, in words.
+    pub holds: Vec<String>,
+    /// What it does not, and why.
+    pub lacks: Vec<String>,
+}
+
+/// An attempt to get a certificate (ACME) that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// When, Unix milliseconds.
+    pub at_ms: i64,
+    /// Why, and what to do.
+    pub why: String,
+}

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use gauntlet_mail::fields::{fields, is_named};
+
 use crate::clock;
 
 /// What a Received field tells.
@@ -47,16 +49,7 @@ impl Received<'_> {
 
 /// How many Received fields the header has.
 pub fn count_received(message: &[u8]) -> usize {
-    let mut count = 0;
-    let mut rest = message;
-    while !rest.is_empty() && !rest.starts_with(b"\r\n") && !rest.starts_with(b"\n") {
-        if rest.get(..9).is_some_and(|name| name.eq_ignore_ascii_case(b"received:")) {
-            count += 1;
-        }
-        let end = rest.iter().position(|&b| b == b'\n').map_or(rest.len(), |n| n + 1);
-        rest = rest.get(end..).unwrap_or_default();
-    }
-    count
+    fields(message).filter(|field| is_named(field, b"received")).count()
 }
 
 #[cfg(test)]

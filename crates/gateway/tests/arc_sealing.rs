@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::zone::{Zone, txt};
-use gauntlet_gateway::arc::{Chain, Sealing, seal_fields};
 use gauntlet_gateway::config::{DnsSettings, FactSettings};
-use gauntlet_gateway::facts::Gatherer;
+use gauntlet_gateway::facts::FactCollector;
 use gauntlet_gateway::facts::auth_results::stamp;
-use gauntlet_gateway::resolver::Resolver;
-use gauntlet_gateway::signing::{Algorithm, KeyRing};
+use gauntlet_gateway::net::resolver::Resolver;
+use gauntlet_gateway::outbound::arc::{Chain, Sealing, seal_fields};
+use gauntlet_gateway::outbound::signing::{Algorithm, KeyRing};
 use gauntlet_mail::facts::{AuthResult, Facts};
 use gauntlet_mail::{Direction, Envelope};
 use rsa::pkcs1::DecodeRsaPrivateKey;
 
-fn gatherer(zone: &Zone) -> Gatherer {
+fn gatherer(zone: &Zone) -> FactCollector {
     let dns = DnsSettings { servers: vec![zone.address().to_string()], ..DnsSettings::default() };
     let resolver = Arc::new(Resolver::new(&dns).unwrap());
-    Gatherer::new(resolver, &FactSettings::default(), &[], "gw.example").unwrap()
+    FactCollector::new(resolver, &FactSettings::default(), &[], "gw.example").unwrap()
 }
 
 fn envelope() -> Envelope {
@@ -140,7 +140,7 @@ async fn the_signing_suite() {
             };
             let signed: Vec<&str> = of("sig-headers").split(':').collect();
             let sign = |bytes: &[u8]| sign_short(&settings["privatekey"], bytes);
-            let fields = seal_fields(mail.as_bytes(), &sealing, &signed, sign).unwrap();
+            let fields = seal_fields(&mail.as_bytes().into(), &sealing, &signed, sign).unwrap();
             let what = format!("{}: {chain:?} {:?} {fields:?}", case.name, facts.notes);
             checked += 1;
             if of("AS").trim().is_empty() {
@@ -162,11 +162,15 @@ const MAIL: &str = "From: Ann <ann@sender.example>\r\nTo: bob@home.example\r\nSu
     DKIM-Signature: v=1; a=rsa-sha256; d=gone.example; s=x; h=from; bh=; b=\r\n\r\nhello  world \r\n\r\n";
 
 /// A hop: gathers facts about a message, and passes it on with results and seal.
-async fn pass_on(gatherer: &Gatherer, ring: &KeyRing, mail: &[u8]) -> (Facts, String, Vec<u8>) {
+async fn pass_on(
+    gatherer: &FactCollector,
+    ring: &KeyRing,
+    mail: &[u8],
+) -> (Facts, String, Vec<u8>) {
     let envelope = Envelope { direction: Direction::Inbound, ..envelope() };
     let facts = gatherer.gather(&envelope, mail).await;
     let stamped = stamp(mail, "gw.example", &facts, &envelope).unwrap_or_else(|| mail.to_owned());
-    let fields = ring.seal(&stamped, "gw.example", facts.arc, 1_800_000_000).unwrap();
+    let fields = ring.seal(&stamped[..].into(), "gw.example", facts.arc, 1_800_000_000).unwrap();
     let sealed = [fields.as_bytes(), &stamped].concat();
     (facts, fields, sealed)
 }
@@ -181,7 +185,9 @@ async fn chains_that_we_seal() {
         + &txt("_dmarc.sender.example", "v=DMARC1; p=reject");
     let Some(zone) = Zone::serve(&record) else { return };
     let gatherer = gatherer(&zone);
-    assert!(ring.seal(MAIL.as_bytes(), "gw.example", AuthResult::None, 1).unwrap().is_empty());
+    assert!(
+        ring.seal(&MAIL.as_bytes().into(), "gw.example", AuthResult::None, 1).unwrap().is_empty()
+    );
     let ring = ring.with_seal("hop.example").unwrap();
 
     let mut mail = MAIL.as_bytes().to_vec();
@@ -205,7 +211,7 @@ async fn chains_that_we_seal() {
     let settings =
         FactSettings { arc_sealers_trusted: vec!["hop.example".into()], ..FactSettings::default() };
     let resolver = Arc::new(Resolver::new(&dns).unwrap());
-    let trusting = Gatherer::new(resolver, &settings, &[], "gw.example").unwrap();
+    let trusting = FactCollector::new(resolver, &settings, &[], "gw.example").unwrap();
     let last = Envelope { client_ip: "192.0.2.9".parse().ok(), ..envelope() };
     let facts = trusting.gather(&last, &mail).await;
     assert_eq!((facts.dmarc, facts.arc_dmarc), (AuthResult::Fail, AuthResult::Pass));
@@ -222,7 +228,7 @@ async fn chains_that_we_seal() {
     assert_eq!((facts.arc, fields.as_str()), (AuthResult::Fail, ""), "{:?}", facts.notes);
 
     // Nobody could be asked for the keys: then nobody can vouch for the chain.
-    let nothing = ring.seal(text.as_bytes(), "gw.example", AuthResult::Unknown, 1).unwrap();
+    let nothing = ring.seal(&text.as_bytes().into(), "gw.example", AuthResult::Unknown, 1).unwrap();
     assert_eq!(nothing, "");
     let error = KeyRing::load(folder.path()).unwrap().with_seal("none.example").unwrap_err();
     assert!(error.to_string().contains("gauntlet dkim new none.example"), "{error}");

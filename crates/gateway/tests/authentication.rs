@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::zone::{Zone, txt};
 use gauntlet_gateway::config::{DnsSettings, FactSettings};
-use gauntlet_gateway::facts::Gatherer;
-use gauntlet_gateway::resolver::Resolver;
+use gauntlet_gateway::facts::FactCollector;
+use gauntlet_gateway::net::resolver::Resolver;
 use gauntlet_mail::Envelope;
 use gauntlet_mail::facts::{AuthResult, DmarcPolicy, Facts};
 use mail_auth::common::crypto::{Ed25519Key, RsaKey, Sha256};
@@ -16,11 +16,11 @@ use mail_auth::dkim::DkimSigner;
 /// 2048 bits, made for these tests.
 const RSA_KEY: &str = include_str!("keys/rsa2048.pem");
 
-fn gatherer(server: std::net::SocketAddr) -> Gatherer {
+fn gatherer(server: std::net::SocketAddr) -> FactCollector {
     let dns = DnsSettings { servers: vec![server.to_string()], ..DnsSettings::default() };
     let resolver = Arc::new(Resolver::new(&dns).unwrap());
     let settings = FactSettings { bimi: true, ..FactSettings::default() };
-    Gatherer::new(resolver, &settings, &[], "gw.example").unwrap()
+    FactCollector::new(resolver, &settings, &[], "gw.example").unwrap()
 }
 
 fn envelope(client: &str, mail_from: &str) -> Envelope {
@@ -300,7 +300,7 @@ async fn nobody_answers() {
     let dns = DnsSettings { servers: vec![address.to_string()], ..DnsSettings::default() };
     let resolver = Arc::new(Resolver::new(&dns).unwrap());
     let settings = FactSettings { wait_ms_max: 200, ..FactSettings::default() };
-    let gatherer = Gatherer::new(resolver, &settings, &[], "gw.example").unwrap();
+    let gatherer = FactCollector::new(resolver, &settings, &[], "gw.example").unwrap();
     let mail = sign_rsa(MAIL, "sender.example", "r1", false);
     let start = std::time::Instant::now();
     let facts =

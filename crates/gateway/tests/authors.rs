@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gauntlet_gateway::config::{DnsSettings, FactSettings};
-use gauntlet_gateway::facts::Gatherer;
-use gauntlet_gateway::resolver::Resolver;
+use gauntlet_gateway::facts::FactCollector;
+use gauntlet_gateway::net::resolver::Resolver;
 use gauntlet_mail::Envelope;
 use gauntlet_mail::facts::{AuthResult, DmarcPolicy, Facts};
 
@@ -37,12 +37,12 @@ fn zone() -> Option<Zone> {
     Zone::serve(&records)
 }
 
-fn gatherer(server: SocketAddr, settings: &FactSettings) -> Gatherer {
+fn gatherer(server: SocketAddr, settings: &FactSettings) -> FactCollector {
     let dns = DnsSettings { servers: vec![server.to_string()], ..DnsSettings::default() };
-    Gatherer::new(Arc::new(Resolver::new(&dns).unwrap()), settings, &[], "gw.example").unwrap()
+    FactCollector::new(Arc::new(Resolver::new(&dns).unwrap()), settings, &[], "gw.example").unwrap()
 }
 
-async fn facts(gatherer: &Gatherer, helo: &str, sender: &str, mail: &str) -> Facts {
+async fn facts(gatherer: &FactCollector, helo: &str, sender: &str, mail: &str) -> Facts {
     let envelope = Envelope {
         client_ip: CLIENT.parse().ok(),
         helo: helo.into(),

@@ -3,10 +3,10 @@
 
 use gauntlet_gateway::facts::auth_results::stamp;
 use gauntlet_gateway::facts::dmarc::Policy;
+use gauntlet_gateway::facts::key_record::key_bits;
 use gauntlet_gateway::facts::spf::macros::{Template, Values};
 use gauntlet_gateway::facts::spf::record::{Record, is_record};
 use gauntlet_gateway::facts::tags;
-use gauntlet_gateway::key_record::key_bits;
 use gauntlet_mail::Envelope;
 use gauntlet_mail::facts::{AuthResult, Facts};
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use gauntlet_engine::{Scratch, Snapshot, scan};
 use gauntlet_gateway::config::{DnsSettings, FactSettings};
-use gauntlet_gateway::facts::{Gatherer, auth_results};
-use gauntlet_gateway::resolver::Resolver;
+use gauntlet_gateway::facts::{FactCollector, auth_results};
+use gauntlet_gateway::net::resolver::Resolver;
 use gauntlet_mail::{Direction, Envelope, Facts, Message};
 
 /// Bytes of the shorter field.
@@ -86,17 +86,17 @@ const PIECES: [&str; 40] = [
     "\u{e9}",
 ];
 
-fn gatherer() -> Gatherer {
+fn gatherer() -> FactCollector {
     // Nobody is asked: facts are read from the message alone.
     let settings = FactSettings { questions_max: 0, wait_ms_max: 1, ..FactSettings::default() };
     let dns = DnsSettings { servers: vec!["127.0.0.1:9".to_owned()], ..DnsSettings::default() };
     let resolver = std::sync::Arc::new(Resolver::new(&dns).unwrap());
-    Gatherer::new(resolver, &settings, &[], "gw.example").unwrap()
+    FactCollector::new(resolver, &settings, &[], "gw.example").unwrap()
 }
 
 struct Way {
     runtime: tokio::runtime::Runtime,
-    gatherer: Gatherer,
+    gatherer: FactCollector,
     snapshot: Snapshot,
     scratch: Scratch,
 }

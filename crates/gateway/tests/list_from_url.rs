@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use gauntlet_gateway::config::{DnsSettings, FactSettings, ListSubject, LocalListSettings};
-use gauntlet_gateway::facts::Gatherer;
+use gauntlet_gateway::facts::FactCollector;
 use gauntlet_gateway::facts::local_lists::LocalLists;
-use gauntlet_gateway::resolver::Resolver;
+use gauntlet_gateway::net::resolver::Resolver;
 use gauntlet_mail::Envelope;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
@@ -79,11 +79,11 @@ fn serve_tls(stage: Arc<Mutex<Stage>>) -> (String, String) {
 }
 
 /// A gatherer as after a start: lists from URLs are due at once.
-fn start(url: &str, folder: &Path, bytes_max: u64) -> Gatherer {
+fn start(url: &str, folder: &Path, bytes_max: u64) -> FactCollector {
     start_trusting(url, folder, bytes_max, Path::new(""))
 }
 
-fn start_trusting(url: &str, folder: &Path, bytes_max: u64, roots: &Path) -> Gatherer {
+fn start_trusting(url: &str, folder: &Path, bytes_max: u64, roots: &Path) -> FactCollector {
     let list = LocalListSettings {
         name: "bad people".into(),
         path: "".into(),
@@ -97,10 +97,10 @@ fn start_trusting(url: &str, folder: &Path, bytes_max: u64, roots: &Path) -> Gat
     let dns = DnsSettings { servers: vec!["127.0.0.1:9".into()], ..DnsSettings::default() };
     let facts = FactSettings { wait_ms_max: 1, ..FactSettings::default() };
     let resolver = Arc::new(Resolver::new(&dns).unwrap());
-    Gatherer::new(resolver, &facts, &[], "gw.example").unwrap().with_local_lists(lists)
+    FactCollector::new(resolver, &facts, &[], "gw.example").unwrap().with_local_lists(lists)
 }
 
-async fn listed(gatherer: &Gatherer, client: &str) -> bool {
+async fn listed(gatherer: &FactCollector, client: &str) -> bool {
     let envelope = Envelope { client_ip: client.parse().ok(), ..Envelope::default() };
     let facts = gatherer.gather(&envelope, b"Subject: x\r\n\r\n").await;
     facts.listings.iter().any(|l| l.zone == "bad people" && l.points == 3.0)

@@ -7,20 +7,24 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::zone::Zone;
-use arc_swap::ArcSwap;
+use gauntlet_gateway::clock::Day;
 use gauntlet_gateway::config::ReportSettings;
-use gauntlet_gateway::config::{DnsSettings, SenderSettings};
-use gauntlet_gateway::exchangers::Ourselves;
-use gauntlet_gateway::mta_sts::MtaSts;
+use gauntlet_gateway::config::{Config, DnsSettings, SenderSettings};
+use gauntlet_gateway::current::Current;
+use gauntlet_gateway::net::resolver::Resolver;
+use gauntlet_gateway::net::tls::HopTls;
+use gauntlet_gateway::outbound::exchangers::Ourselves;
+use gauntlet_gateway::outbound::mta_sts::MtaSts;
+use gauntlet_gateway::outbound::route::Route;
+use gauntlet_gateway::outbound::route::Routes;
+use gauntlet_gateway::outbound::sender::{DeliveryJob, Places, Sender, SenderContext, Settled};
+use gauntlet_gateway::outbound::settings::OutboundSettings;
+use gauntlet_gateway::outbound::signing::KeyRing;
+use gauntlet_gateway::outbound::tls_outcomes::{Counted, TlsOutcomes};
 use gauntlet_gateway::random::Random;
+use gauntlet_gateway::reports::Reporter;
 use gauntlet_gateway::reports::round::Ready;
-use gauntlet_gateway::reports::tls_outcomes::{Counted, TlsOutcomes};
 use gauntlet_gateway::reports::tls_round::tls_reports;
-use gauntlet_gateway::reports::{Day, Reporter};
-use gauntlet_gateway::resolver::Resolver;
-use gauntlet_gateway::route::Route;
-use gauntlet_gateway::sender::{Parcel, Places, Sender, Settled, Ways};
-use gauntlet_gateway::tls::HopTls;
 use gauntlet_smtp::{Outgoing, OutgoingRecipient};
 use gauntlet_store::Outcome;
 use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -180,26 +184,28 @@ fn counting(
         ..DnsSettings::default()
     };
     let resolver = Arc::new(Resolver::new(&dns).unwrap());
-    let tls = Arc::new(ArcSwap::from_pointee(HopTls::load(roots).unwrap()));
-    let settings = SenderSettings {
+    let hop_tls = HopTls::load(roots).unwrap();
+    let sender = SenderSettings {
         exchanger_port: port,
         exchanger_networks_allowed: vec!["127.0.0.0/8".to_owned()],
         connect_seconds_max: 10,
         roots: roots.to_owned(),
         ..SenderSettings::default()
     };
+    let routes = Arc::new(Routes::of(&Config::default()));
+    let key_ring = KeyRing::default();
+    let settings = Current::fixed(OutboundSettings { sender, routes, key_ring, hop_tls });
     let cache = roots.with_file_name("mta-sts.json");
-    let ways = Ways {
-        settings: Arc::new(ArcSwap::from_pointee(settings)),
-        tls: tls.clone(),
-        sts: Arc::new(MtaSts::open(resolver.clone(), tls, sts_port, &cache)),
+    let context = SenderContext {
+        sts: Arc::new(MtaSts::open(resolver.clone(), settings.clone(), sts_port, &cache)),
+        settings,
         resolver,
         us: Arc::new(Ourselves { host: "gw.test".into(), listeners: Vec::new() }),
         random: Arc::new(Random::seeded(1)),
         outcomes: outcomes.clone(),
         places: Places::new(&SenderSettings::default()),
     };
-    Sender::new(ways, tokio::runtime::Handle::current())
+    Sender::new(context, tokio::runtime::Handle::current())
 }
 
 /// Sends a message to a domain's exchangers: what became of it.
@@ -214,7 +220,7 @@ async fn send(sender: &Sender, domain: &str) -> Settled {
     };
     let done = Box::new(move |mut all: Vec<Settled>| tell.send(all.remove(0)).unwrap());
     let parcel =
-        Parcel { outgoing, targets: vec![0], body: Arc::new(b"a: b\r\n\r\n".to_vec()), done };
+        DeliveryJob { outgoing, targets: vec![0], body: (&b"a: b\r\n\r\n"[..]).into(), done };
     sender.send(&Route::Exchangers { domain: domain.into(), tls: None }, parcel);
     tokio::time::timeout(Duration::from_secs(60), told).await.expect("in time").unwrap()
 }

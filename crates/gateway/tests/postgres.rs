@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use gauntlet_gateway::admin::groups;
 use gauntlet_gateway::config::{Config, GroupSettings};
-use gauntlet_gateway::groups;
 use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 /// A server of its own in a temporary folder.
@@ -185,6 +185,7 @@ fn members_are_what_the_database_says_and_stay_when_it_goes() {
         ("nobody:x", "SELECT 1", "password authentication failed"),
         ("keeper:p%40ss%20word", "SELECT mail FROM nothing", "does not exist"),
         ("keeper:p%40ss%20word", "SELECT FROM (", "syntax error"),
+        ("keeper:p%40ss%20word", "CREATE TABLE t (a text)", "read-only transaction"),
     ] {
         let error = format!("{:#}", groups::load(&config(login, query)).unwrap_err());
         assert!(error.contains(why) && error.contains("group \"board\""), "{error}");
@@ -240,9 +241,9 @@ fn tls_to_the_database_is_verified() {
     // A server without TLS is not asked in clear.
     let Some(server) = start(None) else { return };
     let url = format!("postgres://keeper:p%40ss%20word@localhost:{}/postgres", server.port);
-    let place = gauntlet_gateway::postgres::Place::parse(&url).unwrap();
+    let place = gauntlet_gateway::admin::postgres::Place::parse(&url).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let tls = gauntlet_gateway::tls::HopTls::load(Path::new("")).unwrap();
-    let asked = runtime.block_on(gauntlet_gateway::postgres::rows(&place, "SELECT 1", &tls));
+    let tls = gauntlet_gateway::net::tls::HopTls::load(Path::new("")).unwrap();
+    let asked = runtime.block_on(gauntlet_gateway::admin::postgres::rows(&place, "SELECT 1", &tls));
     assert!(format!("{:#}", asked.unwrap_err()).contains("offers no TLS"));
 }

@@ -1,8 +1,8 @@
 //! Any bytes as the parts of a report to a sender: it is a well-formed message with one header, nothing that
 //! an address, a reply or a subject holds becomes a line of its own, and it quotes no body.
 
-use gauntlet_gateway::dsn::{News, Original, report};
-use gauntlet_gateway::transit::Transit;
+use gauntlet_gateway::outbound::dsn::{Original, report};
+use gauntlet_gateway::outbound::queued_message::{News, QueuedMessage};
 use gauntlet_mail::{Envelope, Message};
 use gauntlet_store::{Delivery, LogRecord, Outcome};
 
@@ -19,14 +19,14 @@ pub(crate) fn ask(input: &[u8]) {
         envelope: Envelope { mail_from: sender, ..Envelope::default() },
         ..LogRecord::default()
     };
-    let mut transit = Transit::straight(record, std::slice::from_ref(&to));
-    transit.envid = Some(envid);
-    for target in &mut transit.targets {
+    let mut message = QueuedMessage::straight(record, std::slice::from_ref(&to));
+    message.envid = Some(envid);
+    for target in &mut message.targets {
         target.orcpt = Some(orcpt.clone());
     }
     let about = [Delivery { address: to, outcome: Outcome::Failed, reply, ..Delivery::default() }];
     for news in [News::Failed, News::Delayed, News::Delivered] {
-        let original = Original { transit: &transit, body: &body };
+        let original = Original { message: &message, body: &body };
         let made = report("gw.test", "REPORT", &original, news, &about, 0, 1);
         let head_end = memchr(&made, b"\r\n\r\n");
         let head = &made[..head_end];

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::zone::Zone;
 use gauntlet_gateway::config::DnsSettings;
-use gauntlet_gateway::resolver::{Data, Kind, Outcome, Resolver};
+use gauntlet_gateway::net::resolver::{Data, Kind, Outcome, Resolver};
 
 fn settings(server: std::net::SocketAddr) -> DnsSettings {
     DnsSettings {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gauntlet_engine::Snapshot;
 use gauntlet_gateway::config::{Config, Loaded};
-use gauntlet_gateway::{Doors, Judge, Node};
+use gauntlet_gateway::{Judge, Listeners, Node};
 use gauntlet_policy::{Groups, Policy};
 use gauntlet_smtp::spamd::{Limits, Response};
 use gauntlet_store::Users;
@@ -64,7 +64,7 @@ pub(crate) fn folder() -> &'static PathBuf {
             runtime.block_on(async {
                 let config = Loaded::load(Some(&file), []).expect("it is understood").config;
                 let users = Arc::new(Users::open(&users).expect("users"));
-                let doors = Doors::open(&config).expect("free places");
+                let doors = Listeners::open(&config).expect("free places");
                 let node = Node::start(config, doors, Box::new(judge), users).expect("a node");
                 ready.send(()).expect("somebody waits");
                 std::future::pending::<()>().await;

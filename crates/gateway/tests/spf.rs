@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::zone::{Zone, txt};
 use gauntlet_gateway::config::DnsSettings;
-use gauntlet_gateway::facts::inquiry::Inquiry;
+use gauntlet_gateway::facts::lookup_context::LookupContext;
 use gauntlet_gateway::facts::spf::{Checked, Subject, check};
-use gauntlet_gateway::resolver::Resolver;
+use gauntlet_gateway::net::resolver::Resolver;
 use gauntlet_mail::facts::AuthResult;
 
 fn resolver(zone: &Zone) -> Resolver {
@@ -17,7 +17,7 @@ fn resolver(zone: &Zone) -> Resolver {
 }
 
 async fn ask(resolver: &Resolver, client: &str, helo: &str, mail_from: &str) -> (Checked, usize) {
-    let inquiry = Inquiry::new(resolver, 200, Duration::from_secs(10));
+    let inquiry = LookupContext::new(resolver, 200, Duration::from_secs(10));
     let client = client.parse::<IpAddr>().unwrap();
     let subject = Subject { client, helo, mail_from, host: "here.example", now: 0 };
     let checked = check(&inquiry, &subject).await;
@@ -108,7 +108,7 @@ async fn limits_and_strange_records() {
     let expected = "192.0.2.1 is not of why.example (192.0.2.1, here.example)";
     assert_eq!(checked.explanation.as_deref(), Some(expected));
     // A message may not ask more than it may, and without an answer there is no result.
-    let inquiry = Inquiry::new(&resolver, 3, Duration::from_secs(10));
+    let inquiry = LookupContext::new(&resolver, 3, Duration::from_secs(10));
     let subject = Subject {
         client: "2001:db8::1".parse().unwrap(),
         helo: "x",
@@ -129,7 +129,7 @@ async fn nobody_answers_is_a_passing_error() {
         ..DnsSettings::default()
     };
     let resolver = Resolver::new(&settings).unwrap();
-    let inquiry = Inquiry::new(&resolver, 10, Duration::from_millis(150));
+    let inquiry = LookupContext::new(&resolver, 10, Duration::from_millis(150));
     let client = "192.0.2.1".parse().unwrap();
     let subject = Subject { client, helo: "x", mail_from: "a@b.example", host: "h", now: 0 };
     let start = std::time::Instant::now();
@@ -176,7 +176,7 @@ impl Records {
             }
             "ptr" => {
                 let Ok(ip) = name.parse() else { return };
-                let at = gauntlet_gateway::resolver::reverse_name(ip);
+                let at = gauntlet_gateway::net::resolver::reverse_name(ip);
                 let lines = items().map(|n| format!("{at} PTR {}.\n", n.trim_end_matches('.')));
                 self.set(&at, "ptr", lines.collect());
             }

@@ -7,10 +7,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use gauntlet_engine::{Class, Scratch, Snapshot, scan};
+use gauntlet_engine::{Scratch, Snapshot, scan};
 use gauntlet_mail::{Envelope, Facts, Message};
-use gauntlet_policy::{Change, rewrite};
-use gauntlet_smtp::{Event, Features, Reply, Session, SessionConfig, SessionLimits, milter, stuff};
+use gauntlet_policy::rewrite;
+use gauntlet_smtp::{
+    Event, Features, Reply, Session, SessionConfig, SessionLimits, dot_stuff, milter,
+};
+use gauntlet_verdict::{Change, Class};
 
 /// Bytes of a message; more are cut off.
 const BYTES_MAX: usize = 4_096;
@@ -149,7 +152,7 @@ fn judge_taken(message: &[u8], taken: Option<Vec<u8>>) {
 /// Every server decodes the same message from what the sender writes.
 fn passes_as_it_is(body: &[u8]) {
     let mut wire = Vec::new();
-    stuff(body, &mut wire);
+    dot_stuff(body, &mut wire);
     assert_eq!(decoded(&wire), body, "strict");
     // Lenient ones take CR or LF alone for the end of a line and drop NULs.
     let lenient: Vec<u8> = wire.iter().copied().filter(|b| *b != 0 && *b != b'\r').collect();

@@ -6,36 +6,12 @@
 use memchr::{memchr, memchr_iter, memmem};
 
 use crate::encoded_files::is_begin_line;
-use crate::encoding;
-use crate::mime::{ContentType, TransferEncoding};
 
 /// Bytes that are searched of what stands outside of parts. What is longer counts as found.
-const OUTSIDE_BYTES_MAX: usize = 1024 * 1024;
+pub(crate) const OUTSIDE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Characters of a line that can be nothing but encoded data.
 const DATA_LINE_MIN: usize = 40;
-
-/// Whether the first section of a Content-Type is not `token/token`, and some reading of it is
-/// another type than the one that was read.
-pub(crate) fn is_odd_type(head: &[u8], read: &ContentType) -> bool {
-    let is_token = |b: &u8| {
-        b.is_ascii_graphic()
-            && !matches!(b, b'(' | b')' | b'<' | b'>' | b'@' | b',' | b':')
-            && !matches!(b, b'\\' | b'"' | b'[' | b']' | b'?' | b'=' | b'/')
-    };
-    let mut words = head.split(|b| *b == b'/');
-    let sound = |word: Option<&[u8]>| word.is_some_and(|w| !w.is_empty() && w.iter().all(is_token));
-    if sound(words.next()) && sound(words.next()) && words.next().is_none() {
-        return false;
-    }
-    // What all take for text is read as text, whatever follows the type.
-    let lower = head.to_ascii_lowercase();
-    let says = |word: &[u8]| memmem::find(&lower, word).is_some();
-    says(b"multi")
-        || says(b"message")
-        || (says(b"/") && (says(b"(") || says(b"\"")))
-        || read.param("boundary").is_some()
-}
 
 /// Whether `bytes`, which no reading of ours shows, may hold a part to others: a line that is a MIME
 /// field, one that begins like a boundary of the message, or lines of encoded data.
@@ -131,27 +107,6 @@ pub(crate) fn boundaries(bytes: &[u8], boundary: &[u8]) -> usize {
             && !bytes[at + boundary.len()..].starts_with(b"--")
     };
     memmem::find_iter(bytes, boundary).filter(begins).count()
-}
-
-/// Whether a multipart that is said to be encoded has other parts when its body is decoded first.
-pub(crate) fn differs_when_decoded(
-    encoding: TransferEncoding,
-    body: &[u8],
-    boundary: &[u8],
-) -> bool {
-    // Decoding base64 with boundaries in it is slow, and each multipart around may ask for it again.
-    if encoding == TransferEncoding::Base64 && body.len() > OUTSIDE_BYTES_MAX {
-        return true;
-    }
-    let decoded = match encoding {
-        TransferEncoding::Base64 => encoding::base64(body).bytes,
-        TransferEncoding::QuotedPrintable => encoding::quoted_printable(body).bytes,
-        TransferEncoding::Identity | TransferEncoding::Unknown => return false,
-    };
-    let fields = |bytes: &[u8]| bytes.split(|b| *b == b'\n').filter(|l| is_mime_field(l)).count();
-    let parts = boundaries(&decoded, boundary);
-    // Without a boundary there are no parts, whatever else was decoded.
-    parts > 0 && (parts != boundaries(body, boundary) || fields(&decoded) != fields(body))
 }
 
 /// The first CR without LF that begins a boundary, a MIME field, an empty line or an encoded file to

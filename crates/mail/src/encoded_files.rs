@@ -10,7 +10,6 @@ use memchr::{memchr, memmem};
 
 use crate::charset;
 use crate::encoding;
-use crate::part::Part;
 
 /// Files that are read of one part; with more, the part is a defect.
 pub(crate) const FILES_MAX: usize = 256;
@@ -63,15 +62,11 @@ impl EncodedFile {
     }
 }
 
-/// The files inside a part.
-pub(crate) fn of_part(part: &Part<'_>) -> Vec<EncodedFile> {
-    if part.is_container {
-        return Vec::new();
-    }
-    let body = part.body();
-    match &*part.content_type.kind {
+/// The files inside the decoded `body` of a leaf whose media type is `kind`, such as `text`.
+pub(crate) fn find(body: &[u8], kind: &str, is_html: bool) -> Vec<EncodedFile> {
+    match kind {
         // Programs look for such files in what they show as plain text.
-        "text" if part.is_html() => Vec::new(),
+        "text" if is_html => Vec::new(),
         "text" | "multipart" => in_text(body),
         _ if body.starts_with(TNEF) => in_tnef(body),
         "application" if may_begin(&body[..body.len().min(HEAD_BYTES)]) => in_text(body),

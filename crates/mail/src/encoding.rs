@@ -165,6 +165,24 @@ pub fn hex(digit: u8) -> Option<u8> {
     }
 }
 
+/// Decodes `%41`; a `%` that no pair follows is kept.
+pub fn percent_decode(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        if let [b'%', a, b, ..] = bytes[at..]
+            && let (Some(a), Some(b)) = (hex(a), hex(b))
+        {
+            out.push(a << 4 | b);
+            at += 3;
+        } else {
+            out.push(bytes[at]);
+            at += 1;
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

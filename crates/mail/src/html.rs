@@ -5,6 +5,7 @@
 //! agrees with SpamAssassin's); [`render()`] is the one for people, classifier and signatures.
 
 pub mod colour;
+mod css_value;
 pub mod entity;
 pub mod render;
 mod sheet;

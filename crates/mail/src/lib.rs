@@ -1,5 +1,5 @@
 //! One message, read once: headers, MIME tree, decoded text, URLs, relays, attachments, and the
-//! oddities found on the way.
+//! anomalies found on the way.
 //!
 //! The crate is pure (no I/O, no clock), bounded (every depth, count and size has a named limit in
 //! [`Limits`]) and never fails: whatever the bytes are, [`Message::parse`] returns a value, and what
@@ -11,6 +11,7 @@
 
 pub mod address;
 mod ambiguity;
+mod anomalies;
 pub mod attachment;
 pub mod authors;
 pub mod charset;
@@ -22,32 +23,35 @@ pub mod envelope;
 pub mod evidence;
 pub mod facts;
 pub mod fields;
+pub mod file_kind;
 pub mod header;
 pub mod html;
 pub mod limits;
 pub mod message;
 pub mod mime;
 pub mod names;
-mod oddities;
 mod params;
 mod part;
 pub mod relays;
 pub mod trace;
 mod tree;
 pub mod url;
+mod url_extraction;
 
-pub use attachment::{Attachment, FileKind};
+pub use attachment::Attachment;
 pub use defect::{Defect, DefectKind};
 pub use encoded_files::EncodedFile;
 pub use envelope::{Direction, Envelope, TlsSession};
 pub use evidence::{Evidence, Hit, View};
 pub use facts::Facts;
+pub use file_kind::FileKind;
 pub use header::Header;
 pub use html::Rendered;
 pub use limits::Limits;
-pub use message::{Message, Part, PartText};
+pub use message::Message;
 pub use mime::{ContentType, Disposition, TransferEncoding};
 pub use names::NameKind;
+pub use part::{Part, PartText};
 pub use relays::{Network, Relay, TrustPath};
-pub use url::bare::Named;
 pub use url::{CanonicalUrl, Url, UrlSource, UrlTraits};
+pub use url_extraction::named_hosts::NamedHost;

@@ -4,31 +4,18 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use crate::address::{self, Mailbox};
+use crate::anomalies;
 use crate::authors::Authors;
 use crate::defect::{Defect, DefectKind};
 use crate::evidence::View;
 use crate::header::Header;
 use crate::limits::Limits;
-use crate::oddities;
-pub use crate::part::Part;
+use crate::part::{self, Part, PartText};
 use crate::relays::{self, Network, Relay, TrustPath};
 use crate::tree;
 use crate::url::Url;
-use crate::url::bare::{self, Named};
-use crate::url::extract::{self, Collector};
-use crate::url::hidden;
-
-/// The text of one part.
-#[derive(Debug, Clone, Copy)]
-pub struct PartText<'m, 'a> {
-    /// Index in [`Message::parts`].
-    pub index: u16,
-    /// The part.
-    pub part: &'m Part<'a>,
-    /// The text that a person sees: for HTML the rendered text. Offsets of
-    /// [`crate::View::Text`] count in it.
-    pub text: &'m str,
-}
+use crate::url_extraction::named_hosts::{self, NamedHost};
+use crate::url_extraction::{self, Collector, bounds, hidden};
 
 /// A message, borrowed from its bytes.
 #[derive(Debug)]
@@ -48,7 +35,7 @@ impl<'a> Message<'a> {
         Self::parse_with(raw, &Limits::default())
     }
 
-    /// Reads a message within these limits. Never fails: oddities are [`Message::defects`].
+    /// Reads a message within these limits. Never fails: anomalies are [`Message::defects`].
     pub fn parse_with(raw: &'a [u8], limits: &Limits) -> Self {
         let (parts, defects) = tree::read(raw, limits);
         Message {
@@ -118,8 +105,7 @@ impl<'a> Message<'a> {
 
     /// The text of every `text/*` leaf, in the order of the message.
     pub fn texts(&self) -> impl Iterator<Item = PartText<'_, 'a>> {
-        let parts = (0u16..).zip(&self.parts);
-        parts.filter_map(|(index, part)| Some(PartText { index, part, text: part.shown_text()? }))
+        part::texts(&self.parts)
     }
 
     /// The URLs of the Subject and of all text parts, found once: part by part, in HTML those of
@@ -164,8 +150,8 @@ impl<'a> Message<'a> {
     /// it may be no link by [`Message::urls`] and [`Message::hidden_urls`]: in the texts, in fields that
     /// people see, in `href` without a scheme. The hosts of mail addresses do not count. For look-ups in
     /// lists of the administrator's.
-    pub fn named_host(&self, is_listed: impl Fn(&str) -> bool) -> Option<Named> {
-        bare::find(self, is_listed)
+    pub fn named_host(&self, is_listed: impl Fn(&str) -> bool) -> Option<NamedHost> {
+        named_hosts::find(self.headers(), &self.parts, is_listed)
     }
 
     /// Whether some URLs were too many or nested too deep for [`Message::hidden_urls`].
@@ -174,7 +160,10 @@ impl<'a> Message<'a> {
     }
 
     fn collected_hidden_urls(&self) -> &Collector {
-        self.hidden_urls.get_or_init(|| hidden::collect(self))
+        self.hidden_urls.get_or_init(|| {
+            let max = self.limits.urls_max as usize;
+            hidden::collect(&self.subject(), &self.parts, self.urls(), max)
+        })
     }
 
     /// Whether there is more in hidden URLs than is read. Most messages have too few signs that a URL
@@ -193,7 +182,7 @@ impl<'a> Message<'a> {
             // A character of the Subject comes from a byte at least.
             let mut at_most = self.header("subject").map_or(0, |field| field.raw_value.len());
             for part in &self.parts {
-                at_most += part.urls_at_most(max.saturating_sub(at_most));
+                at_most += bounds::urls_at_most(part, max.saturating_sub(at_most));
             }
             if at_most <= max {
                 return false;
@@ -219,18 +208,19 @@ impl<'a> Message<'a> {
     /// The visible text of the link that `url` is the target of; none if it is no link.
     pub fn link_text(&self, url: &Url) -> Option<&str> {
         let page = self.parts.get(usize::from(url.part))?.rendered()?;
-        Some(extract::link_text(page, url.link_text.as_ref()?))
+        Some(url_extraction::link_text(page, url.link_text.as_ref()?))
     }
 
-    /// Every oddity, in a fixed order. Makes all views that were not made yet, so that the list does
+    /// Every anomaly, in a fixed order. Makes all views that were not made yet, so that the list does
     /// not depend on what was asked before.
     pub fn defects(&self) -> Vec<Defect> {
         let mut defects = self.defects.clone();
         for (part, index) in self.parts.iter().zip(0u16..) {
-            oddities::of_part(self.raw, part, index, &mut defects);
+            anomalies::of_part(self.raw, part, index, &mut defects);
             part.decoding_defects(index, &mut defects);
         }
-        oddities::of_message(self, &mut defects);
+        let authors = self.authors();
+        anomalies::of_message(self.raw, &self.parts[0], &authors, &self.limits, &mut defects);
         if self.has_too_many_urls() || self.has_too_many_hidden_urls() {
             defects.push(Defect::new(DefectKind::TooManyUrls, 0));
         }
@@ -238,7 +228,7 @@ impl<'a> Message<'a> {
         defects.dedup();
         let max = usize::from(self.limits.defects_max);
         if defects.len() > max {
-            // Many small oddities must not push out those that say that something was not judged.
+            // Many minor anomalies must not push out those that say that something was not judged.
             defects.sort_by_key(|d| !d.kind.hides_content());
             defects.truncate(max);
             defects.sort();

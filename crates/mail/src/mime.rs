@@ -4,10 +4,8 @@ use std::ops::Range;
 
 use memchr::memmem;
 
-use crate::ambiguity;
 use crate::defect::DefectKind;
 use crate::header::next_line;
-pub use crate::params::percent_decode;
 use crate::params::{self, Params};
 
 /// A Content-Type: `kind/subtype` in lower case, and its parameters.
@@ -62,7 +60,7 @@ impl ContentType {
             }
             None => flaws.push(DefectKind::BadContentType),
         }
-        if ambiguity::is_odd_type(head, &read) {
+        if is_odd_type(head, &read) {
             flaws.push(DefectKind::OddContentType);
         }
         ContentType { flaws, ..read }
@@ -82,6 +80,28 @@ impl ContentType {
     pub fn essence(&self) -> String {
         format!("{}/{}", self.kind, self.subtype)
     }
+}
+
+/// Whether the first section of a Content-Type is not `token/token`, and some reading of it is
+/// another type than the one that was read.
+fn is_odd_type(head: &[u8], read: &ContentType) -> bool {
+    let is_token = |b: &u8| {
+        b.is_ascii_graphic()
+            && !matches!(b, b'(' | b')' | b'<' | b'>' | b'@' | b',' | b':')
+            && !matches!(b, b'\\' | b'"' | b'[' | b']' | b'?' | b'=' | b'/')
+    };
+    let mut words = head.split(|b| *b == b'/');
+    let sound = |word: Option<&[u8]>| word.is_some_and(|w| !w.is_empty() && w.iter().all(is_token));
+    if sound(words.next()) && sound(words.next()) && words.next().is_none() {
+        return false;
+    }
+    // What all take for text is read as text, whatever follows the type.
+    let lower = head.to_ascii_lowercase();
+    let says = |word: &[u8]| memmem::find(&lower, word).is_some();
+    says(b"multi")
+        || says(b"message")
+        || (says(b"/") && (says(b"(") || says(b"\"")))
+        || read.param("boundary").is_some()
 }
 
 /// A Content-Disposition (RFC 2183): `inline`, `attachment`, and its parameters.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use self::extensions::{EXTENSIONS, TYPES};
 
-use crate::params::percent_decode;
+use crate::encoding::percent_decode;
 
 /// Characters of the longest extension that tells something.
 const EXTENSION_CHARS_MAX: usize = 20;

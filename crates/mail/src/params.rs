@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 use crate::charset;
 use crate::defect::DefectKind;
+use crate::encoding::percent_decode;
 use crate::header::{decode_words, find_word};
 
 /// Other readings of the file names of one field that are kept. A field has few parameters of that
@@ -243,24 +244,6 @@ fn joined<'p>(pieces: impl Iterator<Item = &'p Piece>) -> String {
         value.extend_from_slice(&percent_decode(bytes));
     }
     charset::decode(&value, label).text.into_owned()
-}
-
-/// Decodes `%41`; a `%` that no pair follows is kept.
-pub fn percent_decode(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        if let [b'%', a, b, ..] = bytes[at..]
-            && let (Some(a), Some(b)) = (crate::encoding::hex(a), crate::encoding::hex(b))
-        {
-            out.push(a << 4 | b);
-            at += 3;
-        } else {
-            out.push(bytes[at]);
-            at += 1;
-        }
-    }
-    out
 }
 
 /// Splits at `separator` outside quoted strings. There is always a first piece.

@@ -14,7 +14,6 @@ use crate::limits::Limits;
 use crate::mime::{ContentType, Disposition, TransferEncoding};
 use crate::names;
 use crate::params;
-use crate::url::extract;
 
 /// One MIME part. The root is a part too; a part's place in the tree is its `parent` and `depth`.
 #[derive(Debug)]
@@ -54,6 +53,25 @@ pub struct Part<'a> {
     pub(crate) text: OnceCell<Option<DecodedText>>,
     pub(crate) rendered: OnceCell<Option<Box<Rendered>>>,
     pub(crate) files: OnceCell<Vec<EncodedFile>>,
+}
+
+/// The text of one part.
+#[derive(Debug, Clone, Copy)]
+pub struct PartText<'m, 'a> {
+    /// Index in [`crate::Message::parts`].
+    pub index: u16,
+    /// The part.
+    pub part: &'m Part<'a>,
+    /// The text that a person sees: for HTML the rendered text. Offsets of
+    /// [`crate::View::Text`] count in it.
+    pub text: &'m str,
+}
+
+/// The text of every `text/*` leaf, in order.
+pub(crate) fn texts<'m, 'a>(parts: &'m [Part<'a>]) -> impl Iterator<Item = PartText<'m, 'a>> {
+    (0u16..)
+        .zip(parts)
+        .filter_map(|(index, part)| Some(PartText { index, part, text: part.shown_text()? }))
 }
 
 /// A decoded body.
@@ -270,16 +288,6 @@ impl<'a> Part<'a> {
             && self.rendered().is_some_and(|page| page.text_cut)
     }
 
-    /// A number that the part's URLs do not exceed, as low as it takes to stay within `enough`. Renders
-    /// nothing.
-    pub(crate) fn urls_at_most(&self, enough: usize) -> usize {
-        match self.text() {
-            Some(text) if self.is_html() => extract::html_urls_at_most(text, enough),
-            Some(text) => extract::text_urls_at_most(text),
-            None => 0,
-        }
-    }
-
     /// For a `text/*` leaf: the text that a person sees, for HTML the rendered text.
     pub fn shown_text(&self) -> Option<&str> {
         match self.rendered() {
@@ -345,7 +353,12 @@ impl<'a> Part<'a> {
     /// Files that mail programs find inside the decoded body: uuencoded or in yEnc in a text, or in
     /// Microsoft's TNEF. Looked for once; empty for nearly all parts.
     pub fn files(&self) -> &[EncodedFile] {
-        self.files.get_or_init(|| encoded_files::of_part(self))
+        self.files.get_or_init(|| {
+            if self.is_container {
+                return Vec::new();
+            }
+            encoded_files::find(self.body(), &self.content_type.kind, self.is_html())
+        })
     }
 
     /// Not to be shown in line: it has a name, is marked as attachment, or is no text.

@@ -7,19 +7,21 @@
 //! mail programs show them: what is encoded is decoded at once and read like the rest. What that may
 //! cost in all is bounded by the size of the message ([`EMBEDDED_SHARE`]).
 
+mod fields;
+
 use std::cell::OnceCell;
 use std::ops::Range;
 
 use crate::ambiguity;
-use crate::attachment;
 use crate::defect::{Defect, DefectKind};
 use crate::encoding;
-use crate::header::{self, Header};
+use crate::file_kind::{self, FileKind as K};
+use crate::header;
 use crate::limits::Limits;
-use crate::mime::{self, ContentType, Disposition, TransferEncoding};
-use crate::names;
-use crate::params;
+use crate::mime::{self, TransferEncoding};
 use crate::part::Part;
+
+use self::fields::MimeFields;
 
 /// Bytes of encoded messages that are decoded to be read, as a multiple of the message's own: base64
 /// in base64 in base64 needs 0.75 + 0.56 + 0.42 of it.
@@ -222,7 +224,7 @@ impl<'a> Reader<'a, '_> {
             self.defect(DefectKind::BoundaryPrefix, index);
         }
         self.outside(&found, &boundary, index);
-        if ambiguity::differs_when_decoded(encoding, raw_body, &boundary) {
+        if differs_when_decoded(encoding, raw_body, &boundary) {
             self.defect(DefectKind::ContainerEncoding, index);
         }
         if found.parts.is_empty() {
@@ -334,152 +336,25 @@ fn is_message_file(part: &Part<'_>) -> bool {
         TransferEncoding::QuotedPrintable => encoding::quoted_printable(head).bytes,
         TransferEncoding::Identity | TransferEncoding::Unknown => head.into(),
     };
-    let could_be = || {
-        use attachment::FileKind as K;
-        matches!(attachment::sniff(&head), K::Text | K::Unknown | K::Message)
-    };
+    let could_be = || matches!(file_kind::sniff(&head), K::Text | K::Unknown | K::Message);
     ambiguity::is_message(&head) || (is_named && could_be())
 }
 
-/// The fields of a header block that say how the body is read.
-struct MimeFields {
-    content_type: ContentType,
-    transfer_encoding: TransferEncoding,
-    disposition: Option<Disposition>,
-    /// Of further fields of the same kind.
-    other_names: Vec<String>,
-    described: Vec<String>,
-    /// Kinds of defects, and where.
-    flaws: Vec<(DefectKind, usize)>,
-}
-
-impl MimeFields {
-    fn read(raw: &[u8], headers: &[Header<'_>], in_digest: bool, parameters_max: usize) -> Self {
-        let mut fields = MimeFields {
-            content_type: ContentType::assumed(in_digest),
-            transfer_encoding: TransferEncoding::Identity,
-            disposition: None,
-            other_names: Vec::new(),
-            described: Vec::new(),
-            flaws: Vec::new(),
-        };
-        let is_mime = |h: &&Header<'_>| {
-            h.name.get(..8).is_some_and(|name| name.eq_ignore_ascii_case(b"content-"))
-        };
-        let (mut first_type, mut first_encoding) = (None, None);
-        let named = headers.iter().filter(|h| NAMING.iter().any(|name| h.is(name)));
-        fields.described.extend(named.map(|h| h.decoded().into_owned()));
-        for header in headers.iter().filter(is_mime) {
-            let value = header.unfolded();
-            if header.is("content-type") {
-                let read = ContentType::parse(&value, in_digest, parameters_max);
-                fields.content_type(read, &value, header.offset, &mut first_type);
-            } else if header.is("content-transfer-encoding") {
-                fields.encoding(&value, header.offset, &mut first_encoding);
-            } else if header.is("content-disposition") {
-                fields.disposition(Disposition::parse(&value, parameters_max), header.offset);
-            } else {
-                if DESCRIBING.iter().any(|name| header.is(name)) {
-                    fields.described.push(header.decoded().into_owned());
-                } else if header.is("content-id") {
-                    fields.described.extend(name_of_id(&header.decoded()));
-                }
-                continue;
-            }
-            if params::is_folded_inside(header.raw_value) {
-                let names = params::names_without_folds(header.raw_value, parameters_max);
-                fields.other_names.extend(names);
-            }
-            if raw.get(header.offset + header.name.len()) != Some(&b':') {
-                fields.flaws.push((DefectKind::OddFieldName, header.offset));
-            }
-            if has_control(header.raw_value) {
-                fields.flaws.push((DefectKind::ControlInParameter, header.offset));
-            }
-        }
-        fields
+/// Whether a multipart that is said to be encoded has other parts when its body is decoded first.
+fn differs_when_decoded(encoding: TransferEncoding, body: &[u8], boundary: &[u8]) -> bool {
+    // Decoding base64 with boundaries in it is slow, and each multipart around may ask for it again.
+    if encoding == TransferEncoding::Base64 && body.len() > ambiguity::OUTSIDE_BYTES_MAX {
+        return true;
     }
-
-    fn content_type(
-        &mut self,
-        read: ContentType,
-        value: &[u8],
-        at: usize,
-        first: &mut Option<Vec<u8>>,
-    ) {
-        self.flaws.extend(read.flaws.iter().map(|kind| (*kind, at)));
-        let Some(first) = first else {
-            *first = Some(comparable(value));
-            self.content_type = read;
-            return;
-        };
-        if *first != comparable(value) {
-            self.flaws.push((DefectKind::DuplicateMimeHeader, at));
-        }
-        let named = read.params.into_iter().filter(|(name, _)| params::is_file_name(name));
-        self.other_names.extend(named.map(|(_, value)| value));
-        self.other_names.extend(read.other_names);
-    }
-
-    fn encoding(&mut self, value: &[u8], at: usize, first: &mut Option<TransferEncoding>) {
-        let read = TransferEncoding::parse(value);
-        if read == TransferEncoding::Unknown {
-            self.flaws.push((DefectKind::BadTransferEncoding, at));
-        }
-        if TransferEncoding::is_ambiguous(value) {
-            self.flaws.push((DefectKind::OddTransferEncoding, at));
-        }
-        match first {
-            None => (self.transfer_encoding, *first) = (read, Some(read)),
-            Some(first) if *first != read => self.flaws.push((DefectKind::DuplicateMimeHeader, at)),
-            Some(_) => {}
-        }
-    }
-
-    /// All names of all dispositions count, so a second one hides nothing.
-    fn disposition(&mut self, read: Disposition, at: usize) {
-        self.flaws.extend(read.flaws.iter().map(|kind| (*kind, at)));
-        let Some(first) = &mut self.disposition else {
-            self.disposition = Some(read);
-            return;
-        };
-        if read.kind.starts_with("attachment") {
-            first.kind = read.kind;
-        }
-        let named = read.params.into_iter().filter(|(name, _)| params::is_file_name(name));
-        self.other_names.extend(named.map(|(_, value)| value));
-        self.other_names.extend(read.other_names);
-    }
-}
-
-/// Fields that name a part which has no name (MS-OXCMAIL section 2.2.3.4; Content-Name: Thunderbird).
-const DESCRIBING: [&str; 3] = ["content-name", "content-description", "content-location"];
-
-/// Fields that no standard names and some programs write a name into.
-const NAMING: [&str; 3] = ["x-attachment-name", "x-filename", "x-file-name"];
-
-/// What Outlook's and other programs' identifiers have of a name: `<image001.png@01DB.5A>`. What ends like a host
-/// is none, for identifiers are made of hosts (RFC 2045 section 7).
-fn name_of_id(id: &str) -> Option<String> {
-    let name = id.trim().trim_start_matches('<').trim_end_matches('>');
-    let name = name.split_once('@').map_or(name, |(name, _)| name);
-    let extension = names::extension(name).to_ascii_lowercase();
-    (names::has_extension(name) && extension != "com" && extension != "app")
-        .then(|| name.to_owned())
-}
-
-/// A value without what makes no difference between two fields: case and white space.
-fn comparable(value: &[u8]) -> Vec<u8> {
-    let letters = value.iter().filter(|b| !b.is_ascii_whitespace() && **b != b'"');
-    letters.map(u8::to_ascii_lowercase).collect()
-}
-
-/// Whether a folded value has a control character: a NUL, or a CR that ends no line.
-fn has_control(raw_value: &[u8]) -> bool {
-    let bare_return = |i: usize| raw_value[i] == b'\r' && raw_value.get(i + 1) != Some(&b'\n');
-    (0..raw_value.len()).any(|i| match raw_value[i] {
-        b'\t' | b'\n' => false,
-        b'\r' => bare_return(i),
-        byte => byte.is_ascii_control(),
-    })
+    let decoded = match encoding {
+        TransferEncoding::Base64 => encoding::base64(body).bytes,
+        TransferEncoding::QuotedPrintable => encoding::quoted_printable(body).bytes,
+        TransferEncoding::Identity | TransferEncoding::Unknown => return false,
+    };
+    let fields =
+        |bytes: &[u8]| bytes.split(|b| *b == b'\n').filter(|l| ambiguity::is_mime_field(l)).count();
+    let parts = ambiguity::boundaries(&decoded, boundary);
+    // Without a boundary there are no parts, whatever else was decoded.
+    parts > 0
+        && (parts != ambiguity::boundaries(body, boundary) || fields(&decoded) != fields(body))
 }

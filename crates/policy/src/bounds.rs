@@ -4,7 +4,7 @@
 //! Only certain answers are given. Class, score, size and the yes-or-no fields are followed through `all` and
 //! `not`; of patterns and lists it is only known whether they are the same.
 
-use gauntlet_engine::Class;
+use gauntlet_verdict::Class;
 
 use crate::condition::Condition;
 

@@ -2,9 +2,9 @@
 
 use crate::bounds;
 use crate::condition::{CONDITION_DEPTH_MAX, Condition};
-use crate::disposition::{ADMIN_ONLY_FOLDERS, Change, Final, ReleasedBy};
 use crate::file::{ChangeTemplate, PolicyError, RULES_MAX, Rule};
 use crate::groups::Groups;
+use gauntlet_verdict::{ADMIN_ONLY_FOLDERS, Change, Final, ReleasedBy};
 
 /// Something wrong, or odd, about one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use std::str::FromStr;
 
-use gauntlet_engine::Class;
 use gauntlet_mail::NameKind;
 use gauntlet_mail::facts::{AuthResult, DmarcPolicy};
+use gauntlet_verdict::Class;
 use serde::{Deserialize, Deserializer};
 
 use crate::pattern::{OneOrMany, Pattern};

@@ -4,20 +4,20 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use gauntlet_engine::{Thresholds, Verdict};
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::names::extension;
-use gauntlet_mail::{Direction, Envelope, Facts, Message, NameKind, Part, attachment, fields};
+use gauntlet_mail::{Direction, Envelope, Facts, Message, NameKind, Part, fields, file_kind};
+use gauntlet_verdict::{Thresholds, Verdict};
 use serde::Serialize;
 
 use crate::condition::{
     AttachmentCondition, AuthCondition, Condition, HeaderCondition, RateCondition, RateKey,
 };
-use crate::disposition::{Change, Disposition, Final, Trace};
 use crate::file::{ChangeTemplate, Policy, Rule};
 use crate::language;
 use crate::pattern::OneOrMany;
 use crate::people::{OwnClass, Senders};
+use gauntlet_verdict::{Change, Disposition, Final, Trace};
 
 /// Messages in the last hour by sender, client and recipient, as the node counts them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -444,15 +444,15 @@ fn fits_attachment<'p>(part: &'p Part<'_>, wanted: &AttachmentCondition) -> Opti
     let name = names.into_iter().find(fits)?;
     let typed = wanted.kind.as_ref().is_none_or(|p| {
         p.matching(&part.content_type.essence()).is_some()
-            || p.matching(attachment::sniff(part.body()).media_type()).is_some()
+            || p.matching(file_kind::sniff(part.body()).media_type()).is_some()
             || part.files().iter().any(|file| {
-                p.matching(attachment::sniff(file.bytes(part.body())).media_type()).is_some()
+                p.matching(file_kind::sniff(file.bytes(part.body())).media_type()).is_some()
             })
     });
     // The body of a container is that of its parts.
     let body = if part.is_container { part.raw_body() } else { part.body() };
     let large = wanted.size_min.is_none_or(|min| body.len() as u64 >= min.0);
-    let sealed = wanted.encrypted.is_none_or(|is| attachment::is_encrypted(part.body()) == is);
+    let sealed = wanted.encrypted.is_none_or(|is| file_kind::is_encrypted(part.body()) == is);
     (typed && large && sealed).then_some(name)
 }
 
@@ -511,8 +511,8 @@ impl All {
 
 #[cfg(test)]
 mod tests {
-    use gauntlet_engine::Class;
     use gauntlet_mail::Direction;
+    use gauntlet_verdict::Class;
 
     use super::*;
     use crate::groups::Groups;

@@ -8,10 +8,10 @@ use toml::Spanned;
 
 use crate::check::{self, Finding};
 use crate::condition::Condition;
-use crate::disposition::{Change, Final, ReleasedBy};
 use crate::groups::Groups;
 use crate::pattern::OneOrMany;
 use crate::people::People;
+use gauntlet_verdict::{Change, Final, ReleasedBy};
 
 /// Most rules in one policy.
 pub const RULES_MAX: usize = 1_000;

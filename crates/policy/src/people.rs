@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gauntlet_engine::{Class, Verdict};
 use gauntlet_mail::Facts;
 use gauntlet_mail::authors::Authors;
 use gauntlet_mail::facts::AuthResult;
+use gauntlet_verdict::{Class, Verdict};
 use serde::{Deserialize, Serialize};
 
 /// Labels of a domain that are walked at most.

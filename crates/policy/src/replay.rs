@@ -10,8 +10,8 @@ use std::collections::HashMap;
 
 use crate::condition::Condition;
 use crate::decide::{Evaluation, PolicyInput};
-use crate::disposition::{Change, Disposition, Final};
 use crate::file::{ChangeTemplate, Policy, Rule};
+use gauntlet_verdict::{Change, Disposition, Final};
 
 /// What a policy would have done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,8 +173,8 @@ impl Evaluation<'_> {
 
 #[cfg(test)]
 mod tests {
-    use gauntlet_engine::{Class, Thresholds, Verdict};
     use gauntlet_mail::{Envelope, Facts, Message};
+    use gauntlet_verdict::{Class, Thresholds, Verdict};
 
     use super::*;
     use crate::decide::Rates;

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use gauntlet_mail::{Message, Part, fields};
 
-use crate::disposition::Change;
 use crate::pattern::Pattern;
+use gauntlet_verdict::Change;
 
 /// Characters of base64 in one line (RFC 2045 section 6.8).
 const BASE64_LINE: usize = 76;

@@ -1,10 +1,10 @@
 //! Any text as a policy: read, then decide about a message; for the walk of the smoke test and the fuzz
 //! target.
 
-use gauntlet_engine::{Class, Thresholds, Verdict};
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_policy::decide::Rates;
-use gauntlet_policy::{Change, Policy, PolicyInput, rewrite};
+use gauntlet_policy::{Policy, PolicyInput, rewrite};
+use gauntlet_verdict::{Change, Class, Thresholds, Verdict};
 
 const MAIL: &[u8] = b"From: Ann <ann@example.org>\r\nTo: bob@example.net\r\nSubject: hi\r\n\
     Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n\r\nhello\r\n--x\r\n\

@@ -1,8 +1,9 @@
-//! What is certain of an expression while some of the counts in it are not known yet.
+//! Bounds of an expression's value while some of its counts are unknown (interval arithmetic with a
+//! three-valued truth).
 
 use crate::expression::{Expr, Op};
 
-/// A number of which only bounds are known, and perhaps whether it is true (not 0).
+/// Bounds of a number, and whether it is true (not 0) if that is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Bounds {
     pub(crate) low: f64,
@@ -10,13 +11,13 @@ pub(crate) struct Bounds {
     pub(crate) truth: Option<bool>,
 }
 
-/// Further from 0 than any count.
+/// A bound beyond any count.
 const FAR: f64 = 1e18;
 
 impl Bounds {
     /// Nothing is known.
     pub(crate) const UNKNOWN: Bounds = Bounds { low: -FAR, high: FAR, truth: None };
-    /// 0: it did not fire.
+    /// Exactly 0: the rule did not fire.
     pub(crate) const NEVER: Bounds = Bounds { low: 0.0, high: 0.0, truth: Some(false) };
     /// Yes or no.
     const EITHER: Bounds = Bounds { low: 0.0, high: 1.0, truth: None };
@@ -50,8 +51,9 @@ impl Bounds {
 }
 
 impl<N> Expr<N> {
-    /// What is certain of the value, with `known` giving that of a name. Wherever the names end up
-    /// within their bounds, the value is within these (but for divisions: see [`Expr::divides`]).
+    /// Bounds of the value, with `known` giving those of a name. Whatever the values of the names
+    /// within their bounds, the value is within these (except for divisions: see
+    /// [`Expr::divides`]).
     pub(crate) fn bounds(&self, known: &dyn Fn(&N) -> Bounds) -> Bounds {
         match self {
             Expr::Number(number) => Bounds::exactly(*number),
@@ -80,7 +82,7 @@ impl<N> Expr<N> {
         }
     }
 
-    /// Whether something is divided by what may be 0, so that the value may not exist.
+    /// Whether a divisor may be 0, so that there may be no value.
     pub(crate) fn divides(&self) -> bool {
         match self {
             Expr::Number(_) | Expr::Name(_) => false,
@@ -97,25 +99,26 @@ impl<N> Expr<N> {
     }
 }
 
-/// An expression as it is asked for its bounds: chains of one operator stand side by side, so that
-/// little memory is touched and what is certainly false is seen first.
+/// An expression in the form that bounds are computed from: chains of one operator are one node
+/// with the operands side by side, so that little memory is read and a false operand is found
+/// early.
 #[derive(Debug)]
 pub(crate) enum Flat<N> {
     Number(f64),
     Name(N),
-    /// `!` before a name, which metas are full of.
+    /// `!` before a name, which is frequent in metas.
     NotName(N),
     Not(Box<Flat<N>>),
     All(Box<[Flat<N>]>),
     Any(Box<[Flat<N>]>),
     Sum(Box<[Flat<N>]>),
     Binary(Op, Box<(Flat<N>, Flat<N>)>),
-    /// What metas seldom hold.
+    /// Rare operators.
     Tree(Expr<N>),
 }
 
 impl<N: Clone> Flat<N> {
-    /// The same expression.
+    /// Flattens an expression.
     pub(crate) fn of(expr: &Expr<N>) -> Self {
         match expr {
             Expr::Number(number) => Flat::Number(*number),
@@ -148,7 +151,7 @@ impl<N: Clone> Flat<N> {
         }
     }
 
-    /// As [`Expr::bounds`], where `truth` says of a name whether it is true.
+    /// As [`Expr::bounds`], with `truth` giving the truth of a name alone.
     pub(crate) fn bounds(
         &self,
         truth: &impl Fn(&N) -> Option<bool>,
@@ -175,7 +178,7 @@ impl<N: Clone> Flat<N> {
                 let (mut low, mut high) = (0.0, 0.0);
                 for item in items {
                     let item = match item {
-                        // Sums are long, and most of what they add up is certainly 0.
+                        // Sums are long, and most of their operands are certainly 0.
                         Flat::Name(name) if truth(name) == Some(false) => continue,
                         item => item.bounds(truth, known),
                     };
@@ -191,7 +194,7 @@ impl<N: Clone> Flat<N> {
         }
     }
 
-    /// Whether the value is true, if that is certain: quicker than [`Flat::bounds`], and never less certain.
+    /// The truth of the value, if certain: quicker than [`Flat::bounds`], and never less certain.
     pub(crate) fn truth(
         &self,
         truth: &impl Fn(&N) -> Option<bool>,
@@ -224,7 +227,7 @@ impl<N: Clone> Flat<N> {
         }
     }
 
-    /// `a op b op c`, which ends with what is certainly `end`.
+    /// Bounds of `a op b op c`, which is decided by the first operand that is certainly `end`.
     fn chain(
         op: Op,
         end: bool,
@@ -297,7 +300,8 @@ fn binary(op: Op, a: Bounds, b: Bounds) -> Bounds {
 }
 
 impl Flat<u32> {
-    /// What must be true of single names for it to be true: a name doubled, and 1 if it must be false.
+    /// Conditions on single names without which it is false: a name doubled, plus 1 if it must be
+    /// false.
     pub(crate) fn conjuncts(&self) -> Vec<u32> {
         let single = |item: &Self| match item {
             Flat::Name(name) => Some(name << 1),
@@ -320,7 +324,7 @@ mod tests {
         parse(&tokens(text), &mut |name, _| Ok(Expr::Name(name.to_owned()))).expect("valid")
     }
 
-    /// A is 3, B is 0, P is not known and from 0 to 1.
+    /// A is 3, B is 0, P is unknown from 0 to 1.
     fn bounds(text: &str) -> Bounds {
         let known = |name: &String| match name.as_str() {
             "A" => Bounds::exactly(3.0),
@@ -329,7 +333,7 @@ mod tests {
         };
         let bounds = expr(text).bounds(&known);
         let flat = Flat::of(&expr(text)).bounds(&|name| known(name).truth, &known);
-        // What is false is seen sooner in a chain; nothing is less certain.
+        // A chain finds a false operand sooner; nothing is less certain.
         assert!(bounds.low <= flat.low && flat.high <= bounds.high, "{text}: {flat:?} {bounds:?}");
         assert!(bounds.truth.is_none_or(|yes| flat.truth == Some(yes)), "{text}: {flat:?}");
         let truth = Flat::of(&expr(text)).truth(&|name| known(name).truth, &known);

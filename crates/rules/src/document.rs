@@ -1,72 +1,69 @@
-//! What rules look at: an item, in the views that a dialect of the language defines.
+//! The item that rules are matched on, in the views that a dialect of the language defines.
 //!
 //! ```text
 //! Ruleset (language, patterns, matcher) ── asks ──▶ dyn Document ◀── implements ── a dialect
 //!                                                                   spamassassin: views, functions
 //! ```
 //!
-//! The matcher asks a view once a message, so that a call through the trait costs nothing beside it.
+//! The matcher gets each view once a message, so that the cost of dynamic dispatch is negligible.
 
 use std::borrow::Cow;
 
-use gauntlet_mail::{Evidence, View};
+use gauntlet_mail::Evidence;
 
-use crate::language::Severity;
+use crate::problem::Severity;
 use crate::rule::{EvalCall, EvalKind, HeaderSelector};
 
-/// Which texts a match was found in.
+/// Texts that rules match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Texts {
-    /// [`Document::body`].
+    /// For `body` rules: the rendered text, the subject first.
     Body,
-    /// [`Document::rawbody`].
+    /// The same before an eval function edited it.
+    UneditedBody,
+    /// For `rawbody` rules: text parts, decoded, with all markup.
     Rawbody,
-    /// [`Document::uris`].
+    /// For `uri` rules: URIs, sorted, without duplicates.
     Uris,
-    /// [`Document::full`], which is one text.
+    /// For `full` rules: the raw item, which is one text.
     Full,
 }
 
-/// One URI as `uri` rules see it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Uri {
-    /// The form that rules match.
-    pub text: Vec<u8>,
-}
-
-/// What is known of a URI.
+/// Details of a URI, for `uri_detail` rules.
 #[derive(Debug, Default)]
 pub struct UriDetail {
     /// Every form that rules see.
     pub forms: Vec<Vec<u8>>,
     /// Hosts of all forms, without repetitions.
     pub hosts: Vec<Vec<u8>>,
-    /// It stands in the text (linked by no HTML).
+    /// It was found in the text, not in an HTML link.
     pub is_parsed: bool,
-    /// HTML elements that have it in an attribute.
+    /// Names of HTML elements that have it in an attribute.
     pub elements: Vec<&'static str>,
-    /// Texts of anchors to it.
+    /// Texts of the anchors that link to it.
     pub anchor_texts: Vec<Vec<u8>>,
 }
 
-/// An item as rules see it. Every view is made when it is first asked for, and is then the same until
-/// the end of a scan.
+/// An item as rules see it. Every view is computed when first needed, and is then the same until
+/// the end of the scan.
 pub trait Document {
-    /// A header value; none if there is no such field (Perl's `undef`).
+    /// A header value; `None` if there is no such field (Perl's `undef`).
     fn header(&self, selector: &HeaderSelector) -> Option<Cow<'_, [u8]>>;
 
-    /// Whether there may be a field whose name has this [`name_hash`]: a quick no for most.
+    /// Whether there may be a field whose name has this [`name_hash`]; rules most names out
+    /// quickly.
     fn may_have_field(&self, name_hash: u8) -> bool;
 
-    /// The value of a field in each part, the root first; none where a part lacks it.
+    /// The value of a field in each part, the root first; `None` if a part lacks it.
     fn mime_headers(&self, selector: &HeaderSelector) -> Vec<Option<Cow<'_, [u8]>>>;
 
-    /// The texts that `body` rules match, the subject first.
-    fn body(&self) -> &[Vec<u8>];
+    /// One of these texts, by its number; `None` after the last.
+    fn text(&self, texts: Texts, number: u32) -> Option<&[u8]>;
 
-    /// The body before a function edited it.
-    fn unedited_body(&self) -> &[Vec<u8>] {
-        self.body()
+    /// Texts of the body from this number on are hidden from the recipient. Rules for ham (`tflags
+    /// nice`) do not see them, because spammers hide ham words there.
+    fn hidden_from(&self) -> u32 {
+        u32::MAX
     }
 
     /// Whether a function edited the body.
@@ -74,88 +71,74 @@ pub trait Document {
         false
     }
 
-    /// The texts that `rawbody` rules match.
-    fn rawbody(&self) -> &[Vec<u8>];
-
-    /// The URIs that `uri` rules match, sorted, without duplicates.
-    fn uris(&self) -> &[Uri];
-
-    /// URIs as they were written, with what is known of each; in order.
+    /// URIs as they were written, with their details, in order.
     fn uri_details(&self) -> Box<dyn Iterator<Item = (&[u8], &UriDetail)> + '_>;
 
     /// The registered domain of a host.
     fn registered_domain(&self, host: &[u8]) -> Vec<u8>;
 
-    /// What `full` rules match: the item as it came.
-    fn full(&self) -> &[u8];
-
-    /// The answer of a function that [`Functions`] took: 0 is no hit.
+    /// The result of a function that [`Functions`] added; 0 is no hit.
     fn call(&self, function: u32) -> u32;
 
-    /// What such a function looked at, for the evidence of its hit.
-    fn seen_by(&self, function: u32) -> Evidence;
+    /// What such a function examined, as the evidence of its hit.
+    fn call_evidence(&self, function: u32) -> Evidence;
 
-    /// The values of a tag (`%{TAG}`) that every item has; none if it is no such tag.
+    /// The values of a standard tag (`%{TAG}`), which every item has; `None` if it is no such tag.
     fn tag(&self, name: &str) -> Option<Vec<Vec<u8>>>;
 
-    /// Where a match stands that begins `start` bytes into text `number` of these texts.
+    /// The evidence of a match that begins `start` bytes into text `number` of these texts.
     fn evidence(&self, texts: Texts, number: u32, start: usize, found: &[u8]) -> Evidence;
 }
 
-/// Evidence in a view whose texts are counted on from one to the next.
-pub fn evidence_in(
-    view: View,
-    texts: &[Vec<u8>],
-    number: u32,
-    start: usize,
-    found: &[u8],
-) -> Evidence {
-    let before = texts.iter().take(number as usize).map(Vec::len).sum::<usize>();
-    Evidence::new(view, 0, before + start, found)
+impl<'d> dyn Document + 'd {
+    /// All texts of a kind, in order.
+    pub fn texts<'s>(&'s self, texts: Texts) -> impl Iterator<Item = &'s [u8]> + use<'s, 'd> {
+        (0..).map_while(move |number| self.text(texts, number))
+    }
 }
 
-/// A function that rules may call, once its dialect took the call.
+/// A function call of a rule, as its dialect added it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function {
-    /// What [`Document::call`] gets.
+    /// Argument of [`Document::call`].
     pub number: u32,
-    /// It may change the body, so that it runs before `body` rules.
+    /// It may edit the body, so that it runs before `body` rules.
     pub edits_body: bool,
 }
 
-/// Why a dialect does not take a call.
+/// Why a dialect rejects a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Refused {
-    /// How bad that is.
+pub struct CallError {
+    /// Severity of the problem that is reported.
     pub severity: Severity,
-    /// A sentence for whoever wrote the rule.
+    /// A sentence for the author of the rule.
     pub message: String,
 }
 
-/// The functions of a dialect: takes the calls of a rule set while it is compiled.
+/// The functions of a dialect: collects the calls of a ruleset while it is compiled.
 pub trait Functions {
-    /// Takes the call of an eval rule.
+    /// Adds the call of an eval rule.
     ///
     /// # Errors
     /// If there is no such function, or an argument is malformed.
-    fn take_call(&mut self, call: &EvalCall, kind: EvalKind) -> Result<Function, Refused>;
+    fn add_call(&mut self, call: &EvalCall, kind: EvalKind) -> Result<Function, CallError>;
 
-    /// Takes an `askdns` rule: a name that is asked for, and what its answer must be. None if nobody asks,
-    /// for `is_asked` is false.
+    /// Adds an `askdns` rule: the name that is looked up, and what the answer must be. Returns
+    /// `None` if it is not looked up (`is_asked` is false).
     ///
     /// # Errors
     /// If the name has a tag without a value, or the filter is malformed.
-    fn take_query(
+    fn add_query(
         &mut self,
         rule: &str,
         query: &str,
         filter: Option<&str>,
         is_asked: bool,
-    ) -> Result<Option<Function>, Refused>;
+    ) -> Result<Option<Function>, CallError>;
 }
 
-/// Whether a name, in either case, stands for something else than the fields of that name.
+/// Whether a name, in any case, is that of a pseudo header.
 fn is_special(name: &str) -> bool {
     let is = |special: &str| special.eq_ignore_ascii_case(name);
     match name.len() {
@@ -169,12 +152,12 @@ fn is_special(name: &str) -> bool {
     }
 }
 
-/// Whether a selector's name stands for the fields of that name and nothing else.
+/// Whether a selector's name is that of a field and not of a pseudo header.
 pub fn is_field_name(name: &str) -> bool {
     !name.starts_with("ALL") && name != "MESSAGEID" && !is_special(name)
 }
 
-/// A hash of a field's name that does not depend on case: of its length and three of its bytes.
+/// A case-insensitive hash of a field name: of its length and three of its bytes.
 pub fn name_hash(name: &[u8]) -> u8 {
     let byte_at = |at: usize| name.get(at).map_or(0, u8::to_ascii_lowercase);
     let mix = |hash: u8, byte: u8| hash.wrapping_mul(31) ^ byte;

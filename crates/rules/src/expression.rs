@@ -9,7 +9,8 @@ pub(crate) enum Token {
     Number(f64),
     Name(String),
     Operator(&'static str),
-    /// Digits and signs that are no number (`1.2.3`, `+2`): kept so that the caller can complain.
+    /// Digits, dots and plus signs that are no number (`1.2.3`, `+2`): kept so that the caller can
+    /// report them.
     Odd(String),
 }
 
@@ -87,7 +88,7 @@ pub(crate) enum Op {
     Divide,
 }
 
-/// Operators by strength, weakest first.
+/// Operators by precedence, lowest first.
 const LEVELS: [&[(&str, Op)]; 7] = [
     &[("||", Op::Or)],
     &[("&&", Op::And)],
@@ -101,12 +102,11 @@ const LEVELS: [&[(&str, Op)]; 7] = [
 /// Deepest nesting of parentheses and operators.
 const DEPTH_MAX: u32 = 200;
 
-/// Reads what a name, and what follows it, stands for.
+/// Parses a name and what follows it into a leaf.
 pub(crate) type NameReader<'f, N> =
     dyn FnMut(&str, &mut Cursor<'_>) -> Result<Expr<N>, String> + 'f;
 
-/// Parses tokens; `name` turns a name (and what follows it, for calls) into a leaf. The error says
-/// what is wrong.
+/// Parses tokens; `name` turns a name (and what follows it, for calls) into a leaf.
 pub(crate) fn parse<N>(tokens: &[Token], name: &mut NameReader<'_, N>) -> Result<Expr<N>, String> {
     let mut cursor = Cursor { tokens, at: 0 };
     let expr = choice(&mut cursor, name, 0)?;
@@ -116,7 +116,7 @@ pub(crate) fn parse<N>(tokens: &[Token], name: &mut NameReader<'_, N>) -> Result
     }
 }
 
-/// Where the parser stands.
+/// The parser's position.
 #[derive(Debug)]
 pub(crate) struct Cursor<'t> {
     tokens: &'t [Token],
@@ -222,12 +222,12 @@ fn unary<N>(cursor: &mut Cursor<'_>, leaf: Leaf<'_, N>, depth: u32) -> Result<Ex
             cursor.at += 1;
             leaf(&name, cursor)
         }
-        Some(token) => Err(format!("{} stands where a value should", show(&token))),
-        None => Err("it ends where a value should stand".to_owned()),
+        Some(token) => Err(format!("expected a value, found {}", show(&token))),
+        None => Err("expected a value, found the end".to_owned()),
     }
 }
 
-/// Division by zero, which Perl dies of.
+/// Division by zero, a fatal error in Perl.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DivisionByZero;
 
@@ -247,7 +247,7 @@ impl<N> Expr<N> {
         })
     }
 
-    /// Calls `visit` with every name, in the order they stand.
+    /// Calls `visit` with every name, in order.
     pub(crate) fn names(&self, visit: &mut dyn FnMut(&N)) {
         match self {
             Expr::Number(_) => {}
@@ -333,7 +333,7 @@ mod tests {
         assert!(value("A &&").is_err());
         assert!(value("(A").is_err());
         assert!(value("A/C").is_err());
-        assert!(value("A +2").is_err(), "+2 is one odd token, as in SpamAssassin");
+        assert!(value("A +2").is_err(), "+2 is one invalid token, as in SpamAssassin");
         assert!(value(&"(".repeat(10_000)).is_err());
     }
 }

@@ -1,5 +1,6 @@
-//! Maps for short keys: foldhash, seeded anew by every process. Std's own hash withstands an attacker who
-//! sees what becomes of his keys, which nobody does here, and costs several times as much.
+//! Maps for short keys: foldhash, with a random seed for each process. The standard library's
+//! SipHash resists an attacker who chooses keys by observed collisions, which is not possible here,
+//! and costs several times as much.
 
 /// A map by short keys.
 pub type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;

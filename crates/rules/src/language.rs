@@ -1,8 +1,8 @@
-//! Reading the language: files, conditionals, commands. What comes out is a [`Config`]: rules as
+//! Parser of the language: files, conditionals, commands. The result is a [`Config`]: rules as
 //! written with their scores and flags, and settings.
 //!
-//! The order of things is SpamAssassin's: `.pre` files of the sites, then of the rule folders, then
-//! the rules, then the sites' `.cf` files; later definitions replace earlier ones.
+//! Files are read in SpamAssassin's order: `.pre` files of the sites, then of the rule folders,
+//! then the rules, then the sites' `.cf` files; later definitions replace earlier ones.
 
 mod commands;
 mod condition;
@@ -11,31 +11,29 @@ mod draft;
 mod files;
 pub(crate) mod plugins;
 mod replace;
-mod report;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use report::{Problem, Severity};
-
-pub(crate) use condition::{VERSION, World};
-pub(crate) use draft::{Drafts, expand_matching};
+pub(crate) use condition::{Environment, VERSION};
+pub(crate) use draft::Drafts;
 pub(crate) use files::to_text;
 
+use crate::options::{LoadOptions, Profile};
+use crate::problem::{Problem, Severity};
 use crate::rule::{Rule, Source};
-use crate::ruleset::{LoadOptions, Profile};
 use crate::settings::Settings;
 pub use delimiters::strip as undelimited;
-use files::{Kind, Line, LineFault, Opened};
+use files::{IncludeStack, Kind, Line, LineFault};
 
-/// The plugins that SpamAssassin 4.0.1 loads as installed; taken when no `.pre` file is given.
+/// The plugins that SpamAssassin 4.0.1 loads as installed; used if there is no `.pre` file.
 const DEFAULT_PLUGINS: &str = "URIDNSBL SPF Pyzor Razor2 SpamCop AutoLearnThreshold \
     WelcomeListSubject MIMEHeader ReplaceTags DKIM Check HTTPSMismatch URIDetail Bayes BodyEval \
     DNSEval HTMLEval HeaderEval MIMEEval RelayEval URIEval WLBLEval VBounce ImageInfo FreeMail \
     AskDNS HashBL DMARC";
 
-/// Everything the files say.
+/// All that was read from the files.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
     pub(crate) rules: Vec<Rule>,
@@ -47,7 +45,7 @@ pub(crate) struct Config {
     pub(crate) sources: SourceHash,
 }
 
-/// Reads sources in order. Fails only if a source itself cannot be opened.
+/// Reads sources in order. Fails only if a source itself cannot be includes.
 pub(crate) fn read(
     sources: &[PathBuf],
     options: &LoadOptions,
@@ -68,7 +66,7 @@ pub(crate) fn read(
     reader.no_includes = false;
     for source in sources {
         if reader.source(source, Kind::Cf)? == 0 && source.is_dir() {
-            reader.nothing_in(source);
+            reader.report_empty_folder(source);
         }
     }
     for site in &options.site {
@@ -86,7 +84,7 @@ pub(crate) fn read_bytes(bytes: &[u8], options: &LoadOptions) -> Config {
     reader.finish()
 }
 
-/// A hash over all lines that were read, in order: FNV-1a, enough to tell versions apart.
+/// A hash over all lines that were read, in order: FNV-1a, which suffices to distinguish versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SourceHash(pub(crate) u64);
 
@@ -116,12 +114,12 @@ struct Block {
 /// Reads lines into drafts and settings.
 #[derive(Debug)]
 struct Reader {
-    world: World,
+    environment: Environment,
     language: String,
     drafts: Drafts,
     settings: Settings,
     problems: Vec<Problem>,
-    opened: Opened,
+    includes: IncludeStack,
     files: Vec<PathBuf>,
     no_includes: bool,
     sources: SourceHash,
@@ -130,15 +128,15 @@ struct Reader {
 impl Reader {
     fn new(options: &LoadOptions) -> Self {
         Reader {
-            world: World {
+            environment: Environment {
                 local_tests_only: options.profile == Profile::Local,
-                ..World::default()
+                ..Environment::default()
             },
             language: options.language.clone(),
             drafts: Drafts::default(),
             settings: Settings::default(),
             problems: Vec::new(),
-            opened: Opened::default(),
+            includes: IncludeStack::default(),
             files: Vec::new(),
             no_includes: false,
             sources: SourceHash::default(),
@@ -147,7 +145,7 @@ impl Reader {
 
     fn load_default_plugins(&mut self) {
         for name in DEFAULT_PLUGINS.split_ascii_whitespace() {
-            self.world.plugins.insert(format!("{}{name}", plugins::PACKAGE));
+            self.environment.plugins.insert(format!("{}{name}", plugins::PACKAGE));
         }
     }
 
@@ -156,18 +154,18 @@ impl Reader {
         let fail = |e| (source.to_owned(), e);
         let list = files::list(source, kind).map_err(fail)?;
         for path in &list {
-            if self.opened.enter(path).is_ok() {
+            if self.includes.enter(path).is_ok() {
                 let lines = files::lines(path).map_err(|e| (path.clone(), e))?;
                 self.files.push(path.clone());
                 self.lines(lines, path);
-                self.opened.stack.pop();
+                self.includes.stack.pop();
             }
         }
         Ok(list.len())
     }
 
-    /// Whoever names a folder without rules has mostly mistyped it.
-    fn nothing_in(&mut self, folder: &Path) {
+    /// Reports a source folder without rules, which is probably mistyped.
+    fn report_empty_folder(&mut self, folder: &Path) {
         let at = Source { file: folder.display().to_string().into(), line: 0 };
         let message = "there is no .cf file in this folder".to_owned();
         self.problem(Severity::Warning, &at, None, message);
@@ -192,7 +190,7 @@ impl Reader {
             let message = format!("line over {} bytes, left out", files::LINE_BYTES_MAX);
             return self.problem(Severity::Error, &line.at, None, message);
         }
-        let Some(text) = self.of_language(&line.text) else { return };
+        let Some(text) = self.for_language(&line.text) else { return };
         let (key, value) = split_word(text);
         let key = key.to_ascii_lowercase().replace('-', "_");
         match key.as_str() {
@@ -204,7 +202,7 @@ impl Reader {
             "include" => self.include(value, line, path),
             _ if *skipping => {}
             "require_version" => {
-                // A file for another version is skipped to its end, whatever its blocks say.
+                // A file for another version is skipped to its end, including its blocks.
                 let installed = value.is_empty() || value == "@@VERSION@@";
                 let ours = value.parse::<f64>().is_ok_and(|v| (v - VERSION).abs() < 1e-9);
                 if !installed && !ours {
@@ -227,7 +225,7 @@ impl Reader {
     }
 
     /// The line without its `lang xx`, or nothing if it is for another language.
-    fn of_language<'t>(&self, text: &'t str) -> Option<&'t str> {
+    fn for_language<'t>(&self, text: &'t str) -> Option<&'t str> {
         let Some(rest) = text.strip_prefix("lang").filter(|r| r.starts_with([' ', '\t'])) else {
             return Some(text);
         };
@@ -264,9 +262,9 @@ impl Reader {
                 let kind = if key == "if" { "if" } else { "ifplugin" };
                 blocks.push(Block { kind, at: at.clone(), outer_skips: *skipping });
                 let holds = if kind == "if" {
-                    self.world.holds(value)
+                    self.environment.holds(value)
                 } else {
-                    Ok(self.world.has_plugin(value))
+                    Ok(self.environment.has_plugin(value))
                 };
                 // A condition that cannot be read counts as false.
                 *skipping |= !matches!(holds, Ok(true));
@@ -290,10 +288,10 @@ impl Reader {
             }
         };
         for file in files {
-            let lines = match self.opened.enter(&file).map(|()| files::lines(&file)) {
+            let lines = match self.includes.enter(&file).map(|()| files::lines(&file)) {
                 Ok(Ok(lines)) => lines,
                 Ok(Err(e)) => {
-                    self.opened.stack.pop();
+                    self.includes.stack.pop();
                     let message = format!("include {}: {e}", file.display());
                     self.problem(Severity::Error, &line.at, None, message);
                     continue;
@@ -306,7 +304,7 @@ impl Reader {
             };
             self.files.push(file.clone());
             self.lines(lines, &file);
-            self.opened.stack.pop();
+            self.includes.stack.pop();
         }
     }
 
@@ -320,12 +318,12 @@ impl Reader {
     }
 
     fn finish(mut self) -> Config {
-        let rules = self.drafts.finish(&self.settings, &self.world, &mut self.problems);
+        let rules = self.drafts.finish(&self.settings, &self.environment, &mut self.problems);
         Config {
             rules,
             settings: self.settings,
             problems: self.problems,
-            plugins: self.world.plugins.into_iter().collect(),
+            plugins: self.environment.plugins.into_iter().collect(),
             files: self.files,
             sources: self.sources,
         }

@@ -7,30 +7,37 @@
 //!                                   meta          (crate `spamassassin`)
 //! ```
 //!
-//! The crate is pure but for [`Ruleset::load`], which reads files; a scan reads no clock. What rules
-//! see of an item is behind the trait [`Document`]; the functions that they call are behind
-//! [`Functions`].
+//! The crate has no side effects except in [`Ruleset::load`], which reads files; a scan reads no
+//! clock. What rules see of an item is behind the trait [`Document`]; the functions that they call
+//! are behind [`Functions`].
 
 mod bounds;
-mod demand;
 pub mod document;
 mod expression;
 pub mod hash;
 pub mod language;
+mod lazy_evaluator;
 mod matcher;
 mod meta;
+pub mod native;
+pub mod options;
 pub mod pattern;
+mod problem;
 mod program;
 mod record_type;
 pub mod rule;
+mod rules_matching;
 pub mod ruleset;
+mod scan;
 pub mod settings;
 mod stages;
 
-pub use document::{Document, Function, Functions, Refused, Texts, Uri, UriDetail};
-pub use language::{Problem, Severity};
+pub use document::{CallError, Document, Function, Functions, Texts, UriDetail};
+pub use native::{NativeDocument, NoFunctions};
+pub use options::{LoadOptions, Profile};
 pub use pattern::Pattern;
+pub use problem::{Problem, Severity};
 pub use record_type::RecordType;
 pub use rule::{HeaderSelector, Rule};
-pub use ruleset::{LoadError, LoadOptions, LoadReport, Outcome, Profile, RulesScratch, Ruleset};
+pub use ruleset::{LoadError, LoadReport, Outcome, RulesScratch, Ruleset};
 pub use settings::Settings;

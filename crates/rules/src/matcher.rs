@@ -1,11 +1,12 @@
-//! Running rules against views.
+//! The matcher: runs compiled rules on the views of a message.
 
+mod gram_bitmap;
 pub(crate) mod headers;
 pub(crate) mod mime;
 pub(crate) mod pending;
-mod places;
 mod prefilter;
-mod rows;
+mod self_check;
+mod shift_and;
 mod strings;
 pub(crate) mod tags;
 pub(crate) mod texts;
@@ -14,7 +15,7 @@ pub(crate) mod uri_detail;
 use gauntlet_mail::{Defect, DefectKind};
 
 use crate::bounds::Bounds;
-use crate::meta::Due;
+use crate::meta::DueSet;
 use crate::pattern::scratch::Scratches;
 use crate::pattern::{Pattern, PatternError};
 use crate::rule::Rule;
@@ -25,35 +26,38 @@ use tags::Tags;
 /// A pattern and the rule it belongs to.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// Place among the rules.
+    /// Index of the rule in the ruleset.
     pub(crate) rule: u32,
     pub(crate) pattern: Pattern,
     /// Most hits that count: 1 unless the rule has `tflags multiple`.
     pub(crate) hits_max: u32,
     /// The first string (the subject) is not for this rule.
     pub(crate) nosubject: bool,
+    /// The rule is a sign of ham (`tflags nice`).
+    pub(crate) is_nice: bool,
     /// Written with `!~`.
     pub(crate) negated: bool,
     /// The rule's priority: lower ones run earlier.
     pub(crate) priority: i32,
-    /// Its answer may wait until a meta needs it: it is a sub-rule that sets no tags.
-    pub(crate) can_wait: bool,
-    /// It pays to ask first whether the pattern can match.
-    pub(crate) has_sieve: bool,
+    /// Its evaluation may be deferred until a meta needs it: it is a sub-rule that sets no tags.
+    pub(crate) is_deferrable: bool,
+    /// The lazy DFA is asked first whether the pattern can match.
+    pub(crate) has_dfa_check: bool,
 }
 
 impl Member {
-    /// A member for this rule, whose pattern may be negated.
-    pub(crate) fn new(place: usize, rule: &Rule, pattern: Pattern, negated: bool) -> Self {
+    /// A member for the rule at `index` of the ruleset; `negated` if it was written with `!~`.
+    pub(crate) fn new(index: usize, rule: &Rule, pattern: Pattern, negated: bool) -> Self {
         let multiple = rule.has_flag("multiple") && !negated;
         let most = rule.flag_value("maxhits").and_then(|v| v.parse().ok());
         Member {
-            rule: place as u32,
-            can_wait: rule.is_sub() && pattern.names().is_empty(),
-            has_sieve: pattern.templates().is_empty() && pattern.has_sieve(),
+            rule: index as u32,
+            is_deferrable: rule.is_sub() && pattern.names().is_empty(),
+            has_dfa_check: pattern.templates().is_empty() && pattern.has_dfa_check(),
             pattern,
             hits_max: if multiple { most.unwrap_or(u32::MAX) } else { 1 },
             nosubject: rule.has_flag("nosubject"),
+            is_nice: rule.has_flag("nice"),
             negated,
             priority: rule.priority,
         }
@@ -61,34 +65,40 @@ impl Member {
 
     /// Adds this member's matches in `text`, which may come after others, to the tally. None begins
     /// before `start`.
-    pub(crate) fn try_text(&self, text: &[u8], start: usize, place: Place, tally: &mut Tally) {
+    pub(crate) fn try_text(
+        &self,
+        text: &[u8],
+        start: usize,
+        location: Location,
+        tally: &mut Tally,
+    ) {
         if tally.count(self.rule) < f64::from(self.hits_max) {
-            self.apply(text, start, place, tally);
+            self.apply(text, start, location, tally);
         }
     }
 
     /// Adds this member's matches in `text` to the tally. None begins before `start`.
-    fn apply(&self, text: &[u8], start: usize, place: Place, tally: &mut Tally) {
-        tally.timed(self.rule, |tally| self.apply_untimed(text, start, place, tally));
+    fn apply(&self, text: &[u8], start: usize, location: Location, tally: &mut Tally) {
+        tally.timed(self.rule, |tally| self.apply_untimed(text, start, location, tally));
     }
 
-    fn apply_untimed(&self, text: &[u8], start: usize, place: Place, tally: &mut Tally) {
+    fn apply_untimed(&self, text: &[u8], start: usize, location: Location, tally: &mut Tally) {
         let pattern = &self.pattern;
         let mut scratch = tally.scratches.of(self.rule, pattern);
-        if self.has_sieve && !pattern.may_match(text, scratch.as_deref_mut()) {
+        if self.has_dfa_check && !pattern.may_match(text, scratch.as_deref_mut()) {
             return;
         }
         let simple = self.hits_max == 1 && pattern.names().is_empty();
         if simple {
             match pattern.find_with(text, start, scratch) {
-                Ok(Some(found)) => tally.hits_at(self.rule, 1, place, &found),
+                Ok(Some(found)) => tally.hits_at(self.rule, 1, location, &found),
                 Ok(None) => {}
-                Err(error) => tally.spent(self.rule, &error),
+                Err(error) => tally.record_budget_exceeded(self.rule, &error),
             }
             return;
         }
-        if let Err(error) = self.apply_each(text, start, place, tally) {
-            tally.spent(self.rule, &error);
+        if let Err(error) = self.apply_each(text, start, location, tally) {
+            tally.record_budget_exceeded(self.rule, &error);
         }
     }
 
@@ -97,14 +107,14 @@ impl Member {
         &self,
         text: &[u8],
         start: usize,
-        place: Place,
+        location: Location,
         tally: &mut Tally,
     ) -> Result<(), PatternError> {
         let left = f64::from(self.hits_max) - tally.count(self.rule);
         if self.pattern.names().is_empty()
             && let Some((times, first)) = self.pattern.count(text, start, left as u32)
         {
-            tally.hits_at(self.rule, times, place, &first);
+            tally.hits_at(self.rule, times, location, &first);
             return Ok(());
         }
         let mut from = start;
@@ -118,12 +128,12 @@ impl Member {
                 true => self.pattern.find_after_empty(text, from)?,
             };
             let Some(found) = found else { break };
-            tally.hits_at(self.rule, 1, place, &found);
+            tally.hits_at(self.rule, 1, location, &found);
             let scratch = tally.scratches.of(self.rule, &self.pattern);
             if !self.pattern.names().is_empty()
                 && let Some(groups) = self.pattern.captures_with(text, found.start, scratch)?
             {
-                tally.tags.take(self.rule, place, self.pattern.names(), &groups, text);
+                tally.tags.take(self.rule, location, self.pattern.names(), &groups, text);
             }
             was_empty = found.is_empty();
             from = found.end;
@@ -132,24 +142,16 @@ impl Member {
     }
 }
 
-/// Where in this text the prefilter lets the pattern be tried, if it does.
-pub(crate) fn first_start(pattern: &Pattern, text: &[u8]) -> Option<usize> {
-    let (mut found, mut buffers) = (Vec::new(), Buffers::default());
-    let filter = prefilter::Prefilter::new(std::iter::once(pattern));
-    filter.search(text, &mut buffers, &mut found);
-    found.first().map(|pattern| filter.start(*pattern, text, &buffers))
-}
-
-/// In which string of which view something was found.
+/// In which text of which view a rule hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// String of the `body` view.
+pub(crate) enum Location {
+    /// Text of this number in the `body` view.
     Body(u32),
-    /// String of the `rawbody` view.
+    /// Text of this number in the `rawbody` view.
     Rawbody(u32),
     /// The message as it came.
     Full,
-    /// Place in the `uri` view.
+    /// Text of this number in the `uri` view.
     Uri(u32),
     /// A header value: group of selectors, see [`headers::HeaderRules`].
     Header(u32),
@@ -157,75 +159,75 @@ pub(crate) enum Place {
     Part(u16),
     /// The header value of this rule with tags.
     Template(u32),
-    /// No place: an eval, a negated match in a part or a meta.
+    /// No location: an eval, a negated match in a part or a meta.
     None,
 }
 
-/// Where a rule fired first.
+/// Where a rule hit first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
-    pub(crate) place: Place,
-    /// First byte of the match in that place's text, and the one after its last; none is the whole text.
+    pub(crate) location: Location,
+    /// Byte range of the match in the text of that location; `None` is the whole text.
     pub(crate) span: Option<(u32, u32)>,
 }
 
 impl Found {
-    /// At no place.
-    pub(crate) const NOWHERE: Found = Found { place: Place::None, span: None };
+    /// A hit without a location.
+    pub(crate) const NOWHERE: Found = Found { location: Location::None, span: None };
 
-    /// What matched, in the place's text.
+    /// The matched bytes and their offset in the location's text.
     pub(crate) fn quoted<'t>(&self, text: &'t [u8]) -> Option<(usize, &'t [u8])> {
         let (start, end) = self.span.map_or((0, text.len()), |s| (s.0 as usize, s.1 as usize));
         Some((start, text.get(start..end)?))
     }
 }
 
-/// What was found so far in one message.
+/// The state of one message's scan: hits so far and deferred work.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Count of each rule.
+    /// Hits of each rule, by its index.
     pub(crate) counts: Vec<f64>,
-    /// Rules with a count, in the order they fired.
+    /// Rules with hits, in the order in which they fired.
     pub(crate) fired: Vec<u32>,
-    /// Where each rule in `fired` fired first.
-    pub(crate) places: Vec<Found>,
+    /// Where each rule in `fired` hit first.
+    pub(crate) locations: Vec<Found>,
     pub(crate) tags: Tags,
     pub(crate) defects: Vec<Defect>,
     pub(crate) buffers: Buffers,
     pub(crate) candidates: Vec<u32>,
-    /// Lent by the set of rules for this message.
+    /// Taken from the ruleset's pool for this message.
     pub(crate) scratches: Scratches,
-    pub(crate) due: Due,
-    /// See [`crate::demand::Demand`].
+    pub(crate) due: DueSet,
+    /// Kept for [`crate::lazy_evaluator::LazyEvaluator`], so that they are allocated once.
     pub(crate) known: Vec<Bounds>,
     pub(crate) truths: Vec<Option<bool>>,
-    /// What was put off.
+    /// Deferred work.
     pub(crate) pending: Pending,
-    /// Whether the body had been edited when its rules looked at it.
+    /// Whether a function had edited the body when the `body` rules ran.
     pub(crate) is_body_edited: bool,
-    /// For each rule, tries and nanoseconds; none unless costs are wanted.
+    /// For each rule, number of evaluations and nanoseconds; `None` unless costs are measured.
     pub(crate) costs: Option<Vec<(u64, u64)>>,
-    /// Names for defects.
-    pub(crate) spent: Vec<u32>,
+    /// Rules that exceeded their match budget.
+    pub(crate) budget_exceeded: Vec<u32>,
 }
 
 impl Tally {
-    /// Begins a message over the `rules` rules of a set; with `put_off`, sub-rules wait until a meta
+    /// Starts a message with a ruleset of `rules` rules; with `defer`, sub-rules wait until a meta
     /// needs them.
-    pub(crate) fn begin(&mut self, scratches: Scratches, rules: usize, put_off: bool) {
+    pub(crate) fn begin(&mut self, scratches: Scratches, rules: usize, defer: bool) {
         self.scratches = scratches;
-        self.pending.begin(rules, put_off);
-        // Few of the rules fire.
+        self.pending.begin(rules, defer);
+        // Only the rules that fired are reset: few do.
         for rule in self.fired.drain(..) {
             if let Some(count) = self.counts.get_mut(rule as usize) {
                 *count = 0.0;
             }
         }
         self.counts.resize(rules, 0.0);
-        self.places.clear();
+        self.locations.clear();
         self.tags.clear();
         self.defects.clear();
-        self.spent.clear();
+        self.budget_exceeded.clear();
     }
 
     /// The rule's count so far.
@@ -233,22 +235,28 @@ impl Tally {
         self.counts.get(rule as usize).copied().unwrap_or(0.0)
     }
 
-    /// Adds hits of a rule at a place as a whole.
-    pub(crate) fn hit(&mut self, rule: u32, times: u32, place: Place) {
-        self.add(rule, times, Found { place, span: None });
+    /// Adds hits of a rule whose evidence is the whole text of the location.
+    pub(crate) fn hit(&mut self, rule: u32, times: u32, location: Location) {
+        self.add(rule, times, Found { location, span: None });
     }
 
-    /// Adds hits of a rule, of which the first matched this part of the place's text.
-    fn hits_at(&mut self, rule: u32, times: u32, place: Place, range: &std::ops::Range<usize>) {
+    /// Adds hits of a rule; the first matched this range of the location's text.
+    fn hits_at(
+        &mut self,
+        rule: u32,
+        times: u32,
+        location: Location,
+        range: &std::ops::Range<usize>,
+    ) {
         let at = |offset| u32::try_from(offset).unwrap_or(u32::MAX);
-        self.add(rule, times, Found { place, span: Some((at(range.start), at(range.end))) });
+        self.add(rule, times, Found { location, span: Some((at(range.start), at(range.end))) });
     }
 
     fn add(&mut self, rule: u32, times: u32, found: Found) {
         let Some(count) = self.counts.get_mut(rule as usize) else { return };
         if *count == 0.0 {
             self.fired.push(rule);
-            self.places.push(found);
+            self.locations.push(found);
         }
         *count += f64::from(times);
     }
@@ -259,11 +267,11 @@ impl Tally {
             // SpamAssassin counts a negative value as one hit.
             *count = if value <= 0.0 { 1.0 } else { value };
             self.fired.push(rule);
-            self.places.push(Found::NOWHERE);
+            self.locations.push(Found::NOWHERE);
         }
     }
 
-    /// Runs `work` for a rule, and keeps its cost if that is wanted.
+    /// Runs `work` for a rule and adds its time to the rule's costs, if costs are measured.
     pub(crate) fn timed(&mut self, rule: u32, work: impl FnOnce(&mut Self)) {
         if self.costs.is_none() {
             return work(self);
@@ -281,17 +289,17 @@ impl Tally {
         }
     }
 
-    /// Notes a rule that ran out of its budget.
-    fn spent(&mut self, rule: u32, _error: &PatternError) {
-        if !self.spent.contains(&rule) {
-            self.spent.push(rule);
+    /// Records that a rule exceeded its match budget.
+    fn record_budget_exceeded(&mut self, rule: u32, _error: &PatternError) {
+        if !self.budget_exceeded.contains(&rule) {
+            self.budget_exceeded.push(rule);
         }
     }
 
-    /// Defects of rules that ran out of their budget, with their names.
+    /// Defects for the rules that exceeded their match budget, with their names.
     pub(crate) fn budget_defects(&self, rules: &[Rule]) -> Vec<Defect> {
         let name = |r: &u32| rules.get(*r as usize).map_or("", |r| &r.name);
         let defect = |r| Defect::new(DefectKind::RuleBudget, 0).detail(name(r));
-        self.spent.iter().map(defect).collect()
+        self.budget_exceeded.iter().map(defect).collect()
     }
 }

@@ -4,31 +4,31 @@ use std::collections::HashMap;
 
 use crate::bounds::Flat;
 use crate::expression::{self, Expr, Op};
-use crate::language::expand_matching;
 use crate::rule::{Rule, Test};
+use crate::rules_matching::expand_matching;
 
-/// All metas of a ruleset, in an order in which each comes after what it needs.
+/// All metas of a ruleset, ordered so that each comes after its operands.
 #[derive(Debug, Default)]
 pub(crate) struct Metas {
     pub(crate) programs: Vec<Meta>,
-    /// For each rule, the metas (places in `programs`) that wait for it: without any of the rules that
-    /// it waits for a meta is not true.
+    /// For each rule, the metas (indexes in `programs`) that it triggers: a meta is not true unless
+    /// one of its triggers fired.
     waiting: Lists,
-    /// For each meta what must be true of single rules before it is true: the rule, doubled, and 1 if it
-    /// must not fire.
+    /// For each meta the conditions on single rules without which it is false: the rule's index
+    /// doubled, plus 1 if the rule must not fire.
     conjuncts: Lists,
-    /// For each rule its place in `programs`, if it is a meta that runs.
-    place_of: Vec<Option<u32>>,
-    /// Places in `programs` of metas that are true when nothing fires.
+    /// For each rule its index in `programs`, if it is a meta that runs.
+    index_of: Vec<Option<u32>>,
+    /// Indexes of metas that may be true when nothing fires.
     pub(crate) always: Vec<u32>,
-    /// Places in `programs` of metas over silent ones.
+    /// Indexes of metas with [`Meta::guarded`].
     pub(crate) guarded: Vec<u32>,
 }
 
-/// Short lists side by side: most are empty.
+/// Many short lists in one allocation: most are empty.
 #[derive(Debug, Default)]
 struct Lists {
-    /// Where each begins; and the end of the last.
+    /// Start of each list; and the end of the last.
     firsts: Vec<u32>,
     items: Vec<u32>,
 }
@@ -58,19 +58,20 @@ impl Lists {
 pub(crate) struct Meta {
     pub(crate) rule: u32,
     pub(crate) expr: Expr<u32>,
-    /// The same, to be asked for bounds.
+    /// The same in the form that bounds are computed from.
     pub(crate) flat: Flat<u32>,
     /// Rules that the expression names, each once.
     pub(crate) operands: Vec<u32>,
-    /// It is a sub-rule: its answer may wait until another meta needs it.
-    pub(crate) can_wait: bool,
-    /// All that it names is answered before it is.
+    /// It is a sub-rule, whose evaluation may be deferred until another meta needs it.
+    pub(crate) is_deferrable: bool,
+    /// All its operands are evaluated first, because bounds cannot be computed for it (divisions).
     pub(crate) at_once: bool,
-    /// The expression names something that is no rule.
+    /// The expression names a rule that does not exist.
     unknown: bool,
-    /// Its score is 0: it does not fire, but when it is true whoever needs it waits for ever.
+    /// Its score is 0: it does not fire, but when it is true, metas that need it are never
+    /// evaluated (as in SpamAssassin).
     pub(crate) silent: bool,
-    /// It needs a silent one, perhaps over others.
+    /// It depends on a silent meta, directly or not.
     pub(crate) guarded: bool,
 }
 
@@ -88,7 +89,7 @@ impl Meta {
             flat: Flat::of(&expr),
             expr,
             operands,
-            can_wait: false,
+            is_deferrable: false,
             unknown,
             silent,
             guarded: false,
@@ -96,31 +97,31 @@ impl Meta {
     }
 }
 
-/// Metas by their places, a bit each.
+/// A set of metas, a bit for each index.
 #[derive(Debug, Default)]
-pub(crate) struct Due(Vec<u64>);
+pub(crate) struct DueSet(Vec<u64>);
 
-impl Due {
-    /// None of so many.
+impl DueSet {
+    /// Clears the set for so many metas.
     pub(crate) fn clear(&mut self, metas: usize) {
         self.0.clear();
         self.0.resize(metas.div_ceil(64), 0);
     }
 
-    pub(crate) fn mark(&mut self, place: u32) {
-        if let Some(word) = self.0.get_mut(place as usize / 64) {
-            *word |= 1 << (place % 64);
+    pub(crate) fn mark(&mut self, index: u32) {
+        if let Some(word) = self.0.get_mut(index as usize / 64) {
+            *word |= 1 << (index % 64);
         }
     }
 
-    pub(crate) fn has(&self, place: usize) -> bool {
-        self.0.get(place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1)
+    pub(crate) fn has(&self, index: usize) -> bool {
+        self.0.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    /// The first at or behind this place.
-    pub(crate) fn next(&self, place: usize) -> Option<usize> {
-        let mut at = place / 64;
-        let mut word = self.0.get(at)? >> (place % 64) << (place % 64);
+    /// The first member from this index on.
+    pub(crate) fn next(&self, index: usize) -> Option<usize> {
+        let mut at = index / 64;
+        let mut word = self.0.get(at)? >> (index % 64) << (index % 64);
         while word == 0 {
             at += 1;
             word = *self.0.get(at)?;
@@ -129,31 +130,32 @@ impl Due {
     }
 }
 
-/// A meta that cannot be answered.
+/// A meta that cannot be evaluated.
 #[derive(Debug)]
-pub(crate) struct Unsolved {
+pub(crate) struct UnresolvedMeta {
     pub(crate) rule: usize,
     pub(crate) why: String,
 }
 
 impl Metas {
-    /// Compiles the metas among `rules`. `scored` says whether a rule's score is not 0; `ran` has for
-    /// each rule whether it is tried on every message.
+    /// Compiles the metas among `rules`. `scored` says whether a rule's score is not 0; `ran` has
+    /// for each rule whether it is evaluated on every message.
     ///
-    /// As in SpamAssassin metas that need each other in a circle are left out, and a meta whose score
-    /// is 0 is evaluated if all that it needs is tried: if it is false, metas over it take it for
-    /// false; if it is true, or needs something that is not tried, they never fire.
+    /// As in SpamAssassin, metas that depend on each other in a cycle are left out, and a meta
+    /// whose score is 0 is evaluated if all that it needs is evaluated: if it is false, metas over
+    /// it take it for false; if it is true, or needs something that is not evaluated, they never
+    /// fire.
     pub(crate) fn compile(
         rules: &[Rule],
         scored: &dyn Fn(&Rule) -> bool,
         ran: Vec<bool>,
         local_tests_only: bool,
-    ) -> (Metas, Vec<Unsolved>) {
+    ) -> (Metas, Vec<UnresolvedMeta>) {
         let index: HashMap<&str, u32> =
             rules.iter().map(|r| &*r.name).zip(0u32..).collect::<HashMap<_, _>>();
         let mut names: Vec<&str> = rules.iter().map(|r| &*r.name).collect();
         names.sort_unstable();
-        let mut unsolved = Vec::new();
+        let mut unresolved = Vec::new();
         let mut waiting: Vec<Meta> = Vec::new();
         for (at, rule) in rules.iter().enumerate() {
             let Test::Meta { expression } = &rule.test else { continue };
@@ -162,39 +164,39 @@ impl Metas {
                 Ok((expr, unknown)) => {
                     if scored(rule) && unknown && is_never(&expr) {
                         let why = "never fires: it needs rules that do not exist".to_owned();
-                        unsolved.push(Unsolved { rule: at, why });
+                        unresolved.push(UnresolvedMeta { rule: at, why });
                     }
                     waiting.push(Meta::new(at as u32, expr, unknown, !scored(rule)));
                 }
-                Err(why) if scored(rule) => unsolved.push(Unsolved { rule: at, why }),
+                Err(why) if scored(rule) => unresolved.push(UnresolvedMeta { rule: at, why }),
                 Err(_) => {}
             }
         }
-        let programs = in_order(rules, without_useless(waiting), ran, &mut unsolved);
+        let programs = in_order(rules, without_useless(waiting), ran, &mut unresolved);
         let mut metas = Metas {
             programs,
             waiting: Lists::default(),
             conjuncts: Lists::default(),
-            place_of: vec![None; rules.len()],
+            index_of: vec![None; rules.len()],
             always: Vec::new(),
             guarded: Vec::new(),
         };
         let rarity = |rule: u32| rules.get(rule as usize).map_or(1, commonness);
         let mut users: Vec<Vec<u32>> = vec![Vec::new(); rules.len()];
-        for (place, program) in (0u32..).zip(&metas.programs) {
-            metas.place_of[program.rule as usize] = Some(place);
+        for (index, program) in (0u32..).zip(&metas.programs) {
+            metas.index_of[program.rule as usize] = Some(index);
             if program.guarded {
-                metas.guarded.push(place);
+                metas.guarded.push(index);
             }
             let Some(triggers) = triggers(&program.expr, &rarity) else {
-                metas.always.push(place);
+                metas.always.push(index);
                 continue;
             };
             for operand in triggers {
                 if let Some(users) = users.get_mut(operand as usize)
-                    && users.last() != Some(&place)
+                    && users.last() != Some(&index)
                 {
-                    users.push(place);
+                    users.push(index);
                 }
             }
         }
@@ -205,18 +207,18 @@ impl Metas {
         };
         let conjuncts: Vec<Vec<u32>> = metas.programs.iter().map(conjuncts).collect();
         metas.conjuncts = Lists::of(conjuncts.iter());
-        (metas, unsolved)
+        (metas, unresolved)
     }
 
     /// Rules that a rule's expression names.
     pub(crate) fn operands(&self, rule: usize) -> &[u32] {
-        let place = self.place_of.get(rule).copied().flatten();
-        let program = place.and_then(|place| self.programs.get(place as usize));
+        let index = self.index_of.get(rule).copied().flatten();
+        let program = index.and_then(|index| self.programs.get(index as usize));
         program.map_or(&[], |program| &program.operands)
     }
 
-    /// Every meta with the rules, no metas, of which one must fire before it can be true; none if it
-    /// may be true without any.
+    /// Every meta with the rules (no metas) of which one must fire before it can be true; `None` if
+    /// it may be true without any.
     pub(crate) fn leaves(&self) -> Vec<(u32, Option<Vec<u32>>)> {
         let mut known: HashMap<u32, Option<Vec<u32>>> = HashMap::new();
         let mut out = Vec::with_capacity(self.programs.len());
@@ -239,28 +241,29 @@ impl Metas {
         out
     }
 
-    /// Marks the metas (by place) that a rule which fired or was put off can make true.
-    pub(crate) fn mark_due(&self, rule: u32, due: &mut Due) {
-        self.waiting.get(rule as usize).iter().for_each(|place| due.mark(*place));
+    /// Marks the metas that a rule which fired or was deferred can make true.
+    pub(crate) fn mark_due(&self, rule: u32, due: &mut DueSet) {
+        self.waiting.get(rule as usize).iter().for_each(|index| due.mark(*index));
     }
 
-    /// Whether a single rule makes a meta false, by what is known of rules: a look at little memory.
-    pub(crate) fn is_ruled_out(&self, place: usize, truths: &[Option<bool>]) -> bool {
-        self.conjuncts.get(place).iter().any(|conjunct| {
+    /// Whether a single rule makes a meta false, by the truths known so far. Reads little memory,
+    /// and rules most metas out.
+    pub(crate) fn is_ruled_out(&self, index: usize, truths: &[Option<bool>]) -> bool {
+        self.conjuncts.get(index).iter().any(|conjunct| {
             let must_not_fire = conjunct & 1 == 1;
             truths.get(*conjunct as usize >> 1).is_some_and(|truth| *truth == Some(must_not_fire))
         })
     }
 }
 
-/// Most metas that wait for each other in a row: answering one goes this deep.
+/// Deepest nesting of deferred metas, which is the depth of the recursion when one is evaluated.
 const WAIT_DEPTH_MAX: u32 = 64;
 
-/// How often rules of this kind fire, roughly: header rules fire on most messages.
+/// Roughly how often rules of this kind fire: header rules on most messages.
 fn commonness(rule: &Rule) -> u32 {
     match &rule.test {
         Test::Header { .. } | Test::Exists { .. } | Test::MimeHeader { .. } => 8,
-        // Those that are put off may always fire.
+        // Deferred evals trigger their metas on every message.
         Test::Eval { .. } if rule.is_sub() => 16,
         Test::Eval { .. } => 4,
         Test::Rawbody { .. } | Test::Uri { .. } => 2,
@@ -268,8 +271,8 @@ fn commonness(rule: &Rule) -> u32 {
     }
 }
 
-/// The rules of which one must fire for the expression to be true, the rarest that can be had; none
-/// if it is true when nothing fires.
+/// The triggers of an expression: rules of which one must fire for it to be true, the rarest
+/// possible; `None` if it is true when nothing fires.
 fn triggers(expr: &Expr<u32>, rarity: &dyn Fn(u32) -> u32) -> Option<Vec<u32>> {
     let cost = |rules: &Vec<u32>| rules.iter().map(|rule| rarity(*rule)).sum::<u32>();
     match expr {
@@ -293,7 +296,7 @@ fn triggers(expr: &Expr<u32>, rarity: &dyn Fn(u32) -> u32) -> Option<Vec<u32>> {
     }
 }
 
-/// The expression, and whether it names something that is no rule.
+/// The parsed expression, and whether it names a rule that does not exist.
 fn compile_one(
     text: &str,
     index: &HashMap<&str, u32>,
@@ -317,7 +320,7 @@ fn compile_one(
     Ok((expr, unknown))
 }
 
-/// Whether the expression is false whatever fires: it names no rule, or of all that it needs.
+/// Whether the expression is always false, because the rules that it needs do not exist.
 fn is_never(expr: &Expr<u32>) -> bool {
     match expr {
         Expr::Number(number) => *number == 0.0,
@@ -329,12 +332,12 @@ fn is_never(expr: &Expr<u32>) -> bool {
 
 /// Leaves out metas with score 0 that no other meta needs.
 fn without_useless(mut waiting: Vec<Meta>) -> Vec<Meta> {
-    let place: HashMap<u32, usize> = waiting.iter().map(|p| p.rule).zip(0..).collect();
+    let index: HashMap<u32, usize> = waiting.iter().map(|p| p.rule).zip(0..).collect();
     let mut used = vec![false; waiting.len()];
     let mut stack: Vec<usize> = (0..waiting.len()).filter(|at| !waiting[*at].silent).collect();
     while let Some(at) = stack.pop() {
         if !std::mem::replace(&mut used[at], true) {
-            stack.extend(waiting[at].operands.iter().filter_map(|rule| place.get(rule)));
+            stack.extend(waiting[at].operands.iter().filter_map(|rule| index.get(rule)));
         }
     }
     let mut used = used.into_iter();
@@ -342,16 +345,16 @@ fn without_useless(mut waiting: Vec<Meta>) -> Vec<Meta> {
     waiting
 }
 
-/// Sorts metas so that each comes after those it needs; the rest goes to `unsolved`. `settled` has
-/// for each rule whether its count is known before metas over unknown ones are answered with 0.
+/// Sorts metas topologically; those in cycles go to `unresolved`. `settled` has for each rule
+/// whether its count is known before metas over unknown ones are evaluated as 0.
 fn in_order(
     rules: &[Rule],
     waiting: Vec<Meta>,
     mut settled: Vec<bool>,
-    unsolved: &mut Vec<Unsolved>,
+    unresolved: &mut Vec<UnresolvedMeta>,
 ) -> Vec<Meta> {
-    let place: HashMap<u32, usize> = waiting.iter().map(|p| p.rule).zip(0..).collect();
-    let is_meta = |rule: &&u32| place.contains_key(rule);
+    let index: HashMap<u32, usize> = waiting.iter().map(|p| p.rule).zip(0..).collect();
+    let is_meta = |rule: &&u32| index.contains_key(rule);
     let mut done = vec![false; rules.len()];
     let needs: Vec<Vec<u32>> =
         waiting.iter().map(|p| p.operands.iter().filter(is_meta).copied().collect()).collect();
@@ -374,12 +377,12 @@ fn in_order(
     for at in &left {
         let names = names_of(rules, needs[*at].iter().filter(|r| !done[**r as usize]));
         let why = format!("left out: it waits for itself or for a circle of metas ({names})");
-        unsolved.push(Unsolved { rule: waiting[*at].rule as usize, why });
+        unresolved.push(UnresolvedMeta { rule: waiting[*at].rule as usize, why });
     }
-    // Those that never fire because what they need is never known.
+    // Metas that never fire because an operand is never known.
     let mut dead = vec![false; rules.len()];
     let mut guarded = vec![false; rules.len()];
-    // How many metas that may wait stand one on another.
+    // Nesting depth of deferrable metas.
     let mut depth = vec![0u32; rules.len()];
     let mut slots: Vec<Option<Meta>> = waiting.into_iter().map(Some).collect();
     let mut programs = Vec::with_capacity(order.len());
@@ -393,7 +396,7 @@ fn in_order(
             if !program.silent {
                 let why =
                     format!("never fires: it needs {names}, which has score 0 and is not run");
-                unsolved.push(Unsolved { rule, why });
+                unresolved.push(UnresolvedMeta { rule, why });
             }
             continue;
         }
@@ -402,7 +405,7 @@ fn in_order(
         let deepest = program.operands.iter().filter_map(|r| depth.get(*r as usize)).max();
         let below = deepest.copied().unwrap_or(0);
         program.at_once |= guarded[rule] || below >= WAIT_DEPTH_MAX;
-        program.can_wait = !program.at_once && rules.get(rule).is_some_and(Rule::is_sub);
+        program.is_deferrable = !program.at_once && rules.get(rule).is_some_and(Rule::is_sub);
         if !program.at_once {
             depth[rule] = below + 1;
         }
@@ -412,22 +415,22 @@ fn in_order(
 }
 
 /// Names of rules, for messages.
-fn names_of<'r>(rules: &[Rule], places: impl Iterator<Item = &'r u32>) -> String {
+fn names_of<'r>(rules: &[Rule], indexes: impl Iterator<Item = &'r u32>) -> String {
     let names: Vec<&str> =
-        places.filter_map(|r| rules.get(*r as usize)).map(|r| &*r.name).collect();
+        indexes.filter_map(|r| rules.get(*r as usize)).map(|r| &*r.name).collect();
     names.join(", ")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Due;
+    use super::DueSet;
 
     #[test]
     fn what_is_due_is_met_in_order() {
-        let mut due = Due::default();
+        let mut due = DueSet::default();
         due.clear(200);
-        [0, 63, 64, 130, 199].into_iter().for_each(|place| due.mark(place));
-        let all: Vec<usize> = (0..200).filter(|place| due.has(*place)).collect();
+        [0, 63, 64, 130, 199].into_iter().for_each(|index| due.mark(index));
+        let all: Vec<usize> = (0..200).filter(|index| due.has(*index)).collect();
         let next = |from: &usize| due.next(from + 1);
         assert_eq!(std::iter::successors(due.next(0), next).collect::<Vec<_>>(), all);
         assert_eq!(all, [0, 63, 64, 130, 199]);

@@ -20,7 +20,7 @@ pub enum RecordType {
 }
 
 impl RecordType {
-    /// The type of this name, in any case; none if rules cannot ask for it.
+    /// The type of this name, in any case; `None` if rules cannot ask for it.
     pub fn named(name: &str) -> Option<Self> {
         Some(match name.to_ascii_uppercase().as_str() {
             "A" => RecordType::A,

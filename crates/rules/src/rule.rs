@@ -22,7 +22,7 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// Which header value a rule asks for: `From:addr`, `ALL`, `X-Spam-Relays-External`, ...
+/// The header value that a rule matches: `From:addr`, `ALL`, `X-Spam-Relays-External`, ...
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HeaderSelector {
     /// The field's name as the rule writes it; names do not depend on case.
@@ -88,7 +88,7 @@ pub enum Test {
         pattern: String,
         /// Written with `!~`.
         negated: bool,
-        /// What stands for a missing field: `[if-unset: x]`.
+        /// Replaces a missing field: `[if-unset: x]`.
         if_unset: Option<String>,
     },
     /// `header NAME exists:Field`.
@@ -124,7 +124,7 @@ pub enum Test {
         pattern: String,
         /// Written with `!~`: no part matches.
         negated: bool,
-        /// What stands for a missing field; empty if not given.
+        /// Replaces a missing field; empty if not given.
         if_unset: String,
     },
     /// `uri_detail NAME key =~ /re/ ...`: one URI that meets all conditions.
@@ -146,7 +146,7 @@ pub enum Test {
     },
     /// `askdns NAME _TAG_.zone [types] [filter]`: answered by the DNS.
     AskDns {
-        /// The name that is asked for, with tags.
+        /// The name that is looked up, with tags.
         query: String,
         /// Types of records.
         kinds: Vec<RecordType>,
@@ -199,7 +199,7 @@ impl Test {
     }
 }
 
-/// Which kind of eval rule; says when it runs and what evidence it may point at.
+/// The kind of an eval rule: decides when it runs and which evidence it may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EvalKind {
     /// `header ... eval:`.
@@ -214,7 +214,7 @@ pub enum EvalKind {
     Rbl,
 }
 
-/// A rule with all that the files say about it.
+/// A rule with all its definitions in the files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     /// Its name.
@@ -229,7 +229,7 @@ pub struct Rule {
     pub priority: i32,
     /// False for an eval rule whose function no loaded plugin has, or which is of another kind.
     pub is_callable: bool,
-    /// One sentence for a person.
+    /// The description, one sentence for users.
     pub description: Arc<str>,
     /// Where the test is defined.
     pub at: Source,

@@ -8,56 +8,18 @@ use gauntlet_mail::evidence::EVIDENCE_PER_HIT_MAX;
 use gauntlet_mail::{Defect, Evidence, Hit, View};
 
 use crate::document::{Document, Functions};
-use crate::language::{self, Config, Problem, Severity, SourceHash};
+use crate::language::{self, Config, SourceHash};
 use crate::matcher::{Found, Tally};
-use crate::pattern::scratch::Spare;
-use crate::program::{Program, runs};
-use crate::rule::{Rule, Test};
+use crate::options::{LoadOptions, Profile};
+use crate::pattern::scratch::ScratchPool;
+use crate::problem::{Problem, Severity};
+use crate::program::Program;
+use crate::rule::{Rule, Source, Test};
+use crate::scan;
 use crate::settings::Settings;
-use crate::stages::Bounds;
+use crate::stages::ScoreBounds;
 
-/// Which rules run and which score set counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-pub enum Profile {
-    /// As `spamassassin -L` without Bayes: what the message alone tells; score set 0.
-    #[default]
-    Local,
-    /// Rules that need the network are answered from the facts; score set 1.
-    Full,
-}
-
-/// How to load.
-#[derive(Debug, Clone)]
-pub struct LoadOptions {
-    /// Folders with `.pre` and extra `.cf` files, read like `/etc/spamassassin`.
-    pub site: Vec<PathBuf>,
-    /// Which rules run.
-    pub profile: Profile,
-    /// Any error or warning refuses the whole set.
-    pub strict: bool,
-    /// Outcomes say how often every rule fired, sub-rules included.
-    pub subtests: bool,
-    /// Locale that `lang` lines are compared with, e.g. `en_US`.
-    pub language: String,
-    /// Rule files that are not on disk, name and content, read before the sources; they cannot
-    /// include others.
-    pub texts: Vec<(&'static str, &'static str)>,
-}
-
-impl Default for LoadOptions {
-    fn default() -> Self {
-        LoadOptions {
-            site: Vec::new(),
-            profile: Profile::Local,
-            strict: false,
-            subtests: false,
-            language: "en_US".to_owned(),
-            texts: Vec::new(),
-        }
-    }
-}
-
-/// Why nothing was loaded.
+/// Why loading failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// A file or folder could not be read.
@@ -65,7 +27,7 @@ pub enum LoadError {
     Read {
         /// The file or folder.
         path: String,
-        /// What the system said.
+        /// The error of the operating system.
         cause: std::io::Error,
     },
     /// Problems were found, and the load was strict.
@@ -98,19 +60,19 @@ pub struct RulesScratch {
 }
 
 impl RulesScratch {
-    /// Buffers that also keep what each rule costs.
+    /// Buffers that also measure the cost of each rule.
     pub fn with_costs() -> Self {
         RulesScratch { tally: Tally { costs: Some(Vec::new()), ..Tally::default() } }
     }
 
-    /// For each rule (as in [`Ruleset::rules`]) how often its pattern or function was tried, and the
-    /// nanoseconds that took, over all messages so far.
+    /// For each rule (as in [`Ruleset::rules`]) how often its pattern or function was tried, and
+    /// the nanoseconds that took, over all messages so far.
     pub fn costs(&self) -> &[(u64, u64)] {
         self.tally.costs.as_deref().unwrap_or_default()
     }
 }
 
-/// What the rules say about an item.
+/// The result of a scan.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// Scored rules that fired, by name, with evidence.
@@ -119,29 +81,11 @@ pub struct Outcome {
     pub sub: Vec<(Arc<str>, f64)>,
     /// Sum of the points, rounded to thousandths as SpamAssassin does.
     pub score: f64,
-    /// Rules that ran out of their budget.
+    /// Defects of rules that exceeded their match budget.
     pub defects: Vec<Defect>,
-    /// The scan ended early ([`Ruleset::stop_early_at`]): hits and score are those found until then,
-    /// on the same side of every threshold as all of them would be.
+    /// The scan ended early ([`Ruleset::stop_early_at`]): hits and score are those found until
+    /// then, on the same side of every threshold as in a full scan.
     pub stopped_early: bool,
-}
-
-impl Profile {
-    /// `local` or `full`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Profile::Local => "local",
-            Profile::Full => "full",
-        }
-    }
-
-    /// Which of a rule's four scores counts: 0 local, 1 network.
-    pub fn score_set(self) -> usize {
-        match self {
-            Profile::Local => 0,
-            Profile::Full => 1,
-        }
-    }
 }
 
 /// All rules of one version, compiled. Immutable; shared by threads.
@@ -153,18 +97,18 @@ pub struct Ruleset {
     subtests: bool,
     program: Program,
     version: Arc<str>,
-    bounds: Option<Bounds>,
-    /// For the next scans.
-    scratches: Spare,
+    bounds: Option<ScoreBounds>,
+    /// Working memory for the next scans.
+    scratches: ScratchPool,
 }
 
 impl Ruleset {
     /// Reads rules from folders and files, in this order, and compiles them.
     ///
-    /// `functions` takes the calls of rules that are code.
+    /// `functions` collects the calls of eval functions.
     ///
     /// # Errors
-    /// If a source cannot be read, or with `strict` if anything is wrong with the rules.
+    /// If a source cannot be read, or with `strict` if there is any problem.
     pub fn load(
         sources: &[PathBuf],
         options: &LoadOptions,
@@ -177,10 +121,16 @@ impl Ruleset {
 
     /// Compiles what was read.
     fn compile(
-        config: Config,
+        mut config: Config,
         options: &LoadOptions,
         functions: &mut dyn Functions,
     ) -> Result<(Ruleset, LoadReport), LoadError> {
+        if options.texts_alone {
+            let is_of_texts =
+                |at: &Source| options.texts.iter().any(|(name, _)| **name == *at.file);
+            config.rules.retain(|rule| is_of_texts(&rule.at));
+            config.problems.retain(|problem| is_of_texts(&problem.at));
+        }
         let (program, problems) = Program::compile(&config.rules, options.profile, functions);
         let mut report = LoadReport {
             problems: config.problems,
@@ -207,13 +157,14 @@ impl Ruleset {
             version: version(&config.sources, options).into(),
             program,
             bounds: None,
-            scratches: Spare::default(),
+            scratches: ScratchPool::default(),
         };
         Ok((ruleset, report))
     }
 
-    /// Loads one text as the only rule file, with the plugins of an installation as it comes. The
-    /// text cannot include files; sites of the options are not read. Fails as [`Ruleset::load`].
+    /// Loads one text as the only rule file, with the plugins that SpamAssassin loads by default.
+    /// The text cannot include files; sites of the options are not read. Fails as
+    /// [`Ruleset::load`].
     pub fn from_bytes(
         text: &[u8],
         options: &LoadOptions,
@@ -232,7 +183,7 @@ impl Ruleset {
         &self.settings
     }
 
-    /// Names the rules and how they are run: equal versions judge alike.
+    /// Identifies the rules and how they are run: equal versions give equal results.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -247,21 +198,22 @@ impl Ruleset {
         self.settings.number("required_score", 5.0)
     }
 
-    /// Rules on texts that are tried on every text, because no string of theirs is rare enough; with
-    /// the view.
+    /// Rules that are tried on every text, because they have no required string that is rare
+    /// enough; with the name of the view.
     pub fn unfiltered(&self) -> Vec<(&'static str, &Rule)> {
         let found = self.program.unfiltered();
         found.into_iter().filter_map(|(v, r)| Some((v, self.rules.get(r as usize)?))).collect()
     }
 
-    /// Rules whose pattern no engine runs, for it is too large and needs backtracking; with the cause.
+    /// Rules whose pattern no engine runs because it is too large and needs backtracking; with the
+    /// cause.
     pub fn not_run(&self) -> Vec<(&Rule, String)> {
         let patterns = self.program.patterns();
         let causes = patterns.filter_map(|(rule, pattern)| Some((rule, pattern.why_not_run()?)));
         causes.filter_map(|(r, why)| Some((self.rules.get(r as usize)?, why))).collect()
     }
 
-    /// How many patterns need backtracking, of how many.
+    /// Number of patterns that need backtracking, and of all patterns.
     pub fn backtracking_patterns(&self) -> (usize, usize) {
         let all: Vec<bool> = self.program.patterns().map(|(_, p)| p.needs_backtracking()).collect();
         (all.iter().filter(|b| **b).count(), all.len())
@@ -269,29 +221,29 @@ impl Ruleset {
 
     /// The rules that run in this profile: their score is not 0.
     pub fn running(&self) -> impl Iterator<Item = &Rule> + Clone {
-        self.rules.iter().filter(|rule| runs(rule, self.profile))
+        self.rules.iter().filter(|rule| self.profile.runs(rule))
     }
 
-    /// Judges an item. Deterministic.
+    /// Evaluates the rules on an item. Deterministic.
     pub fn scan(&self, document: &dyn Document, scratch: &mut RulesScratch) -> Outcome {
         let tally = &mut scratch.tally;
-        tally.begin(self.scratches.lend(), self.rules.len(), !self.subtests);
-        let stopped_early = self.program.run(document, self.bounds.as_ref(), tally);
-        self.scratches.take_back(std::mem::take(&mut tally.scratches));
+        tally.begin(self.scratches.take(), self.rules.len(), !self.subtests);
+        let stopped_early = scan::run(&self.program, document, self.bounds.as_ref(), tally);
+        self.scratches.put_back(std::mem::take(&mut tally.scratches));
         Outcome { stopped_early, ..self.outcome(document, tally) }
     }
 
-    /// Ends a scan as soon as no rule that is left can move the score across one of these
-    /// thresholds. Whoever compares the score with nothing else judges as after a whole scan.
+    /// Lets scans end as soon as no remaining rule can move the score across one of these
+    /// thresholds. A caller that compares the score only with them decides as after a full scan.
     #[must_use]
     pub fn stop_early_at(mut self, thresholds: &[f64]) -> Self {
         let metas = &self.program.metas;
-        self.bounds = Some(Bounds::new(&self.rules, metas, self.profile, thresholds));
+        self.bounds = Some(ScoreBounds::new(&self.rules, metas, self.profile, thresholds));
         self.version = format!("{}-early", self.version).into();
         self
     }
 
-    /// Tries the rules in another order, which changes nothing that is found. For tests of that.
+    /// Shuffles the order of evaluation, which changes no result. For tests of that.
     #[must_use]
     pub fn in_other_order(mut self, seed: u64) -> Self {
         self.program.shuffle(seed);
@@ -300,15 +252,15 @@ impl Ruleset {
 
     fn outcome(&self, document: &dyn Document, tally: &Tally) -> Outcome {
         let mut fired: Vec<(u32, Found)> =
-            tally.fired.iter().copied().zip(tally.places.iter().copied()).collect();
+            tally.fired.iter().copied().zip(tally.locations.iter().copied()).collect();
         // Rules are ordered by name.
         fired.sort_unstable_by_key(|f| f.0);
         let mut outcome =
             Outcome { defects: tally.budget_defects(&self.rules), ..Outcome::default() };
         let mut score = 0.0;
-        for (place_in_rules, place) in fired {
-            let Some(rule) = self.rules.get(place_in_rules as usize) else { continue };
-            let count = tally.count(place_in_rules);
+        for (index, location) in fired {
+            let Some(rule) = self.rules.get(index as usize) else { continue };
+            let count = tally.count(index);
             if self.subtests {
                 outcome.sub.push((rule.name.clone(), count));
             }
@@ -324,32 +276,32 @@ impl Ruleset {
                 score: points,
                 count: times,
                 description: rule.description.clone(),
-                evidence: self.evidence(place_in_rules, place, document, tally),
+                evidence: self.evidence(index, location, document, tally),
             });
         }
         outcome.score = (score * 1e3).round() / 1e3;
         outcome
     }
 
-    /// Where a hit stands; for a meta its operands that fired.
+    /// The evidence of a hit; for a meta its operands that fired.
     fn evidence(
         &self,
         rule: u32,
-        place: Found,
+        location: Found,
         document: &dyn Document,
         tally: &Tally,
     ) -> Vec<Evidence> {
         let is_meta =
             self.rules.get(rule as usize).is_some_and(|r| matches!(r.test, Test::Meta { .. }));
         if !is_meta {
-            return self.program.evidence(rule, place, document).into_iter().collect();
+            return self.program.evidence(rule, location, document).into_iter().collect();
         }
         let mut out = Vec::new();
         for &operand in self.program.metas.operands(rule as usize) {
             let Some(at) = tally.fired.iter().position(|f| *f == operand) else { continue };
             let Some(rule) = self.rules.get(operand as usize) else { continue };
-            let place = tally.places.get(at).copied().unwrap_or(Found::NOWHERE);
-            let found = self.program.evidence(operand, place, document);
+            let location = tally.locations.get(at).copied().unwrap_or(Found::NOWHERE);
+            let found = self.program.evidence(operand, location, document);
             let text = found.map_or(String::new(), |f| f.text);
             out.push(Evidence::new(View::Meta, 0, 0, text.as_bytes()).named(&rule.name));
             if out.len() >= EVIDENCE_PER_HIT_MAX {
@@ -357,7 +309,7 @@ impl Ruleset {
             }
         }
         if out.is_empty() {
-            // It is true because these did not fire.
+            // The meta is true because these did not fire.
             let operands = self.program.metas.operands(rule as usize).iter();
             let silent = operands.filter_map(|operand| self.rules.get(*operand as usize));
             let silent = silent.take(EVIDENCE_PER_HIT_MAX);
@@ -369,7 +321,7 @@ impl Ruleset {
     }
 }
 
-/// A hash over everything that was read, and over how it is run.
+/// A hash over everything that was read, and the profile.
 fn version(sources: &SourceHash, options: &LoadOptions) -> String {
     format!("{:016x}-{}", sources.0, options.profile.name())
 }

@@ -1,6 +1,6 @@
-//! Settings that are not rules: every command of the files that sets something for views or evals.
+//! Settings: every command of the files that configures views or eval functions.
 //!
-//! The reader keeps them as they stand, in order; who needs one reads it through [`Settings`]. Old
+//! The parser keeps them unchanged, in order; each user reads its own through [`Settings`]. Old
 //! names (`whitelist_from`) are kept under the new one (`welcomelist_from`), dashes as underscores,
 //! names in lower case.
 
@@ -13,7 +13,7 @@ pub struct SettingLine {
     pub value: String,
     /// Position among all setting lines, so that `clear_x` can be ordered against `x`.
     pub order: u32,
-    /// Where it stands.
+    /// File and line.
     pub at: crate::rule::Source,
 }
 

@@ -1,19 +1,19 @@
-//! In which order the kinds of rules are tried, and when a scan may end before the last.
+//! The order in which kinds of rules are evaluated, and when a scan may end early.
 //!
-//! What rules find does not depend on the order, so they are tried where points per microsecond are
-//! most. With [`Bounds`] a scan ends as soon as no rule that is left can move the score across a
-//! threshold: the class is then what it would have been.
+//! Results do not depend on the order, so the stages that decide most points per microsecond come
+//! first. With [`ScoreBounds`] a scan ends as soon as no remaining rule can move the score across a
+//! threshold: the class is then final.
 
 use crate::matcher::Tally;
 use crate::matcher::pending::Work;
 use crate::meta::Metas;
+use crate::options::Profile;
 use crate::rule::{Rule, Test};
-use crate::ruleset::Profile;
 
-/// Points within which a score may be rounded.
+/// Tolerance for the rounding of scores, in points.
 const ROUNDING: f64 = 1e-3;
 
-/// A step of a scan: rules that look at the same view.
+/// A stage of a scan: rules on the same view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Headers,
@@ -24,13 +24,13 @@ pub(crate) enum Stage {
     Mime,
     UriDetails,
     Evals,
-    /// Rules with tags, which others capture.
+    /// Rules with tags, which other rules capture.
     Templates,
     Metas,
 }
 
 impl Stage {
-    /// Those that need no other stage.
+    /// Stages that depend on no other stage.
     const FREE: [Stage; 8] = [
         Stage::Headers,
         Stage::Body,
@@ -42,7 +42,7 @@ impl Stage {
         Stage::Evals,
     ];
 
-    /// The stage in which a rule is tried, or a later one.
+    /// The stage in which a rule is evaluated, or a later one.
     fn of(rule: &Rule) -> Stage {
         if rule.test.pattern().is_some_and(|pattern| pattern.contains("%{")) {
             return Stage::Templates;
@@ -60,7 +60,7 @@ impl Stage {
         }
     }
 
-    /// Roughly what the stage costs a message with SpamAssassin's own rules, in microseconds.
+    /// Rough cost of the stage for a message with SpamAssassin's stock rules, in microseconds.
     fn cost_us(self) -> f64 {
         match self {
             Stage::Headers => 120.0,
@@ -79,11 +79,11 @@ impl Stage {
     }
 }
 
-/// The stages that were run.
+/// The set of stages that were run.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Done(u16);
+pub(crate) struct CompletedStages(u16);
 
-impl Done {
+impl CompletedStages {
     pub(crate) fn add(&mut self, stage: Stage) {
         self.0 |= stage.bit();
     }
@@ -93,12 +93,12 @@ impl Done {
     }
 }
 
-/// The points of a rule, 0 if its hits are not added up.
+/// The points of a rule; 0 for sub-rules.
 fn points(rule: &Rule, profile: Profile) -> f64 {
     if rule.is_sub() { 0.0 } else { rule.scores[profile.score_set()] }
 }
 
-/// Most times that a rule's points are added.
+/// How often a rule's points are added at most.
 fn times_max(rule: &Rule) -> f64 {
     if matches!(rule.test, Test::Meta { .. } | Test::Eval { .. }) || !rule.has_flag("multiple") {
         return 1.0;
@@ -106,7 +106,7 @@ fn times_max(rule: &Rule) -> f64 {
     rule.flag_value("maxhits").and_then(|v| v.parse().ok()).unwrap_or(f64::INFINITY)
 }
 
-/// The order in which the stages decide most per microsecond.
+/// The stages ordered by points per microsecond.
 pub(crate) fn order(rules: &[Rule], metas: &Metas, profile: Profile) -> Vec<Stage> {
     let mut weights = [0.0; Stage::FREE.len()];
     let mut add = |rule: &Rule, points: f64| {
@@ -132,7 +132,7 @@ pub(crate) fn order(rules: &[Rule], metas: &Metas, profile: Profile) -> Vec<Stag
     order
 }
 
-/// Another order, for tests that it does not matter.
+/// A pseudo-random order of the free stages, for tests that the order does not matter.
 pub(crate) fn shuffle(order: &mut [Stage], seed: u64) {
     let free = order.len().min(Stage::FREE.len());
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -144,26 +144,26 @@ pub(crate) fn shuffle(order: &mut [Stage], seed: u64) {
     }
 }
 
-/// What the rules that are left can still do to the score.
+/// Bounds of the final score, from the rules that are not evaluated yet.
 #[derive(Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct ScoreBounds {
     /// Scores at which the class changes.
     thresholds: Vec<f64>,
     /// By rule: its stage, its points, and whether they are added for every hit.
     rules: Vec<(Stage, f64, bool)>,
-    /// Least and most that the rules of a stage add, metas apart.
+    /// Least and most points of the rules of a stage, without metas.
     stages: Vec<(Stage, f64, f64)>,
-    /// Metas with points, those with most first, and rules of which one must have fired.
+    /// Metas with points, the largest first, and rules of which one must have fired.
     metas: Vec<(f64, Option<Vec<u32>>)>,
 }
 
-impl Bounds {
+impl ScoreBounds {
     pub(crate) fn new(
         rules: &[Rule],
         metas: &Metas,
         profile: Profile,
         thresholds: &[f64],
-    ) -> Bounds {
+    ) -> ScoreBounds {
         let mut stages: Vec<(Stage, f64, f64)> =
             Stage::FREE.iter().chain([&Stage::Templates]).map(|s| (*s, 0.0, 0.0)).collect();
         for rule in rules {
@@ -186,7 +186,7 @@ impl Bounds {
         };
         let mut with_points: Vec<_> = metas.leaves().into_iter().filter_map(of_meta).collect();
         with_points.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()));
-        Bounds {
+        ScoreBounds {
             thresholds: thresholds.to_vec(),
             rules: rules.iter().map(by_rule).collect(),
             stages,
@@ -194,15 +194,15 @@ impl Bounds {
         }
     }
 
-    /// Whether no rule that is left can change the class. What was put off is left.
-    pub(crate) fn decided(&self, done: Done, tally: &Tally) -> bool {
+    /// Whether no remaining rule can change the class. Deferred rules count as remaining.
+    pub(crate) fn decided(&self, done: CompletedStages, tally: &Tally) -> bool {
         let score = self.score(tally);
         let (mut least, mut most) = (score, score);
         for (_, low, high) in self.stages.iter().filter(|s| !done.has(s.0)) {
             least += low;
             most += high;
         }
-        // Metas only widen that: most often there is no need to look at them.
+        // Metas only widen the interval: usually there is no need to add them.
         if !self.decides(least, most) {
             return false;
         }

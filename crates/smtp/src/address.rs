@@ -30,7 +30,7 @@ pub fn path(input: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((mailbox, rest))
 }
 
-/// Index of the `>` that ends a path, minding quoted strings.
+/// Index of the `>` that ends a path; a `>` inside a quoted string does not count.
 fn closing_bracket(input: &[u8]) -> Option<usize> {
     let mut quoted = false;
     let mut escaped = false;
@@ -59,11 +59,12 @@ pub fn split(mailbox: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((mailbox.get(..at)?, mailbox.get(at + 1..)?))
 }
 
-/// The mailbox with its local part in canonical form (RFC 5321 section 4.1.2): `"ann"@b` and `"a\nn"@b`
-/// are the mailbox `ann@b` and become it, so that lists, limits and routes see one person. A local part that
-/// is no Dot-string stays quoted, with backslashes before `"` and `\` only, so that the result is a valid
-/// path wherever the input was one. What is no quoted mailbox is returned as it is; so are dots that a
-/// Dot-string must not have (`a..b@c`), which some carriers handed out.
+/// The mailbox with its local part in canonical form (RFC 5321 section 4.1.2): `"ann"@b` and
+/// `"a\nn"@b` become `ann@b`, so that lists, limits and routes treat all spellings as one mailbox.
+/// A local part that is no Dot-string stays quoted, with backslashes before `"` and `\` only, so
+/// that the result is a valid path wherever the input was one. A mailbox that is not quoted is
+/// returned unchanged; so are dots that a Dot-string must not have (`a..b@c`), which some carriers
+/// handed out.
 pub fn canonical(mailbox: &str) -> std::borrow::Cow<'_, str> {
     use std::borrow::Cow;
     let Some((local, domain)) = mailbox.rsplit_once('@') else { return Cow::Borrowed(mailbox) };
@@ -94,8 +95,8 @@ pub fn domain_of(mailbox: &str) -> String {
     mailbox.rsplit_once('@').map(|(_, domain)| domain.to_ascii_lowercase()).unwrap_or_default()
 }
 
-/// Dot-string or quoted string. Consecutive and trailing dots are let through: mobile carriers have
-/// handed out such addresses, and a gateway has to pass them on.
+/// Dot-string or quoted string. Consecutive and trailing dots are accepted: mobile carriers have
+/// handed out such addresses, and a gateway has to relay them.
 fn is_local_part(local: &[u8]) -> bool {
     if let Some(inner) = local.strip_prefix(b"\"") {
         let Some(inner) = inner.strip_suffix(b"\"") else { return false };
@@ -135,7 +136,7 @@ pub fn is_domain(domain: &[u8]) -> bool {
     })
 }
 
-/// The inside of `[192.0.2.1]`, `[IPv6:2001:db8::1]`.
+/// The content of an address literal: `[192.0.2.1]`, `[IPv6:2001:db8::1]`.
 fn is_literal(inner: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(inner) else { return false };
     match text.get(..5) {

@@ -7,23 +7,23 @@ use crate::text::breaks_line;
 /// Longest ENVID or ORCPT value, in bytes (RFC 3461 sections 4.2 and 4.4 allow 100 and 500).
 pub const XTEXT_BYTES_MAX: usize = 500;
 
-/// What a DSN is to quote of the message (RFC 3461 section 4.3).
+/// How much of the message a DSN returns (RFC 3461 section 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ret {
-    /// The whole message.
+    /// `FULL`: the message with its body.
     Full,
-    /// Its header.
+    /// `HDRS`: the header only.
     Headers,
 }
 
-/// When the sender wants to be told (RFC 3461 section 4.1).
+/// When the sender wants a DSN (RFC 3461 section 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Notify {
-    /// When the message was delivered.
+    /// On delivery.
     pub success: bool,
-    /// When it was given up. False for all three is `NEVER`.
+    /// On failure. False for all three is `NEVER`.
     pub failure: bool,
-    /// When it is late.
+    /// On delay.
     pub delay: bool,
 }
 
@@ -36,17 +36,18 @@ impl Default for Notify {
 /// MAIL FROM with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MailCommand {
-    /// Reverse path without brackets, in [canonical form](address::canonical); empty is the null sender.
+    /// Reverse path without brackets, in [canonical form](address::canonical); empty is the null
+    /// sender.
     pub from: String,
     /// Bytes the client announced (RFC 1870).
     pub size: Option<u64>,
-    /// `BODY=8BITMIME` (RFC 6152).
+    /// `BODY=8BITMIME` was given (RFC 6152).
     pub eight_bit: bool,
-    /// `SMTPUTF8` (RFC 6531).
+    /// `SMTPUTF8` was given (RFC 6531).
     pub utf8: bool,
-    /// `RET=`.
+    /// `RET=`, if given (RFC 3461).
     pub ret: Option<Ret>,
-    /// `ENVID=`, still in xtext.
+    /// `ENVID=`, if given, still in xtext.
     pub envid: Option<String>,
 }
 
@@ -55,15 +56,15 @@ pub struct MailCommand {
 pub struct RcptCommand {
     /// Forward path without brackets and source route, in [canonical form](address::canonical).
     pub to: String,
-    /// `NOTIFY=`; none if not given.
+    /// `NOTIFY=`, if given.
     pub notify: Option<Notify>,
-    /// `ORCPT=`, still in xtext.
+    /// `ORCPT=`, if given, still in xtext.
     pub orcpt: Option<String>,
-    /// The path had a source route (`<@a,@b:user@c>`), which is left out.
+    /// The path had a source route (`<@a,@b:user@c>`), which was dropped.
     pub routed: bool,
 }
 
-/// A command of the client.
+/// A command of the client, with parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// `HELO name`.
@@ -80,9 +81,9 @@ pub enum Command {
     Data,
     /// `BDAT size [LAST]` (RFC 3030).
     Bdat {
-        /// Bytes that follow.
+        /// Length of the chunk in bytes.
         size: u64,
-        /// The message ends with them.
+        /// The chunk is the message's last.
         last: bool,
     },
     /// `RSET`.
@@ -110,7 +111,7 @@ pub enum Command {
     Xclient(String),
 }
 
-/// Why a line is no command.
+/// Why a line is not a valid command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
     /// The verb is unknown.
@@ -131,13 +132,14 @@ pub enum CommandError {
     /// A parameter of MAIL or RCPT has a bad value or is given twice.
     #[error("bad parameter value")]
     BadParameter,
-    /// The line holds NUL or another control character, a line separator of Unicode, or is not UTF-8.
+    /// The line holds NUL or another control character, a line separator of Unicode, or is not
+    /// UTF-8.
     #[error("control characters or bytes that are not UTF-8")]
     BadCharacters,
 }
 
 impl CommandError {
-    /// The reply that tells the client.
+    /// The reply for this error.
     pub fn reply(self) -> Reply {
         let (code, enhanced) = match self {
             CommandError::Unknown => (500, (5, 5, 2)),
@@ -153,7 +155,7 @@ impl CommandError {
 }
 
 impl Command {
-    /// Reads a line without its CR LF.
+    /// Parses a line without its CR LF.
     pub fn parse(line: &[u8]) -> Result<Command, CommandError> {
         if line.iter().any(|&b| b < 32 && b != b'\t' || b == 127) {
             return Err(CommandError::BadCharacters);
@@ -199,8 +201,8 @@ fn bare(rest: &str, command: Command) -> Result<Command, CommandError> {
     }
 }
 
-/// A host name of HELO: anything printable without spaces. Many clients send names that are no
-/// domains; refusing them is for the policy.
+/// The host name of HELO: anything printable without spaces. Many clients send names that are not
+/// domains; rejecting those is up to the policy.
 fn host_name(rest: &str) -> Result<String, CommandError> {
     if rest.is_empty() {
         return Err(CommandError::Syntax("a host name is missing"));
@@ -211,7 +213,8 @@ fn host_name(rest: &str) -> Result<String, CommandError> {
     Ok(rest.to_owned())
 }
 
-/// Cuts `FROM:` or `TO:`, blanks and the path off the argument: the mailbox and the parameters.
+/// Splits an argument of MAIL or RCPT into mailbox and parameters; none if the keyword (`FROM`,
+/// `TO`) or the path is malformed.
 fn path_argument<'a>(rest: &'a str, keyword: &str) -> Option<(&'a str, &'a str)> {
     let (head, tail) = rest.split_once(':')?;
     if !head.trim_end().eq_ignore_ascii_case(keyword) {
@@ -232,7 +235,7 @@ fn parameters(text: &str) -> impl Iterator<Item = (String, Option<&str>)> {
     })
 }
 
-/// Sets a parameter that may be given once.
+/// Sets a parameter; an error if it was set before or has no valid value.
 fn once<T>(slot: &mut Option<T>, value: Option<T>) -> Result<(), CommandError> {
     match (slot.is_some(), value) {
         (false, Some(value)) => {

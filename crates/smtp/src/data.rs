@@ -1,37 +1,37 @@
-//! The message after DATA: transparency both ways (RFC 5321 section 4.5.2).
+//! The message after DATA: dot-stuffing in both directions (RFC 5321 section 4.5.2).
 //!
-//! Exactly one thing ends a message: CR LF `.` CR LF. Servers that saw an end in LF `.` LF, CR `.`
-//! CR, LF `.` CR LF and so on, next to servers that did not, made SMTP smuggling possible: the two
-//! disagree where one message ends and the next begins. So a carriage return or line feed on its
-//! own, and a NUL (which some servers drop), is an error and ends the conversation: nothing after it
-//! can be trusted to be what its sender meant.
+//! Exactly one sequence ends a message: CR LF `.` CR LF. Servers that also accept LF `.` LF, CR `.`
+//! CR, LF `.` CR LF and so on make SMTP smuggling possible next to servers that do not: the two
+//! disagree about where one message ends and the next begins. So a bare CR, a bare LF and a NUL
+//! (which some servers drop) are errors that end the session: nothing after them can be trusted.
 //!
-//! BDAT has a length and no end to forge, and is held to the same rule ([`LineCheck`]): what is sent on
-//! by DATA would have to be changed, and would be another message than the one that was judged.
+//! BDAT has a length and no end marker that could be forged, but follows the same rule
+//! ([`LineCheck`]): to relay such bytes by DATA they would have to be changed, and the relayed
+//! message would differ from the one that was scanned.
 
-/// What was wrong with the bytes.
+/// A byte that a message must not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BadData {
-    /// CR without LF.
+pub enum DataError {
+    /// CR that no LF follows.
     #[error("bare <CR> received")]
     BareCr,
-    /// LF without CR.
+    /// LF without a CR before it.
     #[error("bare <LF> received")]
     BareLf,
-    /// NUL byte.
+    /// A NUL byte, which some servers drop.
     #[error("NUL received")]
     Nul,
 }
 
-/// What a call of [`DataDecoder::decode`] came to.
+/// Outcome of a call of [`DataDecoder::decode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataStep {
-    /// The input is used up, the message goes on.
+    /// The input is consumed, the message continues.
     More,
     /// The message ended; this many bytes of the input belonged to it.
     End(usize),
-    /// The input breaks the rules.
-    Bad(BadData),
+    /// The input has a byte that a message must not have.
+    Bad(DataError),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,7 +39,6 @@ enum State {
     /// At the start of a line.
     #[default]
     LineStart,
-    /// Within a line.
     Line,
     /// After a CR that a LF must follow; the CR is not yet in the output.
     Cr,
@@ -49,7 +48,7 @@ enum State {
     DotCr,
 }
 
-/// Undoes dot-stuffing and finds the end of the message.
+/// Removes dot-stuffing and finds the end of the message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DataDecoder {
     state: State,
@@ -78,7 +77,7 @@ impl DataDecoder {
                 }
                 State::Dot => self.state = State::Line,
                 State::DotCr if b == b'\n' => return DataStep::End(at + 1),
-                State::DotCr => return DataStep::Bad(BadData::BareCr),
+                State::DotCr => return DataStep::Bad(DataError::BareCr),
                 State::Cr if b == b'\n' => {
                     // The CR may have come with an earlier input.
                     if at == 0 {
@@ -87,7 +86,7 @@ impl DataDecoder {
                     at += 1;
                     self.state = State::LineStart;
                 }
-                State::Cr => return DataStep::Bad(BadData::BareCr),
+                State::Cr => return DataStep::Bad(DataError::BareCr),
                 State::Line => match memchr::memchr3(b'\r', b'\n', 0, rest) {
                     None => at = input.len(),
                     Some(n) => match rest.get(n) {
@@ -95,8 +94,8 @@ impl DataDecoder {
                             at += n + 1;
                             self.state = State::Cr;
                         }
-                        Some(b'\n') => return DataStep::Bad(BadData::BareLf),
-                        _ => return DataStep::Bad(BadData::Nul),
+                        Some(b'\n') => return DataStep::Bad(DataError::BareLf),
+                        _ => return DataStep::Bad(DataError::Nul),
                     },
                 },
             }
@@ -110,9 +109,10 @@ impl DataDecoder {
     }
 }
 
-/// Looks through a message that comes by its length (BDAT, RFC 3030) for what DATA refuses.
+/// Checks a message sent by BDAT (RFC 3030) for the bytes that DATA refuses.
 ///
-/// Bytes may come in pieces of any length: a CR at the end of one may have its LF in the next.
+/// The message may come in pieces of any length: a CR at the end of one may have its LF in the
+/// next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LineCheck {
     /// The last byte was a CR.
@@ -120,14 +120,14 @@ pub struct LineCheck {
 }
 
 impl LineCheck {
-    /// Looks at the next bytes.
+    /// Checks the next bytes.
     ///
     /// # Errors
-    /// The first byte that breaks the rules.
-    pub fn check(&mut self, input: &[u8]) -> Result<(), BadData> {
+    /// The first byte that a message must not have.
+    pub fn check(&mut self, input: &[u8]) -> Result<(), DataError> {
         let mut rest = input;
         if self.after_cr && !rest.is_empty() {
-            rest = rest.strip_prefix(b"\n").ok_or(BadData::BareCr)?;
+            rest = rest.strip_prefix(b"\n").ok_or(DataError::BareCr)?;
             self.after_cr = false;
         }
         while let Some(at) = memchr::memchr3(b'\r', b'\n', 0, rest) {
@@ -137,9 +137,9 @@ impl LineCheck {
                     self.after_cr = true;
                     return Ok(());
                 }
-                [b'\r', ..] => return Err(BadData::BareCr),
-                [b'\n', ..] => return Err(BadData::BareLf),
-                _ => return Err(BadData::Nul),
+                [b'\r', ..] => return Err(DataError::BareCr),
+                [b'\n', ..] => return Err(DataError::BareLf),
+                _ => return Err(DataError::Nul),
             };
         }
         Ok(())
@@ -148,26 +148,43 @@ impl LineCheck {
     /// The message ends here.
     ///
     /// # Errors
-    /// A CR came last.
-    pub fn end(self) -> Result<(), BadData> {
-        if self.after_cr { Err(BadData::BareCr) } else { Ok(()) }
+    /// The last byte was a CR.
+    pub fn end(self) -> Result<(), DataError> {
+        if self.after_cr { Err(DataError::BareCr) } else { Ok(()) }
     }
 
-    /// Looks at a whole message.
+    /// Checks a complete message.
     ///
     /// # Errors
-    /// The first byte that breaks the rules.
-    pub fn check_all(message: &[u8]) -> Result<(), BadData> {
+    /// The first byte that a message must not have.
+    pub fn check_all(message: &[u8]) -> Result<(), DataError> {
         let mut lines = LineCheck::default();
         lines.check(message)?;
         lines.end()
     }
 }
 
-/// Appends `body` as it goes over the wire after DATA: every line ended by CR LF whatever ended it,
-/// dots doubled, and the final CR LF `.` CR LF. NULs are dropped. What comes out of here holds no
-/// other end of data, whatever the body was.
-pub fn stuff(body: &[u8], out: &mut Vec<u8>) {
+/// The bytes, which begin a line, do not go over the wire as they are: a line begins with a dot, a
+/// line end is none in SMTP, a NUL is in them, or their last line has no end. See [`dot_stuff`].
+pub fn needs_dot_stuffing(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        if rest.starts_with(b".") {
+            return true;
+        }
+        let end = memchr::memchr3(b'\r', b'\n', 0, rest).and_then(|n| rest.get(n..));
+        match end {
+            Some([b'\r', b'\n', tail @ ..]) => rest = tail,
+            _ => return true,
+        }
+    }
+    false
+}
+
+/// Appends `body` as it is sent after DATA: every line ended by CR LF whatever ended it, leading
+/// dots doubled, and the final CR LF `.` CR LF. NULs are dropped. Whatever the body is, the output
+/// has no other end of data.
+pub fn dot_stuff(body: &[u8], out: &mut Vec<u8>) {
     out.reserve(body.len() + body.len() / 64 + 8);
     let start = out.len();
     let part = |from: usize, to: usize| body.get(from..to).unwrap_or_default();
@@ -253,17 +270,17 @@ mod tests {
     #[test]
     fn every_other_end_of_data_is_refused() {
         for (wire, bad) in [
-            (&b"x\n.\n"[..], BadData::BareLf),
-            (b"x\n.\r\n", BadData::BareLf),
-            (b"x\r\n.\n", BadData::BareLf),
-            (b"x\r.\r", BadData::BareCr),
-            (b"x\r.\n", BadData::BareCr),
-            (b"x\r\n.\rM", BadData::BareCr),
-            (b"x\r\r\n.\r\r\n", BadData::BareCr),
-            (b"x\n..\n", BadData::BareLf),
-            (b"x\r\n\0.\r\n", BadData::Nul),
-            (b"\n.\r\n", BadData::BareLf),
-            (b".\r\r\n", BadData::BareCr),
+            (&b"x\n.\n"[..], DataError::BareLf),
+            (b"x\n.\r\n", DataError::BareLf),
+            (b"x\r\n.\n", DataError::BareLf),
+            (b"x\r.\r", DataError::BareCr),
+            (b"x\r.\n", DataError::BareCr),
+            (b"x\r\n.\rM", DataError::BareCr),
+            (b"x\r\r\n.\r\r\n", DataError::BareCr),
+            (b"x\n..\n", DataError::BareLf),
+            (b"x\r\n\0.\r\n", DataError::Nul),
+            (b"\n.\r\n", DataError::BareLf),
+            (b".\r\r\n", DataError::BareCr),
         ] {
             let singles: Vec<&[u8]> = wire.chunks(1).collect();
             assert_eq!(decode_in(&[wire]).0, DataStep::Bad(bad), "{wire:?}");
@@ -321,12 +338,25 @@ mod tests {
             b"a\0\0.",
         ] {
             let mut wire = Vec::new();
-            stuff(body, &mut wire);
+            dot_stuff(body, &mut wire);
             let (step, out) = decode_in(&[&wire]);
             assert_eq!(step, DataStep::End(wire.len()), "{body:?} -> {wire:?}");
             let text: Vec<u8> = body.iter().copied().filter(|b| !b"\r\n\0".contains(b)).collect();
             let got: Vec<u8> = out.iter().copied().filter(|b| !b"\r\n\0".contains(b)).collect();
             assert_eq!(got, text);
+        }
+    }
+
+    #[test]
+    fn what_needs_no_stuffing_is_what_stuffing_leaves_alone() {
+        let pieces = ["", ".", "a", "\r\n", "\n", "\r", "\0", "a.b\r\n", ".\r\n", "\r\n.\r\n"];
+        for n in 0..pieces.len().pow(3) {
+            let pick = |k: u32| pieces[n / pieces.len().pow(k) % pieces.len()];
+            let body = [pick(0), pick(1), pick(2)].concat();
+            let mut out = Vec::new();
+            dot_stuff(body.as_bytes(), &mut out);
+            let same = out == [body.as_bytes(), b".\r\n"].concat();
+            assert_eq!(needs_dot_stuffing(body.as_bytes()), !same, "{body:?}");
         }
     }
 }

@@ -1,8 +1,9 @@
-//! SMTP, LMTP (RFC 5321, RFC 2033) and the protocols of scanners as values and state machines, without sockets.
+//! SMTP, LMTP (RFC 5321, RFC 2033) and the protocols of mail filters as parsers and state machines
+//! without sockets.
 //!
-//! Bytes go in, events and bytes come out: [`Session`] is the side that accepts mail, [`Client`] the
-//! side that passes it on. Whoever owns the socket moves the bytes. That is why a conversation can
-//! be tested as a text file, fuzzed, and run inside a simulation.
+//! Bytes go in, events and bytes come out: [`Session`] is the server, [`Client`] the client. The
+//! owner of the socket moves the bytes. So a session can be tested as a text file, fuzzed, and run
+//! inside a simulation.
 //!
 //! | Module | RFC |
 //! |---|---|
@@ -18,7 +19,7 @@
 //! | [`milter`] | none: Sendmail's filters, versions 2 to 6 |
 //! | [`spamd`] | none: SpamAssassin's spamd and spamc, 1.2 to 1.5 |
 //!
-//! Parsers are total: whatever the bytes, they answer, in bounded time and memory.
+//! Parsers are total: for any bytes they return in bounded time and memory.
 
 pub mod address;
 pub mod client;
@@ -37,7 +38,7 @@ pub use client::{
     RecipientReply,
 };
 pub use command::{Command, CommandError, MailCommand, Notify, RcptCommand, Ret};
-pub use data::{BadData, DataDecoder, DataStep, LineCheck, stuff};
+pub use data::{DataDecoder, DataError, DataStep, LineCheck, dot_stuff, needs_dot_stuffing};
 pub use reply::{Reply, ReplyReader};
 pub use server::{
     CloseReason, Event, Features, Session, SessionConfig, SessionLimits, Transaction,

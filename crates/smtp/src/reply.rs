@@ -14,7 +14,8 @@ pub const REPLY_LINES_MAX: usize = 128;
 pub struct Reply {
     /// Three digits, 200 to 599.
     pub code: u16,
-    /// Class, subject and detail of RFC 3463; none in the greeting and in answers to EHLO.
+    /// Enhanced status code (RFC 3463): class, subject and detail; none in the greeting and in
+    /// replies to EHLO.
     pub enhanced: Option<(u8, u16, u16)>,
     /// Lines separated by `\n`. Other characters that break a line are
     /// replaced when the reply is written.
@@ -32,22 +33,22 @@ impl Reply {
         Reply { code, enhanced: None, text: text.into() }
     }
 
-    /// 2xx: done.
+    /// The code is 2xx: success.
     pub fn is_positive(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
-    /// 4xx: try again later.
+    /// The code is 4xx: a transient failure, retry later.
     pub fn is_transient(&self) -> bool {
         (400..500).contains(&self.code)
     }
 
-    /// 5xx: refused for good.
+    /// The code is 5xx: a permanent failure.
     pub fn is_permanent(&self) -> bool {
         (500..600).contains(&self.code)
     }
 
-    /// Appends the reply as it goes over the wire. Control characters in the text cannot end a line.
+    /// Appends the reply as it is sent. Control characters in the text cannot end a line.
     pub fn write(&self, out: &mut Vec<u8>) {
         let mut lines = self.text.split('\n').peekable();
         while let Some(line) = lines.next() {
@@ -80,13 +81,13 @@ impl Reply {
     }
 }
 
-/// What a peer sent was no reply.
+/// Why received bytes are not a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BadReply {
+pub enum ReplyError {
     /// A line that does not begin with a code and a separator.
     #[error("the answer is no SMTP reply")]
     Malformed,
-    /// The lines of one reply bear different codes.
+    /// The lines of one reply have different codes.
     #[error("the lines of the answer bear different codes")]
     MixedCodes,
     /// A line over [`REPLY_LINE_BYTES_MAX`] or more than [`REPLY_LINES_MAX`] lines.
@@ -94,7 +95,7 @@ pub enum BadReply {
     TooLong,
 }
 
-/// Puts replies together from the bytes a server sends.
+/// Assembles replies from the bytes that a server sends.
 #[derive(Debug, Default)]
 pub struct ReplyReader {
     line: Vec<u8>,
@@ -103,14 +104,15 @@ pub struct ReplyReader {
 }
 
 impl ReplyReader {
-    /// Takes bytes from the front of `input` until a reply is complete. None: `input` is used up.
-    pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Reply>, BadReply> {
+    /// Consumes bytes from the front of `input` until a reply is complete. None: `input` is
+    /// consumed.
+    pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Reply>, ReplyError> {
         while let Some(end) = memchr::memchr(b'\n', input) {
             let (head, rest) = input.split_at(end + 1);
             *input = rest;
             self.line.extend_from_slice(head);
             if self.line.len() > REPLY_LINE_BYTES_MAX || self.lines.len() >= REPLY_LINES_MAX {
-                return Err(BadReply::TooLong);
+                return Err(ReplyError::TooLong);
             }
             let line = std::mem::take(&mut self.line);
             if self.take_line(line.trim_ascii_end())? {
@@ -120,23 +122,23 @@ impl ReplyReader {
         self.line.extend_from_slice(input);
         *input = &[];
         if self.line.len() > REPLY_LINE_BYTES_MAX {
-            return Err(BadReply::TooLong);
+            return Err(ReplyError::TooLong);
         }
         Ok(None)
     }
 
     /// Adds a line; true if it is the reply's last.
-    fn take_line(&mut self, line: &[u8]) -> Result<bool, BadReply> {
-        let digits = line.get(..3).ok_or(BadReply::Malformed)?;
+    fn take_line(&mut self, line: &[u8]) -> Result<bool, ReplyError> {
+        let digits = line.get(..3).ok_or(ReplyError::Malformed)?;
         if !digits.iter().all(u8::is_ascii_digit) {
-            return Err(BadReply::Malformed);
+            return Err(ReplyError::Malformed);
         }
         let code = digits.iter().fold(0u16, |n, d| n * 10 + u16::from(d - b'0'));
         if !(200..600).contains(&code) {
-            return Err(BadReply::Malformed);
+            return Err(ReplyError::Malformed);
         }
         if !self.lines.is_empty() && self.code != code {
-            return Err(BadReply::MixedCodes);
+            return Err(ReplyError::MixedCodes);
         }
         self.code = code;
         let text = String::from_utf8_lossy(line.get(4..).unwrap_or_default()).into_owned();
@@ -144,7 +146,7 @@ impl ReplyReader {
         match line.get(3) {
             None | Some(b' ') => Ok(true),
             Some(b'-') => Ok(false),
-            Some(_) => Err(BadReply::Malformed),
+            Some(_) => Err(ReplyError::Malformed),
         }
     }
 
@@ -161,7 +163,7 @@ impl ReplyReader {
     }
 }
 
-/// An enhanced code at the start of a reply's text, if its class is that of the reply code.
+/// An enhanced status code at the start of a reply's text, if its class is that of the reply code.
 fn enhanced_code(text: &str, code: u16) -> Option<((u8, u16, u16), &str)> {
     let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
     let mut parts = first.split('.');
@@ -211,6 +213,6 @@ mod tests {
             assert!(ReplyReader::default().read(&mut input).is_err(), "{bad:?}");
         }
         let endless = vec![b'2'; REPLY_LINE_BYTES_MAX + 1];
-        assert_eq!(ReplyReader::default().read(&mut &endless[..]), Err(BadReply::TooLong));
+        assert_eq!(ReplyReader::default().read(&mut &endless[..]), Err(ReplyError::TooLong));
     }
 }

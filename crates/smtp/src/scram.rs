@@ -1,26 +1,26 @@
-//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side: a login without the password on the wire, and
-//! without the password in our files.
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side: authentication without the password on
+//! the wire or in stored files.
 
 use ring::{digest, hmac};
 
-/// Longest message of a client that is read, in bytes.
+/// Longest client message that is parsed, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1_024;
 /// Bytes of keys: SHA-256.
 pub const KEY_BYTES: usize = digest::SHA256_OUTPUT_LEN;
 
-/// What is kept of a password (RFC 5802 section 3).
+/// What the server stores of a password (RFC 5802 section 3).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// Salt.
+    /// Salt of PBKDF2.
     pub salt: Vec<u8>,
-    /// Rounds of PBKDF2.
+    /// PBKDF2 iterations.
     pub iterations: u32,
-    /// `H(ClientKey)`.
+    /// `StoredKey`: `H(ClientKey)`.
     pub stored_key: [u8; KEY_BYTES],
-    /// `ServerKey`.
+    /// `ServerKey`, which proves the server to the client.
     pub server_key: [u8; KEY_BYTES],
-    /// `H(ClientKey)` and `ServerKey` of further passwords of the same login, with the same salt and
-    /// rounds: which of them the client has is known by its proof only.
+    /// `StoredKey` and `ServerKey` of further passwords of the same login, with the same salt and
+    /// iterations: which of them the client has is known only from its proof.
     pub others: Vec<([u8; KEY_BYTES], [u8; KEY_BYTES])>,
 }
 
@@ -31,9 +31,10 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Of a password, salted so. Takes `iterations` rounds of time. Passwords of other letters than ASCII
-    /// are taken as they are: clients normalise them (RFC 4013) in what is ASCII and rarely otherwise.
-    pub fn of(password: &str, salt: &[u8], iterations: u32) -> Self {
+    /// Derives the credentials of a password, in the time of `iterations` rounds. Non-ASCII
+    /// passwords are used as they are, without SASLprep (RFC 4013): clients normalise ASCII alike
+    /// and the rest rarely.
+    pub fn derive(password: &str, salt: &[u8], iterations: u32) -> Self {
         let mut salted = [0; KEY_BYTES];
         let rounds = std::num::NonZeroU32::new(iterations).unwrap_or(std::num::NonZeroU32::MIN);
         let algorithm = ring::pbkdf2::PBKDF2_HMAC_SHA256;
@@ -56,22 +57,22 @@ fn hash(bytes: &[u8]) -> [u8; KEY_BYTES] {
     digest.as_ref().try_into().unwrap_or([0; KEY_BYTES])
 }
 
-/// A client's first message.
+/// The client-first-message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct First {
-    /// Login.
+pub struct ClientFirst {
+    /// Login name, unescaped.
     pub user: String,
-    /// The message without what comes before the login, for the proof.
+    /// client-first-message-bare, for the proof.
     bare: String,
-    /// The client's own nonce.
+    /// The client's part of the nonce.
     nonce: String,
-    /// What the last message repeats of the first: `n,,` and the like.
+    /// The GS2 header, which the final message repeats: `n,,` and the like.
     head: String,
 }
 
-impl First {
-    /// Reads it. None if it is malformed, or wants to bind the channel or another identity, which is not
-    /// offered.
+impl ClientFirst {
+    /// Parses it. None if it is malformed, or asks for channel binding or another authorization
+    /// identity, which are not offered.
     pub fn read(message: &str) -> Option<Self> {
         if message.len() > MESSAGE_BYTES_MAX {
             return None;
@@ -86,7 +87,12 @@ impl First {
         let nonce = fields.next()?.strip_prefix("r=")?.to_owned();
         let own = identity.is_empty() || identity.strip_prefix("a=").and_then(unescape)? == user;
         let (bare, head) = (bare.to_owned(), format!("{binding},{identity},"));
-        (own && !nonce.is_empty() && !user.is_empty()).then_some(First { user, bare, nonce, head })
+        (own && !nonce.is_empty() && !user.is_empty()).then_some(ClientFirst {
+            user,
+            bare,
+            nonce,
+            head,
+        })
     }
 }
 
@@ -96,31 +102,32 @@ fn unescape(name: &str) -> Option<String> {
     (!clean.contains('=') && !name.contains('\u{0}')).then(|| clean.replace('\u{0}', "="))
 }
 
-/// An exchange between the server's challenge and the client's proof.
+/// A SCRAM exchange between the server's challenge and the client's proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
     credentials: Credentials,
-    /// `client-first-bare,server-first,`.
-    so_far: String,
-    /// Both nonces.
+    /// `client-first-message-bare,server-first-message,`: the start of AuthMessage.
+    auth_message: String,
+    /// Client and server nonce together.
     nonce: String,
-    /// What the client has to repeat, in base64.
+    /// The GS2 header that the client has to repeat, in base64.
     head: String,
 }
 
 impl Exchange {
-    /// Challenges the client: the exchange, and what to say. `nonce` is our part, of visible characters
-    /// without commas.
-    pub fn challenge(first: &First, credentials: Credentials, nonce: &str) -> (Self, String) {
+    /// Starts the exchange: returns it and the server-first-message. `nonce` is the server's part,
+    /// of visible characters without commas.
+    pub fn challenge(first: &ClientFirst, credentials: Credentials, nonce: &str) -> (Self, String) {
         let nonce = format!("{}{nonce}", first.nonce);
         let salt = base64_simd::STANDARD.encode_to_string(&credentials.salt);
-        let said = format!("r={nonce},s={salt},i={}", credentials.iterations);
-        let so_far = format!("{},{said},", first.bare);
+        let server_first = format!("r={nonce},s={salt},i={}", credentials.iterations);
+        let auth_message = format!("{},{server_first},", first.bare);
         let head = base64_simd::STANDARD.encode_to_string(&first.head);
-        (Exchange { credentials, so_far, nonce, head }, said)
+        (Exchange { credentials, auth_message, nonce, head }, server_first)
     }
 
-    /// Checks the client's last message: what to say so that it knows us too. None if the proof is none.
+    /// Verifies the client-final-message. Returns the server-final-message; none if the proof is
+    /// wrong.
     pub fn verify(&self, message: &str) -> Option<String> {
         if message.len() > MESSAGE_BYTES_MAX {
             return None;
@@ -131,11 +138,12 @@ impl Exchange {
         if without_proof != expected || proof.len() != KEY_BYTES {
             return None;
         }
-        let all = format!("{}{without_proof}", self.so_far);
+        let all = format!("{}{without_proof}", self.auth_message);
         let fits = |stored: &[u8; KEY_BYTES]| {
             let signature = mac(stored, all.as_bytes());
             let key: Vec<u8> = proof.iter().zip(signature).map(|(p, s)| p ^ s).collect();
-            // Digests of a secret: how they differ tells nothing of use, so the time may depend on it.
+            // These are hashes of a secret, so the time of the comparison may depend on where they
+            // differ.
             hash(&key) == *stored
         };
         let Credentials { stored_key, server_key, others, .. } = &self.credentials;
@@ -151,17 +159,17 @@ impl Exchange {
 mod tests {
     use super::*;
 
-    /// The example of RFC 7677 section 3.
+    /// Test vector of RFC 7677 section 3.
     #[test]
     fn the_example_of_the_rfc() {
         let salt = base64_simd::STANDARD.decode_to_vec("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
-        let credentials = Credentials::of("pencil", &salt, 4_096);
-        let first = First::read("n,,n=user,r=rOprNGfwEbeRWgbNEkqO").unwrap();
+        let credentials = Credentials::derive("pencil", &salt, 4_096);
+        let first = ClientFirst::read("n,,n=user,r=rOprNGfwEbeRWgbNEkqO").unwrap();
         assert_eq!(first.user, "user");
         let nonce = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
-        let (exchange, said) = Exchange::challenge(&first, credentials, nonce);
+        let (exchange, server_first) = Exchange::challenge(&first, credentials, nonce);
         assert_eq!(
-            said,
+            server_first,
             "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
         );
         let last = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
@@ -175,7 +183,7 @@ mod tests {
 
     #[test]
     fn first_messages() {
-        let user = |text: &str| First::read(text).map(|f| f.user);
+        let user = |text: &str| ClientFirst::read(text).map(|f| f.user);
         assert_eq!(user("y,,n=a=2Cb=3Dc,r=x").as_deref(), Some("a,b=c"));
         assert_eq!(user("n,a=ann,n=ann,r=x").as_deref(), Some("ann"));
         for bad in [

@@ -1,19 +1,31 @@
-//! Text from outside on its way into a header field, a reply or a line of a log: it stays on its line.
+//! Untrusted text on its way into a header field, a reply or a log line: it stays on its line.
 
 use std::borrow::Cow;
 
-/// The character ends a line for somebody, or moves a terminal's cursor: the control characters of ASCII
-/// and of ISO 6429 (NEL among them), and the line and paragraph separators of Unicode.
+/// Whether a program may take the character for a line end, or a terminal for cursor movement:
+/// control characters of ASCII and of ISO 6429 (NEL among them), and the line and paragraph
+/// separators of Unicode.
 pub fn breaks_line(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// The text on one line: `instead` stands for each character that would break it.
+/// The text on one line: `instead` replaces each character that would break it.
 pub fn one_line(text: &str, instead: char) -> Cow<'_, str> {
     if text.bytes().all(|b| (b' '..=b'~').contains(&b)) || !text.contains(breaks_line) {
         return Cow::Borrowed(text);
     }
     Cow::Owned(text.chars().map(|c| if breaks_line(c) { instead } else { c }).collect())
+}
+
+/// The first `bytes_max` bytes of the text, cut at a character boundary.
+pub fn truncate(text: &str, bytes_max: usize) -> &str {
+    let end = (0..=bytes_max.min(text.len())).rev().find(|&i| text.is_char_boundary(i));
+    text.get(..end.unwrap_or(0)).unwrap_or_default()
+}
+
+/// The text on one line, with spaces for characters that would break it, cut to `bytes_max` bytes.
+pub fn excerpt(text: &str, bytes_max: usize) -> String {
+    truncate(&one_line(text, ' '), bytes_max).to_owned()
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Scripted conversations: raw bytes in, expected replies out. Each file of `tests/sessions` is one.
+//! Scripted conversations: raw bytes in, expected replies out. Each file of `tests/sessions` is
+//! one.
 //!
 //! | Line | Means |
 //! |---|---|
@@ -7,7 +8,7 @@
 //! | `S: text` | the next reply line is `text`; a trailing `*` stands for any rest |
 //! | `M: from=F to=T,T body=B` | a message was taken (body with the same escapes) |
 //! | `X: reason` | the server closes |
-//! | `option: name` | before all else: `lmtp`, `auth`, `starttls`, `tls`, `auth_required`, `scram`, `xclient`, `size=N`, `errors=N`, `recipients=N`, `commands=N` |
+//! | `option: name` | before all else: a name of the function `option` below |
 //!
 //! The host refuses recipients `unknown@*` (550) and `later@*` (450), senders `blocked@*` (550) and
 //! accepts the password `secret`. Every file is also run with one byte at a time, where only the
@@ -122,7 +123,7 @@ fn option(script: &mut Script, text: &str) {
     }
 }
 
-/// The host: what a gateway does with events, in a few lines.
+/// A host with the decisions above, as the gateway would make them.
 struct Host {
     session: Session,
     out: Vec<u8>,
@@ -179,7 +180,7 @@ impl Host {
                 // The example of RFC 7677 section 3.
                 assert_eq!(user, "user");
                 let salt = b"[m\x99h\x9d\x125\x8e\xec\xa0K\x14\x126\xfa\x81";
-                let kept = gauntlet_smtp::scram::Credentials::of("pencil", salt, 4_096);
+                let kept = gauntlet_smtp::scram::Credentials::derive("pencil", salt, 4_096);
                 session.challenge(kept, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", out);
                 None
             }
@@ -255,7 +256,7 @@ fn every_scripted_session() {
     }
 }
 
-/// Every way to end a message that some server takes for an end must end the conversation instead.
+/// Every wrong end of data that some server accepts must end the session instead.
 #[test]
 fn every_smuggling_variant_of_the_corpus_is_refused() {
     let Some(corpus) = std::env::var_os("GAUNTLET_CORPUS") else {

@@ -6,14 +6,14 @@ use gauntlet_smtp::milter;
 use gauntlet_smtp::spamd::{self, RequestReader, Response};
 use gauntlet_smtp::{
     Client, ClientConfig, ClientEvent, Command, DataDecoder, DataStep, Event, Features, Outgoing,
-    OutgoingRecipient, Reply, ReplyReader, Session, SessionConfig, SessionLimits, stuff,
+    OutgoingRecipient, Reply, ReplyReader, Session, SessionConfig, SessionLimits, dot_stuff,
 };
 
-/// Runs everything on these bytes. The first byte chooses the listener and the host's answers; the
-/// others are what the peer sends, in pieces of a length that it chooses too.
+/// Runs everything on these bytes. The first byte chooses the listener and the host's decisions;
+/// the others are what the peer sends, in pieces of a length that it chooses too.
 ///
 /// # Panics
-/// If a promise is broken: progress, bounds, and that what is sent has one end of data only.
+/// If an invariant is broken: progress, bounds, and that sent data has one end of data only.
 pub(crate) fn ask(input: &[u8]) {
     let Some((&choice, bytes)) = input.split_first() else { return };
     let config = SessionConfig {
@@ -47,7 +47,7 @@ pub(crate) fn ask(input: &[u8]) {
     let _ = Command::parse(bytes);
     let _ = ReplyReader::default().read(&mut &bytes[..]);
     let mut wire = Vec::new();
-    stuff(bytes, &mut wire);
+    dot_stuff(bytes, &mut wire);
     let end = DataDecoder::default().decode(&wire, &mut Vec::new());
     assert_eq!(end, DataStep::End(wire.len()), "what is sent has one end of data");
 }
@@ -83,7 +83,7 @@ fn serve(session: &mut Session, piece: &[u8], choice: u8, total: usize) -> bool 
                 }
                 Event::Auth { .. } => session.answer_auth(choice.is_multiple_of(2), &mut out),
                 Event::Credentials(_) => {
-                    let kept = gauntlet_smtp::scram::Credentials::of("secret", b"salt", 1);
+                    let kept = gauntlet_smtp::scram::Credentials::derive("secret", b"salt", 1);
                     session.challenge(kept, "nonce", &mut out);
                     None
                 }
@@ -107,7 +107,7 @@ fn client(bytes: &[u8]) {
         match client.next(&mut input, &mut out) {
             Ok(ClientEvent::Ready) => client.send(message.clone(), &mut out),
             Ok(ClientEvent::StartTls) => client.tls_started(&mut out),
-            Ok(ClientEvent::Body) => stuff(bytes, &mut out),
+            Ok(ClientEvent::Body) => dot_stuff(bytes, &mut out),
             Ok(ClientEvent::Done(replies)) => {
                 assert_eq!(replies.len(), 2, "one reply for each recipient");
                 client.send(message.clone(), &mut out);
@@ -135,8 +135,8 @@ fn spamd(bytes: &[u8], piece: usize) {
     }
 }
 
-/// The bytes as packets of a filter's protocol behind a negotiation, so that they get past it: a command
-/// that MTAs send, a length, that much data, again and again.
+/// The bytes as milter packets behind a negotiation, so that they get past it: a command that MTAs
+/// send, a length, that much data, repeated.
 pub(crate) fn as_packets(bytes: &[u8]) -> Vec<u8> {
     let mut wire = b"\0\0\0\x0dO\0\0\0\x06\0\0\x01\xff\0\x1f\xff\xff".to_vec();
     let mut rest = bytes;
@@ -151,7 +151,7 @@ pub(crate) fn as_packets(bytes: &[u8]) -> Vec<u8> {
     wire
 }
 
-/// An MTA's packets in pieces give the same messages as in one; what is kept has bounds; what we write
+/// Milter packets in pieces give the same messages as in one; memory is bounded; what is written
 /// are packets.
 pub(crate) fn filter(bytes: &[u8], piece: usize) {
     let whole = messages_of(bytes, bytes.len().max(1));
@@ -174,7 +174,7 @@ fn messages_of(bytes: &[u8], piece: usize) -> Vec<milter::Message> {
                     found.extend(session.take());
                     let why = milter::Action::Quarantine("x\0y".into());
                     session.act(&why, &mut out);
-                    let end = milter::Reply::Say(550, (5, 7, 1), "%\0\r\n".into());
+                    let end = milter::Reply::ReplyCode(550, (5, 7, 1), "%\0\r\n".into());
                     session.reply(&end, &mut out);
                 }
                 Ok(milter::Event::More) => break,

@@ -1,7 +1,7 @@
-//! Random bytes and mangled conversations through every parser of the crate: nothing may panic, loop
-//! or grow. The stable sister of the fuzz target, from a fixed seed.
+//! Random bytes and mangled sessions through every parser of the crate: nothing may panic, loop or
+//! grow. Runs on stable Rust what the fuzz target does, from a fixed seed.
 
-/// xorshift64*: small, and the same everywhere.
+/// xorshift64*: small, and the same on every platform.
 struct Random(u64);
 
 impl Random {

@@ -1,5 +1,5 @@
-//! Prints a rule file of the size and make-up of a large extra channel: 3,600 rules (a third body, a
-//! third header, a quarter metas, the rest uri, rawbody, mimeheader), of made-up words.
+//! Prints a rule file of the size and make-up of a large extra channel: 3,600 rules (a third body,
+//! a third header, a quarter metas, the rest uri, rawbody, mimeheader), of made-up words.
 //!
 //! usage: extra_rules > DIR/90_extra.cf
 

@@ -1,6 +1,6 @@
-//! What rules find in messages, one JSON object a line: score, hits with their evidence, sub-rules.
-//! Two builds of the program can so be compared byte by byte. Each message is scanned a second time
-//! with sub-rules put off until they are needed: where that finds anything else, the line says so.
+//! The hits of rules in messages, one JSON object a line: score, hits with their evidence,
+//! sub-rules. So two builds of the program can be compared byte by byte. Each message is scanned a
+//! second time with deferred sub-rules: if that finds anything else, the line says so.
 //!
 //! usage: hits RULES SITE MESSAGE...
 

@@ -1,4 +1,5 @@
-//! Where the time of a scan goes: views and rules, in microseconds a message, after one warm pass.
+//! The time of a scan by phases: views and rules, in microseconds a message, after one warm-up
+//! pass.
 //!
 //! usage: phases RULES SITE PASSES MESSAGE...
 
@@ -14,11 +15,11 @@ use gauntlet_spamassassin::{RulesScratch, Ruleset};
 /// The time that messages are scanned at, Unix seconds.
 const NOW: i64 = 1_700_000_000;
 
-/// Letters of a pattern that are shown.
+/// Characters of a pattern that are shown.
 const PATTERN_CHARS: usize = 200;
 
-/// A scan that counts; by itself, so that profilers can be told to look at nothing else
-/// (`valgrind --tool=callgrind --toggle-collect='*counted_scan*'`).
+/// A measured scan; a function of its own, so that profilers can be limited to it (`valgrind
+/// --tool=callgrind --toggle-collect='*counted_scan*'`).
 #[inline(never)]
 fn counted_scan(ruleset: &Ruleset, message: &Message<'_>, scratch: &mut RulesScratch) {
     let (envelope, facts) = (Envelope::default(), Facts::default());

@@ -1,5 +1,5 @@
-//! What it costs to work out what rules ask of the DNS about a message, when the scan goes on with what was computed for
-//! it, beside a scan that begins anew.
+//! The cost of computing the DNS questions of rules about a message, if the scan reuses what was
+//! computed for them, compared with a scan from scratch.
 //!
 //! ```text
 //! cargo run --release -p gauntlet-rules --example questions -- RULES MESSAGE ...
@@ -25,7 +25,7 @@ fn main() {
     let mails: Vec<Vec<u8>> = files.iter().map(|f| std::fs::read(f).expect("a message")).collect();
     let (envelope, facts) = (Envelope::default(), Facts::default());
     let mut scratch = RulesScratch::default();
-    // Of each message the best of some turns: other work on the machine only ever adds.
+    // Of each message the best of some runs: other load on the machine only adds time.
     let (mut alone, mut asked, mut both) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     for mail in &mails {
         let mut best = [Duration::MAX; 3];

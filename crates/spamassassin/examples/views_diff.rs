@@ -115,7 +115,8 @@ fn compare(views: &Views<'_>, dump: &Value, tally: &mut Tally<'_>) {
     let mut uris: Vec<_> = views.uris().iter().map(|u| u.text.clone()).collect();
     uris.sort();
     let mut expected = list(&dump["uris"]);
-    // An anchor without a target gives an empty URI there, which no rule can tell from none.
+    // An anchor without a target gives an empty URI there, which rules cannot distinguish from
+    // none.
     expected.retain(|u| !u.is_empty());
     expected.sort();
     tally.compare("uris", &uris, &expected);

@@ -1,8 +1,8 @@
-//! Where a host name ends and the registered domain begins, as the rule files say.
+//! Registry boundaries: where the registered domain of a host name begins, by the rule files.
 //!
 //! Rule files list top-level domains (`util_rb_tld`) and registries below them (`util_rb_2tld`,
-//! `util_rb_3tld`); SpamAssassin knows no others, so neither does this. Only if the files list none
-//! at all, as our own rules do, the public suffix list stands in.
+//! `util_rb_3tld`); SpamAssassin uses no others, so neither does this. Only if the files list none
+//! at all, as Gauntlet's own rules do, the public suffix list is used.
 
 use psl::Psl as _;
 
@@ -23,7 +23,8 @@ const US_STATES: &[u8] =
     mn mo ms mt nc nd ne nh nj nm nv ny oh ok or pa pr ri sc sd tn tx ut va vi vt wa wi wv wy";
 
 impl Boundaries {
-    /// Reads `util_rb_tld`, `util_rb_2tld` and `util_rb_3tld`; `clear_util_rb` forgets those before.
+    /// Reads `util_rb_tld`, `util_rb_2tld` and `util_rb_3tld`; `clear_util_rb` discards those
+    /// before it.
     pub fn from_settings(settings: &Settings) -> Self {
         let cleared = settings.all("clear_util_rb").last().map_or(0, |line| line.order);
         let words = |name: &str| {
@@ -64,7 +65,7 @@ impl Boundaries {
         host[self.registered(&host)..].to_vec()
     }
 
-    /// What stands before the registered domain, and the registered domain; both in lower case.
+    /// What precedes the registered domain, and the registered domain; both in lower case.
     pub fn split(&self, host: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let host = without_empty_labels(host);
         let (before, domain) = host.split_at(self.registered(&host));
@@ -91,7 +92,7 @@ impl Boundaries {
             let start = starts[labels - 1];
             self.is_boundary(&host[start..], labels)
         });
-        // One label more, if there is one.
+        // The registered domain has one label more, if there is one.
         starts[boundary.unwrap_or(1).min(count - 1)]
     }
 
@@ -120,7 +121,7 @@ impl Boundaries {
 /// Labels of the longest boundary.
 const LABELS_MAX: usize = 4;
 
-/// A host name in lower case; of several dots in a row, and of those at the ends, none too many is left.
+/// A host name in lower case, without repeated dots and dots at the ends.
 fn without_empty_labels(host: &[u8]) -> Vec<u8> {
     let mut host = host.to_ascii_lowercase();
     let is_empty = |pair: &[u8]| pair == b"..";
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(listed.split(b"a.b.foo.com"), (b"a.b".to_vec(), b"foo.com".to_vec()));
     }
 
-    /// The plain way: label by label, from the left.
+    /// The plain algorithm: label by label, from the left.
     fn split_slowly(listed: &Boundaries, host: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let host = host.to_ascii_lowercase();
         let labels: Vec<&[u8]> = host.split(|&b| b == b'.').filter(|l| !l.is_empty()).collect();

@@ -1,20 +1,20 @@
-//! A message as the matcher asks for it: SpamAssassin's views, and the functions of a rule set.
+//! A message as a [`Document`]: SpamAssassin's views, and the eval functions of a ruleset.
 
 use std::borrow::Cow;
 
 use gauntlet_mail::{Evidence, View};
-use gauntlet_rules::document::{Document, Function, Functions, Refused, evidence_in};
+use gauntlet_rules::document::{CallError, Document, Function, Functions};
 use gauntlet_rules::rule::{EvalCall, EvalKind, HeaderSelector};
-use gauntlet_rules::{Severity, Texts, Uri, UriDetail};
+use gauntlet_rules::{Severity, Texts, UriDetail};
 
 use crate::evals::{Eval, EvalContext, unknown_tags};
 use crate::tags;
 
-/// One message under a rule set.
+/// One message that is scanned with a ruleset.
 pub(crate) struct MessageDocument<'a> {
-    /// What the functions see.
+    /// The context of eval functions.
     pub(crate) evals: EvalContext<'a>,
-    /// The calls of the rule set, by number.
+    /// The calls of the ruleset, by number.
     pub(crate) calls: &'a [Eval],
 }
 
@@ -31,24 +31,19 @@ impl Document for MessageDocument<'_> {
         self.evals.views.mime_headers(selector)
     }
 
-    fn body(&self) -> &[Vec<u8>] {
-        self.evals.views.body()
-    }
-
-    fn unedited_body(&self) -> &[Vec<u8>] {
-        self.evals.views.unedited_body()
+    fn text(&self, texts: Texts, number: u32) -> Option<&[u8]> {
+        let (views, at) = (self.evals.views, number as usize);
+        match texts {
+            Texts::Body => views.body().get(at).map(Vec::as_slice),
+            Texts::UneditedBody => views.unedited_body().get(at).map(Vec::as_slice),
+            Texts::Rawbody => views.rawbody().get(at).map(Vec::as_slice),
+            Texts::Uris => views.uris().get(at).map(|uri| uri.text.as_slice()),
+            Texts::Full => (at == 0).then(|| views.full()),
+        }
     }
 
     fn has_edited_body(&self) -> bool {
         self.evals.views.has_edited_body()
-    }
-
-    fn rawbody(&self) -> &[Vec<u8>] {
-        self.evals.views.rawbody()
-    }
-
-    fn uris(&self) -> &[Uri] {
-        self.evals.views.uris()
     }
 
     fn uri_details(&self) -> Box<dyn Iterator<Item = (&[u8], &UriDetail)> + '_> {
@@ -60,15 +55,11 @@ impl Document for MessageDocument<'_> {
         self.evals.views.boundaries().trim(host)
     }
 
-    fn full(&self) -> &[u8] {
-        self.evals.views.full()
-    }
-
     fn call(&self, function: u32) -> u32 {
         self.calls.get(function as usize).map_or(0, |call| call.run(&self.evals))
     }
 
-    fn seen_by(&self, function: u32) -> Evidence {
+    fn call_evidence(&self, function: u32) -> Evidence {
         match self.calls.get(function as usize) {
             Some(call) => call.evidence(self.evals.views),
             None => Evidence::new(View::Feature, 0, 0, b""),
@@ -81,16 +72,20 @@ impl Document for MessageDocument<'_> {
 
     fn evidence(&self, texts: Texts, number: u32, start: usize, found: &[u8]) -> Evidence {
         let views = self.evals.views;
-        match texts {
-            Texts::Body => evidence_in(View::SaBody, views.body(), number, start, found),
-            Texts::Rawbody => evidence_in(View::SaRawbody, views.rawbody(), number, start, found),
-            Texts::Uris => Evidence::new(View::Url, 0, start, found),
-            Texts::Full => Evidence::new(View::Raw, 0, start, found),
-        }
+        // Offsets in these views are counted from the start of the first text.
+        let before =
+            |texts: &[Vec<u8>]| -> usize { texts.iter().take(number as usize).map(Vec::len).sum() };
+        let (view, before) = match texts {
+            Texts::Body | Texts::UneditedBody => (View::SaBody, before(views.body())),
+            Texts::Rawbody => (View::SaRawbody, before(views.rawbody())),
+            Texts::Uris => (View::Url, 0),
+            Texts::Full => (View::Raw, 0),
+        };
+        Evidence::new(view, 0, before + start, found)
     }
 }
 
-/// The calls of a rule set while it is compiled.
+/// The calls of a ruleset while it is compiled.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(pub(crate) Vec<Eval>);
 
@@ -106,28 +101,30 @@ impl Calls {
 }
 
 impl Functions for Calls {
-    fn take_call(&mut self, call: &EvalCall, kind: EvalKind) -> Result<Function, Refused> {
-        let refused =
-            |cause| Refused { severity: Severity::Note, message: format!("never fires: {cause}") };
+    fn add_call(&mut self, call: &EvalCall, kind: EvalKind) -> Result<Function, CallError> {
+        let refused = |cause| CallError {
+            severity: Severity::Note,
+            message: format!("never fires: {cause}"),
+        };
         Ok(self.take(Eval::compile(call, kind).map_err(refused)?))
     }
 
-    fn take_query(
+    fn add_query(
         &mut self,
         rule: &str,
         query: &str,
         filter: Option<&str>,
         is_asked: bool,
-    ) -> Result<Option<Function>, Refused> {
+    ) -> Result<Option<Function>, CallError> {
         let unknown = unknown_tags(query);
         if !unknown.is_empty() {
             let message = format!("never fires: no value for {}", unknown.join(", "));
-            return Err(Refused { severity: Severity::Note, message });
+            return Err(CallError { severity: Severity::Note, message });
         }
         if !is_asked {
             return Ok(None);
         }
-        let malformed = |cause: crate::evals::EvalError| Refused {
+        let malformed = |cause: crate::evals::EvalError| CallError {
             severity: Severity::Error,
             message: cause.to_string(),
         };

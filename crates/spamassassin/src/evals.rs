@@ -1,99 +1,64 @@
-//! Rules that are code: `eval:function(args)`.
+//! Eval functions: rules that are code (`eval:function(args)`).
 //!
 //! ```text
 //! loading:  Settings -> EvalTables          call -> Eval (function found, arguments compiled)
 //! scanning: EvalContext (views, facts, memo of this message) -> Eval::run -> the rule's value
 //! ```
 //!
-//! One file for each kind of function, after SpamAssassin's plugins. A function sees the message
+//! One file for each kind of function, as SpamAssassin's plugins. A function sees the message
 //! through the same views as the rules, never waits and reads no clock. What several functions need
 //! is computed once a message and kept in the [`EvalContext`].
 
 use gauntlet_mail::Evidence;
 
-use crate::views::Views;
 use gauntlet_rules::pattern::Pattern;
 use gauntlet_rules::rule::{EvalCall, EvalKind};
 
-mod asking;
+use crate::views::Views;
+
+mod args;
 mod auth;
 mod body;
 mod bounce;
 mod context;
 mod date;
 mod dns;
+mod dns_questions;
 mod domain;
-#[cfg(test)]
-mod fixtures;
+mod evidence;
+mod expansion;
 mod forgery;
 mod freemail;
 mod functions;
 mod header;
+mod host_names;
 mod html;
 mod image;
+mod links;
 mod lists;
 mod locale;
+mod memo;
 mod mime;
 mod net;
-mod network;
+mod plan;
 mod relay;
-mod seen;
+mod senders;
 mod tables;
 mod template;
+#[cfg(test)]
+mod tests;
 mod text;
 mod uri;
 
+use self::args::Args;
 pub use self::context::EvalContext;
+pub use self::dns_questions::questions;
+use self::evidence::EvidenceSource;
 use self::functions::Function;
-use self::seen::Seen;
 pub use self::tables::EvalTables;
 pub(crate) use self::template::unknown_tags;
 
-/// The arguments of a call, and what kind of rule makes it.
-#[derive(Debug)]
-struct Args {
-    words: Vec<String>,
-    /// The same read as numbers.
-    numbers: Vec<f64>,
-    /// The second read as a comparison.
-    comparison: Option<html::Comparison>,
-    /// The argument that is a pattern, for functions that take one.
-    pattern: Option<Pattern>,
-    kind: EvalKind,
-}
-
-impl Args {
-    /// No arguments, for functions that call each other.
-    const NONE: &'static Args = &Args {
-        words: Vec::new(),
-        numbers: Vec::new(),
-        comparison: None,
-        pattern: None,
-        kind: EvalKind::Header,
-    };
-
-    fn new(words: Vec<String>, pattern: Option<Pattern>, kind: EvalKind) -> Self {
-        let numbers = words.iter().map(|word| text::leading_number(word)).collect();
-        let comparison = words.get(1).and_then(|word| html::Comparison::parse(word));
-        Args { words, numbers, comparison, pattern, kind }
-    }
-
-    fn word(&self, i: usize) -> Option<&str> {
-        self.words.get(i).map(String::as_str)
-    }
-
-    /// A number as Perl reads it: 0 if the argument is missing or none.
-    fn number(&self, i: usize) -> f64 {
-        self.numbers.get(i).copied().unwrap_or_default()
-    }
-
-    /// A bound: none if the argument is missing or `undef`.
-    fn bound(&self, i: usize) -> Option<f64> {
-        self.word(i).filter(|w| *w != "undef").map(|_| self.number(i))
-    }
-}
-
-/// Why a call cannot be answered.
+/// Why a call cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
     /// No function of this name.
@@ -115,19 +80,19 @@ pub struct Eval {
     function: Function,
     args: Args,
     edits_body: bool,
-    /// As the rule calls it.
+    /// The call as the rule writes it.
     call: Box<str>,
-    seen: Seen,
+    evidence_source: EvidenceSource,
 }
 
-/// Functions that change what `body` rules see, if they are called from `header` rules.
+/// Functions that edit what `body` rules see, if they are called from `header` rules.
 const BODY_EDITORS: [&str; 2] = ["check_freemail_replyto", "check_freemail_body"];
 
 impl Eval {
     fn new(name: &str, function: Function, args: Args, edits_body: bool) -> Self {
         let words: Vec<String> = args.words.iter().map(|w| format!("'{w}'")).collect();
         let call = format!("{name}({})", words.join(", ")).into();
-        Eval { function, args, edits_body, call, seen: seen::seen(name) }
+        Eval { function, args, edits_body, call, evidence_source: evidence::source_of(name) }
     }
 
     /// Finds the function and compiles its arguments.
@@ -146,7 +111,7 @@ impl Eval {
         Ok(Eval::new(&call.function, function, args, edits_body))
     }
 
-    /// Whether it may change the body, so that it must run before `body` rules.
+    /// Whether it may edit the body, so that it must run before `body` rules.
     pub(crate) fn edits_body(&self) -> bool {
         self.edits_body
     }
@@ -167,9 +132,9 @@ impl Eval {
         Ok(Eval::new("askdns_rbl", function, args, false))
     }
 
-    /// What it saw of the message, for a hit's evidence.
+    /// The part of the message that it examined, as the evidence of a hit.
     pub(crate) fn evidence(&self, views: &Views<'_>) -> Evidence {
-        seen::evidence(self.seen, self.args.word(0), &self.call, views)
+        evidence::evidence(self.evidence_source, self.args.word(0), &self.call, views)
     }
 
     /// The rule's value: 0 is no hit. Deterministic; never waits.
@@ -183,7 +148,7 @@ pub fn is_known(name: &str) -> bool {
     functions::find(name).is_some()
 }
 
-/// Whether the function can hit: those that ask services which nobody asks here never do.
+/// Whether the function can hit: those for services that Gauntlet does not query never do.
 pub fn is_answered(name: &str) -> bool {
     functions::is_answered(name)
 }

@@ -6,8 +6,8 @@
 //!                                                        └──▶ evals  (rules that are code)
 //! ```
 //!
-//! Answers equal SpamAssassin 4.0.1's with `-L` (profile `local`), which is the oracle that the tests
-//! compare with. Nothing here reads a clock: the time is an argument.
+//! Answers equal SpamAssassin 4.0.1's with `-L` (profile `local`), which is the oracle that the
+//! tests compare with. Nothing here reads a clock: the time is an argument.
 
 pub mod boundaries;
 mod document;

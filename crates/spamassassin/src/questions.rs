@@ -1,5 +1,5 @@
-//! What rules ask of the DNS, as data: who gathers facts asks, and the rules read the answers from
-//! [`gauntlet_mail::Facts::rule_answers`] under the question's text.
+//! DNS questions of rules, as data. Whatever gathers facts looks them up before the scan; rules
+//! read the answers from [`gauntlet_mail::Facts::rule_answers`] under the question's text.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::fmt;
 use gauntlet_rules::RecordType;
 use gauntlet_rules::settings::Settings;
 
-/// Questions of one message; further ones are not asked.
+/// Most questions of one message; further ones are not looked up.
 pub const QUESTIONS_MAX: usize = 400;
 
-/// Under which name a question is asked.
+/// The names that a question looks up.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum About {
-    /// This one.
+    /// This name.
     Name(String),
-    /// Each address of the host, backwards, before the zone.
+    /// Each address of the host, reversed, before the zone.
     AddressesOf(String),
-    /// Each address of each name server of the domain, backwards, before the zone.
+    /// Each address of each name server of the domain, reversed, before the zone.
     ServersOf(String),
     /// Each name server of the domain, before the zone.
     ServerNamesOf {
@@ -30,24 +30,25 @@ pub enum About {
     AuthoritiesOf(String),
 }
 
-/// A question that rules ask about a message. Its text (`A 2.0.0.127.zen.example`) names the answer in
-/// the facts.
+/// A DNS question of rules about a message. Its text (`A 2.0.0.127.zen.example`) is the key of the
+/// answer in the facts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Question {
     /// Type of record.
     pub kind: RecordType,
-    /// Name, or how names are found.
+    /// The name, or how the names are found.
     pub about: About,
-    /// The list's zone in lower case without a dot at its end; empty if no list is asked.
+    /// The list's zone in lower case without a trailing dot; empty if no list is queried.
     pub zone: String,
-    /// That there is nothing is an answer too.
+    /// The absence of records is an answer too.
     pub absence: bool,
-    /// The answer is the response code (`NOERROR`, `NXDOMAIN`, `REFUSED`, `SERVFAIL`), not the records.
+    /// The answer is the response code (`NOERROR`, `NXDOMAIN`, `REFUSED`, `SERVFAIL`), not the
+    /// records.
     pub status: bool,
 }
 
 impl Question {
-    /// The name to ask, if it needs no other question first.
+    /// The name to look up, if that needs no other question first.
     pub fn name(&self) -> Option<String> {
         match &self.about {
             About::Name(name) if self.zone.is_empty() => Some(name.clone()),
@@ -75,21 +76,22 @@ impl fmt::Display for Question {
     }
 }
 
-/// Which names rules may ask about: `dns_query_restriction`, and which are not asked for a while after
-/// a rule fired: `dns_block_rule`.
+/// Which names rules may look up (`dns_query_restriction`), and which are blocked for a while after
+/// a rule fired (`dns_block_rule`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Restrictions {
-    /// Allowed or not, by domain in lower case; `*` is all that no other line names.
+    /// Whether lookups are allowed, by domain in lower case; `*` is every domain that has no line
+    /// of its own.
     domains: BTreeMap<String, bool>,
-    /// A rule, and the domain that is not asked for a while once it fired.
+    /// A rule, and the domain that is blocked once it fired.
     pub blocks: Vec<(String, String)>,
-    /// How long that is, in seconds.
+    /// Duration of a block, in seconds.
     pub block_seconds: u64,
 }
 
 /// Lines of each kind that are read.
 const RESTRICTIONS_MAX: usize = 10_000;
-/// Seconds of a block: as it comes, and at most.
+/// Default and maximum of that.
 const BLOCK_SECONDS: f64 = 300.0;
 const BLOCK_SECONDS_MAX: f64 = 7.0 * 86_400.0;
 
@@ -123,7 +125,7 @@ impl Restrictions {
         Restrictions { domains, blocks, block_seconds }
     }
 
-    /// Whether rules may ask about this name: the longest domain that is named decides.
+    /// Whether rules may look up this name: the longest domain with a line decides.
     pub fn allow(&self, name: &str) -> bool {
         if self.domains.is_empty() {
             return true;
@@ -132,7 +134,7 @@ impl Restrictions {
         named.or_else(|| self.domains.get("*")).copied().unwrap_or(true)
     }
 
-    /// Whether rules may ask this: by its own name, or by its list's zone.
+    /// Whether rules may ask this question: by its name, or by its list's zone.
     pub fn allow_asking(&self, question: &Question) -> bool {
         match question.name() {
             Some(name) => self.allow(&name),
@@ -141,7 +143,7 @@ impl Restrictions {
     }
 }
 
-/// A domain as it is compared.
+/// A domain in the form in which it is compared.
 fn bare(domain: &str) -> String {
     domain.trim_matches('.').to_ascii_lowercase()
 }

@@ -1,4 +1,4 @@
-//! Rules of SpamAssassin, compiled, with what they see of a message.
+//! SpamAssassin's rules, compiled, with their views and eval functions.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_rules::{LoadError, LoadOptions, LoadReport, Outcome, Profile};
 
 use crate::document::{Calls, MessageDocument};
-use crate::evals::{Eval, EvalContext, EvalTables};
+use crate::evals::{self, Eval, EvalContext, EvalTables};
 use crate::questions::{Question, Restrictions};
 use crate::views::{TextViews, ViewSettings, Views};
 
@@ -34,18 +34,19 @@ impl Deref for Ruleset {
 #[derive(Debug, Default)]
 pub struct RulesScratch {
     matcher: gauntlet_rules::RulesScratch,
-    /// Of the next message, and the version of the ruleset that made them.
+    /// Text views of the next message, and the version of the ruleset that made them.
     text: Option<(Arc<str>, TextViews)>,
 }
 
 impl RulesScratch {
-    /// Buffers that also keep what each rule costs.
+    /// Buffers that also measure the cost of each rule.
     pub fn with_costs() -> Self {
         RulesScratch { matcher: gauntlet_rules::RulesScratch::with_costs(), text: None }
     }
 
-    /// What is known already of the text of the message that is scanned next; none forgets what was
-    /// given before. It counts only for the ruleset that it came from ([`Ruleset::questions`]).
+    /// Sets the text views of the message that is scanned next, if they were computed already;
+    /// `None` clears them. They are used only with the ruleset that computed them
+    /// ([`Ruleset::questions_and_text`]).
     pub fn give(&mut self, text: Option<(Arc<str>, TextViews)>) {
         self.text = text;
     }
@@ -60,7 +61,7 @@ impl Ruleset {
     /// Reads rules from folders and files, in this order, and compiles them.
     ///
     /// # Errors
-    /// If a source cannot be read, or with `strict` if anything is wrong with the rules.
+    /// If a source cannot be read, or with `strict` if there is any problem.
     pub fn load(
         sources: &[PathBuf],
         options: &LoadOptions,
@@ -70,8 +71,8 @@ impl Ruleset {
         Ok((Self::new(rules, calls), report))
     }
 
-    /// Loads one text as the only rule file, with the plugins of an installation as it comes. The
-    /// text cannot include files; sites of the options are not read.
+    /// Loads one text as the only rule file, with the plugins that SpamAssassin loads by default.
+    /// The text cannot include files; sites of the options are not read.
     ///
     /// # Errors
     /// As [`Ruleset::load`].
@@ -98,24 +99,24 @@ impl Ruleset {
         &self.view_settings
     }
 
-    /// Whether rules ask the DNS anything: in [`Profile::Full`] only.
+    /// Whether any rule has DNS questions: in [`Profile::Full`] only.
     pub fn asks(&self) -> bool {
         self.eval_tables.asks()
     }
 
-    /// The registered domain of a host name, by the boundaries that the rule files know.
+    /// The registered domain of a host name, by the boundaries of the rule files.
     pub fn registered_domain(&self, host: &str) -> String {
         let domain = self.eval_tables.boundaries.trim(host.as_bytes());
         String::from_utf8_lossy(&domain).into_owned()
     }
 
-    /// What rules may ask of the DNS, and which of them end that for a while.
+    /// Which names rules may look up, and which rules block lookups for a while.
     pub fn restrictions(&self) -> &Restrictions {
         self.eval_tables.restrictions()
     }
 
-    /// What the rules ask of the DNS about a message. Signatures in `facts` must be judged already:
-    /// rules ask about domains that signed.
+    /// The DNS questions of the rules about a message. Signatures in `facts` must be verified
+    /// already: rules ask about domains that signed.
     pub fn questions(
         &self,
         message: &Message<'_>,
@@ -125,8 +126,8 @@ impl Ruleset {
         self.questions_and_text(message, envelope, facts).0
     }
 
-    /// The same, with what was computed of the message's text on the way: for [`RulesScratch::give`],
-    /// so that the scan need not do it again.
+    /// The same, with the text views that were computed on the way: for [`RulesScratch::give`], so
+    /// that the scan need not compute them again.
     pub fn questions_and_text(
         &self,
         message: &Message<'_>,
@@ -139,11 +140,11 @@ impl Ruleset {
         let views = Views::new(message, envelope, facts, &self.view_settings);
         let now = envelope.received_at;
         let evals = EvalContext::new(&views, &self.eval_tables, now, self.profile());
-        let questions = self.eval_tables.questions(&evals);
+        let questions = evals::questions(&evals);
         (questions, Some((self.version().into(), views.text())))
     }
 
-    /// Judges a message; `now` is Unix time in seconds. Deterministic.
+    /// Evaluates the rules on a message; `now` is Unix time in seconds. Deterministic.
     pub fn scan(
         &self,
         message: &Message<'_>,
@@ -163,14 +164,14 @@ impl Ruleset {
         self.rules.scan(&document, &mut scratch.matcher)
     }
 
-    /// Ends a scan as soon as no rule that is left can move the score across one of these
-    /// thresholds. Whoever compares the score with nothing else judges as after a whole scan.
+    /// Lets scans end as soon as no remaining rule can move the score across one of these
+    /// thresholds. A caller that compares the score only with them decides as after a full scan.
     #[must_use]
     pub fn stop_early_at(self, thresholds: &[f64]) -> Self {
         Ruleset { rules: self.rules.stop_early_at(thresholds), ..self }
     }
 
-    /// Tries the rules in another order, which changes nothing that is found. For tests of that.
+    /// Shuffles the order of evaluation, which changes no result. For tests of that.
     #[must_use]
     pub fn in_other_order(self, seed: u64) -> Self {
         Ruleset { rules: self.rules.in_other_order(seed), ..self }
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_or_fire_is_said() {
+    fn what_cannot_run_or_fire_is_reported() {
         let huge = format!("body A /(?=x)(?:{}){{400}}/\n", "abcdefgh|".repeat(60) + "z");
         let rules = format!("{huge}body B /y/\nmeta C __NONE && B\nmeta D __NONE || B\n");
         let (ruleset, report) =

@@ -1,10 +1,10 @@
-//! Tags that every message has: `%{LASTEXTERNALIP}` in a pattern.
+//! Standard tags, which every message has: `%{LASTEXTERNALIP}` in a pattern.
 
 use crate::evals::EvalContext;
 use crate::views::{Relay, reversed_ip};
 
-/// A tag that every message has (SpamAssassin's template tags, as far as they say something of the
-/// message before it is judged); none if it is no such tag. An empty value counts as none.
+/// The values of a standard tag (SpamAssassin's template tags, as far as they are known before the
+/// message is classified); `None` if it is no such tag. Empty values are left out.
 pub(crate) fn standard(name: &str, evals: &EvalContext<'_>) -> Option<Vec<Vec<u8>>> {
     let relays = evals.views.relays();
     let text = |text: &[u8]| vec![text.to_vec()];

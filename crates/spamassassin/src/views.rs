@@ -1,4 +1,4 @@
-//! What rules see of a message, rendered as SpamAssassin 4.0.1 renders it.
+//! The views of a message that rules match, rendered as SpamAssassin 4.0.1 renders them.
 //!
 //! ```text
 //! message -> mime (tree of parts) -> header, mime_headers    header_text, address, relays
@@ -6,7 +6,7 @@
 //!                                 -> rawbody                 encoding
 //! ```
 //!
-//! Every view is computed when first asked for, once a message.
+//! Every view is computed when first needed, once a message.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -15,7 +15,6 @@ use std::sync::Arc;
 use gauntlet_mail::{Envelope, Facts, Message};
 
 use crate::boundaries::Boundaries;
-use gauntlet_rules::Uri;
 use gauntlet_rules::pattern::Pattern;
 use gauntlet_rules::rule::HeaderSelector;
 use gauntlet_rules::settings::Settings;
@@ -76,13 +75,13 @@ impl ViewSettings {
         }
     }
 
-    /// Which relays are trusted.
+    /// The trusted and internal networks.
     pub(crate) fn trust(&self) -> &TrustSettings {
         &self.trust
     }
 }
 
-/// The `redirector_pattern` lines; what does not compile is left out.
+/// The `redirector_pattern` lines; those that do not compile are left out.
 fn redirectors(settings: &Settings) -> Redirectors {
     let patterns = settings.all("redirector_pattern").iter().filter_map(|line| {
         let text = line.value.trim();
@@ -105,6 +104,13 @@ fn redirectors(settings: &Settings) -> Redirectors {
         Pattern::new(&text).ok().map(Redirector::new)
     });
     Redirectors::new(patterns.collect())
+}
+
+/// One URI as `uri` rules see it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Uri {
+    /// The form that rules match.
+    pub text: Vec<u8>,
 }
 
 /// All views of one message, computed when first asked for.
@@ -130,20 +136,20 @@ pub struct Views<'m> {
     addresses: address::Kept,
 }
 
-/// Views of a message's text, kept from one look at it for the next: its parts as they are rendered, what
-/// `body` rules see, its URIs. They depend on the body, on the subject and on fields of signatures; the
-/// message may have got other fields in the meantime, or lost some.
+/// Views of a message's text, kept from one scan of it for the next: its rendered parts, the body
+/// view, its URIs. They depend on the body, on the subject and on fields of signatures; other
+/// fields may have been added or removed in the meantime.
 #[derive(Debug, Default)]
 pub struct TextViews {
     rendered: OnceCell<Arc<Vec<Option<Rendered>>>>,
     body: OnceCell<Arc<Vec<Vec<u8>>>>,
     uris: OnceCell<Arc<Uris>>,
-    /// Bytes of the body that they are of.
+    /// Length of the body that they were made of, in bytes.
     body_bytes: usize,
 }
 
 impl TextViews {
-    /// About how many bytes they take.
+    /// Approximate memory, in bytes.
     pub fn bytes(&self) -> usize {
         let rendered = self.rendered.get().into_iter().flat_map(|all| all.iter()).flatten();
         let shown: usize = rendered.map(|part| part.text().chars.len()).sum();
@@ -154,7 +160,8 @@ impl TextViews {
 }
 
 impl<'m> Views<'m> {
-    /// The same with views of its text that are known already; without them if they are of another body.
+    /// The same with text views that were computed before; they are ignored if they are of another
+    /// body.
     pub(crate) fn with_text(self, text: TextViews) -> Self {
         if text.body_bytes != self.body_bytes() {
             return self;
@@ -163,7 +170,7 @@ impl<'m> Views<'m> {
         Views { rendered, body, uris, ..self }
     }
 
-    /// What was computed of its text.
+    /// The text views that were computed so far.
     pub(crate) fn text(&self) -> TextViews {
         TextViews {
             rendered: self.rendered.clone(),
@@ -211,17 +218,17 @@ impl<'m> Views<'m> {
         self.message
     }
 
-    /// The parts as SpamAssassin reads them.
+    /// The MIME tree as SpamAssassin parses it.
     pub fn mime(&self) -> &MimeTree<'m> {
-        self.mime.get_or_init(|| MimeTree::read(self.message.raw()))
+        self.mime.get_or_init(|| MimeTree::parse(self.message.raw()))
     }
 
-    /// What the connection said.
+    /// The envelope.
     pub fn envelope(&self) -> &'m Envelope {
         self.envelope
     }
 
-    /// What the network said.
+    /// The facts from the network.
     pub fn facts(&self) -> &'m Facts {
         self.facts
     }
@@ -231,17 +238,17 @@ impl<'m> Views<'m> {
         self.settings
     }
 
-    /// Where registered domains begin.
+    /// The registry boundaries.
     pub fn boundaries(&self) -> &'m Boundaries {
         &self.settings.boundaries
     }
 
-    /// The path of the message.
+    /// The relays of the message.
     pub fn relays(&self) -> &Relays {
         self.relays.get_or_init(|| Relays::read(self.mime(), &self.settings.trust))
     }
 
-    /// Every part as it is rendered, by its index in the tree; none if it is not shown as text.
+    /// Every rendered part, by its index in the tree; `None` if it is not shown as text.
     pub fn rendered(&self) -> &[Option<Rendered>] {
         let render = || Arc::new(self.mime().nodes.iter().map(body::render).collect());
         self.rendered.get_or_init(render)
@@ -252,12 +259,12 @@ impl<'m> Views<'m> {
         self.edited_body.get().map_or_else(|| self.unedited_body(), Vec::as_slice)
     }
 
-    /// Puts other strings in the place of some: what rules see that run from now on.
+    /// Replaces some strings of the body view, for rules that run from now on.
     pub(crate) fn edit_body(&self, edits: Vec<(usize, Vec<u8>)>) {
         if edits.is_empty() || self.edited_body.get().is_some() {
             return;
         }
-        // URIs are found in what was written.
+        // URIs come from the unedited body, so they are found first.
         self.uri_details();
         let mut body = self.unedited_body().to_vec();
         for (number, text) in edits {
@@ -290,7 +297,7 @@ impl<'m> Views<'m> {
         self.rawbody.get_or_init(|| body::rawbody(self.mime(), max))
     }
 
-    /// What `full` rules match: the message as it came, without an mbox line.
+    /// The text that `full` rules match: the raw message without an mbox line.
     pub fn full(&self) -> &[u8] {
         self.mime().full()
     }
@@ -300,7 +307,7 @@ impl<'m> Views<'m> {
         self.uri_forms.get_or_init(|| self.uri_details().forms())
     }
 
-    /// All URIs with what is known of them.
+    /// All URIs with their details.
     pub fn uri_details(&self) -> &Uris {
         self.uris.get_or_init(|| {
             let parts = self.rendered().iter().flatten();
@@ -316,23 +323,23 @@ impl<'m> Views<'m> {
         })
     }
 
-    /// The values that a selector names, each by itself: fields, or the extracts of its modifiers.
+    /// The values that a selector names, one by one: fields, or the extracts of its modifiers.
     pub fn header_values(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
         header::values(self, selector)
     }
 
-    /// The same of a selector as it is written.
+    /// The same for a selector as it is written.
     pub(crate) fn values_of(&self, selector: &str) -> Vec<Cow<'_, [u8]>> {
         let (name, wanted) = header::Wanted::parse(selector);
         self.selected(name, wanted)
     }
 
-    /// The same of a selector that is read already.
+    /// The same for a parsed selector.
     pub(crate) fn selected(&self, name: &str, wanted: header::Wanted) -> Vec<Cow<'_, [u8]>> {
         header::values_of(self, name, wanted)
     }
 
-    /// A header value as `header` rules see it; none is Perl's undef (no such field).
+    /// A header value as `header` rules see it; `None` is Perl's undef (no such field).
     pub fn header(&self, selector: &HeaderSelector) -> Option<Cow<'_, [u8]>> {
         if selector.name == "ALL" {
             let all = if selector.has("raw") { self.raw_fields() } else { self.all_fields() };
@@ -362,13 +369,13 @@ impl<'m> Views<'m> {
         }
     }
 
-    /// The decoded values of a field in one text; none if there is no such field.
+    /// The decoded values of a field in one text; `None` if there is no such field.
     pub(crate) fn lines(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         let mut fields = self.fields(name).map(mime::Field::line);
         let first = fields.next()?;
         let Some(second) = fields.next() else { return Some(Cow::Borrowed(first)) };
         let all = || [first, second].into_iter().chain(fields).collect::<Vec<_>>().concat();
-        // Nearly all messages have several of these, and many rules look at them.
+        // Nearly all messages have several of these, and many rules match them: cached.
         if name.eq_ignore_ascii_case("received") {
             return Some(Cow::Borrowed(self.received.get_or_init(all)));
         }
@@ -379,7 +386,8 @@ impl<'m> Views<'m> {
         self.names.get_or_init(|| header::Names::of(&self.mime().root().fields))
     }
 
-    /// Whether the message may have a field whose name has this hash ([`gauntlet_rules::document::name_hash`]).
+    /// Whether the message may have a field whose name has this hash
+    /// ([`gauntlet_rules::document::name_hash`]).
     pub(crate) fn may_have_field(&self, hash: u8) -> bool {
         self.names().may_have(hash)
     }
@@ -396,12 +404,12 @@ impl<'m> Views<'m> {
         self.all_fields.get_or_init(|| header::all_fields_text(self.mime().root()))
     }
 
-    /// The fields as they came, in one text: what `ALL:raw` selects.
+    /// The raw fields in one text: what `ALL:raw` selects.
     pub(crate) fn raw_fields(&self) -> &[u8] {
         self.raw_fields.get_or_init(|| header::raw_fields_text(self.mime().pristine_header()))
     }
 
-    /// The value of a field in each part, the root first; none where a part lacks it.
+    /// The value of a field in each part, the root first; `None` if a part lacks it.
     pub fn mime_headers(&self, selector: &HeaderSelector) -> Vec<Option<Cow<'_, [u8]>>> {
         let is_raw = selector.has("raw");
         let tree = self.mime();
@@ -409,8 +417,9 @@ impl<'m> Views<'m> {
         parts.map(|node| mime_header(node, selector, is_raw)).collect()
     }
 
-    /// The envelope sender as SpamAssassin finds it: in the header that is configured for it, else in
-    /// the newest untrusted relay's Received field, else in a header that the receiving server adds.
+    /// The envelope sender as SpamAssassin finds it: in the header that is configured for it, else
+    /// in the newest untrusted relay's Received field, else in a header that the receiving server
+    /// adds.
     pub fn envelope_from(&self) -> Option<&[u8]> {
         self.envelope_from.get_or_init(|| self.find_envelope_from()).as_deref()
     }
@@ -437,7 +446,7 @@ impl<'m> Views<'m> {
         if has_sender && self.fields("Received").any(|f| is_fetchmail(f.value())) {
             return None;
         }
-        // A header that stands below a Received field was there before the message came in.
+        // A field below a Received field was there before the message was received.
         let is_below = |name: &str| {
             let received = fields.iter().position(|f| f.is("Received"));
             let last = fields.iter().rposition(|f| f.is(name));
@@ -451,8 +460,8 @@ impl<'m> Views<'m> {
             .find_map(|name| first(name).filter(|_| !is_below(name)))
     }
 
-    /// What SpamAssassin keeps under header names that no message has: the domains of the envelope
-    /// sender and of the From address.
+    /// Values that SpamAssassin keeps under header names that no message has: the domains of the
+    /// envelope sender and of the From address.
     fn metadata(&self, name: &str) -> Option<Vec<u8>> {
         let hosts = |selector: &str| {
             let mut hosts: Vec<Vec<u8>> = Vec::new();

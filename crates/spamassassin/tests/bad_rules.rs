@@ -1,4 +1,4 @@
-//! Bad rule files: each says what is wrong and where, and the rest still loads.
+//! Bad rule files: each is reported with problem and line, and the rest still loads.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ fn scan(ruleset: &Ruleset, raw: &str) -> Outcome {
     ruleset.scan(&message, &envelope, &facts, 1_700_000_000, &mut RulesScratch::default())
 }
 
-/// Lines at which something of at least this severity was said.
+/// Lines with a problem of at least this severity.
 fn lines(report: &LoadReport, least: Severity) -> Vec<u32> {
     report.problems.iter().filter(|p| p.severity >= least).map(|p| p.at.line).collect()
 }

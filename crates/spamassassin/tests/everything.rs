@@ -1,5 +1,5 @@
-//! Asks for every view of a message, and for what is read of a rule file; for the walks of the
-//! smoke tests and the fuzz targets.
+//! Computes every view of a message, and everything of a rule file; for the smoke tests and the
+//! fuzz targets.
 
 #![allow(dead_code, reason = "each user asks one of the questions")]
 
@@ -49,13 +49,13 @@ pub(crate) fn views(raw: &[u8]) {
     }
 }
 
-/// A message that the rules are tried on.
+/// A message that the rules are run on.
 const MAIL: &[u8] =
     b"Received: from a.example ([192.0.2.1]) by b.example; Sat, 21 Nov 2026 04:05:06 +0000\n\
     From: \"Ann\" <ann@example.org>\nTo: bob@example.net\nSubject: free money\n\
     Content-Type: text/html\n\n<a href=\"http://www.example.com/x\">click</a> here now\n";
 
-/// Any bytes as a rule file: every problem says something, and what was read can be run.
+/// Any bytes as a rule file: every problem has a message, and what was read can be run.
 pub(crate) fn reader(text: &[u8]) {
     let Ok((ruleset, report)) = Ruleset::from_bytes(text, &LoadOptions::default()) else { return };
     assert!(report.problems.iter().all(|p| !p.message.is_empty()));

@@ -1,6 +1,7 @@
 //! The integration tests in one binary: linking dozens of them took a fresh checkout minutes.
 
 mod bad_rules;
+mod deferral;
 mod everything;
 mod fuzz_smoke;
 mod known_text;
@@ -9,5 +10,4 @@ mod matcher_smoke;
 #[path = "../../mail/tests/mutate.rs"]
 mod mutate;
 mod order;
-mod put_off;
 mod stock_rules;

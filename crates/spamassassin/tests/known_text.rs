@@ -1,5 +1,5 @@
-//! A scan that goes on with what the questions computed of a message's text finds the same as one that
-//! begins anew, also when fields were put on top or taken out in between.
+//! A scan with the text views that the questions computed finds the same as one without, also if
+//! header fields were added or removed in between.
 
 use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_rules::{LoadOptions, Profile};
@@ -57,7 +57,7 @@ fn scans_agree() {
         for (mail, text) in [(stamped.as_str(), text), (mail.as_str(), previous.take())] {
             let message = Message::parse(mail.as_bytes());
             let alone = rules.scan(&message, &envelope, &facts, 0, &mut fresh);
-            // Text of another message: it has a body of another length, or was forgotten.
+            // Text views of another message: with a body of another length, or cleared.
             given.give(text);
             let after = rules.scan(&message, &envelope, &facts, 0, &mut given);
             assert_eq!(format!("{alone:?}"), format!("{after:?}"), "{mail}");

@@ -1,8 +1,9 @@
-//! Real mail for tests, where there is some.
+//! Real mail for tests, if there is any.
 
 use std::path::{Path, PathBuf};
 
-/// At most so many messages, evenly spread, of the folder that `GAUNTLET_CORPUS` names; none without it.
+/// At most so many messages, evenly spread, of the folder that `GAUNTLET_CORPUS` names; none
+/// without it.
 pub(crate) fn of_the_corpus(messages_max: usize) -> Vec<Vec<u8>> {
     let Some(corpus) = std::env::var_os("GAUNTLET_CORPUS") else {
         eprintln!("without mail: GAUNTLET_CORPUS is not set");

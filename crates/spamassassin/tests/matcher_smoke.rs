@@ -1,15 +1,15 @@
-//! A short walk of the matcher's fuzzer on the stable toolchain: patterns made at random, matched by
-//! every engine of ours and by PCRE2 on the pattern as written. The target for `cargo fuzz` is
+//! A short run of the matcher's fuzzer on the stable toolchain: random patterns, matched by every
+//! engine and by PCRE2 on the pattern as written. The target for `cargo fuzz` is
 //! `fuzz/fuzz_targets/rules_matcher.rs`.
 //!
-//! `GAUNTLET_FUZZ_SECONDS` (default 3) says how long, `GAUNTLET_FUZZ_SEED` (default 1) which walk.
+//! `GAUNTLET_FUZZ_SECONDS` (default 3) is the duration, `GAUNTLET_FUZZ_SEED` (default 1) the seed.
 
 use std::time::{Duration, Instant};
 
 use gauntlet_rules::{LoadOptions, Pattern};
 use gauntlet_spamassassin::Ruleset;
 
-/// Marsaglia's xorshift64: repeatable, and good enough to choose by.
+/// Marsaglia's xorshift64: reproducible, and random enough.
 struct Random(u64);
 
 impl Random {

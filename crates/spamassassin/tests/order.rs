@@ -1,5 +1,5 @@
-//! The order in which rules are tried changes nothing, and a scan that ends early judges as a whole
-//! one: on random rules and messages, and on the rules of an installed SpamAssassin.
+//! The order of evaluation changes nothing, and a scan that ends early gives the same class as a
+//! full one: on random rules and messages, and on the rules of an installed SpamAssassin.
 
 use std::path::{Path, PathBuf};
 
@@ -112,7 +112,7 @@ fn class(score: f64, thresholds: &[f64]) -> usize {
     thresholds.iter().filter(|at| score >= **at).count()
 }
 
-/// Compares a whole scan with others of the same rules; how many ended early.
+/// Compares a full scan with others of the same rules; returns how many ended early.
 fn compare(load: &dyn Fn() -> Ruleset, messages: &[Vec<u8>], thresholds: &[f64]) -> usize {
     let whole = load();
     let others: Vec<Ruleset> = (1..4).map(|seed| load().in_other_order(seed)).collect();
@@ -176,11 +176,11 @@ fn installed_rules_in_any_order() {
             LoadOptions { site: vec![PathBuf::from(SITE)], subtests, ..LoadOptions::default() };
         let load = || Ruleset::load(&[PathBuf::from(RULES)], &options).expect("rules load").0;
         let stopped = compare(&load, messages, &[5.0, 15.0]);
-        // Of short messages everything is known before it is asked whether to go on.
+        // Short messages are fully evaluated before the first check.
         let is_enough = subtests || messages.len() < MESSAGES_MAX || stopped > messages.len() / 2;
         assert!(is_enough, "{stopped} of {} ended early", messages.len());
     }
 }
 
-/// Messages that are looked at, evenly spread over the folder.
+/// Most messages, evenly spread over the folder.
 const MESSAGES_MAX: usize = 400;

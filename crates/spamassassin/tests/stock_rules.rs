@@ -1,6 +1,8 @@
-//! The rules of an installed SpamAssassin, loaded by it and by us: both must come to the same rules.
+//! The rules of an installed SpamAssassin, loaded by it and by Gauntlet: both must have the same
+//! rules.
 //!
-//! Skipped with a note where SpamAssassin (`apt-get install spamassassin libjson-pp-perl`) is missing.
+//! Skipped with a note where SpamAssassin (`apt-get install spamassassin libjson-pp-perl`) is
+//! missing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +15,7 @@ use gauntlet_spamassassin::Ruleset;
 const RULES: &str = "/usr/share/spamassassin";
 const SITE: &str = "/etc/spamassassin";
 
-/// What SpamAssassin says of its rules, by name; none if it is not installed.
+/// SpamAssassin's own dump of its rules, by name; `None` if it is not installed.
 fn theirs() -> Option<BTreeMap<String, serde_json::Value>> {
     if !Path::new(RULES).is_dir() || !Path::new(SITE).is_dir() {
         return None;
@@ -52,7 +54,7 @@ fn type_number(test: &Test) -> i64 {
     }
 }
 
-/// `(?^aa:x)` without its wrapping, high bytes escaped as ours are.
+/// `(?^aa:x)` without its wrapping, high bytes escaped as here.
 fn pattern_text(re: &str) -> String {
     let inner = re.strip_prefix("(?^aa:").and_then(|r| r.strip_suffix(')')).unwrap_or(re);
     let inner = inner.strip_prefix("(?aa)").unwrap_or(inner).replace("%\\{", "%{");

@@ -1,26 +1,27 @@
-//! What the message log costs: fills a log with made-up messages, then searches it.
+//! Benchmark of the message log: fills a log with generated messages, then searches it.
 //!
-//! `cargo run --release -p gauntlet-store --example log_rate -- FOLDER [MESSAGES [DAYS [retain | fill=N]]]`
+//! `cargo run --release -p gauntlet-store --example log_rate -- FOLDER [MESSAGES [DAYS [retain |
+//! fill=N]]]`
 //!
-//! Prints CPU time and bytes a message, then for each search by two fields the time to the first
-//! page, and to the next 20. A folder that is not full yet is filled up, with `fill=N` by so many days at a time. With
-//! `retain` it then forgets half of the days while it goes on writing. The messages are made from a seed: senders, words and rules are as unevenly frequent as in
-//! real mail (Zipf), with envelope, facts, hits, evidence, costs and stages as a node writes them.
+//! Prints CPU time and bytes per message, then for each search by two fields the time to the first
+//! page, and to the next 20. A folder that is not full yet is filled up, with `fill=N` by so many
+//! days at a time. With `retain` it then deletes half of the days while it continues writing. The
+//! messages are generated from a seed: senders, words and rules have the skewed frequencies of real
+//! mail (Zipf), with envelope, facts, hits, evidence, costs and stages as a node writes them.
 
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use gauntlet_engine::{Class, FilterCost, Verdict};
 use gauntlet_mail::facts::{AuthResult, DkimSignature};
 use gauntlet_mail::{Envelope, Evidence, Facts, Hit, View};
-use gauntlet_policy::{Disposition, Final};
 use gauntlet_store::record::{Delivery, LogRecord, Outcome, Stage};
 use gauntlet_store::{Log, LogOptions, Query};
+use gauntlet_verdict::{Class, Disposition, FilterCost, Final, Verdict};
 
-/// Messages handed over at once.
+/// Messages appended at once.
 const BATCH: u64 = 512;
-/// 2026-01-01.
+/// 2026-01-01, as Unix milliseconds.
 const START_MS: i64 = 20_454 * 86_400_000;
 /// Times each search is repeated.
 const REPEATS: u32 = 5;
@@ -79,7 +80,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Reads on from page to page; the longest time that one took.
+/// Reads page after page; returns the longest time of one.
 fn slowest_page(log: &Log, mut query: Query) -> Result<Duration, gauntlet_store::StoreError> {
     let mut most = Duration::ZERO;
     for _ in 0..20 {
@@ -90,7 +91,7 @@ fn slowest_page(log: &Log, mut query: Query) -> Result<Duration, gauntlet_store:
     Ok(most)
 }
 
-/// Forgets the older half of the days while another thread writes; prints how long both took.
+/// Deletes the older half of the days while another thread writes; prints how long both took.
 fn forget_half(
     log: &Log,
     messages: u64,
@@ -146,7 +147,7 @@ fn fill(
         n = end;
     }
     drop(log);
-    // What this thread did was making messages up; the rest is the log's.
+    // This thread's time is that of generating messages; the rest is the log's.
     let cost = (cpu(Clock::Process) - all) - (cpu(Clock::Thread) - own);
     let bytes: u64 =
         std::fs::read_dir(folder)?.flatten().flat_map(|e| e.metadata()).map(|m| m.len()).sum();

@@ -1,11 +1,11 @@
 //! A copy of a node's data folder, made while the node runs.
 //!
-//! Databases are copied by SQLite itself (`VACUUM INTO`: one consistent state, readers and writers go
-//! on), everything else file by file. Databases come first: a held message's body is never changed
-//! and only removed after its row said so, so that every row of the copy that needs a body has one.
-//! What is in flight (the spool) is left out: from a copy it would be delivered twice.
+//! Databases are copied by SQLite itself (`VACUUM INTO`: one consistent state, readers and writers
+//! continue), everything else file by file. Databases come first: a held message's body is never
+//! changed and is removed only after its row, so every row in the copy that needs a body has one.
+//! The spool is left out: messages in flight would be delivered a second time from a copy.
 //!
-//! The last file written is [`MANIFEST`]; a folder without it is no backup.
+//! [`MANIFEST`] is written last; a folder without it is not a complete backup.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::StoreError;
 use crate::files;
 
-/// Says that a backup is complete, and what is in it.
+/// File that marks a backup as complete and describes it.
 pub const MANIFEST: &str = "backup.json";
-/// Names that are of the running node only, wherever they are.
-const NEVER: [&str; 3] = ["lock", "control.sock", "incoming"];
-/// Folders nested deeper than this are none of ours.
+/// Names that belong to the running node only, in any folder.
+const EXCLUDED: [&str; 3] = ["lock", "control.sock", "incoming"];
+/// Folders nested deeper than this do not belong to a node.
 const DEPTH_MAX: usize = 16;
 
 /// What a backup holds.
@@ -31,19 +31,20 @@ pub struct Backup {
     pub version: String,
     /// Unix time in milliseconds at which it was begun; everything that was durable then is in it.
     pub begun_ms: i64,
-    /// Databases copied.
+    /// Number of databases copied.
     pub databases: u64,
-    /// Other files copied.
+    /// Number of other files copied.
     pub files: u64,
-    /// Bytes of all together.
+    /// Bytes of all copied files.
     pub bytes: u64,
 }
 
-/// Copies the data folder into `target`, which must be empty or not there yet. `skip` are folders in
-/// it that are left out.
+/// Copies the data folder into `target`, which must be empty or not there yet. `skip` are folders
+/// in it that are left out.
 ///
 /// # Errors
-/// If something cannot be read or written; then `target` is no backup and may be removed.
+/// If something cannot be read or written; then `target` is not a complete backup and may be
+/// removed.
 pub fn back_up(
     data: &Path,
     target: &Path,
@@ -55,28 +56,28 @@ pub fn back_up(
         return Err(StoreError::Invalid { what: "the backup's folder", cause });
     }
     make_folder(target)?;
-    let mut found = Found::default();
+    let mut found = FoundFiles::default();
     let inside = [target.to_owned()];
     find(data, &[skip, &inside].concat(), 0, &mut found)?;
     let mut backup =
         Backup { version: env!("CARGO_PKG_VERSION").to_owned(), begun_ms, ..Backup::default() };
-    let place = |path: &Path| target.join(path.strip_prefix(data).unwrap_or(path));
+    let target_of = |path: &Path| target.join(path.strip_prefix(data).unwrap_or(path));
     for folder in &found.folders {
-        make_folder(&place(folder))?;
+        make_folder(&target_of(folder))?;
     }
     for path in &found.databases {
-        backup.bytes += copy_database(path, &place(path))?;
+        backup.bytes += copy_database(path, &target_of(path))?;
         backup.databases += 1;
     }
     for path in &found.files {
-        // A file that was removed meanwhile was not wanted any more.
-        if let Some(bytes) = copy_file(path, &place(path))? {
+        // A file that was removed meanwhile is no longer needed.
+        if let Some(bytes) = copy_file(path, &target_of(path))? {
             backup.bytes += bytes;
             backup.files += 1;
         }
     }
-    // Everything that is named in it is durable before the manifest says that it is there.
-    for folder in found.folders.iter().map(|f| place(f)).chain([target.to_owned()]) {
+    // Everything that the manifest covers is durable before it.
+    for folder in found.folders.iter().map(|f| target_of(f)).chain([target.to_owned()]) {
         files::sync_folder(&folder).map_err(StoreError::io(&folder, "sync"))?;
     }
     let manifest = target.join(MANIFEST);
@@ -85,20 +86,20 @@ pub fn back_up(
     Ok(backup)
 }
 
-/// What is below the data folder.
+/// The content of the data folder.
 #[derive(Debug, Default)]
-struct Found {
+struct FoundFiles {
     folders: Vec<PathBuf>,
     databases: Vec<PathBuf>,
     files: Vec<PathBuf>,
 }
 
-/// Finds what is to be copied, in order of names. Links are not followed.
+/// Finds what is to be copied, sorted by name. Links are not followed.
 fn find(
     folder: &Path,
     skip: &[PathBuf],
     depth: usize,
-    found: &mut Found,
+    found: &mut FoundFiles,
 ) -> Result<(), StoreError> {
     let entries = fs::read_dir(folder).map_err(StoreError::io(folder, "list"))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
@@ -106,7 +107,7 @@ fn find(
     for path in paths {
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
         let beside_database = name.ends_with(".db-wal") || name.ends_with(".db-shm");
-        if NEVER.contains(&name) || beside_database || skip.contains(&path) {
+        if EXCLUDED.contains(&name) || beside_database || skip.contains(&path) {
             continue;
         }
         let Ok(kind) = path.symlink_metadata() else { continue };
@@ -122,10 +123,10 @@ fn find(
     Ok(())
 }
 
-/// A folder that only its owner may look into: there are password hashes and private keys in it.
+/// Makes a folder that only its owner may read: a backup has password hashes and private keys.
 fn make_folder(path: &Path) -> Result<(), StoreError> {
     files::create_folder(path).map_err(StoreError::io(path, "create"))?;
-    // It may have been there already: empty, and open to all.
+    // It may have existed: empty, and open to all users.
     let private = fs::Permissions::from_mode(0o700);
     fs::set_permissions(path, private).map_err(StoreError::io(path, "restrict"))
 }
@@ -137,11 +138,11 @@ fn copy_database(from: &Path, to: &Path) -> Result<u64, StoreError> {
     files::create(to).map_err(StoreError::io(to, "create"))?;
     let connection = Connection::open_with_flags(from, flags).map_err(&db)?;
     connection.busy_timeout(std::time::Duration::from_secs(10)).map_err(&db)?;
-    let place = to.to_str().ok_or_else(|| StoreError::Invalid {
+    let target_of = to.to_str().ok_or_else(|| StoreError::Invalid {
         what: "the backup's folder",
         cause: format!("{} is no UTF-8, which SQLite needs", to.display()),
     })?;
-    connection.execute("VACUUM INTO ?1", [place]).map_err(&db)?;
+    connection.execute("VACUUM INTO ?1", [target_of]).map_err(&db)?;
     synced(to)
 }
 
@@ -151,7 +152,7 @@ fn copy_file(from: &Path, to: &Path) -> Result<Option<u64>, StoreError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::io(from, "read")(error)),
     };
-    // Private whatever the original's mode is, from its first byte on.
+    // Private from its first byte on, whatever the mode of the original.
     let mut copy = files::create(to).map_err(StoreError::io(to, "create"))?;
     std::io::copy(&mut source, &mut copy).map_err(StoreError::io(from, "copy"))?;
     synced(to).map(Some)

@@ -1,9 +1,9 @@
-//! Bodies on disk, named by their hash.
+//! Content-addressed store of message bodies: files named by their hash.
 //!
 //! A body is written to a temporary file, made durable, renamed to its name, and the folder made
-//! durable; so a name that exists has its whole content. The same bytes are kept once. Two levels
-//! of 256 folders keep every folder small. With keys, bodies are sealed ([`seal`]); the name is the hash of
-//! what is inside.
+//! durable; so a name that exists has its whole content. Equal bodies are stored once. Two levels
+//! of 256 folders keep every folder small. With keys, bodies are encrypted ([`seal`]); the name is
+//! the hash of the plain text.
 
 mod seal;
 
@@ -25,12 +25,12 @@ pub use seal::BodyKeys;
 pub struct ContentHash([u8; 32]);
 
 impl ContentHash {
-    /// The hash of these bytes.
+    /// Hashes these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         ContentHash(*blake3::hash(bytes).as_bytes())
     }
 
-    /// Reads 64 hexadecimal digits.
+    /// Parses 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         Some(ContentHash(*blake3::Hash::from_hex(text).ok()?.as_bytes()))
     }
@@ -46,23 +46,23 @@ impl std::fmt::Display for ContentHash {
 #[derive(Debug)]
 pub struct Content {
     folder: PathBuf,
-    /// Tells our files in `incoming` from those of other processes; a process id does not, where
-    /// containers share a volume.
+    /// Distinguishes this process's files in `incoming` from those of others; a process id does
+    /// not, where containers share a volume.
     process: u64,
     written: AtomicU64,
     /// Bodies that a thread is writing: their name may exist before it is durable.
     writing: Mutex<BTreeSet<ContentHash>>,
-    written_one: Condvar,
-    /// First two bytes of the names in folders that are known to be durable.
+    write_finished: Condvar,
+    /// First two bytes of the hashes whose folders are known to be durable.
     synced: Mutex<BTreeSet<[u8; 2]>>,
     keys: Option<BodyKeys>,
 }
 
 impl Content {
-    /// Opens or creates the folder, and clears what a crash left half written. Only for the process that
-    /// holds the lock of the data folder: another may be writing there.
+    /// Opens or creates the folder, and removes partial files that a crash left. Only for the
+    /// process that holds the lock of the data folder: another may be writing there.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        let content = Self::open_beside(folder)?;
+        let content = Self::open_shared(folder)?;
         let incoming = folder.join("incoming");
         let left = fs::read_dir(&incoming).map_err(StoreError::io(&incoming, "list"))?;
         for entry in left.flatten() {
@@ -72,8 +72,8 @@ impl Content {
         Ok(content)
     }
 
-    /// Opens or creates the folder beside a process that writes into it.
-    pub fn open_beside(folder: &Path) -> Result<Self, StoreError> {
+    /// Opens or creates the folder while another process may write into it.
+    pub fn open_shared(folder: &Path) -> Result<Self, StoreError> {
         let incoming = folder.join("incoming");
         files::create_folder(&incoming).map_err(StoreError::io(&incoming, "create"))?;
         let mut random = [0; 8];
@@ -85,31 +85,32 @@ impl Content {
             process: u64::from_le_bytes(random),
             written: AtomicU64::new(0),
             writing: Mutex::default(),
-            written_one: Condvar::new(),
+            write_finished: Condvar::new(),
             synced: Mutex::default(),
             keys: None,
         })
     }
 
-    /// The same, with keys for bodies that are sealed.
+    /// Sets the keys of encrypted bodies.
     #[must_use]
     pub fn with_keys(mut self, keys: Option<BodyKeys>) -> Self {
         self.keys = keys;
         self
     }
 
-    /// The keys of sealed bodies.
+    /// The keys of encrypted bodies.
     pub fn keys(&self) -> Option<&BodyKeys> {
         self.keys.as_ref()
     }
 
-    /// Keeps these bytes; durable when it returns. Bytes that are kept already cost one look-up, and the
-    /// sync of two folders if this process did not write them: another may not have come to it yet.
+    /// Stores these bytes; durable when it returns. Bytes that are stored already cost a check of
+    /// the name, and the sync of two folders if this process did not write them: the other process
+    /// may not have synced them yet.
     pub fn put(&self, bytes: &[u8]) -> Result<ContentHash, StoreError> {
         let hash = ContentHash::of(bytes);
         let path = self.path(hash);
-        // Whoever comes second waits until the first is done, and looks for itself then.
-        let _alone = self.alone(hash);
+        // A second writer of the same body waits for the first, then checks again.
+        let _alone = self.lock_body(hash);
         if path.exists() {
             self.make_durable(hash)?;
             return Ok(hash);
@@ -122,17 +123,19 @@ impl Content {
         Ok(hash)
     }
 
-    /// Waits until no other thread writes this body; until the guard is dropped, none will.
-    fn alone(&self, hash: ContentHash) -> Alone<'_> {
+    /// Waits until no other thread writes this body, and prevents others from doing so until the
+    /// guard is dropped.
+    fn lock_body(&self, hash: ContentHash) -> BodyLock<'_> {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         while !writing.insert(hash) {
-            writing = self.written_one.wait(writing).unwrap_or_else(PoisonError::into_inner);
+            writing = self.write_finished.wait(writing).unwrap_or_else(PoisonError::into_inner);
         }
-        Alone { content: self, hash }
+        BodyLock { content: self, hash }
     }
 
-    /// Makes a body durable that is there already: the rename of whoever wrote it may have been followed by
-    /// no sync, because of an error, a crash, or because it is another process that is about to.
+    /// Makes an existing body durable: its writer may have renamed it without the sync that
+    /// follows, because of an error, a crash, or because it is another process that is about to
+    /// sync.
     fn make_durable(&self, hash: ContentHash) -> Result<(), StoreError> {
         let path = self.path(hash);
         let parent = path.parent().unwrap_or(&self.folder);
@@ -140,12 +143,12 @@ impl Content {
         self.sync_above(hash, parent)
     }
 
-    /// Seals a body with the first key, unless it is already; without keys that seal, opens it for good.
-    /// False if nothing was to be done, or it is gone.
+    /// Encrypts a body with the first key, unless it is already; with keys that do not encrypt,
+    /// decrypts it permanently. False if nothing was to be done, or the body does not exist.
     ///
     /// # Errors
-    /// If it cannot be read, opened or written; then it stays as it was.
-    pub fn seal_anew(&self, hash: ContentHash) -> Result<bool, StoreError> {
+    /// If it cannot be read, decrypted or written; then it is unchanged.
+    pub fn reencrypt(&self, hash: ContentHash) -> Result<bool, StoreError> {
         let path = self.path(hash);
         let raw = match fs::read(&path) {
             Ok(raw) => raw,
@@ -155,7 +158,7 @@ impl Content {
         let sealing = self.keys.as_ref().filter(|keys| keys.seals());
         let as_wanted = match sealing {
             Some(keys) => {
-                // Another process may have put a new key first.
+                // Another process may have added a new first key.
                 keys.refresh()?;
                 seal::is_by_first(keys, &raw)
             }
@@ -164,7 +167,7 @@ impl Content {
         if as_wanted {
             return Ok(false);
         }
-        let bytes = self.opened(hash, &path, raw)?;
+        let bytes = self.decode(hash, &path, raw)?;
         match sealing {
             Some(keys) => self.write(hash, &keys.seal(hash, &bytes)?)?,
             None => self.write(hash, &bytes)?,
@@ -172,7 +175,7 @@ impl Content {
         Ok(true)
     }
 
-    /// Writes a file of the store durably, in place of one that may be there.
+    /// Writes a file of the store durably and replaces an existing one.
     fn write(&self, hash: ContentHash, bytes: &[u8]) -> Result<(), StoreError> {
         let path = &self.path(hash);
         let parent = path.parent().unwrap_or(&self.folder);
@@ -190,8 +193,8 @@ impl Content {
         self.sync_above(hash, parent)
     }
 
-    /// Makes the entries of the folders that lead to a body durable, once in the life of this process:
-    /// that they are there does not say that whoever made them came to their sync.
+    /// Makes the entries of the folders that lead to a body durable, once in the life of this
+    /// process: that they exist does not say that their creator synced them.
     fn sync_above(&self, hash: ContentHash, leaf: &Path) -> Result<(), StoreError> {
         let [first, second, ..] = hash.0;
         let known = || self.synced.lock().unwrap_or_else(PoisonError::into_inner);
@@ -208,7 +211,7 @@ impl Content {
         Ok(())
     }
 
-    /// The bytes, or none if they are not kept. Checked against the hash.
+    /// The bytes, verified against the hash; none if they are not stored.
     pub fn get(&self, hash: ContentHash) -> Result<Option<Vec<u8>>, StoreError> {
         let path = self.path(hash);
         let bytes = match fs::read(&path) {
@@ -216,11 +219,11 @@ impl Content {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(StoreError::Io { path, what: "read", source }),
         };
-        self.opened(hash, &path, bytes).map(Some)
+        self.decode(hash, &path, bytes).map(Some)
     }
 
-    /// What is in a file of the store, checked against its name.
-    fn opened(&self, hash: ContentHash, path: &Path, raw: Vec<u8>) -> Result<Vec<u8>, StoreError> {
+    /// The plain text of a file of the store, verified against its name.
+    fn decode(&self, hash: ContentHash, path: &Path, raw: Vec<u8>) -> Result<Vec<u8>, StoreError> {
         if ContentHash::of(&raw) == hash {
             return Ok(raw);
         }
@@ -231,23 +234,23 @@ impl Content {
         };
         if !seal::is_sealed(&raw) {
             return Err(damaged(
-                "its bytes do not have the hash they are named by; put the file back from a backup, or \
-                 delete the message",
+                "its content does not have the hash in its name; restore the file from a backup, or delete \
+                 the message",
             ));
         }
-        let no_keys = "it is sealed, and there is no file of keys: set quarantine.key_file";
+        let no_keys = "it is encrypted, and there is no key file: set quarantine.key_file";
         let keys = self.keys.as_ref().ok_or_else(|| damaged(no_keys))?;
         let bytes = keys.open_body(hash, path, &raw)?;
         if ContentHash::of(&bytes) != hash {
             return Err(damaged(
-                "what was sealed does not have the hash it is named by; put the file back from a backup, \
+                "its decrypted content does not have the hash in its name; restore the file from a backup, \
                  or delete the message",
             ));
         }
         Ok(bytes)
     }
 
-    /// There is a body.
+    /// Whether there is any body.
     ///
     /// # Errors
     /// If a folder cannot be listed.
@@ -270,7 +273,7 @@ impl Content {
         Ok(false)
     }
 
-    /// Every body that is kept, in order of names.
+    /// The hashes of all bodies, sorted.
     ///
     /// # Errors
     /// If a folder cannot be listed.
@@ -291,7 +294,7 @@ impl Content {
         Ok(found)
     }
 
-    /// Forgets the bytes; false if they were not kept.
+    /// Removes a body; false if it is not stored.
     pub fn remove(&self, hash: ContentHash) -> Result<bool, StoreError> {
         let path = self.path(hash);
         match fs::remove_file(&path) {
@@ -301,7 +304,7 @@ impl Content {
         }
     }
 
-    /// Where bytes of this hash are, or would be.
+    /// The path of a body with this hash, whether it exists or not.
     pub fn path(&self, hash: ContentHash) -> PathBuf {
         let name = hash.to_string();
         let (first, rest) = name.split_at(2);
@@ -310,17 +313,17 @@ impl Content {
     }
 }
 
-/// The right to write one body, until it is dropped.
-struct Alone<'a> {
+/// The exclusive right to write one body, until it is dropped.
+struct BodyLock<'a> {
     content: &'a Content,
     hash: ContentHash,
 }
 
-impl Drop for Alone<'_> {
+impl Drop for BodyLock<'_> {
     fn drop(&mut self) {
         let writing = self.content.writing.lock();
         writing.unwrap_or_else(PoisonError::into_inner).remove(&self.hash);
-        self.content.written_one.notify_all();
+        self.content.write_finished.notify_all();
     }
 }
 
@@ -367,7 +370,7 @@ mod tests {
             &fs::metadata(&key_file).unwrap().permissions(),
         );
         assert_eq!(mode & 0o777, 0o600);
-        // The same bytes under another name are not opened; nor are changed ones.
+        // The same bytes under another name are not decrypted; nor are changed ones.
         let other = content.put(b"other").unwrap();
         fs::write(content.path(other), &raw).unwrap();
         assert!(matches!(content.get(other), Err(StoreError::Damaged { .. })));
@@ -376,20 +379,20 @@ mod tests {
         fs::write(content.path(other), &wrong).unwrap();
         assert!(matches!(content.get(other), Err(StoreError::Damaged { .. })));
         content.remove(other).unwrap();
-        // A new key: the old one still opens, in a process that does not know the new one, too.
+        // A new key: the old one still decrypts, also in a process that does not know the new one.
         let beside = open(true);
         beside.keys().unwrap().rotate().unwrap();
         let second = beside.put(b"second").unwrap();
         assert_eq!(content.get(second).unwrap().as_deref(), Some(&b"second"[..]));
         assert_eq!(beside.get(hash).unwrap().as_deref(), Some(&secret[..]));
-        // A process that read the keys before the change seals with the new one, too.
-        assert!(content.seal_anew(hash).unwrap() && !content.seal_anew(second).unwrap());
-        assert!(!beside.seal_anew(hash).unwrap());
+        // A process that read the keys before the change encrypts with the new one, too.
+        assert!(content.reencrypt(hash).unwrap() && !content.reencrypt(second).unwrap());
+        assert!(!beside.reencrypt(hash).unwrap());
         assert_eq!(beside.keys().unwrap().drop_old().unwrap(), 1);
         for hash in content.all().unwrap() {
             assert!(open(false).get(hash).unwrap().is_some());
         }
-        // Without the key the error says which, and where it belongs.
+        // Without the key the error names it, and where it belongs.
         fs::rename(&key_file, folder.path().join("away")).unwrap();
         let error = open(false).get(hash).unwrap_err().to_string();
         assert!(error.contains("keys (which is gone)") && error.contains("key_file"), "{error}");
@@ -398,7 +401,7 @@ mod tests {
         assert!(error.contains("does not have"), "{error}");
         assert!(Content::open(&bodies).unwrap().get(hash).is_err());
         fs::rename(folder.path().join("away"), &key_file).unwrap();
-        assert!(open(false).seal_anew(hash).unwrap(), "opened for good");
+        assert!(open(false).reencrypt(hash).unwrap(), "opened for good");
         assert_eq!(fs::read(content.path(hash)).unwrap(), secret);
         for wrong in ["", "# none\n", "abc\n"] {
             fs::write(&key_file, wrong).unwrap();
@@ -412,9 +415,9 @@ mod tests {
         let node = Content::open(folder.path()).unwrap();
         let being_written = folder.path().join("incoming").join("0-1");
         fs::write(&being_written, b"half").unwrap();
-        let beside = Content::open_beside(folder.path()).unwrap();
+        let beside = Content::open_shared(folder.path()).unwrap();
         assert!(being_written.exists());
-        // Both may write the same: neither sees the other's half.
+        // Both may write the same body: neither sees the other's partial file.
         assert_eq!(beside.put(b"hello").unwrap(), node.put(b"hello").unwrap());
         assert_eq!(node.get(ContentHash::of(b"hello")).unwrap().as_deref(), Some(&b"hello"[..]));
         drop(Content::open(folder.path()).unwrap());
@@ -426,8 +429,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let content = Content::open(folder.path()).unwrap();
         let hash = ContentHash::of(b"twice");
-        // The first: its rename is done, its sync of the folder is not.
-        let first = content.alone(hash);
+        // The first writer has renamed the file and not yet synced the folder.
+        let first = content.lock_body(hash);
         fs::create_dir_all(content.path(hash).parent().unwrap()).unwrap();
         fs::write(content.path(hash), b"twice").unwrap();
         std::thread::scope(|threads| {

@@ -1,8 +1,8 @@
 //! Opening SQLite files: write-ahead log, durable commits, schema versions.
 //!
 //! Each kind of file has a list of migrations; version N of the schema is what the first N of them
-//! make. A file that is older is brought forward in one transaction when it is opened for writing,
-//! a newer one is refused.
+//! make. An older file is migrated in one transaction when it is opened for writing, a newer one is
+//! refused.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const BUSY_MS: u64 = 10_000;
 /// Prepared statements kept by a connection.
 const STATEMENTS_KEPT: usize = 64;
 
-/// Opens or creates a file for writing and brings its schema forward.
+/// Opens or creates a file for writing and migrates its schema.
 ///
 /// Commits are durable when they return (`synchronous = FULL`).
 pub fn open_write(path: &Path, migrations: &[&str]) -> Result<Connection, StoreError> {
@@ -44,10 +44,11 @@ pub fn open_read(path: &Path, migrations: &[&str]) -> Result<Connection, StoreEr
     Ok(connection)
 }
 
-/// There is no database here: no file, an empty one, or one without a table. Changes nothing.
+/// Whether there is no database here: no file, an empty one, or one without a table. Changes
+/// nothing.
 pub fn is_blank(path: &Path) -> Result<bool, StoreError> {
     match std::fs::metadata(path) {
-        // The header of the file is written before anything is in its write-ahead log.
+        // SQLite writes the header of the file before its write-ahead log has any content.
         Ok(seen) if seen.len() == 0 => return Ok(true),
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(true),

@@ -1,27 +1,27 @@
-//! What can go wrong in a store: which file, why, and what to do.
+//! Errors of the stores: which file, why, and what to do about it.
 
 use std::path::{Path, PathBuf};
 
-/// An error of a store. It names the file and says what mends it; whether to try again is
-/// [`StoreError::may_retry`].
+/// An error of a store. It names the file and how to repair it; [`StoreError::may_retry`] says
+/// whether to retry.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file system refused.
+    /// An operation of the file system failed.
     #[error("{path}: cannot {what}: {source}", path = path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried, e.g. `write`.
+        /// The attempted operation, e.g. `write`.
         what: &'static str,
-        /// The system's answer.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// SQLite refused.
-    #[error("{path}: {source}{mend}", path = path.display(), mend = mend_of(source))]
+    /// An operation of SQLite failed.
+    #[error("{path}: {source}{hint}", path = path.display(), hint = hint_for(source))]
     Database {
         /// The database file.
         path: PathBuf,
-        /// SQLite's answer.
+        /// Error of SQLite.
         source: rusqlite::Error,
     },
     /// The file was written by a newer version of this program.
@@ -33,75 +33,75 @@ pub enum StoreError {
     Newer {
         /// The database file.
         path: PathBuf,
-        /// Version in the file.
+        /// Schema version of the file.
         found: u32,
-        /// Newest version known here.
+        /// Newest schema version that this program knows.
         known: u32,
     },
-    /// Stored bytes that cannot be read back.
+    /// Stored data is damaged.
     #[error("{path}: {what} is damaged: {cause}", path = path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Which entry.
+        /// Description of the damaged entry.
         what: String,
-        /// Why.
+        /// Cause of the damage.
         cause: String,
     },
-    /// A file is gone or empty, and what lies beside it says that it was not always so.
-    #[error("{path}: {cause}; {mend}", path = path.display())]
+    /// A file is missing or empty, although the files beside it show that it had content.
+    #[error("{path}: {cause}; {hint}", path = path.display())]
     Lost {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the error.
         cause: String,
-        /// What to do.
-        mend: String,
+        /// How to repair it.
+        hint: String,
     },
-    /// A value that a store does not take.
+    /// A value is not valid for a store.
     #[error("{what}: {cause}")]
     Invalid {
-        /// Which value.
+        /// Name of the value.
         what: &'static str,
-        /// Why not, and what would do.
+        /// Why it is invalid, and what is valid.
         cause: String,
     },
     /// A limit is reached.
-    #[error("{what}: the limit of {limit} is reached; {mend}")]
+    #[error("{what}: the limit of {limit} is reached; {hint}")]
     Full {
-        /// What is full.
+        /// Description of what is full.
         what: String,
-        /// The limit.
+        /// The limit that is reached.
         limit: u64,
-        /// What to do.
-        mend: &'static str,
+        /// What to do about it.
+        hint: &'static str,
     },
-    /// The store was closed, or its writer ended.
+    /// The store was closed, or its writer thread ended.
     #[error("{path}: the store is closed", path = path.display())]
     Closed {
         /// The store's folder.
         path: PathBuf,
     },
-    /// The process that has the file says why not.
+    /// An error of the process that has the file.
     #[error("{message}")]
-    Elsewhere {
-        /// What it says, with the file and what to do.
+    Remote {
+        /// Message of that process, with the file and what to do.
         message: String,
-        /// Whether the same call may succeed later.
+        /// Whether a retry may succeed.
         retry: bool,
     },
-    /// A failed batch, told to each who had a part in it.
+    /// The error of a failed batch, shared by all its callers.
     #[error("{0}")]
     Shared(std::sync::Arc<StoreError>),
 }
 
 impl StoreError {
-    /// The same call may succeed later (disk full, busy, closed); else it never will.
+    /// Whether a retry may succeed (disk full, busy, closed).
     pub fn may_retry(&self) -> bool {
         match self {
             StoreError::Io { .. } | StoreError::Closed { .. } | StoreError::Full { .. } => true,
             StoreError::Database { source, .. } => !is_damage(source),
-            StoreError::Elsewhere { retry, .. } => *retry,
+            StoreError::Remote { retry, .. } => *retry,
             StoreError::Shared(inner) => inner.may_retry(),
             StoreError::Newer { .. }
             | StoreError::Damaged { .. }
@@ -110,7 +110,7 @@ impl StoreError {
         }
     }
 
-    /// The file is damaged, and not just busy or away.
+    /// Whether the file is damaged, and not only busy or inaccessible.
     pub fn is_damage(&self) -> bool {
         match self {
             StoreError::Database { source, .. } => is_damage(source),
@@ -119,35 +119,36 @@ impl StoreError {
         }
     }
 
-    /// An [`StoreError::Io`] of this path.
+    /// Makes an [`StoreError::Io`] of this path.
     pub(crate) fn io(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |source| StoreError::Io { path, what, source }
     }
 
-    /// A [`StoreError::Database`] of this path.
+    /// Makes a [`StoreError::Database`] of this path.
     pub(crate) fn db(path: &Path) -> impl Fn(rusqlite::Error) -> Self {
         let path = path.to_owned();
         move |source| StoreError::Database { path: path.clone(), source }
     }
 }
 
-/// SQLite says that the file is damaged.
+/// Whether SQLite reports that the file is damaged.
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     matches!(code, Some(rusqlite::ErrorCode::NotADatabase | rusqlite::ErrorCode::DatabaseCorrupt))
 }
 
-/// What to do about a database that is damaged; nothing for any other error.
-fn mend_of(error: &rusqlite::Error) -> &'static str {
+/// How to repair a database that is damaged; empty for most other errors.
+fn hint_for(error: &rusqlite::Error) -> &'static str {
     if is_damage(error) {
-        ". The file is damaged: stop the node, move it away together with its -wal and -shm, and put \
-         it back from a backup (`gauntlet backup`), or save what can be read with `sqlite3 FILE .recover`"
+        ". The file is damaged: stop the node, move the file away together with its -wal and -shm, \
+         and restore it from a backup (`gauntlet backup`), or save what is readable with \
+         `sqlite3 FILE .recover`"
     } else if matches!(
         error.sqlite_error_code(),
         Some(rusqlite::ErrorCode::DiskFull | rusqlite::ErrorCode::SystemIoFailure)
     ) {
-        ". See whether the disk is full (`df`), and whether the system's log tells of errors of the disk"
+        ". Check whether the disk is full (`df`), and the system's log for disk errors"
     } else {
         ""
     }

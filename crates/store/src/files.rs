@@ -1,12 +1,12 @@
-//! Files and folders of a node: private, and whole after a power cut.
+//! Files and folders of a node: private, and complete after a power failure.
 //!
-//! Everything below the data folder holds mail, password hashes or keys, so nothing of it may be read by
-//! other users of the machine. SQLite gives `-wal` and `-shm` the mode of the database, whatever the umask
-//! is ([how it does](https://sqlite.org/src/file/src/os_unix.c), `findCreateFileMode`); a database is
-//! therefore made private before SQLite opens it.
+//! Everything below the data folder holds mail, password hashes or keys, so other users of the
+//! machine must not read any of it. SQLite gives `-wal` and `-shm` the mode of the database,
+//! whatever the umask is ([source](https://sqlite.org/src/file/src/os_unix.c),
+//! `findCreateFileMode`); so a database is made private before SQLite opens it.
 //!
-//! A file that is written once is written beside its place, synced, renamed, and its folder synced: a power
-//! cut leaves the old file or the new one, never an empty one.
+//! A file that is replaced is written under another name, synced, renamed, and its folder synced: a
+//! power failure leaves the old file or the new one, never an empty one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,27 +19,28 @@ const FILE_MODE: u32 = 0o600;
 const FOLDER_MODE: u32 = 0o700;
 /// Permission bits of group and others.
 const OTHERS: u32 = 0o077;
-/// Folders nested deeper than this are not ours.
+/// Folders nested deeper than this do not belong to a node.
 const DEPTH_MAX: usize = 32;
-/// A folder at this depth below the data folder that is private already is trusted with its content: mail
-/// bodies lie below such folders, a million of them, and looking at each would make every start slow.
+/// The content of a folder at this depth below the data folder is not checked if the folder is
+/// private: mail bodies lie below such folders, a million of them, and checking each would make
+/// every start slow.
 const TRUSTED_FROM_DEPTH: usize = 2;
 
-/// Takes group and others out of the mode of every file that this process makes from now on.
+/// Removes group and others from the mode of every file that this process creates from now on.
 ///
-/// Call it before threads are started and files are made.
+/// Call it before threads are started and files are created.
 pub fn set_private_umask() {
     // SAFETY: takes and gives an integer and cannot fail.
     let _before = unsafe { libc::umask(0o077) };
 }
 
-/// The user id that this process acts as.
+/// The effective user id of this process.
 pub fn effective_user() -> u32 {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// Makes a folder with those above it, for its owner only. One that is there stays as it is.
+/// Creates a folder with its parents, for its owner only. An existing one is not changed.
 ///
 /// # Errors
 /// The system's.
@@ -47,7 +48,7 @@ pub fn create_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
 }
 
-/// Makes or empties a file that only its owner may read.
+/// Creates or truncates a file that only its owner may read.
 ///
 /// # Errors
 /// The system's.
@@ -58,7 +59,7 @@ pub fn create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes entries of a folder durable.
+/// Syncs the entries of a folder.
 ///
 /// # Errors
 /// The system's.
@@ -68,16 +69,15 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Writes a private file, whole or not at all, whatever happens meanwhile; durable when it returns. Puts it
-/// in the place of one that may be there.
+/// Writes a private file atomically; durable when it returns. Replaces an existing one.
 ///
 /// # Errors
-/// The system's; what was there is then still there.
+/// The system's; an existing file is then unchanged.
 pub fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_durably_as(path, bytes, FILE_MODE)
 }
 
-/// The same with another mode, for what others have to read.
+/// The same with another mode, for files that others have to read.
 ///
 /// # Errors
 /// As [`write_durably`].
@@ -104,30 +104,30 @@ pub fn write_durably_as(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> 
     path.parent().map_or(Ok(()), sync_folder)
 }
 
-/// Reads a file of JSON that can be made again, e.g. a cache. One that is empty or damaged counts as none, with
-/// a line in the log; it is replaced when it is written next.
+/// Reads a JSON file that can be made again, e.g. a cache. An empty or damaged one counts as
+/// missing and is logged; it is replaced when it is written next.
 pub fn read_cache<T: serde::de::DeserializeOwned + Default>(path: &Path) -> T {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return T::default(),
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "a cache cannot be read; it begins anew");
+            tracing::warn!(path = %path.display(), %error, "a cache cannot be read; it starts empty");
             return T::default();
         }
     };
     serde_json::from_slice(&bytes).unwrap_or_else(|error| {
         let size = bytes.len();
-        tracing::warn!(path = %path.display(), size, %error, "a cache is damaged; it begins anew");
+        tracing::warn!(path = %path.display(), size, %error, "a cache is damaged; it starts empty");
         T::default()
     })
 }
 
-/// Makes a database private, with what SQLite keeps beside it, before SQLite opens it; makes an empty file
-/// if there is none, which SQLite takes for an empty database.
+/// Makes a database and SQLite's files beside it private before SQLite opens it; creates an empty
+/// file, which SQLite takes for an empty database, if there is none.
 ///
 /// # Errors
-/// If the file cannot be made. Modes that cannot be changed (the file is somebody else's) are left to
-/// [`make_private`] and `gauntlet doctor`, which say so.
+/// If the file cannot be created. Modes that cannot be changed (the file has another owner) are
+/// reported by [`make_private`] and `gauntlet doctor`.
 pub fn prepare_database(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     match options.write(true).create_new(true).mode(FILE_MODE).open(path) {
@@ -138,9 +138,10 @@ pub fn prepare_database(path: &Path) -> io::Result<()> {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
-        // By name: to close a descriptor of a database drops the locks that another connection of this
-        // process holds on it (fcntl(2)), and another process may then cut the shared memory short.
-        let _somebody_elses = restrict_by_name(Path::new(&name));
+        // By name: closing a descriptor of a database releases the locks that another connection of
+        // this process holds on it (fcntl(2)), and another process may then truncate the shared
+        // memory.
+        let _owned_by_another_user = restrict_by_name(Path::new(&name));
     }
     Ok(())
 }
@@ -165,14 +166,14 @@ fn restrict_by_name(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o7777 & !OTHERS))
 }
 
-/// The same by name; links are not followed. Not for databases that are open.
+/// The same by name, for files that are not open databases; links are not followed.
 fn restrict_at(path: &Path) -> io::Result<bool> {
     let seen = fs::symlink_metadata(path)?;
     let plain = seen.is_file() || seen.is_dir();
     if !plain || seen.permissions().mode() & OTHERS == 0 {
         return Ok(false);
     }
-    // The name may have become a link or a pipe since.
+    // The name may have become a link or a pipe meanwhile.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => restrict(&file),
@@ -181,27 +182,27 @@ fn restrict_at(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// What [`make_private`] and [`exposed`] found.
+/// Result of [`make_private`] and [`exposed`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Exposed {
-    /// Files and folders that others could read, write or enter.
+    /// Number of files and folders that others could read, write or enter.
     pub count: u64,
-    /// The first of them.
+    /// Path of the first of them.
     pub first: Option<PathBuf>,
-    /// How many of them could not be made private.
+    /// Number of them that could not be made private.
     pub left: u64,
     /// The first of those, and why.
     pub left_first: Option<(PathBuf, String)>,
 }
 
-/// Takes the rights of group and others from a data folder and everything in it. Links are not followed,
-/// sockets and pipes are left alone: nobody gets to them through a private folder.
+/// Removes the permissions of group and others from a data folder and everything in it. Links are
+/// not followed; sockets and pipes are not changed: a private folder protects them.
 ///
 /// # Errors
-/// If the folder itself cannot be read or changed. What cannot be changed below it is counted.
+/// If the folder itself cannot be read or changed. Failures below it are counted.
 pub fn make_private(root: &Path) -> io::Result<Exposed> {
     let mut found = Exposed::default();
-    // First of all, because it closes the way to everything else at once.
+    // First, because it protects everything below at once.
     if restrict_at(root)? {
         found.note(root);
     }
@@ -209,7 +210,7 @@ pub fn make_private(root: &Path) -> io::Result<Exposed> {
     Ok(found)
 }
 
-/// Looks for what [`make_private`] would change, and changes nothing.
+/// Finds what [`make_private`] would change, and changes nothing.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -234,20 +235,20 @@ impl Exposed {
     }
 }
 
-/// Looks at all entries of a folder, in order of names. A folder is changed after what is in it: if this
-/// is interrupted, the next time finds it as it was and goes through it again.
-fn walk(folder: &Path, depth: usize, mend: bool, found: &mut Exposed) -> io::Result<()> {
+/// Checks all entries of a folder, sorted by name. A folder is changed after its content: if this
+/// is interrupted, the next run finds it unchanged and checks it again.
+fn walk(folder: &Path, depth: usize, repair: bool, found: &mut Exposed) -> io::Result<()> {
     let mut paths: Vec<PathBuf> = fs::read_dir(folder)?.flatten().map(|e| e.path()).collect();
     paths.sort();
     for path in paths {
-        // What vanished meanwhile is nobody's to read.
+        // A file that was removed meanwhile needs no protection.
         let Ok(seen) = fs::symlink_metadata(&path) else { continue };
         let is_exposed = seen.permissions().mode() & OTHERS != 0;
         if seen.is_dir() {
             let trusted = !is_exposed && depth >= TRUSTED_FROM_DEPTH;
             if !trusted
                 && depth < DEPTH_MAX
-                && let Err(error) = walk(&path, depth + 1, mend, found)
+                && let Err(error) = walk(&path, depth + 1, repair, found)
             {
                 found.note_left(&path, &error);
             }
@@ -258,14 +259,14 @@ fn walk(folder: &Path, depth: usize, mend: bool, found: &mut Exposed) -> io::Res
             continue;
         }
         found.note(&path);
-        if mend && let Err(error) = restrict_at(&path) {
+        if repair && let Err(error) = restrict_at(&path) {
             found.note_left(&path, &error);
         }
     }
     Ok(())
 }
 
-/// The user id that a file or folder belongs to.
+/// The user id of the owner of a file or folder.
 ///
 /// # Errors
 /// The system's.
@@ -338,7 +339,7 @@ mod tests {
         let all = ["a.db", "a.db-wal", "a.db-shm"].map(|name| folder.path().join(name));
         for old in [false, true] {
             if old {
-                // As a program before this one left it: readable by all.
+                // As an earlier version of the program left it: readable by all.
                 all.iter().filter(|p| p.exists()).for_each(|p| set(p, 0o644));
             }
             let open = crate::database::open_write(&path, &tables).unwrap();

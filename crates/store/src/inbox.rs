@@ -1,61 +1,62 @@
-//! A queue whose one reader is woken as seldom as can be.
+//! A multi-producer, single-consumer queue that wakes its reader rarely.
 //!
-//! The channels of the standard library wake their reader for every item, and spin before they sleep. At
-//! thousands of messages a second that costs more than what is done with most of them. Here the reader
-//! sleeps until something comes, may then [linger](Reader::linger) without being woken by what follows, and
-//! takes all there is in one go.
+//! The channels of the standard library wake their reader for every item, and spin before they
+//! sleep. At thousands of messages a second that costs more than processing most of them. Here the
+//! reader sleeps until an item arrives, may then [linger](Reader::linger) without being woken by
+//! further ones, and takes all of them at once.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The writing end. Dropping it closes the queue; what is in it is still read.
+/// The sending end. Dropping it closes the queue; queued items are still read.
 pub(crate) struct Inbox<T>(Arc<Shared<T>>);
 
-/// The reading end. Dropping it closes the queue.
+/// The receiving end. Dropping it closes the queue.
 pub(crate) struct Reader<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
     state: Mutex<State<T>>,
-    /// The reader waits here.
-    something: Condvar,
-    /// Writers wait here while the queue is full.
-    room: Condvar,
+    /// The reader waits for items.
+    not_empty: Condvar,
+    /// Senders wait for space.
+    not_full: Condvar,
     items_max: usize,
 }
 
 struct State<T> {
     items: VecDeque<T>,
     closed: bool,
-    reader: Waits,
-    /// Writers that wait for room.
+    reader: WakeOn,
+    /// Senders that wait for space.
     writers: usize,
 }
 
-/// What the reader wants to be woken by.
+/// What wakes the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Waits {
+enum WakeOn {
     Nothing,
     Anything,
-    /// An urgent item, or so many.
-    Hurry(usize),
+    /// An urgent item, or a queue of at least so many.
+    UrgentOrCount(usize),
 }
 
-/// Why there is nothing to read.
+/// Why no item was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Empty {
-    /// Nothing came in time.
-    Late,
-    /// Nothing will come.
+pub(crate) enum RecvError {
+    /// The timeout expired.
+    Timeout,
+    /// The queue is closed and empty.
     Closed,
 }
 
-/// A queue of at most so many items.
+/// A queue of at most `items_max` items.
 pub(crate) fn inbox<T>(items_max: usize) -> (Inbox<T>, Reader<T>) {
-    let state = State { items: VecDeque::new(), closed: false, reader: Waits::Nothing, writers: 0 };
-    let (something, room) = (Condvar::new(), Condvar::new());
-    let shared = Arc::new(Shared { state: Mutex::new(state), something, room, items_max });
+    let state =
+        State { items: VecDeque::new(), closed: false, reader: WakeOn::Nothing, writers: 0 };
+    let (not_empty, not_full) = (Condvar::new(), Condvar::new());
+    let shared = Arc::new(Shared { state: Mutex::new(state), not_empty, not_full, items_max });
     (Inbox(shared.clone()), Reader(shared))
 }
 
@@ -67,27 +68,27 @@ impl<T> Shared<T> {
     fn close(&self) {
         let mut state = self.state();
         state.closed = true;
-        state.reader = Waits::Nothing;
+        state.reader = WakeOn::Nothing;
         drop(state);
-        self.something.notify_one();
-        self.room.notify_all();
+        self.not_empty.notify_one();
+        self.not_full.notify_all();
     }
 }
 
 impl<T> Inbox<T> {
-    /// Adds an item; waits while the queue is full. An urgent one wakes a reader that lingers.
+    /// Adds an item; blocks while the queue is full. An urgent item wakes a reader that lingers.
     ///
     /// # Errors
-    /// The item, if nobody reads any more.
+    /// The item, if the reader was dropped.
     pub(crate) fn send(&self, item: T, urgent: bool) -> Result<(), T> {
         let mut state = self.0.state();
         while state.items.len() >= self.0.items_max && !state.closed {
             state.writers += 1;
-            // A full queue is no reason to linger.
-            if std::mem::replace(&mut state.reader, Waits::Nothing) != Waits::Nothing {
-                self.0.something.notify_one();
+            // A full queue ends lingering.
+            if std::mem::replace(&mut state.reader, WakeOn::Nothing) != WakeOn::Nothing {
+                self.0.not_empty.notify_one();
             }
-            state = self.0.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.0.not_full.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.writers -= 1;
         }
         if state.closed {
@@ -95,14 +96,14 @@ impl<T> Inbox<T> {
         }
         state.items.push_back(item);
         let wakes = match state.reader {
-            Waits::Nothing => false,
-            Waits::Anything => true,
-            Waits::Hurry(enough) => urgent || state.items.len() >= enough,
+            WakeOn::Nothing => false,
+            WakeOn::Anything => true,
+            WakeOn::UrgentOrCount(enough) => urgent || state.items.len() >= enough,
         };
         if wakes {
-            state.reader = Waits::Nothing;
+            state.reader = WakeOn::Nothing;
             drop(state);
-            self.0.something.notify_one();
+            self.0.not_empty.notify_one();
         }
         Ok(())
     }
@@ -127,25 +128,25 @@ impl<T> Drop for Reader<T> {
 }
 
 impl<T> Reader<T> {
-    /// The next item; waits for it, at most so long.
+    /// The next item; blocks for at most `timeout`.
     ///
     /// # Errors
-    /// [`Empty`].
-    pub(crate) fn recv(&self, patience: Duration) -> Result<T, Empty> {
-        let deadline = Instant::now().checked_add(patience);
+    /// [`RecvError`].
+    pub(crate) fn recv(&self, timeout: Duration) -> Result<T, RecvError> {
+        let deadline = Instant::now().checked_add(timeout);
         let mut state = self.0.state();
         loop {
             if let Some(item) = self.pop(&mut state) {
                 return Ok(item);
             }
             if state.closed {
-                return Err(Empty::Closed);
+                return Err(RecvError::Closed);
             }
-            let left = deadline.map_or(patience, |d| d.saturating_duration_since(Instant::now()));
+            let left = deadline.map_or(timeout, |d| d.saturating_duration_since(Instant::now()));
             if left.is_zero() {
-                return Err(Empty::Late);
+                return Err(RecvError::Timeout);
             }
-            state = self.sleep(state, Waits::Anything, left);
+            state = self.sleep(state, WakeOn::Anything, left);
         }
     }
 
@@ -155,10 +156,10 @@ impl<T> Reader<T> {
         self.pop(&mut state)
     }
 
-    /// Lets items gather for so long, but not once something urgent came, so many are there, or the queue
-    /// was closed.
-    pub(crate) fn linger(&self, patience: Duration, enough: usize) {
-        let deadline = Instant::now() + patience;
+    /// Lets items gather for `timeout`, or until an urgent item arrives, `enough` are queued, or
+    /// the queue is closed.
+    pub(crate) fn linger(&self, timeout: Duration, enough: usize) {
+        let deadline = Instant::now() + timeout;
         let mut state = self.0.state();
         let mut woken = false;
         while !woken && !state.closed && state.items.len() < enough.min(self.0.items_max) {
@@ -166,32 +167,32 @@ impl<T> Reader<T> {
             if left.is_zero() {
                 break;
             }
-            state = self.sleep(state, Waits::Hurry(enough.min(self.0.items_max)), left);
-            woken = state.reader == Waits::Nothing;
-            state.reader = Waits::Nothing;
+            state = self.sleep(state, WakeOn::UrgentOrCount(enough.min(self.0.items_max)), left);
+            woken = state.reader == WakeOn::Nothing;
+            state.reader = WakeOn::Nothing;
         }
     }
 
     fn pop(&self, state: &mut MutexGuard<'_, State<T>>) -> Option<T> {
         let item = state.items.pop_front()?;
         if state.writers > 0 {
-            self.0.room.notify_one();
+            self.0.not_full.notify_one();
         }
         Some(item)
     }
 
-    /// Sleeps until woken or late. Whoever wakes the reader sets what it waits for to nothing.
+    /// Sleeps until woken or timed out. The waker resets `state.reader` to `Nothing`.
     fn sleep<'s>(
         &'s self,
         mut state: MutexGuard<'s, State<T>>,
-        waits: Waits,
-        patience: Duration,
+        wake_on: WakeOn,
+        timeout: Duration,
     ) -> MutexGuard<'s, State<T>> {
-        state.reader = waits;
-        let slept = self.0.something.wait_timeout(state, patience);
+        state.reader = wake_on;
+        let slept = self.0.not_empty.wait_timeout(state, timeout);
         let (mut state, _late) = slept.unwrap_or_else(PoisonError::into_inner);
-        if waits == Waits::Anything {
-            state.reader = Waits::Nothing;
+        if wake_on == WakeOn::Anything {
+            state.reader = WakeOn::Nothing;
         }
         state
     }
@@ -207,13 +208,13 @@ mod tests {
     #[test]
     fn items_come_in_order_and_the_end_after_them() {
         let (inbox, reader) = inbox(10);
-        assert_eq!(reader.recv(SHORT), Err(Empty::Late));
+        assert_eq!(reader.recv(SHORT), Err(RecvError::Timeout));
         assert_eq!(reader.try_recv(), None);
         inbox.send(1, false).unwrap();
         inbox.send(2, false).unwrap();
         drop(inbox);
         assert_eq!((reader.recv(LONG), reader.recv(LONG)), (Ok(1), Ok(2)));
-        assert_eq!(reader.recv(LONG), Err(Empty::Closed));
+        assert_eq!(reader.recv(LONG), Err(RecvError::Closed));
     }
 
     #[test]
@@ -228,7 +229,7 @@ mod tests {
             reader.linger(SHORT, 9);
             assert_eq!(reader.try_recv(), None, "late");
             reader.linger(LONG, 9);
-            assert_eq!(reader.recv(LONG), Err(Empty::Closed), "closed");
+            assert_eq!(reader.recv(LONG), Err(RecvError::Closed), "closed");
         });
         std::thread::sleep(SHORT);
         inbox.send(1, false).unwrap();
@@ -258,7 +259,7 @@ mod tests {
             .collect();
         let mut sum = 0;
         for _ in 0..400 {
-            // More than fits.
+            // More than the queue holds.
             reader.linger(Duration::from_millis(1), 100);
             sum += reader.recv(LONG).unwrap();
         }

@@ -1,25 +1,28 @@
-//! The message log: what came, what it was, what became of it. Searched by people.
+//! The message log: every message, its verdict and its deliveries, with full search.
 //!
-//! One SQLite file a day (UTC, by the time the message was received). So the log of a day is
-//! forgotten by removing a file, which stalls nobody; a search runs from the newest day back and
-//! stops when the page is full; and the same message always meets the same unique key, so that a
-//! disposition is logged once however often a crash makes the gateway write it again.
+//! One SQLite file per day (UTC, by the time of reception). So a day is deleted by removing its
+//! file, which blocks no other operation; a search runs from the newest day back and stops when the
+//! page is full; and a message always has the same unique key, so that a disposition is logged once
+//! however often a crash makes the gateway write it again.
 //!
-//! One thread writes. It takes what has gathered in its queue, writes it in one transaction and
-//! makes it durable, then tells those who wait: many small appends cost one sync together. Until it
-//! has told them, the record is not logged, and the caller keeps the message in its spool.
+//! One thread writes. It takes all queued appends, writes them in one transaction, makes it
+//! durable, then calls their callbacks: many small appends share one sync. Until its callback is
+//! called, a record is not logged, and the caller keeps the message in its spool.
 
+mod addresses;
 mod calendar;
 mod counts;
 mod damage;
 mod day;
 mod dictionary;
 mod index;
+mod lookup;
 mod pack;
-mod people;
+mod query;
 mod report;
 mod schema;
 mod search;
+mod seq;
 mod terms;
 mod tops;
 mod writer;
@@ -37,32 +40,32 @@ use rusqlite::Connection;
 pub use calendar::{civil, day_name, day_number};
 pub use counts::{Bucket, Counts, Top};
 pub use day::Appended;
-pub use report::{Said, TopKind};
-pub use search::{Cursor, Logged, Page, Query, RecipientSummary, Summary};
+pub use query::{Cursor, LoggedMessage, Page, Query, RecipientSummary, Summary};
+pub use report::{Feedback, TopKind};
 
 use crate::database;
 use crate::error::StoreError;
 use crate::inbox::{Inbox, inbox};
 use crate::record::{Event, LogRecord};
-use day::DAY_MS;
+use seq::DAY_MS;
 use writer::{Command, Writer};
 
-/// Latest time of reception that the log takes: the end of the year 9999, in milliseconds.
+/// Latest time of reception that is accepted: the end of the year 9999, in milliseconds.
 const RECEIVED_MS_MAX: i64 = 253_402_300_799_999;
-/// Read connections kept open.
+/// Most read connections kept open.
 const READERS_KEPT: usize = 128;
 
-/// Limits of a log.
+/// Limits and behaviour of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct LogOptions {
     /// Most records in one transaction.
     pub batch_records_max: usize,
     /// How long the writer waits for more records before it commits a batch that is not full.
     pub batch_wait: Duration,
-    /// Appends that wait for the writer; a further one waits for room.
+    /// Appends in the queue of the writer; a further one blocks.
     pub queue_appends_max: usize,
-    /// A day that is damaged is set aside: for the node, whose log it is. Else it is left out.
-    pub sets_aside: bool,
+    /// Move a damaged day aside. Only for the node, which owns the log; other processes skip it.
+    pub sets_damaged_days_aside: bool,
 }
 
 impl Default for LogOptions {
@@ -71,12 +74,12 @@ impl Default for LogOptions {
             batch_records_max: 1024,
             batch_wait: Duration::from_millis(5),
             queue_appends_max: 1024,
-            sets_aside: false,
+            sets_damaged_days_aside: false,
         }
     }
 }
 
-/// Called with the outcome when records are durable, or cannot be.
+/// Called with the result when records are durable, or failed.
 pub type OnLogged = Box<dyn FnOnce(Result<Appended, StoreError>) + Send>;
 
 /// An open log. Share it as `Arc<Log>`; every method may be called from any thread.
@@ -90,7 +93,7 @@ pub struct Log {
     days: Arc<RwLock<BTreeSet<i64>>>,
     commits: Arc<AtomicU64>,
     readers: Mutex<Vec<(i64, Connection)>>,
-    sets_aside: bool,
+    sets_damaged_days_aside: bool,
 }
 
 impl Log {
@@ -122,10 +125,12 @@ impl Log {
                         unmerged.extend(in_parts.then_some(day));
                     }
                     Err(error) if !error.is_damage() => return Err(error),
-                    Err(error) if options.sets_aside => {
+                    Err(error) if options.sets_damaged_days_aside => {
                         damage::set_aside(folder, day, &error.to_string())?;
                     }
-                    Err(error) => tracing::warn!(%error, "a day of the message log is left out"),
+                    Err(error) => {
+                        tracing::warn!(%error, "a damaged day of the message log is skipped");
+                    }
                 }
             }
         }
@@ -147,23 +152,24 @@ impl Log {
             days,
             commits,
             readers: Mutex::new(Vec::new()),
-            sets_aside: options.sets_aside,
+            sets_damaged_days_aside: options.sets_damaged_days_aside,
         })
     }
 
     /// Logs these records and waits until they are durable.
     ///
-    /// A recipient whose disposition is logged already is left as it is: writing again after a
-    /// crash is safe. Records for more recipients of a known message are added to it.
+    /// A recipient whose disposition is logged already is not changed: writing again after a crash
+    /// is safe. Further recipients of a known message are added to it.
     ///
     /// # Errors
-    /// If they could not be made durable; then nothing may be assumed, and the call repeated.
+    /// If they could not be made durable; then it is unknown what was written, and the call must be
+    /// repeated.
     pub fn append(&self, records: Vec<LogRecord>) -> Result<Appended, StoreError> {
         self.wait(|done| self.append_then(records, Vec::new(), done))
     }
 
-    /// Adds events to messages that are in the log, and waits until they are durable. An event of
-    /// an unknown message is dropped; one that is there already is not doubled.
+    /// Adds events to messages of the log, and waits until they are durable. An event of an unknown
+    /// message is dropped; a known event is not added twice.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -172,13 +178,13 @@ impl Log {
     }
 
     /// Queues records and events; `done` is called on the writer's thread when they are durable or
-    /// cannot be. It must be quick, and must not append. Waits only when the queue is full.
+    /// failed. It must be quick, and must not append. Blocks only when the queue is full.
     pub fn append_then(&self, records: Vec<LogRecord>, events: Vec<Event>, done: OnLogged) {
         self.queue_append(records, events, done, false);
     }
 
-    /// As [`Log::append_then`] for somebody who waits: the writer gathers what is queued already and
-    /// commits at once. Those who wait at the same time still share one sync.
+    /// As [`Log::append_then`] for a caller that waits: the writer takes what is queued already and
+    /// commits at once. Concurrent callers still share one sync.
     pub fn append_now(&self, records: Vec<LogRecord>, events: Vec<Event>, done: OnLogged) {
         self.queue_append(records, events, done, true);
     }
@@ -213,14 +219,14 @@ impl Log {
     fn wait(&self, start: impl FnOnce(OnLogged)) -> Result<Appended, StoreError> {
         let (sender, outcome) = sync_channel(1);
         start(Box::new(move |result| {
-            let _the_caller_waits = sender.send(result);
+            let _caller_stopped_waiting = sender.send(result);
         }));
         let closed = || StoreError::Closed { path: self.folder.clone() };
         outcome.recv().unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Forgets the days that ended more than `days_kept` days before `now_ms`. Returns how many.
-    /// Removes files, so it stalls neither writers nor readers.
+    /// Deletes the days that ended more than `days_kept` days before `now_ms`. Returns how many.
+    /// Removes files, so it blocks neither writers nor readers.
     ///
     /// # Errors
     /// If a file cannot be removed.
@@ -230,37 +236,38 @@ impl Log {
         self.wait(|done| self.send(Command::Retain { first_kept, done })).map(|a| a.new)
     }
 
-    /// Looks for what nobody sent, through all days: the files are open then and their indexes known, so
-    /// that the first search of a person need not wait for it. Takes some milliseconds a day; for a
-    /// thread of its own.
+    /// Runs a search without results over all days, which opens their files and caches their
+    /// indexes, so that the first search of a user is fast. Takes some milliseconds per day; run it
+    /// on its own thread.
     pub fn warm(&self) {
-        let nobody = Query { sender: "nobody@nowhere.invalid".to_owned(), ..Query::default() };
+        let no_match = Query { sender: "nobody@nowhere.invalid".to_owned(), ..Query::default() };
         // A day that cannot be read is an error of the search that needs it.
-        let _ = self.search(&nobody);
+        let _ = self.search(&no_match);
     }
 
-    /// Transactions since it was opened: each waited for the disk once (checkpoints apart).
+    /// Transactions since the log was opened: each synced once (checkpoints apart).
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Where the log is.
+    /// The folder of the log.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The days that have a file, newest first.
+    /// The days that have a file, newest first, as days since 1970.
     pub fn days(&self) -> Vec<i64> {
         let days = self.days.read().unwrap_or_else(PoisonError::into_inner);
         days.iter().rev().copied().collect()
     }
 
-    /// Days that are damaged and were set aside, for people: where they are, and what to do.
-    pub fn damaged(&self) -> Vec<String> {
-        damage::standing(&self.folder)
+    /// Messages for the administrator on damaged days that were moved aside: where they are, and
+    /// what to do.
+    pub fn damaged_days(&self) -> Vec<String> {
+        damage::list(&self.folder)
     }
 
-    /// When the newest message that is logged was received, Unix milliseconds; none if there is none.
+    /// Time of reception of the newest logged message, in Unix milliseconds; none if there is none.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -270,17 +277,17 @@ impl Log {
         };
         for day in self.days() {
             if let Some(Some(seq)) = self.read_day(day, newest)? {
-                return Ok(Some(day::ms_of(seq)));
+                return Ok(Some(seq::ms_of(seq)));
             }
         }
         Ok(None)
     }
 
-    /// A day that is damaged does not keep the others from being read.
+    /// Skips a damaged day, so that the others can be read.
     fn leave_out(&self, day: i64, error: &StoreError) {
         tracing::error!(%error, "a day of the message log cannot be read");
         self.readers().retain(|(open, _)| *open != day);
-        if self.sets_aside {
+        if self.sets_damaged_days_aside {
             self.send(Command::SetAside { day, why: error.to_string() });
         }
     }
@@ -289,7 +296,7 @@ impl Log {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `read` on a connection to this day. None if the day was forgotten meanwhile.
+    /// Runs `read` on a connection to this day. None if the day was deleted meanwhile.
     fn read_day<T>(
         &self,
         day: i64,
@@ -335,7 +342,7 @@ impl Drop for Log {
     }
 }
 
-/// The file of a day.
+/// The path of a day's file.
 fn day_path(folder: &Path, day: i64) -> PathBuf {
     folder.join(format!("{}.db", day_name(day)))
 }

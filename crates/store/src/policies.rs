@@ -1,8 +1,8 @@
-//! Versions of the policy: every text that was in force, who put it there and when.
+//! Versions of the policy: every text that was in force, with author and time.
 //!
-//! The newest version is the one in force. Going back to an older one makes a new version of its
-//! text: nothing is ever lost, and the way back can be gone again. Several processes may open the
-//! same folder (the node, the command line).
+//! The newest version is the one in force. A rollback makes a new version with the old text, so no
+//! version is ever lost and a rollback can be undone. Several processes may open the same folder
+//! (the node, the command line).
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -33,13 +33,13 @@ CREATE TABLE version (
 /// A version, without its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Version {
-    /// Counts from 1; never used again.
+    /// Counts from 1; never reused.
     pub number: i64,
     /// Unix time in milliseconds at which it came into force.
     pub at_ms: i64,
-    /// Who put it there: a login, `command line`, or what found it (`file`, `gauntlet`).
+    /// Author: a login, `command line`, or the origin (`file`, `gauntlet`).
     pub who: String,
-    /// Why, in their own words.
+    /// The author's comment.
     pub note: String,
     /// Bytes of its text.
     pub size: u64,
@@ -48,21 +48,21 @@ pub struct Version {
 /// A version with its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Edition {
-    /// Number, author, time.
+    /// Number, time and author of the version.
     #[serde(flatten)]
     pub version: Version,
     /// The policy as written.
     pub text: String,
 }
 
-/// What became of a request to put a text into force.
+/// Outcome of [`Policies::save`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Saved {
     /// It is the newest version now.
     New(Version),
     /// It is the text in force already.
     Same(Version),
-    /// Somebody else was faster: this is the newest version.
+    /// A newer version than `base` exists, which is this one.
     Stale(Version),
 }
 
@@ -85,8 +85,9 @@ impl Policies {
         Ok(Policies { path, database: Mutex::new(database) })
     }
 
-    /// Makes this text the newest version, unless it is already, or (with `base`) the newest is not the
-    /// one that the author has seen. Whether it is a policy is the caller's to check.
+    /// Makes this text the newest version, unless it is in force already, or (with `base`) the
+    /// newest version is not the one that the author edited. Whether it is a valid policy is up to
+    /// the caller.
     ///
     /// # Errors
     /// If the text is too long, or the change could not be made durable.
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_kept_and_nobody_overwrites_another() {
+    fn versions_are_kept_and_no_author_overwrites_another() {
         let folder = tempfile::tempdir().unwrap();
         let policies = Policies::open(folder.path()).unwrap();
         assert_eq!(policies.newest().unwrap(), None);
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(policies.newest().unwrap().unwrap().version, second);
         assert_eq!(policies.before(2).unwrap().unwrap().text, "a");
         assert_eq!(policies.get(3).unwrap(), None);
-        // A second process, as the command line is.
+        // A second process, like the command line.
         let other = Policies::open(folder.path()).unwrap();
         let Saved::New(third) = other.save("a", None, "command line", "", 8).unwrap() else {
             panic!()

@@ -1,4 +1,4 @@
-//! Recipients in somebody's SQLite file: one question, by their own query.
+//! Recipients in an external SQLite file, by a configured query.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -8,12 +8,12 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::error::StoreError;
 
-/// How long to wait for whoever writes the file.
+/// How long to wait for a lock of the file's writer.
 const BUSY_WAIT: Duration = Duration::from_secs(2);
-/// Rows of an answer.
+/// Most rows of a result.
 const ROWS_MAX: usize = 5_000_000;
 
-/// A table of recipients. Share it as `Arc<Table>`.
+/// A recipient table. Share it as `Arc<Table>`.
 #[derive(Debug)]
 pub struct Table {
     path: PathBuf,
@@ -22,11 +22,11 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens the file for reading. The query has one parameter, the address in lower case, and gives a
-    /// row if there is such a recipient, as `SELECT 1 FROM users WHERE mail = ?1`.
+    /// Opens the file for reading. The query has one parameter, the address in lower case, and
+    /// returns a row if there is such a recipient, as `SELECT 1 FROM users WHERE mail = ?1`.
     ///
     /// # Errors
-    /// If the file cannot be opened, or the query does not fit it.
+    /// If the file cannot be opened, or the query is not valid for it.
     pub fn open(path: &Path, query: &str) -> Result<Self, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let database = Connection::open_with_flags(path, flags).map_err(StoreError::db(path))?;
@@ -43,11 +43,11 @@ impl Table {
         Ok(Table { path: path.to_owned(), query: query.to_owned(), database })
     }
 
-    /// There is such a recipient. Blocks.
+    /// Whether there is such a recipient. Blocks.
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn knows(&self, address: &str) -> Result<bool, StoreError> {
+    pub fn contains(&self, address: &str) -> Result<bool, StoreError> {
         let database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
         let mut statement =
             database.prepare_cached(&self.query).map_err(StoreError::db(&self.path))?;
@@ -55,11 +55,11 @@ impl Table {
     }
 }
 
-/// The first column of every row that a query gives in somebody's SQLite file, as text: the members of a
-/// group.
+/// The first column of all rows of a query in an external SQLite file, as text: e.g. the members of
+/// a group.
 ///
 /// # Errors
-/// If the file cannot be opened or read, or the query does not fit it.
+/// If the file cannot be opened or read, or the query is not valid for it.
 pub fn first_column(path: &Path, query: &str) -> Result<Vec<String>, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let database = Connection::open_with_flags(path, flags).map_err(StoreError::db(path))?;
@@ -90,11 +90,11 @@ mod tests {
             .unwrap();
         let query = "SELECT 1 FROM users WHERE mail = ?1 AND off = 0";
         let table = Table::open(&path, query).unwrap();
-        assert!(table.knows("bob@b.example").unwrap());
-        assert!(!table.knows("old@b.example").unwrap());
-        assert!(!table.knows("'; DROP TABLE users; --").unwrap());
+        assert!(table.contains("bob@b.example").unwrap());
+        assert!(!table.contains("old@b.example").unwrap());
+        assert!(!table.contains("'; DROP TABLE users; --").unwrap());
         theirs.execute_batch("INSERT INTO users VALUES ('new@b.example', 0)").unwrap();
-        assert!(table.knows("new@b.example").unwrap(), "changes count at once");
+        assert!(table.contains("new@b.example").unwrap(), "changes count at once");
         for (query, why) in [("SELECT 1", "0 parameters"), ("SELECT other FROM x", "no such")] {
             let error = Table::open(&path, query).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");

@@ -1,35 +1,34 @@
-//! One line of the message log: a message, all that was known, and what became of it.
+//! Records of the message log: a message with its facts, verdict, dispositions and deliveries.
 
 use std::time::Instant;
 
-use gauntlet_engine::Verdict;
 use gauntlet_mail::{Envelope, Facts};
-use gauntlet_policy::Disposition;
+use gauntlet_verdict::{Disposition, Verdict};
 use serde::{Deserialize, Serialize};
 
-/// How far a message is on its way to one address.
+/// Delivery status of a message for one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// In the queue, waiting for its first or next attempt.
     #[default]
     Queued,
-    /// The next hop took it, or it is in the Maildir.
+    /// Accepted by the next hop, or stored in the Maildir.
     Delivered,
-    /// Kept in the quarantine, or held for a reviewer.
+    /// Held in the quarantine, or for a reviewer.
     Quarantined,
-    /// Given up: refused for good by the next hop, or too old.
+    /// Failed permanently: rejected by the next hop, or expired.
     Failed,
-    /// Dropped, as the policy said.
+    /// Discarded, as the policy said.
     Discarded,
-    /// Refused within the SMTP session.
+    /// Rejected in the SMTP session.
     Rejected,
-    /// Taken out of the queue by an administrator.
+    /// Removed from the queue by an administrator.
     Deleted,
 }
 
 impl Outcome {
-    /// Nothing more will happen to the message at this address.
+    /// Whether the delivery is over.
     pub fn is_final(self) -> bool {
         self != Outcome::Queued
     }
@@ -61,27 +60,27 @@ impl Outcome {
     }
 }
 
-/// What became of a message at one address (a recipient, or one that a redirect or copy names).
+/// Delivery of a message to one address (a recipient, or one that a redirect or copy names).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Delivery {
     /// The address the message goes to.
     pub address: String,
-    /// How far it is.
+    /// Status of the delivery.
     pub outcome: Outcome,
     /// Unix time in milliseconds of the last change.
     pub at_ms: i64,
-    /// Attempts made so far.
+    /// Delivery attempts so far.
     pub attempts: u32,
-    /// Where it went: `host:port` of the next hop, `maildir`, a folder of the quarantine.
+    /// Destination: `host:port` of the next hop, `maildir`, a folder of the quarantine.
     pub next_hop: String,
-    /// Last answer of the next hop, or the reason of a failure; one line.
+    /// Last reply of the next hop, or the reason of a failure; one line.
     pub reply: String,
 }
 
-/// Everything that is kept about a message after it left. About 1 KB; bodies are elsewhere.
+/// Everything that is kept about a message. About 1 KB; bodies are elsewhere.
 ///
-/// A record is written when the message is accepted or refused, and again, under the same `id`,
-/// whenever a delivery changes: the later deliveries replace the earlier; the dispositions logged first stay.
+/// A record is written when the message is accepted or rejected, and again, under the same `id`,
+/// whenever a delivery changes: later deliveries replace earlier ones; the first dispositions stay.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct LogRecord {
     /// The message's id on this node: also the reference code that replies carry.
@@ -92,55 +91,55 @@ pub struct LogRecord {
     pub envelope: Envelope,
     /// Bytes of the message as received.
     pub size: u64,
-    /// Decoded From field.
+    /// The From field, decoded.
     pub from: String,
     /// Decoded Subject, at most 200 bytes.
     pub subject: String,
     /// Message-ID field, without angle brackets.
     pub message_id: String,
-    /// What the network said.
+    /// Facts of network lookups.
     pub facts: Facts,
-    /// What the engine said.
+    /// The verdict of the engine.
     pub verdict: Verdict,
-    /// What the policy said, one for each accepted recipient.
+    /// The decisions of the policy, one for each accepted recipient.
     pub dispositions: Vec<Disposition>,
-    /// What became of it, one for each address it goes to; all final when the message is done.
+    /// Deliveries, one for each address; all final when the message is done.
     #[serde(default)]
     pub deliveries: Vec<Delivery>,
     /// Milliseconds from the first byte of DATA to the answer the client got.
     pub latency_ms: u32,
-    /// The message's life until it was logged, in order.
+    /// Processing stages until the message was logged, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
 }
 
-/// A stage of a message's life that is over.
+/// A completed processing stage of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
-    /// What has happened by then: `received` (the body is complete), `waited` (a scan thread took
-    /// it), `scanned`, `decided`, `spooled` (it is durable), `passed on` (the next hop answered).
+    /// Name of the stage: `received` (the body is complete), `waited` (a scan thread took it),
+    /// `scanned`, `decided`, `spooled` (it is durable), `passed on` (the next hop replied).
     pub name: String,
-    /// Microseconds from `received_ms` to the stage's end.
+    /// Microseconds from `received_ms` to the end of the stage.
     pub at_us: u64,
-    /// A word more; mostly empty.
+    /// Details; mostly empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
 }
 
 impl Stage {
-    /// A stage that ends now, of a message that began at `began`.
+    /// A stage that ends now, of a message whose processing began at `began`.
     pub fn now(name: &str, began: Instant) -> Self {
         let at_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         Stage { name: name.to_owned(), at_us, detail: String::new() }
     }
 }
 
-/// Something that happened to a message after it was logged: a delivery attempt, a release.
+/// An event after a message was logged: a delivery attempt, a release.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// The message's id.
+    /// Id of the message.
     pub id: String,
-    /// When the message was received: finds its place in the log.
+    /// Time of reception of the message, which locates it in the log.
     pub received_ms: i64,
     /// Unix time in milliseconds of the event.
     pub at_ms: i64,
@@ -149,6 +148,6 @@ pub struct Event {
     pub kind: String,
     /// The recipient concerned; empty for all.
     pub recipient: String,
-    /// The next hop's answer, who did it, or why.
+    /// The next hop's reply, who caused the event, or why.
     pub detail: String,
 }

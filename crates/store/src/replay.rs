@@ -1,12 +1,12 @@
-//! What a policy would have done with the mail of the last days: the log, read again.
+//! Policy replay: what a policy would have done with the logged mail of the last days.
 
 use std::collections::BTreeMap;
 
-use gauntlet_engine::{Class, Scratch, Snapshot, Thresholds, scan};
-use gauntlet_mail::Message;
+use gauntlet_mail::{Envelope, Facts, Message};
 use gauntlet_policy::decide::Rates;
 use gauntlet_policy::replay::{Past, Replay, Replayed};
-use gauntlet_policy::{Change, Disposition, Policy, PolicyInput};
+use gauntlet_policy::{Policy, PolicyInput};
+use gauntlet_verdict::{Change, Class, Disposition, Thresholds, Verdict};
 use serde::Serialize;
 
 use crate::error::StoreError;
@@ -16,115 +16,118 @@ use crate::record::LogRecord;
 
 /// Messages read from the log at once.
 const PAGE: usize = 500;
-/// Changes that are kept one by one; the others are counted only.
+/// Most changes that are listed; further ones are only counted.
 const CHANGES_MAX: usize = 100_000;
 
-/// What to replay, over what.
-#[derive(Debug)]
-pub struct Order<'a> {
-    /// The policy to try.
+/// Scans a message again whose body is still held, with the facts of then; none keeps its verdict.
+pub type Rescan<'a> = dyn FnMut(&Message<'_>, &Envelope, &Facts) -> Option<Verdict> + 'a;
+
+/// What to replay, over which mail.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplayRequest<'a> {
+    /// The policy to test.
     pub policy: &'a Policy,
-    /// The policy that decided then.
+    /// The policy that was in force.
     pub before: &'a Policy,
-    /// Where classes begin.
+    /// Scores from which each class begins.
     pub thresholds: Thresholds,
-    /// Judge mail whose body is still kept again, by this; other mail keeps its verdict.
-    pub snapshot: Option<&'a Snapshot>,
     /// Mail received at or after this Unix time in milliseconds.
     pub since_ms: i64,
 }
 
-/// One recipient of one message for whom something else would have been done.
+/// One recipient of one message with a different decision.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Changed {
-    /// The message's id.
+pub struct ChangedDecision {
+    /// Id of the message.
     pub id: String,
     /// Unix time in milliseconds at which it was received.
     pub received_ms: i64,
-    /// The recipient.
+    /// Address of the recipient.
     pub recipient: String,
-    /// The From field.
+    /// The From field, decoded.
     pub from: String,
-    /// Subject.
+    /// The Subject, decoded.
     pub subject: String,
     /// Class, by the verdict that was used.
     pub class: Class,
-    /// Rule points, likewise.
+    /// Score, by the same verdict.
     pub score: f64,
-    /// Probability of being unwanted, likewise.
+    /// Spam probability, by the same verdict.
     pub probability: Option<f64>,
-    /// What was done, e.g. `deliver` or `quarantine:spam`.
+    /// The logged decision, e.g. `deliver` or `quarantine:spam`.
     pub was: String,
-    /// What would have been done.
+    /// The decision of the tested policy.
     pub would_be: String,
     /// The rule that decides now; empty if none does.
     pub rule: String,
-    /// Mail that reached its recipient would have been kept away: the likelier a false positive, the lower its
-    /// probability.
+    /// The message was delivered and would not be: the lower its spam probability, the likelier a
+    /// false positive.
     pub withheld: bool,
 }
 
-/// What a replay found.
+/// Result of a replay.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Report {
-    /// Messages of the log that were looked at.
+    /// Messages replayed.
     pub messages: u64,
-    /// Not all mail was looked at: this is when the oldest that was had been received, in Unix
-    /// milliseconds. None if nothing is missing.
+    /// If not all mail was replayed: time of reception of the oldest replayed message, in Unix
+    /// milliseconds.
     pub reached_ms: Option<i64>,
-    /// Of these, those whose body is still kept.
+    /// Messages whose body is still held.
     pub whole: u64,
-    /// Recipients decided for again.
+    /// Recipients replayed.
     pub recipients: u64,
-    /// Recipients for whom the same would have been done.
+    /// Recipients with the same decision.
     pub same: u64,
-    /// Recipients for whom something else would have been done.
+    /// Recipients with a different decision.
     pub different: u64,
-    /// Recipients for whom it cannot be told, by the rule that asks for what was not kept.
+    /// Recipients whose decision is unknown, by the rule that needs data which was not kept.
     pub unknown: BTreeMap<String, u64>,
-    /// How many went from what to what.
+    /// Number of changes by `old -> new` decision.
     pub ways: BTreeMap<String, u64>,
-    /// Changes by the rule that decides now.
+    /// Number of changes by the rule that decides now.
     pub rules: BTreeMap<String, u64>,
-    /// Changes by recipient.
+    /// Number of changes by recipient.
     pub users: BTreeMap<String, u64>,
     /// The changes, likely false positives first.
-    pub changes: Vec<Changed>,
+    pub changes: Vec<ChangedDecision>,
 }
 
-/// How far a replay is. It goes from the newest mail to the oldest.
+/// Progress of a replay, which runs from the newest mail to the oldest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Messages looked at.
+    /// Messages replayed so far.
     pub messages: u64,
-    /// When the last of them was received, in Unix milliseconds.
+    /// Time of reception of the last of them, in Unix milliseconds.
     pub reached_ms: i64,
 }
 
-/// Replays a policy over the log. `progress` is called again and again, and answers whether to go on;
-/// if not, the report tells what was found until then.
+/// Replays a policy over the log. `rescan` is called for mail whose body is still held; other mail
+/// keeps its verdict. `progress` is called after every page and returns whether to continue; if
+/// not, the report covers the mail so far.
 ///
 /// # Errors
-/// If the log or a kept body cannot be read.
+/// If the log or a held body cannot be read.
 pub fn replay(
     log: &Log,
     quarantine: &Quarantine,
-    order: &Order<'_>,
+    request: &ReplayRequest<'_>,
+    rescan: &mut Rescan<'_>,
     mut progress: impl FnMut(Progress) -> bool,
 ) -> Result<Report, StoreError> {
     let mut report = Report::default();
-    let compared = Replay::new(order.policy, order.before);
-    let mut scratch = Scratch::default();
-    let mut query = Query { since_ms: Some(order.since_ms), limit: PAGE, ..Query::default() };
+    let compared = Replay::new(request.policy, request.before);
+    let mut query = Query { since_ms: Some(request.since_ms), limit: PAGE, ..Query::default() };
     loop {
         let page = log.search(&query)?;
         for summary in &page.messages {
-            // It may be forgotten meanwhile.
+            // Retention may have removed it meanwhile.
             let Some(logged) = log.get(&summary.id)? else { continue };
             let body = quarantine.body(&summary.id)?;
-            again(&compared, order, &logged.record, body.as_deref(), &mut scratch, &mut report);
+            let (record, body) = (&logged.record, body.as_deref());
+            replay_message(&compared, request, record, body, rescan, &mut report);
         }
-        let reached_ms = page.messages.last().map_or(order.since_ms, |m| m.received_ms);
+        let reached_ms = page.messages.last().map_or(request.since_ms, |m| m.received_ms);
         let go_on = progress(Progress { messages: report.messages, reached_ms });
         match page.next {
             Some(next) if go_on => query.after = Some(next),
@@ -135,8 +138,8 @@ pub fn replay(
             None => break,
         }
     }
-    // What was delivered and would be kept away comes first, the most innocent before all.
-    let innocence = |c: &Changed| (!c.withheld, c.probability.unwrap_or(0.5), c.score);
+    // Delivered mail that would be withheld comes first, the lowest spam probability before all.
+    let innocence = |c: &ChangedDecision| (!c.withheld, c.probability.unwrap_or(0.5), c.score);
     report.changes.sort_by(|a, b| {
         let (a, b) = (innocence(a), innocence(b));
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2))
@@ -145,21 +148,18 @@ pub fn replay(
 }
 
 /// Decides about one message again.
-fn again(
+fn replay_message(
     compared: &Replay<'_>,
-    order: &Order<'_>,
+    request: &ReplayRequest<'_>,
     record: &LogRecord,
     body: Option<&[u8]>,
-    scratch: &mut Scratch,
+    rescan: &mut Rescan<'_>,
     report: &mut Report,
 ) {
     let fields = fields_of(record);
     let message = Message::parse(body.unwrap_or(&fields));
     let (envelope, facts) = (&record.envelope, &record.facts);
-    let judged = match (order.snapshot, body) {
-        (Some(snapshot), Some(_)) => Some(scan(&message, envelope, facts, snapshot, scratch)),
-        _ => None,
-    };
+    let judged = body.and_then(|_| rescan(&message, envelope, facts));
     let verdict = judged.as_ref().unwrap_or(&record.verdict);
     report.messages += 1;
     report.whole += u64::from(body.is_some());
@@ -171,7 +171,7 @@ fn again(
             envelope,
             facts,
             verdict,
-            thresholds: &order.thresholds,
+            thresholds: &request.thresholds,
             rates: &Rates::default(),
         };
         let past = Past { input, size: record.size, whole: body.is_some(), disposition };
@@ -187,7 +187,7 @@ fn again(
 }
 
 impl Report {
-    fn add(&mut self, changed: Changed) {
+    fn add(&mut self, changed: ChangedDecision) {
         self.different += 1;
         let way = format!("{} -> {}", changed.was, changed.would_be);
         *self.ways.entry(way).or_default() += 1;
@@ -204,13 +204,13 @@ fn changed(
     was: &Disposition,
     now: &Disposition,
     (class, score, probability): (Class, f64, Option<f64>),
-) -> Changed {
+) -> ChangedDecision {
     let reaches = |d: &Disposition| matches!(d.end.name(), "deliver" | "redirect");
     let (was_text, mut would_be) = (was.end.to_string(), now.end.to_string());
     if was_text == would_be {
         would_be.push_str(" with other changes");
     }
-    Changed {
+    ChangedDecision {
         id: record.id.clone(),
         received_ms: record.received_ms,
         recipient: was.recipient.clone(),
@@ -226,13 +226,14 @@ fn changed(
     }
 }
 
-/// The same end and the same changes; header fields that only tell the verdict or the id do not count.
+/// The same final disposition and the same changes; header fields that carry the verdict or the id
+/// do not count.
 fn is_same(now: &Disposition, was: &Disposition) -> bool {
-    let tells = |c: &&Change| !matches!(c, Change::AddHeader { name, .. } if name.starts_with("X-Gauntlet-"));
-    now.end == was.end && now.changes.iter().filter(tells).eq(was.changes.iter().filter(tells))
+    let counts = |c: &&Change| !matches!(c, Change::AddHeader { name, .. } if name.starts_with("X-Gauntlet-"));
+    now.end == was.end && now.changes.iter().filter(counts).eq(was.changes.iter().filter(counts))
 }
 
-/// A message of the fields that the log keeps.
+/// A message with the header fields that the log keeps.
 fn fields_of(record: &LogRecord) -> Vec<u8> {
     let line = |text: &str| text.replace(['\r', '\n'], " ");
     let (from, subject) = (line(&record.from), line(&record.subject));

@@ -1,12 +1,12 @@
-//! Files of every earlier schema are read: `schemas/STORE-VERSION.sql` is such a file as statements. Whoever
-//! adds a migration adds the fixture of the version before.
+//! Files of every earlier schema are read: `schemas/STORE-VERSION.sql` has the statements that make
+//! such a file. A new migration needs a new fixture of the version before.
 
 use std::path::{Path, PathBuf};
 
-use gauntlet_engine::Class;
 use gauntlet_store::quarantine::{HeldQuery, State};
 use gauntlet_store::users::Scope;
 use gauntlet_store::{Log, Policies, Quarantine, Query, Users};
+use gauntlet_verdict::Class;
 use rusqlite::Connection;
 
 fn schemas() -> PathBuf {
@@ -37,7 +37,7 @@ fn versions(store: &str) -> Vec<i64> {
 }
 
 #[test]
-fn people_of_every_version_are_known() {
+fn users_of_every_version_are_known() {
     let all = versions("users");
     let newest = {
         let folder = tempfile::tempdir().unwrap();
@@ -81,9 +81,9 @@ fn held_mail_of_every_version_is_known() {
         let quarantine = Quarantine::open(folder.path()).unwrap();
         assert_eq!(version(&path), 3);
         let held = quarantine.search(&HeldQuery::default()).unwrap().items;
-        let told: Vec<_> = held.iter().map(|h| (h.item.id.as_str(), h.state)).collect();
+        let found: Vec<_> = held.iter().map(|h| (h.item.id.as_str(), h.state)).collect();
         let expected = [("q3", State::Deleted), ("q2", State::Released), ("q1", State::Held)];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
         assert_eq!(held[2].item.envelope.mail_from, "eve@example.net");
         let folders = quarantine.folders().unwrap();
         assert_eq!(folders.len(), 1, "{n}");
@@ -106,7 +106,7 @@ fn policies_of_every_version_are_known() {
     assert_eq!(policies.before(2).unwrap().unwrap().text, "one");
 }
 
-/// What is packed of a record, as LZ4 (block format) without any match: literals alone.
+/// The packed record, as LZ4 (block format) of literals only.
 fn packed(json: &str) -> Vec<u8> {
     let length = json.len();
     let mut out = vec![1];
@@ -158,7 +158,7 @@ fn a_day_of_the_log_is_searched_and_written_on(n: i64) {
     assert_eq!((logged.record.verdict.score, logged.events.len()), (9.5, 1));
     let (since, until) = (1_792_281_600_000, 1_792_368_000_000);
     assert_eq!(log.counts(since, until, 60).unwrap().buckets.len(), 2);
-    assert_eq!(log.said(since, until).unwrap()[0].kind, "released");
+    assert_eq!(log.feedback(since, until).unwrap()[0].kind, "released");
     // The message is written again, and more of the same day.
     let mut record = logged.record.clone();
     record.dispositions.clear();

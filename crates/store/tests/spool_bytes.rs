@@ -1,5 +1,5 @@
-//! Any bytes as the files of a spool: opening it may not panic, what it says it holds can be read or is
-//! refused as damaged, and it takes messages afterwards.
+//! Arbitrary bytes as the files of a spool: opening it must not panic, its messages can be read or
+//! are refused as damaged, and it accepts messages afterwards.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -41,7 +41,7 @@ pub(crate) fn open(messages: &[u8], states: &[u8]) {
     let id = (0..).find(|id| recovery.messages.iter().all(|m| m.0 != *id)).expect("a new id");
     let (sender, durable) = channel();
     let done = Box::new(move |result: Result<(), SpoolError>| sender.send(result.is_ok()).unwrap());
-    spool.put(id, 0, b"meta".to_vec(), Arc::new(b"body".to_vec()), done);
+    spool.put(id, 0, b"meta".to_vec(), bytes::Bytes::from_static(b"body"), done);
     assert_eq!(durable.recv(), Ok(true), "it takes messages");
     assert_eq!(spool.read(id).expect("the new one").body, b"body");
 }

@@ -1,4 +1,4 @@
-//! A walk through torn and corrupt spool files, from a fixed seed; the fuzz target `spool_reader` asks the
+//! Random torn and corrupt spool files from a fixed seed; the fuzz target `spool_reader` does the
 //! same for longer.
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use gauntlet_store::spool::{Medium, Ram};
 use gauntlet_store::{Spool, SpoolOptions};
 
-/// xorshift64*: small, and the same everywhere.
+/// xorshift64*: small, and the same on every platform.
 struct Random(u64);
 
 impl Random {
@@ -19,7 +19,7 @@ impl Random {
     }
 }
 
-/// Bytes of a file's head.
+/// Bytes of a file header.
 const HEAD: usize = 48;
 
 /// The files of a spool with some messages and states.
@@ -30,7 +30,7 @@ fn sound() -> (Vec<u8>, Vec<u8>) {
     for id in 1..=6u64 {
         let (sender, durable) = channel();
         let done = Box::new(move |result: Result<(), _>| sender.send(result.is_ok()).unwrap());
-        let body = Arc::new(vec![b'x'; 40 * usize::try_from(id).unwrap()]);
+        let body = vec![b'x'; 40 * usize::try_from(id).unwrap()].into();
         spool.put(id, 9, b"{}".to_vec(), body, done);
         assert_eq!(durable.recv(), Ok(true));
         spool.set_state(id, 77, b"[1,2,3]");
@@ -56,7 +56,7 @@ fn torn_and_corrupt_files_are_opened_or_refused() {
     for _ in 0..400 {
         let (mut messages, mut states) = (messages.clone(), states.clone());
         for whole in [&mut messages, &mut states] {
-            // The head is damaged less often than what it is the head of.
+            // The file header is damaged less often than the rest.
             let head = if random.below(8) == 0 { 0 } else { HEAD };
             let mut file = whole.split_off(head);
             match random.below(4) {

@@ -1,6 +1,6 @@
 //! SMTP and LMTP: a conversation of any number of messages, pipelined where the server allows it.
 
-use gauntlet_smtp::{Client, ClientConfig, ClientEvent, Outgoing, OutgoingRecipient, stuff};
+use gauntlet_smtp::{Client, ClientConfig, ClientEvent, Outgoing, OutgoingRecipient, dot_stuff};
 
 use super::wire::{Failure, Link, Outcome, Prepared};
 
@@ -10,7 +10,7 @@ const HELO: &str = "bench.gauntlet.example";
 /// The message as it goes over the wire after DATA.
 pub(crate) fn prepare(raw: &[u8]) -> Prepared {
     let mut wire = Vec::new();
-    stuff(raw, &mut wire);
+    dot_stuff(raw, &mut wire);
     Prepared { wire, eight_bit: !raw.is_ascii(), ..Prepared::default() }
 }
 

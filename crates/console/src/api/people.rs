@@ -1,8 +1,8 @@
 //! People, and senders that count for the whole node.
 
 use axum::response::Response;
-use gauntlet_engine::lists::List;
 use gauntlet_store::users::{Role, Scope, User, token_end};
+use gauntlet_verdict::lists::List;
 use serde_json::json;
 
 use super::done;
@@ -85,7 +85,7 @@ pub(super) fn add(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let all = |name| visit.all(name).map(str::to_owned).collect();
     let user = User {
         login: visit.field("login").to_owned(),
-        role: visit.field("role").parse().map_err(Fault::Bad)?,
+        role: visit.field("role").parse::<Role>().map_err(|error| Fault::Bad(error.to_string()))?,
         folders: all("folders"),
         addresses: all("addresses"),
         must_change: true,
@@ -122,7 +122,8 @@ pub(super) fn password(app: &App, visit: &Visit) -> Result<Response, Fault> {
 /// `PUT /api/v1/users/{login}`.
 pub(super) fn rights(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let login = visit.param("login");
-    let role: Role = visit.field("role").parse().map_err(Fault::Bad)?;
+    let role: Role =
+        visit.field("role").parse::<Role>().map_err(|error| Fault::Bad(error.to_string()))?;
     let all = |name| -> Vec<String> { visit.all(name).map(str::to_owned).collect() };
     let (folders, addresses) = (all("folders"), all("addresses"));
     may_let_send(visit)?;
@@ -156,7 +157,7 @@ pub(super) fn add_token(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let name = visit.field("name");
     let mut scopes = Vec::new();
     for scope in visit.all("scopes") {
-        scopes.push(scope.parse::<Scope>().map_err(Fault::Bad)?);
+        scopes.push(scope.parse::<Scope>().map_err(|error| Fault::Bad(error.to_string()))?);
     }
     // At most what whoever asks has: its scopes, and no longer than its own life.
     scopes.iter().try_for_each(|scope| visit.needs(*scope))?;

@@ -69,14 +69,15 @@ pub(super) fn set_own(app: &App, visit: &Visit) -> Result<Response, Fault> {
 pub(super) fn list_own(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let (address, entry, list) =
         (own_page::address(visit)?, visit.field("entry"), visit.field("list"));
-    app.state.users.list_own(&address, entry, list == "allow", visit.now_ms)?;
+    app.state.users.list_personal_sender(&address, entry, list == "allow", visit.now_ms)?;
     own_page::tell(app)?;
     done(&json!({ "entry": entry, "list": list }))
 }
 
 /// `DELETE /api/v1/own/senders`.
 pub(super) fn unlist_own(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let removed = app.state.users.unlist_own(&own_page::address(visit)?, visit.field("entry"))?;
+    let removed =
+        app.state.users.unlist_personal_sender(&own_page::address(visit)?, visit.field("entry"))?;
     own_page::tell(app)?;
     done(&json!({ "removed": removed }))
 }
@@ -92,7 +93,7 @@ pub(super) fn factor(app: &App, visit: &Visit) -> Result<Response, Fault> {
     is_person(visit)?;
     let (on, codes) = match app.state.users.second_factor(visit.who())? {
         SecondFactor::On { recovery_codes } => (true, recovery_codes),
-        SecondFactor::Off | SecondFactor::Begun => (false, 0),
+        SecondFactor::Off | SecondFactor::Pending => (false, 0),
     };
     done(&json!({ "on": on, "recovery_codes": codes }))
 }

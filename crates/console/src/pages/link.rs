@@ -4,7 +4,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_store::quarantine::{Held, ReleaseOrder, ReleaseRight, State};
-use gauntlet_store::users::{Link, LinkKind, Proof, SecondFactor, Shown};
+use gauntlet_store::users::{Link, LinkKind, LinkStatus, Proof, SecondFactor};
 use maud::{Markup, Render, html};
 
 use super::sign_in::with_cookie;
@@ -17,8 +17,8 @@ use crate::{format, shell};
 
 /// `GET /link/{token}`: what the link does, and the button that does it.
 pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let link = match app.state.users.look_at_link(visit.param("token"), visit.now_ms)? {
-        Shown::Good(link) => link,
+    let link = match app.state.users.check_link(visit.param("token"), visit.now_ms)? {
+        LinkStatus::Valid(link) => link,
         other => return Ok(refused(&other)),
     };
     let held = held(app, &link)?;
@@ -49,8 +49,8 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
 /// `POST /link/{token}`: uses the link.
 pub(crate) fn follow(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let (text, users) = (visit.param("token"), &app.state.users);
-    let link = match users.look_at_link(text, visit.now_ms)? {
-        Shown::Good(link) => link,
+    let link = match users.check_link(text, visit.now_ms)? {
+        LinkStatus::Valid(link) => link,
         other => return Ok(refused(&other)),
     };
     let held = held(app, &link)?;
@@ -58,7 +58,7 @@ pub(crate) fn follow(app: &App, visit: &Visit) -> Result<Response, Fault> {
         return Ok(*response);
     }
     match users.use_link(text, visit.now_ms)? {
-        Shown::Good(_) => {}
+        LinkStatus::Valid(_) => {}
         other => return Ok(refused(&other)),
     }
     match held {
@@ -69,7 +69,7 @@ pub(crate) fn follow(app: &App, visit: &Visit) -> Result<Response, Fault> {
 
 fn enter(app: &App, visit: &Visit, link: &Link) -> Result<Response, Fault> {
     let users = &app.state.users;
-    let Some(user) = users.person_of(&link.address, visit.now_ms)? else {
+    let Some(user) = users.user_for_address(&link.address, visit.now_ms)? else {
         let why = t("Your account may do more than see your own mail: sign in with your password.");
         return Ok(said(StatusCode::FORBIDDEN, noted("Sign in"), why));
     };
@@ -81,7 +81,7 @@ fn enter(app: &App, visit: &Visit, link: &Link) -> Result<Response, Fault> {
         users.end_session(old)?;
     }
     let (login, address) = (&user.login, &link.address);
-    let started = users.start_session_by(login, Proof::Link, address, visit.now_ms)?;
+    let started = users.start_session_with(login, Proof::Link, address, visit.now_ms)?;
     let https = app.state.options.https;
     Ok(with_cookie(visit::redirect("/quarantine"), &started.token, https))
 }
@@ -107,7 +107,7 @@ fn release(app: &App, visit: &Visit, link: &Link, held: &Held) -> Result<Respons
         Ok(Released::Unknown) => Ok(gone()),
         Err(error) => {
             tracing::error!(item = held.item.id, error, "a release by a link failed");
-            app.state.users.give_link_back(visit.param("token"))?;
+            app.state.users.restore_link(visit.param("token"))?;
             let why = noted("It could not be released now. The link still works: try again later.");
             Ok(said(StatusCode::SERVICE_UNAVAILABLE, noted("Not now"), t(why)))
         }
@@ -115,7 +115,7 @@ fn release(app: &App, visit: &Visit, link: &Link, held: &Held) -> Result<Respons
 }
 
 fn allow(app: &App, visit: &Visit, link: &Link, sender: &str) -> Result<(), String> {
-    let listed = app.state.users.list_own(&link.address, sender, true, visit.now_ms);
+    let listed = app.state.users.list_personal_sender(&link.address, sender, true, visit.now_ms);
     listed.map_err(|e| e.to_string()).and_then(|()| app.state.node.people_changed()).map_err(
         |error| {
             tracing::error!(error, "an allowed sender could not be listed");
@@ -177,19 +177,19 @@ fn gone() -> Response {
     said(StatusCode::GONE, noted("Gone"), t(text))
 }
 
-fn refused(shown: &Shown) -> Response {
+fn refused(shown: &LinkStatus) -> Response {
     let (status, title, text) = match shown {
-        Shown::Used(_) => (
+        LinkStatus::Used(_) => (
             StatusCode::GONE,
             noted("Used before"),
             noted("This link was used before, and works once. The next digest brings a new one."),
         ),
-        Shown::Expired(_) => (
+        LinkStatus::Expired(_) => (
             StatusCode::GONE,
             noted("Too old"),
             noted("This link's time is over. The next digest brings a new one."),
         ),
-        Shown::Forged | Shown::Good(_) => (
+        LinkStatus::Forged | LinkStatus::Valid(_) => (
             StatusCode::NOT_FOUND,
             noted("No such link"),
             noted(

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_mail::Message;
-use gauntlet_store::log::Logged;
+use gauntlet_store::log::LoggedMessage;
 use gauntlet_store::quarantine::{Held, HeldQuery};
 use gauntlet_store::{LogRecord, Stage};
 use maud::{Markup, html};
@@ -122,7 +122,7 @@ fn recipients(record: &LogRecord, held: &[Held]) -> Markup {
 }
 
 /// The life of the message: its stages, then its deliveries and what people did.
-fn life(logged: &Logged) -> Markup {
+fn life(logged: &LoggedMessage) -> Markup {
     let record = &logged.record;
     html! {
         ol.life {

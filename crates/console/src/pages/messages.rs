@@ -2,9 +2,9 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use gauntlet_engine::Class;
 use gauntlet_store::log::{Cursor, day_number};
 use gauntlet_store::{Page, Query, Summary};
+use gauntlet_verdict::Class;
 use maud::{Markup, html};
 
 use super::searches;

@@ -65,7 +65,7 @@ pub(crate) fn back(app: &App, visit: &Visit) -> Result<Response, Fault> {
         users.end_session(old)?;
     }
     let login = &welcome.user.login;
-    let started = users.start_session_by(login, welcome.proof, "", visit.now_ms)?;
+    let started = users.start_session_with(login, welcome.proof, "", visit.now_ms)?;
     users.note(visit.now_ms, login, "sign-in", &format!("single sign-on, {}", visit.client))?;
     // A page, not a redirection: one that comes from another site would not carry the new cookie.
     let body = html! {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use gauntlet_engine::Class;
 use gauntlet_store::Query;
 use gauntlet_store::log::{Bucket, Counts, Top};
 use gauntlet_store::users::Role;
+use gauntlet_verdict::Class;
 use maud::{Markup, html};
 
 use super::messages;

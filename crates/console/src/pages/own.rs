@@ -104,10 +104,10 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let (address, entry, users) = (address(visit)?, visit.field("entry"), &app.state.users);
     match visit.field("list") {
         "remove" => {
-            users.unlist_own(&address, entry)?;
+            users.unlist_personal_sender(&address, entry)?;
         }
         list @ ("allow" | "block") => {
-            users.list_own(&address, entry, list == "allow", visit.now_ms)?;
+            users.list_personal_sender(&address, entry, list == "allow", visit.now_ms)?;
         }
         "strictness" => {
             let strictness = visit.field("strictness").parse().map_err(Fault::Bad)?;

@@ -2,12 +2,12 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use gauntlet_engine::Class;
 use gauntlet_store::Event;
 use gauntlet_store::quarantine::{
     Deletion, FolderSummary, Held, HeldPage, HeldQuery, ReleaseOrder, ReleaseRight, State,
 };
 use gauntlet_store::users::{Role, User};
+use gauntlet_verdict::Class;
 use maud::{Markup, html};
 
 use super::messages::{day, number};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use gauntlet_policy::{Groups, Policy};
-use gauntlet_store::replay::{Changed, Report};
+use gauntlet_store::replay::{ChangedDecision, Report};
 use maud::{Markup, Render, html};
 
 use super::messages::number;
@@ -190,7 +190,7 @@ fn counts(title: impl Render, of: impl Render, counts: &BTreeMap<String, u64>) -
     }
 }
 
-fn change(changed: &Changed) -> Markup {
+fn change(changed: &ChangedDecision) -> Markup {
     let subject = format::plain(&changed.subject);
     let subject = shell::subject(&subject);
     html! {

@@ -116,7 +116,7 @@ fn actions(report: &Report) -> Markup {
 }
 
 fn domains(all: &[Domain]) -> Markup {
-    let classes = gauntlet_engine::Class::ALL;
+    let classes = gauntlet_verdict::Class::ALL;
     html! {
         table.cards {
             thead { tr {

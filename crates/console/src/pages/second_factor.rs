@@ -26,7 +26,7 @@ pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
                         (code_field())
                         button.danger type="submit" name="do" value="off" { (t("Switch off")) }
                     }
-                    SecondFactor::Off | SecondFactor::Begun => {
+                    SecondFactor::Off | SecondFactor::Pending => {
                         p { (t("Off. An authenticator app shows a code that changes every 30 seconds; a stolen password alone opens nothing then.")) }
                         (app_passwords::proof_field(app, visit)?)
                         button type="submit" name="do" value="begin" { (t("Set up")) }
@@ -85,7 +85,7 @@ pub(crate) fn enable(app: &App, visit: &Visit, code: &str) -> Result<Option<Vec<
 pub(crate) fn disable(app: &App, visit: &Visit, code: &str) -> Result<(), Fault> {
     let (who, users) = (visit.who(), &app.state.users);
     users.attempts().begin_code(who)?;
-    if !users.passes_second_factor(who, code, visit.now_ms)? {
+    if !users.verify_second_factor(who, code, visit.now_ms)? {
         return Err(Fault::Bad(noted("The code is wrong, or was used before.").to_owned()));
     }
     users.attempts().code_succeeded(who);

@@ -2,9 +2,9 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use gauntlet_engine::lists::List;
 use gauntlet_store::quarantine::Held;
 use gauntlet_store::users::Role;
+use gauntlet_verdict::lists::List;
 use maud::{Markup, html};
 
 use crate::fault::Fault;

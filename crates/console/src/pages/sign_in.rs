@@ -37,7 +37,7 @@ pub(crate) fn sign_in(app: &App, visit: &Visit) -> Result<Response, Fault> {
     if !code.is_empty() {
         users.attempts().begin_code(&user.login)?;
     }
-    if !users.passes_second_factor(&user.login, code, visit.now_ms)? {
+    if !users.verify_second_factor(&user.login, code, visit.now_ms)? {
         users.note(visit.now_ms, &user.login, "sign-in failed: code", &visit.client.to_string())?;
         return Ok(visit::page(StatusCode::UNAUTHORIZED, form(app, visit, Some(WRONG))));
     }
@@ -68,7 +68,7 @@ pub(crate) fn again(app: &App, visit: &Visit, response: Response) -> Result<Resp
         app.state.users.end_session(old)?;
     }
     let who = visit.who();
-    let started = app.state.users.start_session_by(who, session.proof, "", visit.now_ms)?;
+    let started = app.state.users.start_session_with(who, session.proof, "", visit.now_ms)?;
     Ok(with_cookie(response, &started.token, app.state.options.https))
 }
 

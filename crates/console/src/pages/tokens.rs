@@ -85,7 +85,7 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
         "make" => {
             let mut scopes = Vec::new();
             for scope in visit.all("scope") {
-                scopes.push(scope.parse::<Scope>().map_err(Fault::Bad)?);
+                scopes.push(scope.parse::<Scope>().map_err(|error| Fault::Bad(error.to_string()))?);
             }
             let days = number(visit, "days")?.unwrap_or(DAYS_DEFAULT);
             let secret = users.add_token(name, &scopes, days, visit.who(), visit.now_ms)?;

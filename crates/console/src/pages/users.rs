@@ -94,7 +94,7 @@ fn list(visit: &Visit, name: &str) -> Vec<String> {
 pub(crate) fn add(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let user = User {
         login: visit.field("login").to_owned(),
-        role: visit.field("role").parse().map_err(Fault::Bad)?,
+        role: visit.field("role").parse::<Role>().map_err(|error| Fault::Bad(error.to_string()))?,
         folders: list(visit, "folders"),
         addresses: list(visit, "addresses"),
         must_change: true,
@@ -141,7 +141,7 @@ pub(crate) fn one(app: &App, visit: &Visit) -> Result<Response, Fault> {
             h2 { (t("Access")) }
             p { @match factor {
                 SecondFactor::On { recovery_codes } => { (t("Has a second factor, {} recovery codes are left.").with(recovery_codes)) },
-                SecondFactor::Off | SecondFactor::Begun => (t("Has no second factor.")),
+                SecondFactor::Off | SecondFactor::Pending => (t("Has no second factor.")),
             } }
             div.actions {
                 button type="submit" name="do" value="password" { (t("New one-time password")) }
@@ -162,7 +162,10 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let (login, who, now, users) = (&user.login, visit.who(), visit.now_ms, &app.state.users);
     match visit.field("do") {
         "rights" => {
-            let role = visit.field("role").parse().map_err(Fault::Bad)?;
+            let role = visit
+                .field("role")
+                .parse::<Role>()
+                .map_err(|error| Fault::Bad(error.to_string()))?;
             let (folders, addresses) = (list(visit, "folders"), list(visit, "addresses"));
             users.change_rights(login, role, &folders, &addresses, who, now)?;
             let done = visit::redirect("/users?notice=users-1");

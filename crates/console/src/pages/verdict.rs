@@ -1,8 +1,8 @@
 //! Why a message was judged as it was: the panels that the pages of messages and of held mail share.
 
-use gauntlet_engine::Verdict;
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Evidence, Facts, Hit, Message, Part, View};
+use gauntlet_verdict::Verdict;
 use maud::{Markup, html};
 
 use crate::text::{Phrase, noted, t};

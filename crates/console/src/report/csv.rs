@@ -1,6 +1,6 @@
 //! A report as CSV (RFC 4180): one table, its first column says what a line is about.
 
-use gauntlet_engine::Class;
+use gauntlet_verdict::Class;
 
 use super::Report;
 use crate::csv::{self, Cell};

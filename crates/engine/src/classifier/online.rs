@@ -60,7 +60,7 @@ const BODY_SLACK: f32 = 1.0;
 const BODY_RATE: f32 = 0.04;
 /// What the header, the two learners of the body and the subject count in the sum. All together weigh
 /// little more than half of the header: where only some recipients tell what they got, bodies like
-/// those of the others were never learned, and what is unknown looks like spam (decision 136).
+/// those of the others were never learned, and what is unknown looks like spam (decision 060).
 const VOTES: [f32; 4] = [1.0, 0.25, 0.15, 0.15];
 /// Messages learned after which a sum counts half: before, scores are as large as later ones and
 /// say less, and the good mail among the first would outrank much of the spam that follows.

@@ -243,7 +243,8 @@ mod tests {
 
     #[test]
     fn who_calls_all_mail_spam_does_not_make_good_mail_spam() {
-        use crate::{Class, Scratch, Settings, Snapshot, scan, snapshot::Learned};
+        use crate::{Scratch, Settings, Snapshot, scan, snapshot::Learned};
+        use gauntlet_verdict::Class;
         let good = |i: usize| {
             let (day, room) = (["Monday", "Tuesday", "Friday"][i % 3], i % 17);
             format!(

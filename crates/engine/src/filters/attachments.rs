@@ -21,11 +21,11 @@
 //! So are the files inside a part ([`Part::files`]: uuencode, yEnc, TNEF).
 //!
 //! Limits: archives are not unpacked; of a zip the entries' names are read, by its directory and by the
-//! headers of its entries ([`attachment::archive_names`]); otherwise what [`gauntlet_mail::attachment`] tells of the bytes.
+//! headers of its entries ([`zip::archive_names`]); otherwise what [`gauntlet_mail::file_kind`] tells of the bytes.
 
 use std::borrow::Cow;
 
-use gauntlet_mail::attachment::{self, FileKind as K};
+use gauntlet_mail::file_kind::{self, FileKind as K, zip};
 use gauntlet_mail::{Defect, DefectKind, Evidence, Message, NameKind, Part, View, names};
 
 use crate::filter::{Filter, Findings, Item};
@@ -140,7 +140,7 @@ impl Attachments {
 
     /// The bytes of a part, or of a file inside it; says what they are.
     fn bytes(&self, body: &[u8], at: &Evidence, findings: &mut Findings) -> K {
-        let kind = attachment::sniff(body);
+        let kind = file_kind::sniff(body);
         match kind {
             K::Shortcut => findings.add(&self.shortcut, at.clone()),
             // Scripts are sent between people who write them; their names say whether they start.
@@ -149,14 +149,14 @@ impl Attachments {
             kind if kind.is_program() => findings.add(&self.executable, at.clone()),
             _ => {}
         }
-        if attachment::has_macros(body) {
+        if file_kind::has_macros(body) {
             findings.add(&self.macros, at.clone());
         }
-        if attachment::is_encrypted(body) {
+        if file_kind::is_encrypted(body) {
             findings.add(&self.encrypted, at.clone());
         }
-        self.zip(&attachment::archive_names(body), at, findings);
-        if attachment::has_unread_entries(body) {
+        self.zip(&zip::archive_names(body), at, findings);
+        if zip::has_unread_entries(body) {
             let defect = Defect::new(DefectKind::TooManyParts, at.part);
             findings.defects.push(defect.detail("entries of an archive"));
         }
@@ -194,7 +194,7 @@ impl Attachments {
         let body = part.body();
         let head = &body[..body.len().min(HEAD_BYTES)];
         // Text may begin with the letters of a signature; it has no NUL.
-        if memchr::memchr(0, head).is_some() && attachment::sniff(head).is_program() {
+        if memchr::memchr(0, head).is_some() && file_kind::sniff(head).is_program() {
             findings.add(&self.executable, Evidence::new(View::Body, i, 0, &head[..2]));
         }
     }

@@ -19,10 +19,10 @@ use gauntlet_mail::{Defect, DefectKind, Evidence, View};
 
 use crate::filter::{Filter, Findings, Item};
 use crate::filters::header_form::field_evidence;
-use crate::lists::List;
 use crate::rulebook::{Lean, Rule, RuleBook};
 use crate::scan::Scratch;
-use crate::verdict::Class;
+use gauntlet_verdict::Class;
+use gauntlet_verdict::lists::List;
 
 /// Looks senders, clients and linked hosts up.
 #[derive(Debug)]

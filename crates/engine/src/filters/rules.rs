@@ -1,34 +1,57 @@
-//! Rules in SpamAssassin's language, as files define them.
+//! Our own rules, in SpamAssassin's language, on the message as every filter sees it.
 //!
 //! A rule with `tflags NAME phishing` counts towards that class, one with `tflags NAME bulk` says that
-//! the message is mass mail, as the rules of the filters do.
+//! the message is bulk mail, as the rules of the filters do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gauntlet_spamassassin::Ruleset;
+use gauntlet_rules::{NativeDocument, Outcome, Ruleset};
 
 use crate::filter::{Filter, Findings, Item};
 use crate::rulebook::Lean;
 use crate::scan::Scratch;
 
-/// Runs a compiled [`Ruleset`].
+/// Rules that say more than points.
+#[derive(Debug)]
+pub(super) struct Leans(BTreeMap<Arc<str>, Lean>);
+
+impl Leans {
+    /// Those of a rule set.
+    pub(super) fn of(ruleset: &Ruleset) -> Self {
+        let lean = |rule: &gauntlet_rules::Rule| {
+            let lean = if rule.has_flag("phishing") { Lean::Phishing } else { Lean::Bulk };
+            (rule.has_flag("phishing") || rule.has_flag("bulk")).then(|| (rule.name.clone(), lean))
+        };
+        Leans(ruleset.rules().iter().filter_map(lean).collect())
+    }
+
+    /// Adds what the rules found.
+    pub(super) fn add(&self, mut outcome: Outcome, findings: &mut Findings) {
+        for hit in &outcome.hits {
+            match self.0.get(&hit.rule) {
+                Some(Lean::Phishing) => findings.phishing.push(hit.rule.clone()),
+                Some(_) => findings.bulk.push(hit.rule.clone()),
+                None => {}
+            }
+        }
+        findings.hits.append(&mut outcome.hits);
+        findings.defects.append(&mut outcome.defects);
+        findings.sub.append(&mut outcome.sub);
+    }
+}
+
+/// Runs our own rules.
 #[derive(Debug)]
 pub struct Rules {
     ruleset: Arc<Ruleset>,
-    /// Rules that say more than points.
-    leans: BTreeMap<Arc<str>, Lean>,
+    leans: Leans,
 }
 
 impl Rules {
     /// A filter that runs these rules.
     pub fn new(ruleset: Arc<Ruleset>) -> Self {
-        let lean = |rule: &gauntlet_rules::Rule| {
-            let lean = if rule.has_flag("phishing") { Lean::Phishing } else { Lean::Bulk };
-            (rule.has_flag("phishing") || rule.has_flag("bulk")).then(|| (rule.name.clone(), lean))
-        };
-        let leans = ruleset.rules().iter().filter_map(lean).collect();
-        Rules { ruleset, leans }
+        Rules { leans: Leans::of(&ruleset), ruleset }
     }
 }
 
@@ -38,19 +61,8 @@ impl Filter for Rules {
     }
 
     fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings) {
-        let now = item.envelope.received_at;
-        let mut outcome =
-            self.ruleset.scan(item.message, item.envelope, item.facts, now, &mut scratch.rules);
-        for hit in &outcome.hits {
-            match self.leans.get(&hit.rule) {
-                Some(Lean::Phishing) => findings.phishing.push(hit.rule.clone()),
-                Some(_) => findings.bulk.push(hit.rule.clone()),
-                None => {}
-            }
-        }
-        findings.hits.append(&mut outcome.hits);
-        findings.defects.append(&mut outcome.defects);
-        findings.sub.append(&mut outcome.sub);
+        let document = NativeDocument::new(item.message, item.envelope);
+        self.leans.add(self.ruleset.scan(&document, &mut scratch.rules), findings);
     }
 
     fn data_version(&self) -> String {

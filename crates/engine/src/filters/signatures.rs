@@ -126,9 +126,10 @@ mod tests {
     use gauntlet_mail::{Envelope, Facts, Message};
 
     use crate::classifier::ClassifierScratch;
+    use crate::scan;
     use crate::signatures::known::{DAYS_DEFAULT, Known, Report};
     use crate::snapshot::{Learned, Snapshot};
-    use crate::{Verdict, scan};
+    use gauntlet_verdict::Verdict;
 
     const DAY: u16 = 20_000;
 

@@ -23,7 +23,7 @@ use memchr::memmem::Finder;
 use crate::filter::{Filter, Findings, Item};
 use crate::rulebook::{Lean, Rule, RuleBook};
 use crate::scan::Scratch;
-use crate::verdict::Class;
+use gauntlet_verdict::Class;
 
 /// The strings are put together here, so that no scanner takes this program for what they stand for.
 const GTUBE: [&str; 4] =

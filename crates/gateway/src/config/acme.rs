@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::load::{ConfigError, socket_address};
+use super::address::socket_address;
+use super::error::ConfigError;
 
 /// Certificates from an authority, for every listener that names none of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gauntlet_policy::ReleasedBy;
 use gauntlet_store::users::AttemptLimits;
+use gauntlet_verdict::ReleasedBy;
 use serde::{Deserialize, Serialize};
 
 /// A group of people that the policy may name: members from here, a file, and a database, all together.
@@ -254,7 +254,7 @@ impl ConsoleSettings {
 
     /// What is wrong with where it listens: passwords and cookies would cross a network in the clear.
     pub fn exposure(&self) -> Option<String> {
-        let address = super::load::socket_address(&self.address)?;
+        let address = super::address::socket_address(&self.address)?;
         let safe =
             self.tls || address.ip().to_canonical().is_loopback() || !self.proxies.is_empty();
         (!safe).then(|| {

@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use gauntlet_engine::Thresholds;
-use gauntlet_engine::fusion::probability_reached_by;
 use gauntlet_mail::Limits;
 use serde::{Deserialize, Serialize};
 
 use super::acme::AcmeSettings;
 use super::clock::ClockSettings;
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
+use super::lookups::{DnsListSettings, DnsSettings, FactSettings, LocalListSettings};
 use super::people::{
     ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
     SignInSettings,
@@ -18,6 +17,9 @@ use super::receiving::{
     GreylistSettings, ListenerSettings, RateSettings, RecipientSettings, StressSettings,
 };
 use super::reports::ReportSettings;
+use super::scanning::{
+    LearningSettings, ListSettings, RuleSettings, ScanSettings, ThresholdSettings,
+};
 use super::services::ServiceSettings;
 
 /// Everything that can be set.
@@ -351,184 +353,6 @@ impl Default for SpoolSettings {
     }
 }
 
-/// The way to the DNS.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct DnsSettings {
-    /// Addresses of resolvers, with or without a port; empty takes the system's.
-    pub servers: Vec<String>,
-    /// Milliseconds to wait for one server's answer.
-    pub timeout_ms: u64,
-    /// Attempts after the first.
-    pub attempts: usize,
-    /// Milliseconds that a question may take in all.
-    pub wait_ms_max: u64,
-    /// Questions under way at once; above, they are not asked.
-    pub questions_max: usize,
-    /// Bytes of answers kept.
-    pub cache_bytes_max: u64,
-    /// Seconds that an answer is kept at least.
-    pub ttl_seconds_min: u64,
-    /// Seconds that an answer is kept at most.
-    pub ttl_seconds_max: u64,
-    /// Seconds that "there is nothing" is kept at most.
-    pub negative_seconds_max: u64,
-    /// Seconds that a failure or a timeout is kept (RFC 9520).
-    pub failure_seconds: u64,
-    /// Verify signatures (DNSSEC) of what trust hangs on, as DANE (RFC 7672).
-    pub dnssec: bool,
-    /// A file of DNSKEY records to trust instead of the root's.
-    pub trust_anchor: PathBuf,
-}
-
-impl Default for DnsSettings {
-    fn default() -> Self {
-        DnsSettings {
-            servers: Vec::new(),
-            timeout_ms: 1_500,
-            attempts: 1,
-            wait_ms_max: 5_000,
-            questions_max: 1_000,
-            cache_bytes_max: 16 << 20,
-            ttl_seconds_min: 5,
-            ttl_seconds_max: 86_400,
-            negative_seconds_max: 900,
-            failure_seconds: 5,
-            dnssec: false,
-            trust_anchor: PathBuf::new(),
-        }
-    }
-}
-
-/// What the network is asked about a message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct FactSettings {
-    /// Ask anything at all.
-    pub enabled: bool,
-    /// Milliseconds that a message may wait for its facts; what is unanswered then is unknown.
-    pub wait_ms_max: u64,
-    /// Questions of one message.
-    pub questions_max: usize,
-    /// DKIM signatures of one message that are verified.
-    pub signatures_max: usize,
-    /// Domains whose ARC seals are trusted, with those below them. Of a chain that they alone sealed counts what it
-    /// says of DMARC; of others nothing: anybody can seal.
-    pub arc_sealers_trusted: Vec<String>,
-    /// Remember senders: how much of their mail was spam.
-    pub history: bool,
-    /// Look for the logo of senders that pass DMARC (BIMI).
-    pub bimi: bool,
-    /// Networks in CIDR form whose clients are ours: no SPF, reverse names and lists for them.
-    pub our_networks: Vec<String>,
-    /// File that tells the country of a client (MaxMind's format, .mmdb), read at start and reload; none knows no
-    /// countries.
-    pub countries: Option<PathBuf>,
-}
-
-impl Default for FactSettings {
-    fn default() -> Self {
-        let ours =
-            ["127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7"];
-        FactSettings {
-            enabled: true,
-            wait_ms_max: 3_000,
-            questions_max: 150,
-            signatures_max: 10,
-            arc_sealers_trusted: Vec::new(),
-            history: true,
-            bimi: false,
-            our_networks: ours.map(str::to_owned).to_vec(),
-            countries: None,
-        }
-    }
-}
-
-/// What is looked up in a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ListSubject {
-    /// The client's address.
-    Client,
-    /// What it called itself.
-    Helo,
-    /// Domain of the envelope sender.
-    MailFrom,
-    /// Domain of the From field.
-    From,
-    /// Domains whose signatures verify.
-    Dkim,
-    /// Registered domains of links, and addresses in links.
-    Links,
-    /// Host names of links.
-    LinkHosts,
-    /// SHA-256 of attachments; for local lists.
-    Attachments,
-}
-
-/// A list in the DNS.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct DnsListSettings {
-    /// The list's zone.
-    pub zone: String,
-    /// What is looked up.
-    pub of: Vec<ListSubject>,
-    /// Points of any listing; below 0 for a welcome list.
-    pub points: f64,
-    /// Points by answer: an address, or a range with `-`; other answers then say nothing.
-    pub answers: std::collections::BTreeMap<String, f64>,
-}
-
-impl Default for DnsListSettings {
-    fn default() -> Self {
-        DnsListSettings {
-            zone: String::new(),
-            of: vec![ListSubject::Client],
-            points: 2.0,
-            answers: std::collections::BTreeMap::new(),
-        }
-    }
-}
-
-/// A list of our own in a file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LocalListSettings {
-    /// Its name in listings.
-    pub name: String,
-    /// The file: addresses, networks, hosts, mail addresses, `@domain`, SHA-256 hashes; one a line. It
-    /// is read again when it changes.
-    #[serde(default)]
-    pub path: PathBuf,
-    /// Instead of a file: where such a file is fetched from, by http or https.
-    #[serde(default)]
-    pub url: String,
-    /// Seconds between two looks at the URL.
-    #[serde(default = "an_hour")]
-    pub refresh_seconds: u64,
-    /// Bytes of what is fetched; a larger list is not taken over.
-    #[serde(default = "fetched_bytes")]
-    pub bytes_max: u64,
-    /// What is looked up.
-    #[serde(default = "client_only")]
-    pub of: Vec<ListSubject>,
-    /// Points of a listing; below 0 for a welcome list.
-    pub points: f64,
-}
-
-fn an_hour() -> u64 {
-    3_600
-}
-
-fn fetched_bytes() -> u64 {
-    256 << 20
-}
-
-fn client_only() -> Vec<ListSubject> {
-    vec![ListSubject::Client]
-}
-
 /// Signatures of outbound mail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -543,139 +367,6 @@ impl Default for DkimSettings {
     fn default() -> Self {
         DkimSettings { keys: "dkim".into(), seal_as: String::new() }
     }
-}
-
-/// What the node learns from, beside corrections.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LearningSettings {
-    /// Addresses that nobody uses: mail to them becomes signatures of known bad mail.
-    pub probes: Vec<String>,
-    /// The classifier's model, as `gauntlet train` makes it; empty takes the one in the program.
-    pub model: PathBuf,
-    /// Days that a signature is believed after it was seen last.
-    pub signature_days: u16,
-    /// Seconds between two looks for corrections and signatures that are new.
-    pub refresh_seconds: u64,
-}
-
-impl Default for LearningSettings {
-    fn default() -> Self {
-        let signature_days = gauntlet_engine::signatures::known::DAYS_DEFAULT;
-        let model = PathBuf::new();
-        LearningSettings { probes: Vec::new(), model, signature_days, refresh_seconds: 2 }
-    }
-}
-
-/// The scan pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ScanSettings {
-    /// Judge mail; without it every message is ham, and the policy goes by envelope, facts and headers.
-    pub enabled: bool,
-    /// Scan threads; 0 takes one for each CPU that the process may use.
-    pub threads: usize,
-    /// Messages that wait for a thread; above, new bodies get 451.
-    pub queue_max: usize,
-    /// Seconds a message may wait for its verdict before it gets 451.
-    pub wait_seconds_max: u64,
-}
-
-impl Default for ScanSettings {
-    fn default() -> Self {
-        ScanSettings { enabled: true, threads: 0, queue_max: 256, wait_seconds_max: 60 }
-    }
-}
-
-/// Where classes begin, in points and in expected errors; the more severe of the two counts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ThresholdSettings {
-    /// From here a message is suspect.
-    pub suspect: f64,
-    /// From here it is spam.
-    pub spam: f64,
-    /// From here it is explicit spam.
-    pub explicit: f64,
-    /// Share of good mail that may be called suspect or worse by its probability.
-    pub suspect_error: f64,
-    /// Share of good mail that may be called spam or worse.
-    pub spam_error: f64,
-    /// Share of good mail that may be called explicit spam.
-    pub explicit_error: f64,
-    /// Below this probability the points of several rules together say nothing; 0: they always count.
-    pub contradicted: f64,
-}
-
-impl Default for ThresholdSettings {
-    fn default() -> Self {
-        let Thresholds { suspect, spam, explicit, contradicted, .. } = Thresholds::default();
-        let [suspect_error, spam_error, explicit_error] = Thresholds::ERRORS;
-        ThresholdSettings {
-            suspect,
-            spam,
-            explicit,
-            suspect_error,
-            spam_error,
-            explicit_error,
-            contradicted,
-        }
-    }
-}
-
-impl From<&ThresholdSettings> for Thresholds {
-    fn from(settings: &ThresholdSettings) -> Self {
-        Thresholds {
-            suspect: settings.suspect,
-            spam: settings.spam,
-            explicit: settings.explicit,
-            suspect_probability: probability_reached_by(settings.suspect_error),
-            spam_probability: probability_reached_by(settings.spam_error),
-            explicit_probability: probability_reached_by(settings.explicit_error),
-            contradicted: settings.contradicted,
-            ..Thresholds::default()
-        }
-    }
-}
-
-/// Rules beside our own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RuleSettings {
-    /// Rule files and folders in SpamAssassin's language.
-    pub paths: Vec<PathBuf>,
-    /// Use our own rules as well.
-    pub own: bool,
-    /// Refuse a rule file that is not understood as a whole.
-    pub strict: bool,
-    /// Run rules of the files that need the network; they read the facts.
-    pub network: bool,
-    /// End a scan as soon as the rules that are left cannot change the class; only where the files
-    /// judge alone.
-    pub early_stop: bool,
-}
-
-impl Default for RuleSettings {
-    fn default() -> Self {
-        RuleSettings {
-            paths: Vec::new(),
-            own: true,
-            strict: false,
-            network: false,
-            early_stop: false,
-        }
-    }
-}
-
-/// Senders, clients and hosts that are known. Entries are addresses, `@domain`, domains, networks
-/// in CIDR form or URL hosts; `file:PATH` reads entries from a file, one a line.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ListSettings {
-    /// Never spam.
-    pub allow: Vec<String>,
-    /// Always spam.
-    pub block: Vec<String>,
 }
 
 /// What is done with mail.

@@ -5,6 +5,8 @@ use gauntlet_mail::facts::{AuthResult, DmarcPolicy, Facts};
 use gauntlet_mail::{Envelope, Message};
 use gauntlet_smtp::text::breaks_line;
 
+use crate::message::ReceivedMessage;
+
 /// Longest spelling of a host name that is compared, in bytes: 253 of a name, each sign as one of up to
 /// four bytes of UTF-8 and as many again that UTS 46 ignores.
 const NAME_BYTES_MAX: usize = 2_048;
@@ -37,6 +39,20 @@ pub fn stamp(raw: &[u8], host: &str, facts: &Facts, envelope: &Envelope) -> Opti
     }
     out.extend_from_slice(raw.get(at..).unwrap_or_default());
     Some(out)
+}
+
+/// Puts our field on top of a message, and takes out fields that claim to be ours, where they lie.
+pub(crate) fn stamp_in(
+    message: &mut ReceivedMessage,
+    host: &str,
+    facts: &Facts,
+    envelope: &Envelope,
+) {
+    let ours = field(message.bytes(), host, facts, envelope);
+    message.remove_fields(|field| may_name_host(field, host, facts.arc));
+    if let Some(ours) = ours {
+        message.put_first(ours.as_bytes());
+    }
 }
 
 /// The field is the result of this host (RFC 8601 section 2.2).
@@ -166,6 +182,11 @@ pub(crate) fn without_return_path(raw: &[u8]) -> Option<Vec<u8>> {
     }
     out.extend_from_slice(raw.get(at..).unwrap_or_default());
     Some(out)
+}
+
+/// Takes out the Return-Path fields of a message that was received, see [`without_return_path`].
+pub(crate) fn without_return_path_in(message: &mut ReceivedMessage) {
+    message.remove_fields(|field| super::is_named(field, b"return-path"));
 }
 
 /// How many fields claim to be the results of this host.

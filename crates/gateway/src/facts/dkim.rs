@@ -1,7 +1,7 @@
 //! DKIM signatures and ARC chains (RFC 6376, RFC 8463, RFC 8617).
 //!
 //! `mail-auth` reads fields and does the arithmetic; the keys are asked for here, all at once and
-//! through the message's [`Inquiry`], and handed to it as its cache.
+//! through the message's [`LookupContext`], and handed to it as its cache.
 
 use std::borrow::{Borrow, Cow};
 use std::collections::HashMap;
@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::future::join_all;
 use gauntlet_mail::facts::{AuthResult, DkimSignature};
 use hickory_resolver::config::{ResolverConfig, ResolverOpts};
 use hickory_resolver::proto::op::ResponseCode;
@@ -22,10 +23,10 @@ use mail_auth::{
     RecordSet, ResolverCache, Txt,
 };
 
-use super::inquiry::{Effect, Inquiry};
+use super::lookup_context::{Effect, LookupContext};
 use super::sealers::Chain;
-use crate::key_record::key_bits;
-use crate::resolver::{Answer, Kind, Outcome};
+use crate::facts::key_record::key_bits;
+use crate::net::resolver::{Answer, Kind, Outcome};
 
 /// Bytes of bodies hashed for one message, over all its signatures.
 const HASHED_BYTES_MAX: usize = 256 << 20;
@@ -75,7 +76,7 @@ impl Verifier {
     /// `now` is Unix time in seconds.
     pub async fn verify(
         &self,
-        inquiry: &Inquiry<'_>,
+        lookups: &LookupContext<'_>,
         raw: &[u8],
         signatures_max: usize,
         now: i64,
@@ -86,12 +87,12 @@ impl Verifier {
             return Signed { arc: none, ..Signed::default() };
         }
         let keep = counted.bounded(signatures_max);
-        let bounded = counted.cut(raw, keep, inquiry);
+        let bounded = counted.cut(raw, keep, lookups);
         let Some(mut message) = AuthenticatedMessage::parse_with_opts(&bounded, None, false) else {
             return Signed { arc: AuthResult::None, ..Signed::default() };
         };
         let expired = prepare(&mut message, now.max(0).cast_unsigned());
-        let keys = Keys::ask(inquiry, &message).await;
+        let keys = Keys::ask(lookups, &message).await;
         let dkim = self.authenticator.verify_dkim(keys.parameters(&message)).await;
         let arc = self.authenticator.verify_arc(keys.parameters(&message)).await;
         let relaxed = self.verify_relaxed(&bounded, &keys, now).await;
@@ -109,7 +110,7 @@ impl Verifier {
         let malformed = dkim.len().saturating_sub(message.dkim_headers.len());
         for output in dkim.iter().take(malformed) {
             let result = result_of(output.result());
-            inquiry.note(format!("dkim: a malformed signature ({})", reason_of(output.result())));
+            lookups.note(format!("dkim: a malformed signature ({})", reason_of(output.result())));
             let result = if result == AuthResult::Pass { AuthResult::PermError } else { result };
             signed.dkim.push(DkimSignature { result, ..DkimSignature::default() });
         }
@@ -129,7 +130,7 @@ impl Verifier {
             };
             let reason = judge(&mut one, signature.a, expired, result);
             if let Some(reason) = reason {
-                inquiry.note(format!("dkim: {} of {}: {reason}", one.selector, one.domain));
+                lookups.note(format!("dkim: {} of {}: {reason}", one.selector, one.domain));
             }
             signed.dkim.push(one);
         }
@@ -263,7 +264,7 @@ fn reason_of(result: &DkimResult) -> String {
         DkimResult::Neutral(e)
         | DkimResult::Fail(e)
         | DkimResult::PermError(e)
-        | DkimResult::TempError(e) => super::cut(&e.to_string(), 120),
+        | DkimResult::TempError(e) => gauntlet_smtp::text::excerpt(&e.to_string(), 120),
     }
 }
 
@@ -310,15 +311,15 @@ impl Counted {
     /// The message without the fields that are too many, and without white space before colons: the
     /// library would not find such a field by its name. To the relaxed form, which nearly everybody signs,
     /// it makes no difference (RFC 6376 section 3.4.2).
-    fn cut<'m>(&self, raw: &'m [u8], keep: Keep, inquiry: &Inquiry<'_>) -> Cow<'m, [u8]> {
+    fn cut<'m>(&self, raw: &'m [u8], keep: Keep, lookups: &LookupContext<'_>) -> Cow<'m, [u8]> {
         if keep.dkim == self.dkim && keep.arc == self.arc && self.spaced == 0 {
             return Cow::Borrowed(raw);
         }
         if keep.dkim < self.dkim {
-            inquiry.note(format!("dkim: {} of {} signatures tried", keep.dkim, self.dkim));
+            lookups.note(format!("dkim: {} of {} signatures tried", keep.dkim, self.dkim));
         }
         if keep.arc < self.arc {
-            inquiry.note(format!("arc: a chain of {} sets not tried", self.arc));
+            lookups.note(format!("arc: a chain of {} sets not tried", self.arc));
         }
         let mut out = Vec::with_capacity(raw.len());
         let (mut at, mut dkim) = (0, 0);
@@ -355,7 +356,7 @@ struct Keys {
 
 impl Keys {
     /// Asks for all keys at once.
-    async fn ask(inquiry: &Inquiry<'_>, message: &AuthenticatedMessage<'_>) -> Self {
+    async fn ask(lookups: &LookupContext<'_>, message: &AuthenticatedMessage<'_>) -> Self {
         let dkim = message.dkim_headers.iter().map(|h| (Effect::Dkim, h.header.domain_key()));
         let marks = message.ams_headers.iter().map(|h| (Effect::Arc, h.header.domain_key()));
         let seals = message.as_headers.iter().map(|h| (Effect::Arc, h.header.domain_key()));
@@ -365,8 +366,8 @@ impl Keys {
         }
         names.sort();
         names.dedup_by(|a, b| a.1 == b.1);
-        let asked = names.iter().map(|(effect, name)| inquiry.ask(*effect, name, Kind::Txt));
-        let answers = super::all(asked.collect()).await;
+        let asked = names.iter().map(|(effect, name)| lookups.ask(*effect, name, Kind::Txt));
+        let answers = join_all(asked).await;
         let mut keys = Keys { records: HashMap::new(), bits: HashMap::new() };
         for ((_, name), answer) in names.into_iter().zip(answers) {
             let (txt, bits) = read_key(&answer);

@@ -3,11 +3,12 @@
 //! The policy is found by walking up the DNS tree (RFC 9989 section 4.10); all names of the walk are
 //! asked at once.
 
+use futures_util::future::join_all;
 use gauntlet_mail::facts::{AuthResult, DkimSignature, DmarcPolicy};
 
-use super::inquiry::{Effect, Inquiry};
+use super::lookup_context::{Effect, LookupContext};
 use super::tags;
-use crate::resolver::{Kind, Outcome};
+use crate::net::resolver::{Kind, Outcome};
 
 /// Names that a walk asks at most (RFC 9989 section 4.10).
 const WALK_MAX: usize = 8;
@@ -144,14 +145,14 @@ impl Judged {
 /// Compares what is proven with what each From domain asks for; the worst result counts (RFC 9989 leaves
 /// mail of several authors to the receiver). `walks` are those of the domains; `None` without a domain.
 pub async fn judge_all(
-    inquiry: &Inquiry<'_>,
+    lookups: &LookupContext<'_>,
     who: &Identities<'_>,
     walks: Vec<Result<Walk, Outcome>>,
     domains: &[String],
 ) -> Option<(usize, Judged)> {
     let mut worst: Option<(usize, Judged)> = None;
     for (i, (from, walk)) in domains.iter().zip(walks).enumerate() {
-        let judged = judge(inquiry, &Identities { from, ..*who }, walk).await;
+        let judged = judge(lookups, &Identities { from, ..*who }, walk).await;
         if worst.as_ref().is_none_or(|(_, w)| judged.severity() > w.severity()) {
             worst = Some((i, judged));
         }
@@ -160,7 +161,11 @@ pub async fn judge_all(
 }
 
 /// Compares what is proven with what the From domain asks for.
-async fn judge(inquiry: &Inquiry<'_>, who: &Identities<'_>, walk: Result<Walk, Outcome>) -> Judged {
+async fn judge(
+    lookups: &LookupContext<'_>,
+    who: &Identities<'_>,
+    walk: Result<Walk, Outcome>,
+) -> Judged {
     let walk = match walk {
         Ok(walk) => walk,
         Err(outcome) => return Judged { result: missing(outcome), ..Judged::default() },
@@ -171,8 +176,8 @@ async fn judge(inquiry: &Inquiry<'_>, who: &Identities<'_>, walk: Result<Walk, O
     let Some((found_at, record)) = walk.applies(&organisation) else {
         return Judged { result: AuthResult::None, ..Judged::default() };
     };
-    let Some(policy) = effective(inquiry, who.from, found_at, record).await else {
-        inquiry.note(format!("dmarc: the record of {found_at} is malformed"));
+    let Some(policy) = effective(lookups, who.from, found_at, record).await else {
+        lookups.note(format!("dmarc: the record of {found_at} is malformed"));
         return Judged {
             result: AuthResult::PermError,
             domain: Some(found_at.clone()),
@@ -189,7 +194,7 @@ async fn judge(inquiry: &Inquiry<'_>, who: &Identities<'_>, walk: Result<Walk, O
         if (result != AuthResult::Pass && !open) || domain.is_empty() {
             continue;
         }
-        let aligned = is_aligned(inquiry, domain, who.from, &organisation, alignment).await;
+        let aligned = is_aligned(lookups, domain, who.from, &organisation, alignment).await;
         match aligned {
             Ok(false) => {}
             Ok(true) if result == AuthResult::Pass => {
@@ -213,7 +218,7 @@ fn missing(outcome: Outcome) -> AuthResult {
 
 /// The policy that applies to the From domain; none if the record does not say.
 async fn effective(
-    inquiry: &Inquiry<'_>,
+    lookups: &LookupContext<'_>,
     from: &str,
     found_at: &str,
     record: &Policy,
@@ -223,7 +228,7 @@ async fn effective(
     if found_at != from {
         policy = record.below.unwrap_or(own);
         if let Some(absent) = record.absent.filter(|absent| *absent != policy)
-            && inquiry.ask(Effect::Dmarc, from, Kind::A).await.outcome == Outcome::NoName
+            && lookups.ask(Effect::Dmarc, from, Kind::A).await.outcome == Outcome::NoName
         {
             policy = absent;
         }
@@ -285,15 +290,15 @@ fn names(domain: &str) -> Vec<&str> {
 ///
 /// # Errors
 /// Why a name of the walk is not known.
-pub async fn walk(inquiry: &Inquiry<'_>, domain: &str) -> Result<Walk, Outcome> {
+pub async fn walk(lookups: &LookupContext<'_>, domain: &str) -> Result<Walk, Outcome> {
     let mut walk = Walk { start: domain.to_owned(), found: Vec::new() };
     if !domain.contains('.') {
         return Ok(walk);
     }
     let names = names(domain);
     let questions: Vec<String> = names.iter().map(|name| format!("_dmarc.{name}")).collect();
-    let asked = questions.iter().map(|q| inquiry.ask(Effect::Dmarc, q, Kind::Txt));
-    let answers = super::all(asked.collect()).await;
+    let asked = questions.iter().map(|q| lookups.ask(Effect::Dmarc, q, Kind::Txt));
+    let answers = join_all(asked).await;
     for (name, answer) in names.iter().zip(answers) {
         if !answer.outcome.is_certain() {
             return Err(answer.outcome);
@@ -302,9 +307,9 @@ pub async fn walk(inquiry: &Inquiry<'_>, domain: &str) -> Result<Walk, Outcome> 
         let (record, several) = (records.next(), records.next().is_some());
         // RFC 9989 section 4.10: several records are none.
         if several {
-            inquiry.note(format!("dmarc: {name} has several records, so none counts"));
+            lookups.note(format!("dmarc: {name} has several records, so none counts"));
         } else if record.is_none() && answer.texts().any(means_dmarc) {
-            inquiry.note(format!("dmarc: the record of {name} is malformed"));
+            lookups.note(format!("dmarc: the record of {name} is malformed"));
         }
         let Some(record) = record.filter(|_| !several) else { continue };
         let stop = record.suffix != Suffix::Unknown;
@@ -322,7 +327,7 @@ fn means_dmarc(text: &[u8]) -> bool {
 }
 
 async fn is_aligned(
-    inquiry: &Inquiry<'_>,
+    lookups: &LookupContext<'_>,
     domain: &str,
     from: &str,
     organisation: &str,
@@ -335,18 +340,22 @@ async fn is_aligned(
     if alignment == Alignment::Strict || !below.is_some_and(|h| h.is_empty() || h.ends_with('.')) {
         return Ok(false);
     }
-    Ok(walk(inquiry, domain).await?.organisation().as_deref() == Some(organisation))
+    Ok(walk(lookups, domain).await?.organisation().as_deref() == Some(organisation))
 }
 
 /// Where the From domain's logo is (BIMI): `l=` of `default._bimi`.
-pub async fn logo(inquiry: &Inquiry<'_>, from: &str, organisation: Option<&str>) -> Option<String> {
+pub async fn logo(
+    lookups: &LookupContext<'_>,
+    from: &str,
+    organisation: Option<&str>,
+) -> Option<String> {
     for domain in std::iter::once(from).chain(organisation.filter(|o| *o != from)) {
         let name = format!("default._bimi.{domain}");
-        let answer = inquiry.ask(Effect::Bimi, &name, Kind::Txt).await;
+        let answer = lookups.ask(Effect::Bimi, &name, Kind::Txt).await;
         let found = answer.texts().find_map(|text| {
             let text = std::str::from_utf8(text).ok()?;
             let place = tags::get(text, "l").filter(|_| tags::get(text, "v") == Some("BIMI1"))?;
-            place.starts_with("https://").then(|| super::cut(place, 400))
+            place.starts_with("https://").then(|| gauntlet_smtp::text::excerpt(place, 400))
         });
         if found.is_some() {
             return found;

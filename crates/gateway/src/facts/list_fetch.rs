@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 
 use crate::config::mask;
-use crate::tls::{Certificate, HopTls};
+use crate::net::tls::{Certificate, HopTls};
 use crate::wire::Wire;
 
 /// Redirections that are followed.

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, PoisonError};
 
+use futures_util::future::join_all;
 use gauntlet_mail::address::ascii_domain;
 use gauntlet_mail::facts::{DkimSignature, Listing};
 use gauntlet_mail::{Envelope, Message, Url};
 
-use super::inquiry::{Effect, Inquiry};
+use super::lookup_context::{Effect, LookupContext};
 use crate::config::{DnsListSettings, ListSubject};
-use crate::resolver::{Answer, Kind, reversed};
+use crate::net::resolver::{Answer, Kind, reversed};
 
 /// Hosts of one message's links that are looked up in one list: half of them the first, half the
 /// last. Local lists see all.
@@ -84,7 +85,7 @@ impl DnsLists {
     }
 
     /// Asks all lists about a message.
-    pub async fn ask(&self, inquiry: &Inquiry<'_>, about: &Subjects<'_>) -> Vec<Listing> {
+    pub async fn ask(&self, lookups: &LookupContext<'_>, about: &Subjects<'_>) -> Vec<Listing> {
         if self.lists.is_empty() {
             return Vec::new();
         }
@@ -100,11 +101,11 @@ impl DnsLists {
                 questions.push((list, subject, name));
             }
         }
-        let asked = questions.iter().map(|(_, _, name)| inquiry.ask(Effect::List, name, Kind::A));
-        let answers = super::all(asked.collect()).await;
+        let asked = questions.iter().map(|(_, _, name)| lookups.ask(Effect::List, name, Kind::A));
+        let answers = join_all(asked).await;
         let mut listings = Vec::new();
         for ((list, subject, _), answer) in questions.into_iter().zip(answers) {
-            if let Some(listing) = self.read(list, subject, &answer, inquiry)
+            if let Some(listing) = self.read(list, subject, &answer, lookups)
                 && listings.len() < LISTINGS_MAX
             {
                 listings.push(listing);
@@ -119,7 +120,7 @@ impl DnsLists {
         list: &List,
         subject: String,
         answer: &Answer,
-        inquiry: &Inquiry<'_>,
+        lookups: &LookupContext<'_>,
     ) -> Option<Listing> {
         let mut answers = Vec::new();
         let mut points: Option<f64> = None;
@@ -129,11 +130,11 @@ impl DnsLists {
                 Meaning::Listed => {}
                 Meaning::Refused => {
                     self.refused(&list.zone, v4);
-                    inquiry.note(format!("list {}: it refuses to answer us ({v4})", list.zone));
+                    lookups.note(format!("list {}: it refuses to answer us ({v4})", list.zone));
                     return None;
                 }
                 Meaning::Nonsense => {
-                    inquiry.note(format!("list {}: {v4} is no answer of a list", list.zone));
+                    lookups.note(format!("list {}: {v4} is no answer of a list", list.zone));
                     return None;
                 }
             }

@@ -22,8 +22,8 @@ use memmap2::Mmap;
 use super::list_fetch::Remote;
 use super::lists::{self, Subjects};
 use crate::config::{ListSubject, LocalListSettings, mask};
-use crate::tls::HopTls;
-use crate::web;
+use crate::net::tls::HopTls;
+use crate::net::web;
 
 /// Entries from which on a list is mapped instead of held in memory.
 const MAPPED_FROM: usize = 250_000;

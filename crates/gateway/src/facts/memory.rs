@@ -32,7 +32,7 @@ pub fn keys(client: IpAddr, envelope: &Envelope, facts: &Facts) -> Vec<String> {
 pub fn recall(history: &History, client: IpAddr, envelope: &Envelope, facts: &mut Facts) {
     let now_s = envelope.received_at;
     let known = keys(client, envelope, facts);
-    let known = known.iter().find_map(|key| history.known(key, now_s));
+    let known = known.iter().find_map(|key| history.lookup(key, now_s));
     if let Some(known) = known {
         facts.sender_seen = Some(known.volume().round().clamp(0.0, 4e9) as u32);
         // Hundredths are enough for a rule, and short in the log.

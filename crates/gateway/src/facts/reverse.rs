@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::inquiry::{Effect, Inquiry};
-use crate::resolver::Kind;
+use super::lookup_context::{Effect, LookupContext};
+use crate::net::resolver::Kind;
 
 /// Names of one address that are looked up.
 const NAMES_MAX: usize = 3;
@@ -18,9 +18,9 @@ pub struct Reverse {
 }
 
 /// Looks the address up, and its names in turn.
-pub async fn confirm(inquiry: &Inquiry<'_>, client: IpAddr) -> Reverse {
+pub async fn confirm(lookups: &LookupContext<'_>, client: IpAddr) -> Reverse {
     let client = client.to_canonical();
-    let names = inquiry.ask_names(Effect::Reverse, client).await;
+    let names = lookups.ask_names(Effect::Reverse, client).await;
     if names.outcome.is_nothing() {
         return Reverse { name: Some(String::new()), confirmed: Some(false) };
     }
@@ -30,7 +30,7 @@ pub async fn confirm(inquiry: &Inquiry<'_>, client: IpAddr) -> Reverse {
     let kind = if client.is_ipv4() { Kind::A } else { Kind::Aaaa };
     let mut unknown = false;
     for name in names.names().take(NAMES_MAX) {
-        let addresses = inquiry.ask(Effect::Reverse, name, kind).await;
+        let addresses = lookups.ask(Effect::Reverse, name, kind).await;
         if addresses.addresses().any(|ip| ip == client) {
             return Reverse { name: Some(name.to_owned()), confirmed: Some(true) };
         }

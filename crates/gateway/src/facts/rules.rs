@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use gauntlet_mail::facts::{Facts, RuleAnswer};
 use gauntlet_mail::{Envelope, Message};
 use gauntlet_rules::RecordType;
@@ -17,9 +18,9 @@ use gauntlet_spamassassin::questions::parents;
 use gauntlet_spamassassin::{About, Question, Ruleset, TextViews};
 use tokio::sync::Semaphore;
 
-use super::inquiry::{Effect, Inquiry};
 use super::lists::{DnsLists, Meaning, meaning};
-use crate::resolver::{Answer, Data, Kind, Outcome, reversed};
+use super::lookup_context::{Effect, LookupContext};
+use crate::net::resolver::{Answer, Data, Kind, Outcome, reversed};
 
 /// Answers of one message that are kept.
 const ANSWERS_MAX: usize = 128;
@@ -33,11 +34,11 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 const STEPS_MAX: usize = 4;
 
 /// What became known of a message's text, with the version of the rules that it is for.
-pub type KnownText = Option<(Arc<str>, TextViews)>;
+pub type CachedViews = Option<(Arc<str>, TextViews)>;
 
 /// Asks for rules.
 #[derive(Debug)]
-pub struct Asker {
+pub struct RuleLookups {
     ruleset: Arc<Ruleset>,
     /// Messages at once whose questions are worked out: that takes a CPU each.
     working: Arc<Semaphore>,
@@ -45,28 +46,32 @@ pub struct Asker {
     blocks: Blocks,
 }
 
-impl Asker {
+impl RuleLookups {
     /// Asks for these rules.
     pub fn new(ruleset: Arc<Ruleset>) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Asker { ruleset, working: Arc::new(Semaphore::new(threads)), blocks: Blocks::default() }
+        RuleLookups {
+            ruleset,
+            working: Arc::new(Semaphore::new(threads)),
+            blocks: Blocks::default(),
+        }
     }
 
     /// The answers to all that the rules ask about a message, by question.
     pub async fn ask(
         &self,
-        inquiry: &Inquiry<'_>,
+        lookups: &LookupContext<'_>,
         lists: &DnsLists,
         raw: &[u8],
         envelope: &Envelope,
         facts: &Facts,
-    ) -> (Vec<RuleAnswer>, KnownText) {
+    ) -> (Vec<RuleAnswer>, CachedViews) {
         let (questions, text) = self.questions(raw, envelope, facts).await;
-        let asked = questions.iter().map(|question| self.answer(inquiry, question));
-        let found = super::all(asked.collect()).await;
+        let asked = questions.iter().map(|question| self.answer(lookups, question));
+        let found = join_all(asked).await;
         let mut answers = Vec::new();
         for (question, found) in questions.iter().zip(found) {
-            report_refusals(inquiry, lists, question, &found.records);
+            report_refusals(lookups, lists, question, &found.records);
             let says_nothing = found.records.is_empty() && !(question.absence && found.is_nothing);
             if !says_nothing && answers.len() < ANSWERS_MAX {
                 let question = question.to_string();
@@ -83,7 +88,7 @@ impl Asker {
         raw: &[u8],
         envelope: &Envelope,
         facts: &Facts,
-    ) -> (Vec<Question>, KnownText) {
+    ) -> (Vec<Question>, CachedViews) {
         let Ok(permit) = self.working.clone().acquire_owned().await else {
             return (Vec::new(), None);
         };
@@ -102,67 +107,67 @@ impl Asker {
     }
 
     /// Asks one question, after those that must be answered first.
-    async fn answer(&self, inquiry: &Inquiry<'_>, question: &Question) -> Found {
+    async fn answer(&self, lookups: &LookupContext<'_>, question: &Question) -> Found {
         let kind = kind_of(question.kind);
         let labels: Vec<String> = match &question.about {
             About::Name(_) => {
                 let name = question.name().unwrap_or_default();
-                let answer = self.ask_one(inquiry, &name, kind).await;
+                let answer = self.ask_one(lookups, &name, kind).await;
                 return match question.status {
                     true => Found::status_of(&answer),
                     false => Found::of(&[answer]),
                 };
             }
-            About::AddressesOf(host) => self.addresses(inquiry, host).await,
+            About::AddressesOf(host) => self.addresses(lookups, host).await,
             About::ServersOf(domain) => {
-                let servers = self.servers(inquiry, domain).await;
-                let each = servers.iter().map(|server| self.addresses(inquiry, server)).collect();
-                super::all(each).await.concat()
+                let servers = self.servers(lookups, domain).await;
+                let each = servers.iter().map(|server| self.addresses(lookups, server));
+                join_all(each).await.concat()
             }
             About::ServerNamesOf { domain, whole } => {
-                let servers = self.servers(inquiry, domain).await;
+                let servers = self.servers(lookups, domain).await;
                 let trimmed = |name: String| {
                     if *whole { name } else { self.ruleset.registered_domain(&name) }
                 };
                 servers.into_iter().map(trimmed).collect()
             }
-            About::AuthoritiesOf(host) => self.authorities(inquiry, host).await,
+            About::AuthoritiesOf(host) => self.authorities(lookups, host).await,
         };
         let mut names: Vec<String> =
             labels.iter().map(|label| format!("{label}.{}", question.zone)).collect();
         names.sort();
         names.dedup();
-        let asked = names.iter().map(|name| self.ask_one(inquiry, name, kind));
-        Found::of(&super::all(asked.collect()).await)
+        let asked = names.iter().map(|name| self.ask_one(lookups, name, kind));
+        Found::of(&join_all(asked).await)
     }
 
     /// Asks, if the rules' settings allow it and no rule has ended it for now.
-    async fn ask_one(&self, inquiry: &Inquiry<'_>, name: &str, kind: Kind) -> Arc<Answer> {
+    async fn ask_one(&self, lookups: &LookupContext<'_>, name: &str, kind: Kind) -> Arc<Answer> {
         if !self.ruleset.restrictions().allow(name) {
             return Arc::new(Answer::empty(Outcome::NotAsked));
         }
         if let Some((domain, rule)) = self.blocks.of(name) {
-            inquiry.note(format!("rules: {domain} is not asked for now (dns_block_rule {rule})"));
+            lookups.note(format!("rules: {domain} is not asked for now (dns_block_rule {rule})"));
             return Arc::new(Answer::empty(Outcome::NotAsked));
         }
-        inquiry.ask(Effect::Rule, name, kind).await
+        lookups.ask(Effect::Rule, name, kind).await
     }
 
     /// The name servers of a domain, the first few by name.
-    async fn servers(&self, inquiry: &Inquiry<'_>, domain: &str) -> Vec<String> {
-        let answer = self.ask_one(inquiry, domain, Kind::Ns).await;
+    async fn servers(&self, lookups: &LookupContext<'_>, domain: &str) -> Vec<String> {
+        let answer = self.ask_one(lookups, domain, Kind::Ns).await;
         answer.names().take(STEPS_MAX).map(str::to_owned).collect()
     }
 
     /// The name servers of a host's domain: those of the host itself, else of the registered domain,
     /// and the first one of the zone.
-    async fn authorities(&self, inquiry: &Inquiry<'_>, host: &str) -> Vec<String> {
+    async fn authorities(&self, lookups: &LookupContext<'_>, host: &str) -> Vec<String> {
         let domain = self.ruleset.registered_domain(host);
-        let mut servers = self.servers(inquiry, host).await;
+        let mut servers = self.servers(lookups, host).await;
         if servers.is_empty() && domain != host {
-            servers = self.servers(inquiry, &domain).await;
+            servers = self.servers(lookups, &domain).await;
         }
-        let answer = self.ask_one(inquiry, &domain, Kind::Soa).await;
+        let answer = self.ask_one(lookups, &domain, Kind::Soa).await;
         servers.extend(answer.data.iter().filter_map(|data| match data {
             Data::Authority { server, .. } => Some(server.clone()),
             _ => None,
@@ -171,13 +176,13 @@ impl Asker {
     }
 
     /// The addresses of a host, backwards.
-    async fn addresses(&self, inquiry: &Inquiry<'_>, host: &str) -> Vec<String> {
-        let answer = self.ask_one(inquiry, host, Kind::A).await;
+    async fn addresses(&self, lookups: &LookupContext<'_>, host: &str) -> Vec<String> {
+        let answer = self.ask_one(lookups, host, Kind::A).await;
         answer.addresses().take(STEPS_MAX).map(reversed).collect()
     }
 
     /// Heeds rules that fired: those that `dns_block_rule` names end questions for a while.
-    pub fn heed(&self, fired: &[&str]) {
+    pub fn apply(&self, fired: &[&str]) {
         let restrictions = self.ruleset.restrictions();
         for (rule, domain) in &restrictions.blocks {
             if fired.contains(&rule.as_str()) {
@@ -227,7 +232,7 @@ impl Found {
     fn of(answers: &[Arc<Answer>]) -> Self {
         let data = answers.iter().flat_map(|a| &a.data).take(RECORDS_MAX);
         let mut records: Vec<String> =
-            data.map(|d| super::cut(&d.to_string(), RECORD_BYTES_MAX)).collect();
+            data.map(|d| gauntlet_smtp::text::excerpt(&d.to_string(), RECORD_BYTES_MAX)).collect();
         records.sort();
         records.dedup();
         let is_nothing = answers.iter().all(|a| a.outcome.is_nothing());
@@ -252,7 +257,7 @@ impl Found {
 
 /// A list that refuses to answer us is named, once in the node's log and with the message.
 fn report_refusals(
-    inquiry: &Inquiry<'_>,
+    lookups: &LookupContext<'_>,
     lists: &DnsLists,
     question: &Question,
     records: &[String],
@@ -265,7 +270,7 @@ fn report_refusals(
             && meaning(v4) == Meaning::Refused
         {
             lists.refused(&question.zone, v4);
-            inquiry.note(format!("list {}: it refuses to answer us ({v4})", question.zone));
+            lookups.note(format!("list {}: it refuses to answer us ({v4})", question.zone));
         }
     }
 }

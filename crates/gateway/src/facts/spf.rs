@@ -1,7 +1,7 @@
 //! Who may send for a domain: SPF (RFC 7208).
 //!
 //! Written here rather than taken from a library because every question goes through the message's
-//! [`Inquiry`], which counts, bounds and records it (`docs/decisions/051-own-spf-and-dmarc.md`).
+//! [`LookupContext`], which counts, bounds and records it (`docs/decisions/051-sender-checks.md`).
 
 pub mod macros;
 pub mod record;
@@ -14,8 +14,8 @@ use gauntlet_mail::facts::AuthResult;
 
 use self::macros::{Template, Values};
 use self::record::{Lengths, Mechanism, Record};
-use super::inquiry::{Effect, Inquiry};
-use crate::resolver::{Answer, Data, Kind, Outcome};
+use super::lookup_context::{Effect, LookupContext};
+use crate::net::resolver::{Answer, Data, Kind, Outcome};
 
 /// Terms of all records of one check that ask the DNS (RFC 7208 section 4.6.4).
 const TERMS_MAX: u32 = 10;
@@ -53,7 +53,7 @@ pub struct Checked {
 }
 
 /// Checks a client.
-pub async fn check(inquiry: &Inquiry<'_>, subject: &Subject<'_>) -> Checked {
+pub async fn check(lookups: &LookupContext<'_>, subject: &Subject<'_>) -> Checked {
     let helo = subject.helo.trim_end_matches('.');
     let sender = match subject.mail_from.rsplit_once('@') {
         _ if subject.mail_from.is_empty() => format!("postmaster@{helo}"),
@@ -65,7 +65,7 @@ pub async fn check(inquiry: &Inquiry<'_>, subject: &Subject<'_>) -> Checked {
     let domain = gauntlet_mail::address::ascii_domain(domain).unwrap_or_default();
     let client = subject.client.to_canonical();
     let mut check =
-        Check { inquiry, subject, client, sender: &sender, terms: 0, voids: 0, name: None };
+        Check { lookups, subject, client, sender: &sender, terms: 0, voids: 0, name: None };
     let ended = check.host(&domain, 0).await;
     let (result, reason) = match ended.result {
         Ok(result) => (result, None),
@@ -104,7 +104,7 @@ impl From<Result<AuthResult, Trouble>> for Ended {
 
 /// One check under way.
 struct Check<'a> {
-    inquiry: &'a Inquiry<'a>,
+    lookups: &'a LookupContext<'a>,
     subject: &'a Subject<'a>,
     client: IpAddr,
     sender: &'a str,
@@ -153,7 +153,7 @@ impl Check<'_> {
         if !is_domain(domain) {
             return Ok(None);
         }
-        let answer = self.inquiry.ask(Effect::Spf, domain, Kind::Txt).await;
+        let answer = self.lookups.ask(Effect::Spf, domain, Kind::Txt).await;
         if answer.outcome == Outcome::TooLarge {
             return permanent(format!("the TXT records of {domain} are too many"));
         }
@@ -224,7 +224,7 @@ impl Check<'_> {
             }
             Mechanism::Exists(target) => {
                 let name = self.expand(target, domain).await;
-                let answer = self.inquiry.ask(Effect::Spf, &name, Kind::A).await;
+                let answer = self.lookups.ask(Effect::Spf, &name, Kind::A).await;
                 self.count_void(&answer)?;
                 Ok(certain(&answer, &name)?.outcome == Outcome::Answered)
             }
@@ -239,7 +239,7 @@ impl Check<'_> {
 
     /// One of the domain's mail exchangers has the client's address.
     async fn exchanges(&mut self, domain: &str, lengths: Lengths) -> Result<bool, Trouble> {
-        let answer = self.inquiry.ask(Effect::Spf, domain, Kind::Mx).await;
+        let answer = self.lookups.ask(Effect::Spf, domain, Kind::Mx).await;
         self.count_void(&answer)?;
         let hosts = certain(&answer, domain)?.data.iter().filter_map(|data| match data {
             Data::Exchanger { host, .. } => Some(host.clone()),
@@ -263,18 +263,18 @@ impl Check<'_> {
             IpAddr::V4(_) => (Kind::A, lengths.v4),
             IpAddr::V6(_) => (Kind::Aaaa, lengths.v6),
         };
-        let answer = self.inquiry.ask(Effect::Spf, host, kind).await;
+        let answer = self.lookups.ask(Effect::Spf, host, kind).await;
         self.count_void(&answer)?;
         Ok(certain(&answer, host)?.addresses().any(|ip| within(self.client, ip, bits)))
     }
 
     /// Names of the client that have its address (section 5.5). Failures count as no name.
     async fn validated_names(&self) -> Vec<String> {
-        let names = self.inquiry.ask_names(Effect::Spf, self.client).await;
+        let names = self.lookups.ask_names(Effect::Spf, self.client).await;
         let kind = if self.client.is_ipv4() { Kind::A } else { Kind::Aaaa };
         let mut validated = Vec::new();
         for name in names.names().take(HOSTS_MAX) {
-            let addresses = self.inquiry.ask(Effect::Spf, name, kind).await;
+            let addresses = self.lookups.ask(Effect::Spf, name, kind).await;
             if addresses.addresses().any(|ip| ip == self.client) {
                 validated.push(name.to_owned());
             }
@@ -315,7 +315,7 @@ impl Check<'_> {
     /// The domain's own words about a failure (section 6.2); none if anything is wrong with them.
     async fn explain(&mut self, template: &Template, domain: &str) -> Option<String> {
         let name = self.expand(template, domain).await;
-        let answer = self.inquiry.ask(Effect::Spf, &name, Kind::Txt).await;
+        let answer = self.lookups.ask(Effect::Spf, &name, Kind::Txt).await;
         let mut texts = answer.texts();
         let (text, none) = (texts.next()?, texts.next());
         let text = std::str::from_utf8(text).ok().filter(|t| t.is_ascii() && none.is_none())?;

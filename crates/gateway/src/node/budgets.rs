@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::admission::SessionLimits;
 use crate::config::Config;
+use crate::inbound::admission::SessionLimits;
+use crate::inbound::receiver::OverflowArea;
 use crate::limits;
 use crate::memory::{BudgetLimits, MemoryBudget};
-use crate::receiver::OverflowArea;
 
 /// Descriptors kept for spool, log, quarantine and the resolver.
 const DESCRIPTORS_RESERVED: usize = 256;

@@ -6,9 +6,11 @@ use std::time::Duration;
 use tokio_rustls::rustls::ServerConfig;
 
 use super::Node;
-use crate::acme::{self, Door, Failure, Keeper, Proofs};
 use crate::clock::now_ms;
 use crate::config::Config;
+use crate::inbound::challenge_listener::ChallengeListener;
+use crate::net::acme::{self, Keeper, Proofs};
+use crate::secrets::Failure;
 
 /// Between two looks whether a certificate is due.
 const LOOK_PAUSE: Duration = Duration::from_secs(60);
@@ -20,26 +22,14 @@ impl Node {
         self.certificates.iter().flatten().next().map(|tls| tls.server())
     }
 
-    /// Reads the certificates of the listeners again: those whose address stayed the same.
-    pub(super) fn reload_certificates(&self, config: &Config) -> anyhow::Result<()> {
-        let before = self.config();
-        for (old, tls) in before.listener.iter().zip(&self.certificates) {
-            let now = config.listener.iter().find(|new| new.address == old.address);
-            if let (Some(now), Some(tls)) = (now, tls) {
-                tls.reload(config, now)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Gets certificates from the authority of the configuration, again and again. `door` is where it asks
+    /// Gets certificates from the authority of the configuration, again and again. `listener` is where it asks
     /// for proofs.
-    pub(super) async fn keep_certificate(self: Arc<Self>, door: Option<Door>) {
+    pub(super) async fn keep_certificate(self: Arc<Self>, listener: Option<ChallengeListener>) {
         let mut stopping = self.stop.subscribe();
         let proofs = Arc::new(Proofs::default());
-        let has_door = door.is_some();
-        if let Some(door) = door {
-            tokio::spawn(door.run(proofs.clone(), self.stop.subscribe()));
+        let has_listener = listener.is_some();
+        if let Some(listener) = listener {
+            tokio::spawn(listener.run(proofs.clone(), self.stop.subscribe()));
         }
         let mut failures = 0;
         loop {
@@ -50,7 +40,7 @@ impl Node {
             let mut pause = LOOK_PAUSE;
             if due {
                 let got = tokio::select! {
-                    got = self.get_certificate(&config, &proofs, has_door) => got,
+                    got = self.get_certificate(&config, &proofs, has_listener) => got,
                     _ = stopping.wait_for(|stop| *stop) => return,
                 };
                 failures = if got { 0 } else { failures + 1 };
@@ -69,14 +59,19 @@ impl Node {
         &self,
         config: &Arc<Config>,
         proofs: &Arc<Proofs>,
-        has_door: bool,
+        has_listener: bool,
     ) -> bool {
         let names = config.acme.names(&config.node.host_name()).join(", ");
         let got = async {
-            anyhow::ensure!(has_door, "acme.address is bound at the start only: restart the node");
+            anyhow::ensure!(
+                has_listener,
+                "acme.address is bound at the start only: restart the node"
+            );
             let ordered = acme::obtain(self.keeper(config), proofs).await?;
             self.keeper(config).keep(ordered)?;
-            self.reload_certificates(config)
+            let all = self.prepare_certificates(config)?;
+            all.into_iter().for_each(|(tls, keys)| tls.apply(keys));
+            anyhow::Ok(())
         };
         let failed = match got.await {
             Ok(()) => {

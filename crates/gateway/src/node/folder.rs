@@ -10,7 +10,7 @@ use gauntlet_store::spool::{Disk, Medium, Ram};
 use gauntlet_store::{Spool, SpoolOptions};
 
 use crate::config::{Config, SpoolBackend};
-use crate::maildir::Maildir;
+use crate::outbound::maildir::Maildir;
 
 /// Opens or makes the Maildir.
 pub(super) fn open_maildir(path: &Path) -> anyhow::Result<Maildir> {

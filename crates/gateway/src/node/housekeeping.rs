@@ -7,7 +7,7 @@ use std::time::Duration;
 use gauntlet_store::StoreError;
 use tokio::sync::Notify;
 
-use super::{Node, people};
+use super::Node;
 use crate::clock::steady::SteadyClock;
 use crate::config::Config;
 
@@ -57,7 +57,7 @@ impl Node {
     pub fn questions(&self) -> Vec<String> {
         let of_clock = self.retention.clock.question();
         let question = self.retention.question.lock().unwrap_or_else(PoisonError::into_inner);
-        of_clock.into_iter().chain(question.clone()).chain(self.log.damaged()).collect()
+        of_clock.into_iter().chain(question.clone()).chain(self.log.damaged_days()).collect()
     }
 
     /// An administrator says that the clock is right, and that what is too old may go. Returns how many
@@ -67,7 +67,7 @@ impl Node {
     /// If it cannot be written down.
     pub fn accept_clock(&self) -> std::io::Result<usize> {
         // What is damaged is not mended by it.
-        let questions = self.questions().len().saturating_sub(self.log.damaged().len());
+        let questions = self.questions().len().saturating_sub(self.log.damaged_days().len());
         self.retention.clock.accept()?;
         self.retention.accepted.store(true, Ordering::Relaxed);
         self.retention.wake.notify_one();
@@ -97,7 +97,7 @@ impl Node {
         self.log.retain(now, config.log.retention_days)?;
         let q = &config.quarantine;
         let before_ms = now - i64::from(q.retention_days) * 86_400_000;
-        let mut folders = people::folder_limits(&config);
+        let mut folders = crate::admin::quarantine::folder_limits(&config);
         let accepted = self.retention.accepted.swap(false, Ordering::Relaxed);
         let (expired, held) = self.quarantine.count_expired(before_ms, &folders, now)?;
         let percent_max = u64::from(q.expire_percent_max);

@@ -4,50 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use gauntlet_policy::Groups;
-use gauntlet_store::quarantine::FolderRelease;
-use gauntlet_store::{BodyKeys, FolderLimit, Quarantine};
+use gauntlet_store::Quarantine;
 
 use super::Node;
+use crate::admin::{groups, quarantine};
 use crate::config::Config;
-use crate::groups;
-
-/// The keys of held mail, where bodies are or were sealed.
-///
-/// # Errors
-/// If the file of keys cannot be read or made.
-pub fn body_keys(config: &Config) -> anyhow::Result<Option<BodyKeys>> {
-    let (path, seal) = (config.node.inside(&config.quarantine.key_file), config.quarantine.encrypt);
-    if !seal && !path.exists() {
-        return Ok(None);
-    }
-    let keys = BodyKeys::open(&path, seal).context("quarantine.key_file")?;
-    Ok(Some(keys))
-}
 
 /// Opens the quarantine of a node.
 pub(super) fn open_quarantine(config: &Config) -> anyhow::Result<Arc<Quarantine>> {
     let folder = config.node.data.join("quarantine");
-    let quarantine = Quarantine::open_with(&folder, body_keys(config)?)?;
-    quarantine.set_folder_release(folder_release(config));
+    let quarantine = Quarantine::open_with(&folder, quarantine::body_keys(config)?)?;
+    quarantine.set_folder_release(quarantine::folder_release(config));
     Ok(Arc::new(quarantine))
-}
-
-/// What single folders of the quarantine keep.
-pub(super) fn folder_limits(config: &Config) -> Vec<FolderLimit> {
-    let limits = config.folder.iter().map(|f| FolderLimit {
-        folder: f.name.clone(),
-        retention_days: f.retention_days,
-        bytes_max: (f.bytes_max > 0).then_some(f.bytes_max),
-    });
-    limits.collect()
-}
-
-/// Who may release what is held in single folders.
-pub fn folder_release(config: &Config) -> FolderRelease {
-    let said = config.folder.iter().filter_map(|f| Some((f.name.clone(), f.release?)));
-    said.collect()
 }
 
 impl Node {

@@ -8,10 +8,11 @@ use anyhow::Context;
 
 use super::Node;
 use crate::clock::now_ms;
+use crate::clock::{Day, HOUR_MS};
 use crate::config::ReportSettings;
 use crate::reports::round::{Ready, Reported, reports};
 use crate::reports::tls_round::tls_reports;
-use crate::reports::{Day, HOUR_MS, Reporter, dmarc};
+use crate::reports::{Reporter, dmarc};
 
 /// Between two looks whether it is time.
 const LOOK_PAUSE: Duration = Duration::from_secs(30);
@@ -48,9 +49,16 @@ impl Node {
     pub fn send_tls_reports(&self, day: Day) -> anyhow::Result<Vec<Reported>> {
         let config = self.config();
         let reporter = Reporter::of(&config, &config.tls_reports);
-        let tls = self.shared.hop_tls.load_full();
-        let counted = self.shared.outcomes.of(day);
-        let made = tls_reports(&self.resolver, &tls, &reporter, &config.tls_reports, day, &counted);
+        let outbound = self.in_force.get().outbound.clone();
+        let counted = self.outcomes.of(day);
+        let made = tls_reports(
+            &self.resolver,
+            &outbound.hop_tls,
+            &reporter,
+            &config.tls_reports,
+            day,
+            &counted,
+        );
         let ready = self.runtime.block_on(made)?;
         Ok(self.send_all(ready))
     }
@@ -63,7 +71,7 @@ impl Node {
             for (to, mail) in report.mails {
                 if let Err(why) = self.send_own(&to, self.signed(mail.into_bytes())) {
                     reported.to.retain(|address| *address != to);
-                    reported.refused.push((to, why));
+                    reported.refused.push((to, why.to_string()));
                 }
             }
             sent.push(reported);
@@ -73,7 +81,7 @@ impl Node {
 
     /// A message of our own with the signatures of its From domain's keys, if there are any.
     fn signed(&self, mail: Vec<u8>) -> Vec<u8> {
-        match self.shared.key_ring.load().sign(&mail) {
+        match self.in_force.get().outbound.key_ring.sign(&mail[..].into()) {
             Ok(fields) => [fields.as_bytes(), &mail].concat(),
             Err(error) => {
                 tracing::error!(%error, "a report goes out unsigned");
@@ -97,7 +105,7 @@ impl Node {
                     let sent = node.send_dmarc_reports(day)?;
                     Ok(sent.iter().map(|r| r.to.len()).sum())
                 });
-                if let Err(error) = node.shared.outcomes.flush() {
+                if let Err(error) = node.outcomes.flush() {
                     tracing::warn!(%error, "counts of TLS connections cannot be kept");
                 }
                 let settings = node.config().tls_reports.clone();

@@ -4,7 +4,7 @@
 use psl::Psl;
 
 use crate::facts::tags;
-use crate::resolver::{Kind, Resolver};
+use crate::net::resolver::{Kind, Resolver};
 
 /// Addresses of one domain that get reports (RFC 7489 section 6.2 asks for two at least).
 const ADDRESSES_MAX: usize = 5;
@@ -72,7 +72,7 @@ pub fn destination(uri: &str) -> Option<Destination> {
     if uri.is_empty() {
         return None;
     }
-    let cut = |text: &str| crate::facts::cut(text, 320);
+    let cut = |text: &str| gauntlet_smtp::text::excerpt(text, 320);
     let refused = |why: &str| {
         Some(Destination { address: cut(uri), bytes_max: 0, refused: Some(why.to_owned()) })
     };

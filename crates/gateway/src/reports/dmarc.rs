@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use gauntlet_mail::Direction;
 use gauntlet_mail::address::{ascii_domain, mailboxes};
 use gauntlet_mail::facts::{AuthResult, DmarcPolicy};
-use gauntlet_policy::Final;
 use gauntlet_store::{Log, LogRecord, Query, StoreError};
+use gauntlet_verdict::Final;
 
-use super::Day;
+use crate::clock::Day;
 
 /// Messages read from the log at once.
 const PAGE: usize = 500;

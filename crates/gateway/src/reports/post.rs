@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::resolver::{Kind, Resolver};
-use crate::tls::{Certificate, HopTls};
+use crate::net::resolver::{Kind, Resolver};
+use crate::net::tls::{Certificate, HopTls};
 use crate::wire::Wire;
 
 /// Time for one POST.
@@ -88,7 +88,7 @@ async fn say(
     let line = String::from_utf8_lossy(line);
     match line.split(' ').nth(1) {
         Some(code) if code.starts_with('2') && code.len() == 3 => Ok(()),
-        _ => Err(format!("answered {:?}", crate::facts::cut(&line, 80))),
+        _ => Err(format!("answered {:?}", gauntlet_smtp::text::excerpt(&line, 80))),
     }
 }
 

@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::destinations::{Published, ask};
 use super::dmarc::{Collected, Tally};
-use super::{Day, Reporter, mail, xml};
+use super::{Reporter, mail, xml};
+use crate::clock::Day;
 use crate::clock::now_ms;
 use crate::config::ReportSettings;
-use crate::resolver::Resolver;
+use crate::net::resolver::Resolver;
 
 /// What became of a domain's report.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

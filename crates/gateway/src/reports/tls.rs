@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::Reporter;
 use super::destinations::{self, Destination};
-use super::tls_outcomes::Counted;
-use super::{Day, Reporter};
+use crate::clock::Day;
 use crate::facts::tags;
-use crate::resolver::{Kind, Resolver};
+use crate::net::resolver::{Kind, Resolver};
+use crate::outbound::tls_outcomes::Counted;
 
 /// Addresses of one domain that get reports.
 const ADDRESSES_MAX: usize = 5;
@@ -39,7 +40,7 @@ fn read(text: &str) -> Option<Vec<Place>> {
     }
     let uris = tags::get(text, "rua").unwrap_or_default().split(',').map(str::trim);
     let place = |uri: &str| match uri.get(..8).filter(|s| s.eq_ignore_ascii_case("https://")) {
-        Some(_) => Some(Place::Web(crate::facts::cut(uri, 400))),
+        Some(_) => Some(Place::Web(gauntlet_smtp::text::excerpt(uri, 400))),
         None => destinations::destination(uri).map(Place::Mail),
     };
     Some(uris.filter_map(place).take(ADDRESSES_MAX).collect())
@@ -85,7 +86,7 @@ pub fn document(reporter: &Reporter, domain: &str, day: Day, all: &[Counted]) ->
     })
 }
 
-fn failure(failed: &super::tls_outcomes::Failed) -> Value {
+fn failure(failed: &crate::outbound::tls_outcomes::Failed) -> Value {
     let mut details = json!({
         "result-type": failed.kind,
         "receiving-mx-hostname": failed.host,

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use super::round::{Ready, Reported};
 use super::tls::{Place, document, id, places};
-use super::tls_outcomes::Counted;
-use super::{Day, Reporter, mail, post};
+use super::{Reporter, mail, post};
+use crate::clock::Day;
 use crate::clock::now_ms;
 use crate::config::ReportSettings;
-use crate::resolver::Resolver;
-use crate::tls::HopTls;
+use crate::net::resolver::Resolver;
+use crate::net::tls::HopTls;
+use crate::outbound::tls_outcomes::Counted;
 
 /// What a report is, by mail and by HTTPS (RFC 8460 section 6.4).
 const KIND: &str = "application/tlsrpt+gzip";

@@ -1,8 +1,9 @@
 //! A DMARC aggregate report as XML (RFC 7489 appendix C).
 
+use super::Reporter;
 use super::destinations::Published;
 use super::dmarc::{Row, Tally};
-use super::{Day, Reporter};
+use crate::clock::Day;
 
 /// The report's document.
 pub fn document(reporter: &Reporter, published: &Published, day: Day, tally: &Tally) -> String {

@@ -15,11 +15,10 @@ use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::sign::CertifiedKey;
 
-use super::process::Standing;
 use super::remote_key::RemoteKey;
 use super::wire::{self, Kind};
 use super::{Certificate, DkimKeyInfo, KeyId, Life, Request};
-use crate::acme::Failure;
+use super::{Failure, Standing};
 use crate::config::ListenerSettings;
 
 /// Connections for signatures: as many may be made at once.
@@ -282,6 +281,12 @@ impl Secrets {
         self.call(&Request::Reload)
     }
 
+    /// The node goes on with what the last reload read: keys before the one before may be forgotten. Without
+    /// an answer they are kept, which does no harm.
+    pub(crate) fn keep_reloaded(&self) {
+        let _kept_for_longer: anyhow::Result<()> = self.call(&Request::KeepReloaded);
+    }
+
     pub(crate) fn acme_account(&self) -> anyhow::Result<Option<Vec<u8>>> {
         self.call(&Request::AcmeAccount)
     }
@@ -316,7 +321,7 @@ impl Secrets {
 }
 
 impl Remote for Secrets {
-    fn ask(&self, method: &str, arguments: Vec<u8>) -> io::Result<Result<Vec<u8>, Vec<u8>>> {
+    fn call(&self, method: &str, arguments: Vec<u8>) -> io::Result<Result<Vec<u8>, Vec<u8>>> {
         let request = Request::Users { method: method.to_owned(), arguments };
         match self.exchange(&request)? {
             (Kind::Done, value) => Ok(Ok(value)),

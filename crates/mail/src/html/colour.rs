@@ -80,7 +80,7 @@ fn function(arguments: &[u8]) -> Option<Colour> {
     let mut values = inside
         .split(|b| matches!(b, b',' | b' ' | b'/'))
         .filter(|v| !v.is_empty())
-        .map(|v| super::style::number(v).map(|(n, unit)| (n, unit == b"%")));
+        .map(|v| super::css_value::number(v).map(|(n, unit)| (n, unit == b"%")));
     let mut channel = || {
         let (n, percent) = values.next()??;
         Some((if percent { n * 2.55 } else { n }).clamp(0.0, 255.0) as u8)

@@ -121,7 +121,7 @@ fn reference(text: &str) -> Option<(char, usize)> {
 
 /// The extension as programs write it that have no Unicode: in letters of ASCII, where the standard (NFKC)
 /// or the tables of Windows (`bestfit1252.txt`) have such a letter. None where it is ASCII already.
-/// Letters of other scripts that only look alike are not among them: see decision 172.
+/// Letters of other scripts that only look alike are not among them: see decision 157.
 pub(super) fn plain_extension(name: &str) -> Option<String> {
     let (before, extension) = name.rsplit_once('.')?;
     if extension.is_ascii() || extension.chars().count() > 16 {

@@ -60,7 +60,7 @@ fn decoded<'a>(host: &'a str, traits: &mut UrlTraits) -> Cow<'a, str> {
     let mut host = Cow::Borrowed(host);
     if host.contains('%') {
         traits.set(UrlTraits::ESCAPED_HOST);
-        let bytes = crate::mime::percent_decode(host.as_bytes());
+        let bytes = crate::encoding::percent_decode(host.as_bytes());
         host = Cow::Owned(String::from_utf8_lossy(&bytes).into_owned());
     }
     for dot in ["[.]", "(.)", "[dot]", "(dot)"] {
@@ -84,7 +84,7 @@ fn is_host_byte(byte: u8) -> bool {
 pub(super) fn behind_odd_labels(host: &str) -> Option<String> {
     let mut host = Cow::Borrowed(host);
     if host.contains('%') {
-        let bytes = crate::mime::percent_decode(host.as_bytes());
+        let bytes = crate::encoding::percent_decode(host.as_bytes());
         host = Cow::Owned(String::from_utf8_lossy(&bytes).into_owned());
     }
     let is_odd = |c: char| c.is_ascii() && !is_host_byte(c as u8) && !":[]".contains(c);

@@ -5,7 +5,8 @@
 //! Only hosts are looked for. What is found too much (a parameter that names a host and leads
 //! nowhere) does no harm: hosts are only looked up in lists.
 
-use super::{CanonicalUrl, canonical, text};
+use super::canonical::canonical;
+use super::{CanonicalUrl, text};
 
 /// Encodings around a nested URL that are undone, in all.
 const LEVELS_MAX: usize = 6;
@@ -15,21 +16,21 @@ const HOST_COST_BYTES: usize = 32;
 
 /// Looks for nested URLs, with a bound on the bytes looked at: what is quadratic in a hostile text
 /// ends there, and [`Finder::exhausted`] says so.
-pub(super) struct Finder {
+pub(crate) struct Finder {
     work_left: usize,
     /// Not everything was looked at.
-    pub(super) exhausted: bool,
-    pub(super) found: Vec<CanonicalUrl>,
+    pub(crate) exhausted: bool,
+    pub(crate) found: Vec<CanonicalUrl>,
 }
 
 impl Finder {
     /// A finder that looks at about so many bytes, each time it looks at one counted.
-    pub(super) fn new(work_bytes_max: usize) -> Self {
+    pub(crate) fn new(work_bytes_max: usize) -> Self {
         Finder { work_left: work_bytes_max, exhausted: false, found: Vec::new() }
     }
 
     /// Allows a look at further bytes.
-    pub(super) fn may_read_more(&mut self, bytes: usize) {
+    pub(crate) fn may_read_more(&mut self, bytes: usize) {
         self.work_left = self.work_left.saturating_add(bytes);
     }
 
@@ -41,7 +42,7 @@ impl Finder {
 
     /// Adds to `found` every URL that is nested in `value`, and `value` itself if it is one in a form
     /// that only browsers read. The same may come more than once.
-    pub(super) fn find(&mut self, value: &str) {
+    pub(crate) fn find(&mut self, value: &str) {
         self.level(value, LEVELS_MAX);
     }
 
@@ -68,7 +69,7 @@ impl Finder {
         let bytes = value.as_bytes();
         let mut all = Vec::new();
         if let Some(percent) = memchr::memchr(b'%', bytes) {
-            let decoded = crate::mime::percent_decode(&bytes[percent..]);
+            let decoded = crate::encoding::percent_decode(&bytes[percent..]);
             // An escape that is none leaves the text as it was.
             if decoded != bytes[percent..] {
                 all.push(format!("{}{}", &value[..percent], String::from_utf8_lossy(&decoded)));
@@ -77,7 +78,7 @@ impl Finder {
         // Proofpoint's first rewriter writes `-` for `%` and `_` for `/`.
         if memchr::memmem::find(bytes, b"-3A_").is_some() {
             let percent = value.replace('_', "/").replace('-', "%");
-            let decoded = crate::mime::percent_decode(percent.as_bytes());
+            let decoded = crate::encoding::percent_decode(percent.as_bytes());
             all.push(String::from_utf8_lossy(&decoded).into_owned());
         }
         // `http` in base64, and in base64 twice; in hexadecimal.

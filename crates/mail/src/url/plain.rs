@@ -5,15 +5,15 @@ use std::borrow::Cow;
 
 /// A text in plain form, and where its pieces stood.
 #[derive(Debug)]
-pub(super) struct Plain<'a> {
-    pub(super) text: Cow<'a, str>,
+pub(crate) struct Plain<'a> {
+    pub(crate) text: Cow<'a, str>,
     /// Offsets in the plain and in the original text from which on both run in step.
     steps: Vec<(usize, usize)>,
 }
 
 impl Plain<'_> {
     /// The offset in the original text of the character at `at` of the plain one.
-    pub(super) fn original(&self, at: usize) -> usize {
+    pub(crate) fn original(&self, at: usize) -> usize {
         let i = self.steps.partition_point(|(plain, _)| *plain <= at);
         let (plain, original) = i.checked_sub(1).map_or((0, 0), |i| self.steps[i]);
         original + (at - plain)
@@ -21,7 +21,7 @@ impl Plain<'_> {
 }
 
 /// The plain form of `text`; none if it is plain already.
-pub(super) fn of(text: &str) -> Option<Plain<'_>> {
+pub(crate) fn of(text: &str) -> Option<Plain<'_>> {
     let first = first_odd(text)?;
     let mut out = String::with_capacity(text.len());
     out.push_str(&text[..first]);

@@ -2,8 +2,8 @@
 
 use super::condition::modern_package;
 use super::draft::{Drafts, is_rule_name};
-use super::report::Severity;
 use super::{Reader, delimiters, files, plugins, split_word};
+use crate::problem::Severity;
 use crate::record_type::RecordType;
 use crate::rule::{EvalCall, EvalKind, HeaderSelector, Source, Test, UriCondition};
 
@@ -30,7 +30,7 @@ impl Reader {
             }
             "loadplugin" | "tryplugin" => self.load_plugin(value, at),
             "enable_compat" => {
-                self.world.compat.insert(value.to_owned());
+                self.environment.compat.insert(value.to_owned());
                 Ok(())
             }
             // Regression texts of the rules' authors; only their own test suite reads them.
@@ -62,7 +62,7 @@ impl Reader {
         let loaded = |p: &&plugins::Plugin| {
             let ours =
                 p.name == plugin.name || p.commands.split_ascii_whitespace().any(|c| c == key);
-            ours && self.world.has_plugin(&format!("{}{}", plugins::PACKAGE, p.name))
+            ours && self.environment.has_plugin(&format!("{}{}", plugins::PACKAGE, p.name))
         };
         if plugins::PLUGINS.iter().any(|p| loaded(&p)) {
             return Ok(());
@@ -83,7 +83,7 @@ impl Reader {
             self.problem(Severity::Warning, at, None, message);
             return Ok(());
         }
-        self.world.plugins.insert(package.to_owned());
+        self.environment.plugins.insert(package.to_owned());
         Ok(())
     }
 
@@ -133,7 +133,7 @@ fn modern_command(key: &str) -> String {
 fn check_name(name: &str) -> Result<(), String> {
     if !is_rule_name(name) {
         return Err(format!(
-            "{name:?} is no rule name: letters, digits and _ only, no digit first"
+            "{name:?} is not a valid rule name: letters, digits and _ only, not beginning with a digit"
         ));
     }
     if name.len() > NAME_BYTES_MAX {
@@ -146,8 +146,8 @@ fn meta_text(text: &str) -> Result<String, String> {
     if text.contains("::") || text.contains("->") {
         return Err("a meta cannot call code".to_owned());
     }
-    if let Some(odd) = text.chars().find(|c| "$@%;{}".contains(*c) || !c.is_ascii()) {
-        return Err(format!("{odd:?} has no meaning in a meta"));
+    if let Some(unexpected) = text.chars().find(|c| "$@%;{}".contains(*c) || !c.is_ascii()) {
+        return Err(format!("{unexpected:?} is not allowed in a meta"));
     }
     let squeezed: String = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
     if squeezed.contains("**") {
@@ -203,9 +203,9 @@ fn header_test(text: &str) -> Result<Test, String> {
     if parsed.modifiers.len() > 2 {
         return Err(format!("{selector:?} has more than two modifiers"));
     }
-    if let Some(odd) = parsed.modifiers.iter().find(|m| !MODIFIERS.contains(&m.as_str())) {
+    if let Some(unexpected) = parsed.modifiers.iter().find(|m| !MODIFIERS.contains(&m.as_str())) {
         let known = MODIFIERS.join(", ");
-        return Err(format!("{odd:?} is no modifier of a header; there are {known}"));
+        return Err(format!("{unexpected:?} is no modifier of a header; there are {known}"));
     }
     let (pattern, if_unset) = without_if_unset(pattern);
     let if_unset = if_unset.map(files::to_text);
@@ -283,12 +283,12 @@ fn is_field_byte(b: u8) -> bool {
 
 /// `function(arguments)`: arguments are quoted strings, or bare words of `[0-9.:A-Za-z-]`.
 pub(super) fn eval_call(text: &str) -> Result<EvalCall, String> {
-    let wrong = || format!("an eval test is written eval:function(arguments), not {text:?}");
-    let (function, rest) = text.split_once('(').ok_or_else(wrong)?;
-    let inner = rest.strip_suffix(')').ok_or_else(wrong)?;
+    let invalid = || format!("an eval test is written eval:function(arguments), not {text:?}");
+    let (function, rest) = text.split_once('(').ok_or_else(invalid)?;
+    let inner = rest.strip_suffix(')').ok_or_else(invalid)?;
     let function = function.trim_end();
     if function.is_empty() || !function.bytes().all(|b| b == b'_' || b.is_ascii_alphanumeric()) {
-        return Err(wrong());
+        return Err(invalid());
     }
     let mut args = Vec::new();
     let mut rest = inner.trim_start();
@@ -345,8 +345,8 @@ fn uri_conditions(text: &str) -> Result<Vec<UriCondition>, String> {
     if out.is_empty() { Err("uri_detail needs a condition".to_owned()) } else { Ok(out) }
 }
 
-/// Bytes of the delimited pattern at the start, modifiers included; the shortest that white space or
-/// the end follows.
+/// Bytes of the delimited pattern at the start, modifiers included; the shortest that white space
+/// or the end follows.
 fn pattern_length(text: &str) -> Option<usize> {
     let open = if text.starts_with('m') { 1 } else { 0 };
     let delimiter = text[open..].chars().next()?;

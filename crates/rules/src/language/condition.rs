@@ -12,7 +12,7 @@ const PERL_VERSION: f64 = 5.036_000;
 
 /// What conditions ask about.
 #[derive(Debug, Default)]
-pub(crate) struct World {
+pub(crate) struct Environment {
     /// Packages of loaded plugins.
     pub(crate) plugins: BTreeSet<String>,
     /// Features switched on by `enable_compat`.
@@ -21,11 +21,11 @@ pub(crate) struct World {
     pub(crate) local_tests_only: bool,
 }
 
-impl World {
+impl Environment {
     /// Whether a plugin of this package is loaded.
     pub(crate) fn has_plugin(&self, package: &str) -> bool {
         let package = modern_package(package);
-        // A plugin that 4.1 folded into the core; 4.0.1 says yes to it.
+        // A plugin that 4.1 moved into the core; 4.0.1 answers yes for it.
         package == "Mail::SpamAssassin::Plugin::RaciallyCharged" || self.plugins.contains(package)
     }
 
@@ -42,7 +42,7 @@ impl World {
         Ok(self.has_plugin(module) && features.split_ascii_whitespace().any(|f| f == name))
     }
 
-    /// The value of the condition after `if`; the error says what cannot be read.
+    /// The value of the condition after `if`; the error says what cannot be parsed.
     pub(crate) fn holds(&self, condition: &str) -> Result<bool, String> {
         let tokens = expression::tokens(condition);
         let mut leaf = |name: &str, cursor: &mut Cursor<'_>| -> Result<Expr<()>, String> {
@@ -79,9 +79,9 @@ mod tests {
 
     #[test]
     fn conditions_of_the_stock_rules() {
-        let mut world = World::default();
-        world.plugins.insert("Mail::SpamAssassin::Plugin::DKIM".to_owned());
-        let holds = |text: &str| world.holds(text).unwrap();
+        let mut environment = Environment::default();
+        environment.plugins.insert("Mail::SpamAssassin::Plugin::DKIM".to_owned());
+        let holds = |text: &str| environment.holds(text).unwrap();
         assert!(holds("(version >= 3.004002)"));
         assert!(!holds("(version < 4.000000)"));
         assert!(holds("!((version >= 4.001000))"));
@@ -91,6 +91,6 @@ mod tests {
         assert!(!holds("can(Mail::SpamAssassin::Conf::compat_welcomelist_blocklist)"));
         assert!(holds("can(Mail::SpamAssassin::Plugin::DKIM::has_arc)"));
         assert!(!holds("can(Mail::SpamAssassin::Plugin::ASN::has_check_asn)"));
-        assert!(world.holds("nonsense").is_err());
+        assert!(environment.holds("nonsense").is_err());
     }
 }

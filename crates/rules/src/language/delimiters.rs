@@ -1,9 +1,9 @@
 //! From `/pattern/i` or `m{pattern}x` to `(?i)pattern`.
 
-/// Removes delimiters and puts the modifiers in front; the error says what is wrong.
+/// Removes the delimiters and puts the modifiers in front, as `(?i)`.
 ///
-/// High bytes (characters above U+007F of a byte string) become `\xHH`, so that the pattern is ASCII
-/// and one character is one byte.
+/// High bytes (characters above U+007F of a byte string) become `\xHH`, so that the pattern is
+/// ASCII and one character is one byte.
 pub fn strip(text: &str) -> Result<String, String> {
     let (rest, end) = opening(text)?;
     let (body, modifiers) = closing(rest, end)?;
@@ -13,7 +13,7 @@ pub fn strip(text: &str) -> Result<String, String> {
     let symmetric = matches!(end, '}' | ')' | ']' | '>');
     // `>` is checked, as SpamAssassin does: only the other three are left out there.
     if (!symmetric || end == '>') && has_bare(body, end) {
-        return Err(format!("delimiter {end:?} stands unescaped in the pattern"));
+        return Err(format!("delimiter {end:?} is not escaped in the pattern"));
     }
     check_modifiers(modifiers)?;
     let mut out = String::with_capacity(body.len() + 8);
@@ -51,16 +51,16 @@ fn opening(text: &str) -> Result<(&str, char), String> {
 
 fn closing(rest: &str, end: char) -> Result<(&str, &str), String> {
     let tail = rest.trim_end_matches(|c: char| c.is_ascii_lowercase() && c != 'e');
-    // The delimiter may itself be such a letter's neighbour only, never a letter.
+    // Modifiers are letters, which the delimiter is not.
     match tail.strip_suffix(end) {
         Some(body) => Ok((body, &rest[tail.len()..])),
-        None => Err(format!("the closing delimiter {end:?} is missing, or a modifier is odd")),
+        None => Err(format!("the closing delimiter {end:?} is missing, or a modifier is invalid")),
     }
 }
 
 fn check_modifiers(modifiers: &str) -> Result<(), String> {
     match modifiers.chars().find(|c| !"imsxnpaul".contains(*c)) {
-        Some(odd) => Err(format!("modifier {odd:?} means nothing here")),
+        Some(unexpected) => Err(format!("modifier {unexpected:?} is not supported")),
         None => Ok(()),
     }
 }

@@ -1,13 +1,15 @@
-//! Rules as they come together from several lines, and what is completed when all are read.
+//! Rules while they are collected from several lines, and what is completed when all lines are
+//! read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::condition::World;
+use super::condition::Environment;
 use super::replace::Replace;
-use super::report::{Problem, Severity};
 use super::{ByRule, files, plugins, split_word};
 use crate::expression::{self, Expr, Token};
+use crate::problem::{Problem, Severity};
 use crate::rule::{EvalKind, Rule, Source, Test};
+use crate::rules_matching::expand_matching;
 use crate::settings::Settings;
 
 /// Priority of rules that set tags: before all others.
@@ -129,7 +131,7 @@ impl Drafts {
     pub(super) fn finish(
         mut self,
         settings: &Settings,
-        world: &World,
+        environment: &Environment,
         problems: &mut Vec<Problem>,
     ) -> Vec<Rule> {
         self.drop_bad_metas(problems);
@@ -137,7 +139,7 @@ impl Drafts {
         self.launch_services_early();
         self.lower_priorities();
         self.inherit_net();
-        let uncallable = self.check_evals(settings, world, problems);
+        let uncallable = self.check_evals(settings, environment, problems);
         self.check_loose_ends(problems);
         let Drafts { tests, scores, tflags, descriptions, priorities, .. } = self;
         let rule = |(name, (test, at)): (String, (Test, Source))| {
@@ -250,7 +252,7 @@ impl Drafts {
         tokens.into_iter().filter_map(name).filter(|n| n != "local_tests_only").collect()
     }
 
-    /// Names that `rules_matching` looks among: those that have a score.
+    /// Names that `rules_matching` searches: those that have a score.
     fn known_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> =
             self.scores.keys().chain(self.tests.keys()).map(String::as_str).collect();
@@ -263,7 +265,7 @@ impl Drafts {
     fn check_evals(
         &mut self,
         _settings: &Settings,
-        world: &World,
+        environment: &Environment,
         problems: &mut Vec<Problem>,
     ) -> BTreeSet<String> {
         let mut uncallable = BTreeSet::new();
@@ -271,7 +273,7 @@ impl Drafts {
             let Test::Eval { kind, call } = test else { return };
             let message = match plugins::of_eval(&call.function) {
                 None => format!("no eval function {}; the rule never runs", call.function),
-                Some((plugin, _)) if !is_loaded(&call.function, world) => format!(
+                Some((plugin, _)) if !is_loaded(&call.function, environment) => format!(
                     "{} is of the plugin {}, which no loadplugin line loads; the rule never runs",
                     call.function, plugin.name
                 ),
@@ -318,10 +320,10 @@ impl Drafts {
 }
 
 /// Whether a loaded plugin answers this function.
-pub(crate) fn is_loaded(function: &str, world: &World) -> bool {
+pub(crate) fn is_loaded(function: &str, environment: &Environment) -> bool {
     let has = |p: &plugins::Plugin| {
         p.evals.split_ascii_whitespace().any(|e| e.get(2..) == Some(function))
-            && world.has_plugin(&format!("{}{}", plugins::PACKAGE, p.name))
+            && environment.has_plugin(&format!("{}{}", plugins::PACKAGE, p.name))
     };
     plugins::PLUGINS.iter().any(has)
 }
@@ -374,67 +376,9 @@ fn check_meta(text: &str) -> Result<(), String> {
     }
 }
 
-/// Replaces `rules_matching(GLOB)` by the sum of the rules it matches, itself left out.
-pub(crate) fn expand_matching(text: &str, own_name: &str, names: &[&str]) -> String {
-    const CALL: &str = "rules_matching(";
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find(CALL) {
-        let (before, after) = rest.split_at(at);
-        out.push_str(before);
-        let inner = &after[CALL.len()..];
-        let Some(end) = inner.find(')') else { break };
-        let glob = inner[..end].trim();
-        let found: Vec<&str> =
-            names.iter().copied().filter(|n| *n != own_name && matches(glob, n)).collect();
-        let sum = if found.is_empty() { "0".to_owned() } else { found.join(" + ") };
-        out.push_str(&format!(" ({sum}) "));
-        rest = &inner[end + 1..];
-    }
-    out.push_str(rest);
-    out
-}
-
-/// Glob with `*` and `?`.
-fn matches(glob: &str, name: &str) -> bool {
-    let (glob, name) = (glob.as_bytes(), name.as_bytes());
-    let (mut g, mut n, mut star) = (0, 0, None);
-    while n < name.len() {
-        match glob.get(g) {
-            Some(b'*') => {
-                star = Some((g, n));
-                g += 1;
-            }
-            Some(b) if *b == b'?' || *b == name[n] => {
-                g += 1;
-                n += 1;
-            }
-            _ => match star {
-                Some((at, taken)) => {
-                    star = Some((at, taken + 1));
-                    g = at + 1;
-                    n = taken + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    glob[g..].iter().all(|b| *b == b'*')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn globs() {
-        assert!(matches("__FOO_*", "__FOO_1"));
-        assert!(matches("A?C*E", "ABCDDE"));
-        assert!(!matches("A?C", "ABBC"));
-        let names = ["__A_1", "__A_2", "B"];
-        let text = expand_matching("rules_matching(__A_*) >= 2", "__A_2", &names);
-        assert_eq!(text, " (__A_1)  >= 2");
-    }
 
     #[test]
     fn relative_scores() {

@@ -8,7 +8,7 @@ use crate::rule::Source;
 
 /// Largest file read, in bytes.
 pub(crate) const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// Longest line taken, in bytes; a longer one is a problem and skipped.
+/// Longest line read, in bytes; a longer one is a problem and skipped.
 pub(crate) const LINE_BYTES_MAX: usize = 256 * 1024;
 /// Deepest nesting of `include`.
 pub(crate) const INCLUDE_DEPTH_MAX: usize = 16;
@@ -31,7 +31,7 @@ pub(crate) struct Line {
     pub(crate) fault: Option<LineFault>,
 }
 
-/// What is wrong with a line as such.
+/// What is wrong with a line, whatever its command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineFault {
     /// Longer than [`LINE_BYTES_MAX`]; the text is left out.
@@ -41,8 +41,8 @@ pub(crate) enum LineFault {
 }
 
 /// The files of a source: itself if it is a file, else those of the folder in SpamAssassin's order
-/// (the official channel first, else by name). A folder that has no rule files but holds versions of
-/// a channel (`/var/lib/spamassassin`) stands for the newest.
+/// (the official channel first, else by name). If a folder has no rule files but versions of a
+/// channel (`/var/lib/spamassassin`), those of the newest version.
 pub(crate) fn list(source: &Path, kind: Kind) -> std::io::Result<Vec<PathBuf>> {
     if !std::fs::metadata(source)?.is_dir() {
         let pre = source.extension().is_some_and(|e| e == "pre");
@@ -127,7 +127,7 @@ pub(crate) fn to_bytes(text: &str) -> Vec<u8> {
     text.chars().map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?')).collect()
 }
 
-/// A byte string as text: its bytes as UTF-8, broken ones replaced.
+/// A byte string as text: its bytes as UTF-8, invalid ones replaced.
 pub(crate) fn to_text(text: &str) -> String {
     if text.is_ascii() {
         return text.to_owned();
@@ -137,13 +137,13 @@ pub(crate) fn to_text(text: &str) -> String {
 
 /// Files read so far, so that none is read twice, and those that are being read.
 #[derive(Debug, Default)]
-pub(crate) struct Opened {
+pub(crate) struct IncludeStack {
     seen: BTreeSet<PathBuf>,
     pub(crate) stack: Vec<PathBuf>,
 }
 
-impl Opened {
-    /// Notes a file; the error says why it must not be read.
+impl IncludeStack {
+    /// Records a file; the error says why it must not be read.
     pub(crate) fn enter(&mut self, path: &Path) -> Result<(), String> {
         if self.stack.iter().any(|p| p == path) {
             return Err("the file includes itself (include loop)".to_owned());

@@ -1,8 +1,8 @@
 //! What SpamAssassin 4.0.1 and its plugins offer: commands, eval functions and features.
 //!
-//! `if can(...)`, `if has(...)`, `ifplugin` and "is this command known" are answered from here. A
+//! These tables answer `if can(...)`, `if has(...)`, `ifplugin` and whether a command is known. A
 //! plugin counts as loaded when a `loadplugin` line of the files names it. The names are the
-//! language's vocabulary, taken from its documentation and from what `spamassassin -D` reports.
+//! language's vocabulary, from its documentation and from what `spamassassin -D` reports.
 
 /// A plugin of the 4.0.1 distribution.
 #[derive(Debug)]

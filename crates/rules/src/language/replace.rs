@@ -1,4 +1,4 @@
-//! `replace_tag` and its kin: letters that stand for families of look-alikes.
+//! `replace_tag` and related commands: tags for characters and their look-alikes.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use super::delimiters::escape_high;
 use super::split_word;
 use crate::rule::Source;
 
-/// Most rounds of replacement: tags may hold tags.
+/// Most rounds of replacement: expressions of tags may contain tags.
 const PASSES_MAX: u32 = 6;
-/// Longest pattern that replacement may make, in bytes.
+/// Longest pattern that replacement may produce, in bytes.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
 /// Tags and the rules that they are replaced in.
@@ -20,7 +20,7 @@ pub(crate) struct Replace {
     post: BTreeMap<String, String>,
     start: String,
     end: String,
-    /// Rules to replace in, each with the line that says so.
+    /// Rules to replace in, each with the line that names it.
     pub(crate) rules: BTreeMap<String, Source>,
 }
 
@@ -39,7 +39,7 @@ impl Default for Replace {
 }
 
 impl Replace {
-    /// Carries out `replace_tag`, `replace_pre`, `replace_inter` or `replace_post`.
+    /// Executes `replace_tag`, `replace_pre`, `replace_inter` or `replace_post`.
     pub(crate) fn define(&mut self, key: &str, value: &str) -> Result<(), String> {
         let (name, text) = split_word(value);
         if text.is_empty() {
@@ -57,7 +57,7 @@ impl Replace {
         Ok(())
     }
 
-    /// Carries out `replace_rules`, `replace_start` or `replace_end`.
+    /// Executes `replace_rules`, `replace_start` or `replace_end`.
     pub(crate) fn set(&mut self, key: &str, value: &str, at: &Source) -> Result<(), String> {
         if value.is_empty() {
             return Err(format!("{key} needs a value"));
@@ -87,7 +87,7 @@ impl Replace {
         pattern
     }
 
-    /// One round; the flag says whether tags came in that hold tags.
+    /// One round; the flag says whether an inserted expression contains tags.
     fn pass(&self, mut pattern: String) -> (String, bool) {
         let pre = self.take_modifier(&mut pattern, "pre ").and_then(|n| self.pre.get(&n));
         let post = self.take_modifier(&mut pattern, "post ").and_then(|n| self.post.get(&n));
@@ -126,7 +126,7 @@ impl Replace {
         Some(name)
     }
 
-    /// Where the next tag stands: its start and end, delimiters included.
+    /// The next tag: its start and end, delimiters included.
     fn find(&self, text: &str, from: usize) -> Option<(usize, usize)> {
         let at = from + text.get(from..)?.find(&self.start)?;
         let name = at + self.start.len();
@@ -143,7 +143,7 @@ impl Replace {
         }
     }
 
-    /// Replaces the first tag's name wherever it stands in the piece.
+    /// Replaces every occurrence of the first tag's name in the piece.
     fn replace_tags(&self, text: &mut String) -> bool {
         let Some((at, end)) = self.find(text, 0) else { return false };
         let name = text[at + self.start.len()..end - self.end.len()].to_owned();
@@ -153,8 +153,8 @@ impl Replace {
     }
 }
 
-/// Splits at `<...>`, keeping the tags: text, tag, text, tag, ...; as Perl's split, empty pieces at the
-/// end are left out.
+/// Splits at `<...>`, keeping the tags: text, tag, text, tag, ...; as Perl's split, empty pieces at
+/// the end are left out.
 fn split_tags(pattern: &str) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut rest = pattern;

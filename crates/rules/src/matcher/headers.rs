@@ -1,39 +1,40 @@
-//! `header` rules, grouped by the value they ask for, so that each is made once.
+//! `header` rules, grouped by the header value they match, so that each value is made once.
 
 use std::collections::BTreeMap;
 
 use super::pending::Candidate;
 use super::prefilter::Prefilter;
-use super::{Member, Place, Tally};
+use super::{Location, Member, Tally};
 use crate::document::{self, Document};
-use crate::pattern::literal::Texts;
+use crate::pattern::frequency::TextKind;
 use crate::rule::HeaderSelector;
 
-/// Fewest patterns on one value that are worth a prefilter.
+/// Groups with fewer patterns are matched without a prefilter.
 pub(super) const PREFILTER_MIN: usize = 4;
 
 /// All `header` rules.
 #[derive(Debug, Default)]
 pub(crate) struct HeaderRules {
     groups: Vec<Group>,
-    /// Of each group the hash of the field's name where nothing is to be done without such a field: most
-    /// fields that rules ask for are in no message, and groups lie far apart.
+    /// For each group, the hash of the field name if nothing needs to be done when the message
+    /// lacks that field. Most fields that rules name are in no message; checking one byte per group
+    /// avoids loading the groups, which lie far apart in memory.
     skipped_without: Vec<Option<u8>>,
 }
 
-/// Rules that ask for the same value.
+/// Rules on the same header value.
 #[derive(Debug)]
 struct Group {
     selector: HeaderSelector,
     members: Vec<HeaderMember>,
-    /// Members that fire where their pattern does not match.
+    /// Members written with `!~`.
     negated: Vec<u32>,
-    /// Rules that ask whether the value exists.
+    /// `exists:` rules on this value.
     exists: Vec<u32>,
     prefilter: Option<Prefilter>,
     /// Members that match the empty value, which stands for a missing field.
     on_missing: Vec<u32>,
-    /// The hash of the field's name; none if the value may be there without such a field.
+    /// Hash of the field name; `None` if the value may exist without such a field (pseudo headers).
     name_hash: Option<u8>,
 }
 
@@ -61,14 +62,14 @@ impl HeaderRulesBuilder {
         self.group(selector).0.push(HeaderMember { member, if_unset });
     }
 
-    /// Adds a rule that asks whether the value exists.
+    /// Adds an `exists:` rule.
     pub(crate) fn exists(&mut self, selector: &HeaderSelector, rule: usize) {
         self.group(selector).1.push(rule as u32);
     }
 
     fn group(&mut self, selector: &HeaderSelector) -> &mut (Vec<HeaderMember>, Vec<u32>) {
         let mut key = selector.clone();
-        // Field names do not depend on case, the names of the pseudo headers do.
+        // Field names are case-insensitive, those of pseudo headers are not.
         if !is_pseudo(&key.name) {
             key.name = key.name.to_ascii_lowercase();
         }
@@ -79,7 +80,7 @@ impl HeaderRulesBuilder {
     pub(crate) fn build(self) -> HeaderRules {
         let groups = self.groups.into_iter().map(|(selector, (members, exists))| {
             let prefilter = (members.len() >= PREFILTER_MIN).then(|| {
-                let patterns = members.iter().map(|m| (&m.member.pattern, !m.member.can_wait));
+                let patterns = members.iter().map(|m| (&m.member.pattern, !m.member.is_deferrable));
                 Prefilter::on(texts(&selector), patterns)
             });
             let on_missing = (0u32..)
@@ -102,16 +103,16 @@ impl HeaderRulesBuilder {
     }
 }
 
-/// What the values of this selector are.
-fn texts(selector: &HeaderSelector) -> Texts {
+/// Which frequency table fits the values of this selector.
+fn texts(selector: &HeaderSelector) -> TextKind {
     match selector.name.as_str() {
-        name if name.starts_with("X-Spam-Relays-") => Texts::Relays,
-        name if name.starts_with("ALL") => Texts::Fields,
-        _ => Texts::Mail,
+        name if name.starts_with("X-Spam-Relays-") => TextKind::Relays,
+        name if name.starts_with("ALL") => TextKind::Fields,
+        _ => TextKind::Mail,
     }
 }
 
-/// Names that are no fields of the message; they are written in this case.
+/// Names of pseudo headers, which are case-sensitive.
 fn is_pseudo(name: &str) -> bool {
     matches!(name, "ALL" | "ToCc" | "EnvelopeFrom" | "MESSAGEID")
         || name.starts_with("ALL-")
@@ -119,7 +120,7 @@ fn is_pseudo(name: &str) -> bool {
 }
 
 impl HeaderRules {
-    /// Tries all rules.
+    /// Evaluates all rules.
     pub(crate) fn scan(&self, document: &dyn Document, tally: &mut Tally) {
         for (number, without) in (0u32..).zip(&self.skipped_without) {
             if without.is_some_and(|hash| !document.may_have_field(hash)) {
@@ -127,12 +128,12 @@ impl HeaderRules {
             }
             let Some(group) = self.groups.get(number as usize) else { continue };
             if group.name_hash.is_some_and(|hash| !document.may_have_field(hash)) {
-                group.scan_missing(Place::Header(number), tally);
+                group.scan_missing(Location::Header(number), tally);
                 continue;
             }
             match document.header(&group.selector) {
-                Some(value) => group.scan(&value, Place::Header(number), tally),
-                None => group.scan_missing(Place::Header(number), tally),
+                Some(value) => group.scan(&value, Location::Header(number), tally),
+                None => group.scan_missing(Location::Header(number), tally),
             }
         }
     }
@@ -142,13 +143,13 @@ impl HeaderRules {
         self.groups.get(group as usize).map(|g| &g.selector)
     }
 
-    /// Tries a rule that was put off on the value that it waited with.
+    /// Evaluates a deferred rule on the header value that it was a candidate for.
     pub(crate) fn try_candidate(&self, candidate: Candidate, value: &[u8], tally: &mut Tally) {
-        let Place::Header(group) = candidate.place else { return };
+        let Location::Header(group) = candidate.location else { return };
         let group = self.groups.get(group as usize);
         if let Some(found) = group.and_then(|g| g.members.get(candidate.member as usize)) {
             let start = Some(candidate.start as usize);
-            found.member.try_value(value, start, candidate.place, tally);
+            found.member.try_value(value, start, candidate.location, tally);
         }
     }
 
@@ -159,83 +160,85 @@ impl HeaderRules {
 }
 
 impl Group {
-    fn scan(&self, value: &[u8], place: Place, tally: &mut Tally) {
-        self.exists.iter().for_each(|rule| tally.hit(*rule, 1, place));
+    fn scan(&self, value: &[u8], location: Location, tally: &mut Tally) {
+        self.exists.iter().for_each(|rule| tally.hit(*rule, 1, location));
         let Some(prefilter) = &self.prefilter else {
             for (number, m) in (0u32..).zip(&self.members) {
-                m.member.try_or_put_off(value, Some(0), (place, number), tally);
+                m.member.try_or_defer(value, Some(0), (location, number), tally);
             }
             return;
         };
         let mut candidates = std::mem::take(&mut tally.candidates);
         prefilter.search(value, &mut tally.buffers, &mut candidates);
-        // In the order of the members: those that fire without a match, and those that may match.
+        // In the order of the members: negated ones, which fire without a match, and those that may
+        // match.
         let mut negated = self.negated.iter().copied().peekable();
         for number in &candidates {
             while let Some(before) = negated.next_if(|negated| negated < number) {
-                self.try_member(before, value, None, place, tally);
+                self.try_member(before, value, None, location, tally);
             }
             negated.next_if_eq(number);
             let start = prefilter.start(*number, value, &tally.buffers);
-            self.try_member(*number, value, Some(start), place, tally);
+            self.try_member(*number, value, Some(start), location, tally);
         }
-        negated.for_each(|number| self.try_member(number, value, None, place, tally));
+        negated.for_each(|number| self.try_member(number, value, None, location, tally));
         tally.candidates = candidates;
     }
 
-    /// Tries a member or puts it off. No match begins before `start`; with none there is no match.
+    /// Evaluates a member or defers it. No match begins before `start`; with `None` there is no
+    /// match.
     fn try_member(
         &self,
         number: u32,
         value: &[u8],
         start: Option<usize>,
-        place: Place,
+        location: Location,
         tally: &mut Tally,
     ) {
         if let Some(member) = self.members.get(number as usize) {
-            member.member.try_or_put_off(value, start, (place, number), tally);
+            member.member.try_or_defer(value, start, (location, number), tally);
         }
     }
 
-    fn scan_missing(&self, place: Place, tally: &mut Tally) {
+    fn scan_missing(&self, location: Location, tally: &mut Tally) {
         for number in &self.on_missing {
             if let Some(member) = self.members.get(*number as usize) {
                 let text = member.if_unset.as_deref().unwrap_or_default();
-                member.member.try_value(text, Some(0), place, tally);
+                member.member.try_value(text, Some(0), location, tally);
             }
         }
     }
 }
 
 impl Member {
-    /// Tries the pattern on a header value, or puts that off. No match begins before `start`; with none
-    /// there is no match.
-    fn try_or_put_off(
+    /// Matches the pattern on a header value, or defers that. No match begins before `start`; with
+    /// `None` there is no match.
+    fn try_or_defer(
         &self,
         value: &[u8],
         start: Option<usize>,
-        at: (Place, u32),
+        at: (Location, u32),
         tally: &mut Tally,
     ) {
         match start {
-            Some(start) if self.can_wait && tally.pending.is_on => {
-                tally.pending.put_off_text(self.rule, value, start, at);
+            Some(start) if self.is_deferrable && tally.pending.is_on => {
+                tally.pending.defer_text(self.rule, value, start, at);
             }
             _ => self.try_value(value, start, at.0, tally),
         }
     }
 
-    /// Tries the pattern on a header value; `start` as above.
-    fn try_value(&self, value: &[u8], start: Option<usize>, place: Place, tally: &mut Tally) {
+    /// Matches the pattern on a header value; `start` as in [`Member::try_or_defer`].
+    fn try_value(&self, value: &[u8], start: Option<usize>, location: Location, tally: &mut Tally) {
         if self.negated {
             let scratch = tally.scratches.of(self.rule, &self.pattern);
             match start.map_or(Ok(None), |_| self.pattern.find_with(value, 0, scratch)) {
-                Ok(None) => tally.hit(self.rule, 1, place),
+                Ok(None) => tally.hit(self.rule, 1, location),
                 Ok(Some(_)) => {}
-                Err(error) => tally.spent(self.rule, &error),
+                Err(error) => tally.record_budget_exceeded(self.rule, &error),
             }
         } else if let Some(start) = start {
-            self.apply(value, start, place, tally);
+            self.apply(value, start, location, tally);
         }
     }
 }

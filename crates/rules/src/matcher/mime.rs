@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use super::headers::PREFILTER_MIN;
 use super::prefilter::Prefilter;
-use super::{Member, Place, Tally};
+use super::{Location, Member, Tally};
 use crate::document::Document;
 use crate::rule::{HeaderSelector, Rule};
 
-/// Most hits of a rule with `tflags multiple` that says no number.
+/// Most hits of a rule with `tflags multiple` and without `maxhits`.
 const HITS_DEFAULT_MAX: u32 = 1_000;
 
 /// One `mimeheader` rule.
@@ -17,29 +17,29 @@ pub(crate) struct MimeRule {
     member: Member,
     selector: HeaderSelector,
     if_unset: Vec<u8>,
-    /// First and last part that is looked at, from 1.
+    /// First and last part that is matched, from 1.
     range: (usize, usize),
     /// All parts' values are matched as one string.
     concat: bool,
-    /// It matches what stands for a missing value.
+    /// The pattern matches the text that replaces a missing value.
     on_missing: bool,
 }
 
-/// All rules; those that ask for the same field stand together, so that its values are made once and one
-/// look at each says which rules may match.
+/// All rules, those on the same field side by side, so that its values are made once and one
+/// prefilter serves the group.
 #[derive(Debug, Default)]
 pub(crate) struct MimeRules {
     rules: Vec<MimeRule>,
     groups: Vec<Group>,
 }
 
-/// Rules that ask for the same field.
+/// Rules on the same field.
 #[derive(Debug)]
 struct Group {
-    /// Their places among the rules.
+    /// Their range in [`MimeRules::rules`].
     rules: std::ops::Range<usize>,
     prefilter: Option<Prefilter>,
-    /// Places of those that may fire where no value matches.
+    /// Indexes of those that may fire where no value matches.
     always: Vec<usize>,
 }
 
@@ -52,7 +52,7 @@ impl MimeRules {
             let prefilter = (same.len() >= PREFILTER_MIN)
                 .then(|| Prefilter::new(same.iter().map(|rule| &rule.member.pattern)));
             let always = (start..).zip(same).filter(|(_, rule)| rule.may_fire_without_match());
-            let always = always.map(|(place, _)| place).collect();
+            let always = always.map(|(index, _)| index).collect();
             groups.push(Group { rules: start..start + same.len(), prefilter, always });
             start += same.len();
         }
@@ -64,14 +64,14 @@ impl MimeRules {
         self.rules.iter()
     }
 
-    /// Tries all rules.
+    /// Evaluates all rules.
     pub(crate) fn scan(&self, document: &dyn Document, tally: &mut Tally) {
         for group in &self.groups {
             let rules = self.rules.get(group.rules.clone()).unwrap_or_default();
             let Some(first) = rules.first() else { continue };
             let values = document.mime_headers(&first.selector);
-            // Rules lie far apart: most are not looked at.
-            let always = group.always.iter().filter_map(|place| self.rules.get(*place));
+            // Most rules cannot fire; they lie far apart in memory and are not loaded.
+            let always = group.always.iter().filter_map(|index| self.rules.get(*index));
             let Some(prefilter) = &group.prefilter else {
                 let scan = |rule: &MimeRule| rule.scan(&values, &|_| true, tally);
                 match values.iter().any(Option::is_some) {
@@ -81,13 +81,13 @@ impl MimeRules {
                 continue;
             };
             let mut candidates = std::mem::take(&mut tally.candidates);
-            // By value, which rules may match.
+            // For each value, which rules may match it.
             let mut may_match = vec![false; rules.len() * values.len()];
-            for (value, row) in values.iter().zip(may_match.chunks_mut(rules.len())) {
+            for (value, flags) in values.iter().zip(may_match.chunks_mut(rules.len())) {
                 let Some(value) = value else { continue };
                 prefilter.search(value, &mut tally.buffers, &mut candidates);
                 for number in &candidates {
-                    if let Some(slot) = row.get_mut(*number as usize) {
+                    if let Some(slot) = flags.get_mut(*number as usize) {
                         *slot = true;
                     }
                 }
@@ -136,12 +136,13 @@ impl MimeRule {
         &self.member
     }
 
-    /// The value that is asked for.
+    /// The header value that the rule matches.
     pub(crate) fn selector(&self) -> &HeaderSelector {
         &self.selector
     }
 
-    /// Tries the rule on all parts' values; `may_match` says whether it can match that of a part.
+    /// Evaluates the rule on the values of all parts; `may_match` says whether it can match that of
+    /// a part.
     fn scan(
         &self,
         values: &[Option<Cow<'_, [u8]>>],
@@ -167,28 +168,28 @@ impl MimeRule {
                 continue;
             }
             let part = u16::try_from(number - 1).unwrap_or(u16::MAX);
-            found |= self.value(value, Place::Part(part), tally);
+            found |= self.value(value, Location::Part(part), tally);
             if found {
                 break;
             }
         }
         if self.concat {
-            found = self.value(&joined, Place::Part(0), tally);
+            found = self.value(&joined, Location::Part(0), tally);
         }
         if self.member.negated && !found {
-            tally.hit(self.member.rule, 1, Place::None);
+            tally.hit(self.member.rule, 1, Location::None);
         }
     }
 
-    /// Whether the pattern matches; counts hits unless it is negated (then the first match is enough
-    /// to know that the rule does not fire on this part).
-    fn value(&self, value: &[u8], place: Place, tally: &mut Tally) -> bool {
+    /// Whether the pattern matches; counts hits unless it is negated (then the first match is
+    /// enough to know that the rule does not fire on this part).
+    fn value(&self, value: &[u8], location: Location, tally: &mut Tally) -> bool {
         if self.member.negated {
-            // As in SpamAssassin a match ends the look at this part, not at the others.
+            // As in SpamAssassin, a match ends the search in this part, not in the others.
             return false;
         }
         let before = tally.count(self.member.rule);
-        self.member.apply(value, 0, place, tally);
+        self.member.apply(value, 0, location, tally);
         tally.count(self.member.rule) > before
     }
 }

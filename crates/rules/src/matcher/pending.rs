@@ -1,55 +1,55 @@
-//! Work that is put off until a meta needs its answer.
+//! Work that is deferred until a meta needs its result.
 //!
-//! A sub-rule matters only through the metas that name it. Most metas are false whatever it says, so
-//! its pattern is not tried where it might match: the place is kept, and looked at when an answer is
-//! asked for (see `crate::demand`).
+//! A sub-rule matters only through the metas that name it. Most metas are false whatever its result
+//! is, so its pattern is not matched where it might match: the candidate is recorded, and matched
+//! only if the lazy evaluator asks for it (see `crate::lazy_evaluator`).
 
-use super::Place;
+use super::Location;
 
-/// What is left to do for a rule.
+/// The deferred work of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Work {
-    /// Nothing: its count is known.
+    /// None: its count is known.
     #[default]
     Done,
-    /// Texts to try it on, from this place in the list backwards.
+    /// Candidates to match, a list linked backwards from this index.
     Texts(u32),
-    /// An eval, by its place.
+    /// An eval function, by its index.
     Eval(u32),
-    /// A rule with tags, by its place.
+    /// A rule with tags, by its index.
     Template(u32),
-    /// A rule on the details of URIs, by its place.
+    /// A `uri_detail` rule, by its index.
     UriDetail(u32),
-    /// A meta, by its place.
+    /// A meta, by its index.
     Meta(u32),
 }
 
 /// A text that a pattern may match.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate {
-    pub(crate) place: Place,
-    /// Place of the pattern among those of the view or header value.
+    pub(crate) location: Location,
+    /// Index of the pattern among those of the view or header value.
     pub(crate) member: u32,
-    /// No match begins before this place of the text.
+    /// No match begins before this byte of the text.
     pub(crate) start: u32,
     /// The candidate before it of the same rule.
     previous: Option<u32>,
 }
 
-/// What is put off in one message.
+/// The deferred work of one message.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    /// Sub-rules are put off.
+    /// Sub-rules are deferred.
     pub(crate) is_on: bool,
-    /// By rule what is left to do, and bytes of the texts that wait to be searched.
+    /// For each rule its deferred work, and the bytes of text that it has still to search.
     slots: Vec<(Work, u32)>,
     candidates: Vec<Candidate>,
-    /// Rules that were put off, in this order.
+    /// Deferred rules, in the order in which they were deferred.
     pub(crate) rules: Vec<u32>,
 }
 
 impl Pending {
-    /// Begins a message over `rules` rules.
+    /// Starts a message with a ruleset of `rules` rules.
     pub(super) fn begin(&mut self, rules: usize, is_on: bool) {
         self.is_on = is_on;
         for rule in self.rules.drain(..) {
@@ -61,13 +61,13 @@ impl Pending {
         self.candidates.clear();
     }
 
-    /// What is left to do for a rule.
+    /// The deferred work of a rule.
     pub(crate) fn work(&self, rule: u32) -> Work {
         self.slots.get(rule as usize).map_or(Work::Done, |slot| slot.0)
     }
 
-    /// Puts a rule off.
-    pub(crate) fn put_off(&mut self, rule: u32, work: Work) {
+    /// Defers a rule.
+    pub(crate) fn defer(&mut self, rule: u32, work: Work) {
         if let Some(slot) = self.slots.get_mut(rule as usize) {
             if slot.0 == Work::Done {
                 self.rules.push(rule);
@@ -76,18 +76,18 @@ impl Pending {
         }
     }
 
-    /// How many bytes of text a rule's pattern waits to be tried on.
+    /// Bytes of text that a rule's pattern has still to search.
     pub(crate) fn bytes(&self, rule: u32) -> usize {
         self.slots.get(rule as usize).map_or(0, |slot| slot.1 as usize)
     }
 
-    /// Puts off trying a pattern on this text at a place, from `start` on, after those that wait already.
-    pub(super) fn put_off_text(
+    /// Defers matching a pattern on this text from `start` on, after the rule's earlier candidates.
+    pub(super) fn defer_text(
         &mut self,
         rule: u32,
         text: &[u8],
         start: usize,
-        (place, member): (Place, u32),
+        (location, member): (Location, u32),
     ) {
         let start = u32::try_from(start).unwrap_or_default();
         let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
@@ -99,16 +99,16 @@ impl Pending {
             Work::Texts(previous) => Some(previous),
             _ => None,
         };
-        self.candidates.push(Candidate { place, member, start, previous });
-        self.put_off(rule, Work::Texts(at));
+        self.candidates.push(Candidate { location, member, start, previous });
+        self.defer(rule, Work::Texts(at));
     }
 
-    /// Takes what is left to do for a rule, which then counts as done.
+    /// Takes the deferred work of a rule, which then counts as done.
     pub(crate) fn take(&mut self, rule: u32) -> Work {
         self.slots.get_mut(rule as usize).map_or(Work::Done, |slot| std::mem::take(&mut slot.0))
     }
 
-    /// Puts the candidates of a rule, of which `last` is the last, into `out`, in order.
+    /// Collects the candidates of a rule, of which `last` is the last, in order.
     pub(crate) fn candidates(&self, last: u32, out: &mut Vec<Candidate>) {
         out.clear();
         let mut next = Some(last);

@@ -1,210 +1,218 @@
-//! One pass over a text that says which patterns are worth trying on it.
+//! The prefilter: one pass over a text that reports which patterns may match it.
 //!
-//! Most patterns need one of a few rare strings: these are looked for all at once. Words with
-//! gaps or look-alike letters, runs of letters and numbers have none; their rows of byte sets are looked
-//! for all at once. The rest is tried if the text has the bytes that it needs.
+//! Most patterns need one of a few rare strings, which are searched all at once. Words with gaps or
+//! look-alike characters, runs of letters and numbers have none: for them a sequence of byte sets
+//! is searched, all sequences at once. What is left is tried if the text has the bytes that it
+//! needs. All of these are necessary conditions, so that the prefilter never changes a result.
 
 use std::collections::BTreeMap;
 
-use super::rows::Rows;
+use super::shift_and::ShiftAnd;
 use super::strings::{StringBuffers, Strings};
-use crate::pattern::literal::{Before, Texts};
-use crate::pattern::sequence::{self, Row};
+use crate::pattern::frequency::{TextKind, string_frequency};
+use crate::pattern::literal::prefix_limit::PrefixLimit;
+use crate::pattern::sequence::{self, ByteSequence};
 use crate::pattern::syntax::{ByteSet, Node};
 use crate::pattern::{Pattern, literal};
 
-/// A pattern whose strings begin at more than this share of the bytes of ordinary text is not worth
-/// looking for by its strings.
-const CHANCE_MAX: f64 = 2e-4;
+/// A pattern whose strings record_start at more than this share of the bytes of ordinary text is
+/// not worth looking for by its strings.
+const FREQUENCY_MAX: f64 = 2e-4;
 
-/// A row that is found at more than this share of bytes is not worth looking for.
-const ROW_CHANCE_MAX: f64 = 0.03;
+/// Sequences that end at a larger share of bytes are too frequent to search for.
+const SEQUENCE_FREQUENCY_MAX: f64 = 0.03;
 
-/// Fewer rows are not worth a step for each byte: their patterns are tried if the text has the bytes they need.
-const ROWS_MIN: usize = 4;
+/// Stepping fewer sequences at each byte is not worthwhile: their patterns are tried if the text
+/// has the bytes they need.
+const SEQUENCES_MIN: usize = 4;
 
-/// So few patterns look for the bytes that they need each by itself.
-const GATED_FEW: usize = 8;
+/// With more patterns than this that need bytes of sets, the bytes of the text are collected first.
+const REQUIRED_SETS_FEW: usize = 8;
 
-/// Fewest repetitions that are counted: fewer are often there by chance.
+/// Fewest repetitions that are counted: fewer occur too often by chance.
 const TIMES_MIN: u32 = 3;
-/// More are not counted.
+/// Repetitions that are counted at most.
 const TIMES_MAX: u32 = 100;
-/// Strings of something repeated are not counted if they begin at more than this share of bytes.
-const COUNTED_CHANCE_MAX: f64 = 2e-3;
+/// Strings of a repeated part that begin at a larger share of bytes are not counted.
+const COUNTED_FREQUENCY_MAX: f64 = 2e-3;
 
 /// Most threads that prepare patterns.
 const THREADS_MAX: usize = 8;
-/// Fewer patterns are not worth a thread.
+/// Fewest patterns for which a thread is started.
 const PATTERNS_PER_THREAD_MIN: usize = 64;
 
-/// Strings that are looked for beside the rarest ones begin at no more than this share of bytes.
-const SECOND_CHANCE_MAX: f64 = 2e-4;
-/// Marks an owner of strings: they are the pattern's second ones.
+/// Largest share of bytes at which second strings may begin.
+const SECOND_FREQUENCY_MAX: f64 = 2e-4;
+/// Flag of a string's owner: it is one of the pattern's second strings.
 const SECOND_OWNER: u32 = 1 << 31;
 
-/// What was found of a pattern: one of its strings.
+/// Flag of a pattern: one of its strings was found.
 const STRING: u8 = 1;
-/// Its row.
-const ROW: u8 = 2;
-/// One of its second strings.
+/// Flag: its sequence was found.
+const SEQUENCE: u8 = 2;
+/// Flag: one of its second strings was found.
 const SECOND: u8 = 8;
-/// Bytes of each of its sets, or that it needs nothing.
+/// Flag: bytes of all its sets were found, or it needs none.
 const BYTES: u8 = 4;
 
-/// Looks for what patterns need.
+/// The strings, sequences and sets that patterns need.
 #[derive(Debug)]
 pub(crate) struct Prefilter {
     strings: Strings,
-    rows: Rows,
-    /// Patterns without strings and rows.
-    gated: Vec<Gated>,
+    shift_and: ShiftAnd,
+    /// Patterns without strings and sequences.
+    required_sets: Vec<RequiredSets>,
     /// Patterns that must be tried on every text.
     always: Vec<u32>,
-    /// What of each pattern must be found, as flags.
+    /// For each pattern, the flags that must be set.
     needs: Vec<u8>,
-    /// How often strings of each pattern must be found.
-    least: Vec<u16>,
-    /// How much of a match may stand before the first string of each pattern.
-    before: Vec<Before>,
+    /// For each pattern, how many strings must be found.
+    min_counts: Vec<u16>,
+    /// How much of a match may stand prefix_limit the first string of each pattern.
+    prefix_limit: Vec<PrefixLimit>,
 }
 
-/// There are no strings.
+/// Start of a pattern none of whose strings was found.
 const NOWHERE: u32 = u32::MAX;
 
-/// A pattern, and the sets of each of which it needs a byte.
+/// A pattern that needs a byte of each of these sets.
 #[derive(Debug)]
-struct Gated {
+struct RequiredSets {
     pattern: u32,
     sets: Vec<ByteSet>,
 }
 
-/// How a pattern is looked for.
-enum Way {
+/// How a pattern is prefiltered.
+enum Strategy {
     Strings(Vec<Vec<u8>>),
-    Row(Row),
-    /// So many of the strings, and perhaps the row.
-    Counted(Vec<Vec<u8>>, u16, Option<Row>),
-    Gated(Vec<ByteSet>),
+    Sequence(ByteSequence),
+    /// At least so many of the strings, and the sequence if there is one.
+    Counted(Vec<Vec<u8>>, u16, Option<ByteSequence>),
+    ByteSets(Vec<ByteSet>),
     Always,
 }
 
-fn way(node: Option<&Node>, texts: Texts) -> Way {
-    let Some(node) = node else { return Way::Always };
-    if let Some(strings) = literal::required(node, CHANCE_MAX, texts) {
-        return Way::Strings(strings.strings);
+fn strategy(node: Option<&Node>, texts: TextKind) -> Strategy {
+    let Some(node) = node else { return Strategy::Always };
+    if let Some(strings) = literal::required(node, FREQUENCY_MAX, texts) {
+        return Strategy::Strings(strings.strings);
     }
-    let row = sequence::rarest_row(node).filter(|row| row.chance <= ROW_CHANCE_MAX);
-    if let Some((strings, times)) = literal::repeated(node, TIMES_MIN, COUNTED_CHANCE_MAX, texts) {
-        return Way::Counted(strings.strings, times.min(TIMES_MAX) as u16, row);
+    let sequence = sequence::rarest_sequence(node)
+        .filter(|sequence| sequence.frequency <= SEQUENCE_FREQUENCY_MAX);
+    if let Some((strings, times)) = literal::repeated(node, TIMES_MIN, COUNTED_FREQUENCY_MAX, texts)
+    {
+        return Strategy::Counted(strings.strings, times.min(TIMES_MAX) as u16, sequence);
     }
-    if let Some(row) = row {
-        return Way::Row(row);
+    if let Some(sequence) = sequence {
+        return Strategy::Sequence(sequence);
     }
     by_bytes(node)
 }
 
-/// By the bytes that it needs.
-fn by_bytes(node: &Node) -> Way {
-    let sets = literal::required_sets(node);
-    if sets.is_empty() { Way::Always } else { Way::Gated(sets) }
+/// The strategy for a pattern without strings and sequence.
+fn by_bytes(node: &Node) -> Strategy {
+    let sets = literal::sets::required_sets(node);
+    if sets.is_empty() { Strategy::Always } else { Strategy::ByteSets(sets) }
 }
 
-/// How a pattern is looked for.
-struct Look {
-    way: Way,
-    /// Strings that must be there too. A pattern that is put off where it might match is seldom tried,
-    /// so that they would not pay for themselves.
+/// How a pattern is prefiltered.
+struct Plan {
+    strategy: Strategy,
+    /// Strings that must be there too. A deferred pattern is seldom matched in the end, so that
+    /// they would cost more than they save: it has none.
     second: Option<literal::Strings>,
-    /// What may stand before the first string.
-    before: Before,
+    /// What may stand prefix_limit the first string.
+    prefix_limit: PrefixLimit,
 }
 
-fn look((pattern, is_tried): (&Pattern, bool), texts: Texts) -> Look {
-    let way = way(pattern.node(), texts);
-    let before = match (&way, pattern.node()) {
-        (Way::Strings(strings), Some(node)) => Before::of(node, strings, texts),
-        _ => Before::Any,
+fn plan((pattern, is_tried): (&Pattern, bool), texts: TextKind) -> Plan {
+    let strategy = strategy(pattern.node(), texts);
+    let prefix_limit = match (&strategy, pattern.node()) {
+        (Strategy::Strings(strings), Some(node)) => PrefixLimit::of(node, strings, texts),
+        _ => PrefixLimit::Unlimited,
     };
-    let second = match (&way, pattern.node()) {
-        (Way::Strings(first), Some(node)) if is_tried => {
-            literal::second(node, first, SECOND_CHANCE_MAX, texts)
+    let second = match (&strategy, pattern.node()) {
+        (Strategy::Strings(first), Some(node)) if is_tried => {
+            literal::second(node, first, SECOND_FREQUENCY_MAX, texts)
         }
         _ => None,
     };
-    Look { way, second, before }
+    Plan { strategy, second, prefix_limit }
 }
 
-/// How each pattern is looked for. Large patterns take a while, so the CPUs share them.
-fn looks(patterns: &[(&Pattern, bool)], texts: Texts) -> Vec<Look> {
+/// How each pattern is prefiltered. Analysing large patterns takes a while, so it is spread over
+/// the CPUs.
+fn plans(patterns: &[(&Pattern, bool)], texts: TextKind) -> Vec<Plan> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
     let share = patterns.len().div_ceil(threads).max(PATTERNS_PER_THREAD_MIN);
     std::thread::scope(|scope| {
         let work = |part: &[(&Pattern, bool)]| -> Vec<_> {
-            part.iter().map(|p| look(*p, texts)).collect()
+            part.iter().map(|p| plan(*p, texts)).collect()
         };
         let threads: Vec<_> =
             patterns.chunks(share).map(|part| scope.spawn(move || work(part))).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, Vec<_>>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        let mut looks: Vec<Look> = threads.into_iter().flat_map(join).collect();
-        without_few_rows(&mut looks, patterns);
-        looks
+        let mut plans: Vec<Plan> = threads.into_iter().flat_map(join).collect();
+        drop_few_sequences(&mut plans, patterns);
+        plans
     })
 }
 
-/// Gives up rows if there are but a few.
-fn without_few_rows(looks: &mut [Look], patterns: &[(&Pattern, bool)]) {
-    let has_row = |look: &&Look| matches!(look.way, Way::Row(_) | Way::Counted(_, _, Some(_)));
-    if looks.iter().filter(has_row).count() >= ROWS_MIN {
+/// Drops the sequences if there are few of them.
+fn drop_few_sequences(plans: &mut [Plan], patterns: &[(&Pattern, bool)]) {
+    let has_sequence = |plan: &&Plan| {
+        matches!(plan.strategy, Strategy::Sequence(_) | Strategy::Counted(_, _, Some(_)))
+    };
+    if plans.iter().filter(has_sequence).count() >= SEQUENCES_MIN {
         return;
     }
-    for (look, (pattern, _)) in looks.iter_mut().zip(patterns) {
-        match (&mut look.way, pattern.node()) {
-            (Way::Counted(_, _, row), _) => *row = None,
-            (Way::Row(_), Some(node)) => look.way = by_bytes(node),
+    for (plan, (pattern, _)) in plans.iter_mut().zip(patterns) {
+        match (&mut plan.strategy, pattern.node()) {
+            (Strategy::Counted(_, _, sequence), _) => *sequence = None,
+            (Strategy::Sequence(_), Some(node)) => plan.strategy = by_bytes(node),
             _ => {}
         }
     }
 }
 
 impl Prefilter {
-    /// Collects what these patterns need; they are numbered in order.
+    /// The prefilter of these patterns, which are numbered in order.
     pub(crate) fn new<'p>(patterns: impl Iterator<Item = &'p Pattern>) -> Self {
-        Self::on(Texts::Mail, patterns.map(|pattern| (pattern, true)))
+        Self::on(TextKind::Mail, patterns.map(|pattern| (pattern, true)))
     }
 
-    /// The same for texts of this kind; beside each pattern stands whether it is tried wherever it may
-    /// match.
+    /// The same for texts of this kind; the flag of a pattern is false if its matching may be
+    /// deferred.
     pub(crate) fn on<'p>(
-        texts: Texts,
+        texts: TextKind,
         patterns: impl Iterator<Item = (&'p Pattern, bool)>,
     ) -> Self {
         let patterns: Vec<(&Pattern, bool)> = patterns.collect();
-        let (mut strings, mut rows) = (BTreeMap::new(), Vec::new());
+        let (mut strings, mut sequences) = (BTreeMap::new(), Vec::new());
         let mut needs = Vec::with_capacity(patterns.len());
-        let mut least = vec![1; patterns.len()];
-        let (mut gated, mut always) = (Vec::new(), Vec::new());
-        let mut before = Vec::with_capacity(patterns.len());
-        for (look, number) in looks(&patterns, texts).into_iter().zip(0u32..) {
-            let Look { way, second, before: of_this } = look;
-            before.push(of_this);
-            let (mut need, found, row) = match way {
-                Way::Strings(found) => (STRING, found, None),
-                Way::Counted(found, times, row) => {
-                    if let Some(least) = least.get_mut(number as usize) {
-                        *least = times;
+        let mut min_counts = vec![1; patterns.len()];
+        let (mut required_sets, mut always) = (Vec::new(), Vec::new());
+        let mut prefix_limit = Vec::with_capacity(patterns.len());
+        for (plan, number) in plans(&patterns, texts).into_iter().zip(0u32..) {
+            let Plan { strategy, second, prefix_limit: of_this } = plan;
+            prefix_limit.push(of_this);
+            let (mut need, found, sequence) = match strategy {
+                Strategy::Strings(found) => (STRING, found, None),
+                Strategy::Counted(found, times, sequence) => {
+                    if let Some(min_counts) = min_counts.get_mut(number as usize) {
+                        *min_counts = times;
                     }
-                    let need = if row.is_some() { STRING | ROW } else { STRING };
-                    (need, found, row)
+                    let need = if sequence.is_some() { STRING | SEQUENCE } else { STRING };
+                    (need, found, sequence)
                 }
-                Way::Row(row) => (ROW, Vec::new(), Some(row)),
-                Way::Gated(sets) => {
-                    gated.push(Gated { pattern: number, sets });
+                Strategy::Sequence(sequence) => (SEQUENCE, Vec::new(), Some(sequence)),
+                Strategy::ByteSets(sets) => {
+                    required_sets.push(RequiredSets { pattern: number, sets });
                     (BYTES, Vec::new(), None)
                 }
-                Way::Always => {
+                Strategy::Always => {
                     always.push(number);
                     (BYTES, Vec::new(), None)
                 }
@@ -214,22 +222,22 @@ impl Prefilter {
                 strings.entry(string).or_insert_with(Vec::new).push(number | SECOND_OWNER);
             }
             needs.push(need);
-            rows.extend(row.map(|row| (row, number)));
+            sequences.extend(sequence.map(|sequence| (sequence, number)));
             for string in found {
                 strings.entry(string).or_insert_with(Vec::new).push(number);
             }
         }
         let times = |owner: u32| match owner & SECOND_OWNER {
-            0 => least.get(owner as usize).copied().unwrap_or(1),
+            0 => min_counts.get(owner as usize).copied().unwrap_or(1),
             _ => 1,
         };
-        let chance = |bytes: &[u8]| literal::string_chance(bytes, texts);
-        let (strings, too_short) = Strings::new(strings, chance, times);
+        let frequency = |bytes: &[u8]| string_frequency(bytes, texts);
+        let (strings, too_short) = Strings::new(strings, frequency, times);
         for number in too_short {
-            // Not all of its strings are looked for: those that are do not say where it begins.
-            if let Some(before) = before.get_mut(number as usize & !(SECOND_OWNER as usize)) {
-                *before = Before::Any;
-            }
+            // Some of its strings are too short to be searched, so that the others do not say where
+            // it begins.
+            let owner = number as usize & !(SECOND_OWNER as usize);
+            prefix_limit.get_mut(owner).into_iter().for_each(|l| *l = PrefixLimit::Unlimited);
             if let Some(need) = needs.get_mut(number as usize)
                 && *need & STRING != 0
             {
@@ -237,34 +245,43 @@ impl Prefilter {
                 always.push(number);
             }
         }
-        Prefilter { strings, rows: Rows::new(rows), gated, always, needs, least, before }
+        Prefilter {
+            strings,
+            shift_and: ShiftAnd::new(sequences),
+            required_sets,
+            always,
+            needs,
+            min_counts,
+            prefix_limit,
+        }
     }
 
-    /// Puts into `found` the patterns that may match `text`, each once, in order.
+    /// Collects in `found` the patterns that may match `text`, each once, in order.
     pub(crate) fn search(&self, text: &[u8], buffers: &mut Buffers, found: &mut Vec<u32>) {
         found.clear();
-        self.always.iter().for_each(|pattern| buffers.mark(*pattern, BYTES, found));
+        self.always.iter().for_each(|pattern| buffers.set_flag(*pattern, BYTES, found));
         let mut strings = std::mem::take(&mut buffers.strings);
-        buffers.forget_starts();
+        buffers.reset_starts();
         self.strings.search(text, &mut strings, |pattern, start| {
             if pattern & SECOND_OWNER != 0 {
-                return buffers.mark(pattern & !SECOND_OWNER, SECOND, found);
+                return buffers.set_flag(pattern & !SECOND_OWNER, SECOND, found);
             }
-            buffers.begin(pattern, start);
-            let least = self.least.get(pattern as usize).copied().unwrap_or(1);
-            if least <= 1 || buffers.count(pattern) >= least {
-                buffers.mark(pattern, STRING, found);
+            buffers.record_start(pattern, start);
+            let min_counts = self.min_counts.get(pattern as usize).copied().unwrap_or(1);
+            if min_counts <= 1 || buffers.count(pattern) >= min_counts {
+                buffers.set_flag(pattern, STRING, found);
             }
         });
-        buffers.forget_counts();
+        buffers.reset_counts();
         buffers.strings = strings;
-        self.rows.search(text, |pattern| buffers.mark(pattern, ROW, found));
-        // What a pattern needs often stands at the beginning.
-        let bytes = (self.gated.len() > GATED_FEW).then(|| ByteSet::of_text(text));
-        for gated in &self.gated {
+        self.shift_and.search(text, |pattern| buffers.set_flag(pattern, SEQUENCE, found));
+        // With few patterns it is quicker to search for each set: its bytes are often near the
+        // beginning.
+        let bytes = (self.required_sets.len() > REQUIRED_SETS_FEW).then(|| ByteSet::of_text(text));
+        for required_sets in &self.required_sets {
             let has = |set: &ByteSet| bytes.map_or_else(|| set.is_in(text), |all| set.meets(&all));
-            if gated.sets.iter().all(has) {
-                buffers.mark(gated.pattern, BYTES, found);
+            if required_sets.sets.iter().all(has) {
+                buffers.set_flag(required_sets.pattern, BYTES, found);
             }
         }
         found.retain(|pattern| {
@@ -274,49 +291,51 @@ impl Prefilter {
         found.sort_unstable();
     }
 
-    /// Where in the text, which was searched last, the first match of a pattern that was found may begin.
+    /// The first position where a match of this pattern may begin, in the text that was searched
+    /// last.
     pub(crate) fn start(&self, pattern: u32, text: &[u8], buffers: &Buffers) -> usize {
         let first = buffers.starts.get(pattern as usize).copied().unwrap_or(NOWHERE);
-        let before = self.before.get(pattern as usize).copied().unwrap_or(Before::Any);
-        // Only strings that must be there say where.
-        if first == NOWHERE { 0 } else { before.start(text, first as usize) }
+        let prefix_limit =
+            self.prefix_limit.get(pattern as usize).copied().unwrap_or(PrefixLimit::Unlimited);
+        // Only strings that must be there bound the start.
+        if first == NOWHERE { 0 } else { prefix_limit.start(text, first as usize) }
     }
 
-    /// Patterns without a string of their own.
+    /// Patterns without a string or sequence of their own.
     pub(crate) fn without_strings(&self) -> impl Iterator<Item = u32> + '_ {
-        self.always.iter().copied().chain(self.gated.iter().map(|g| g.pattern))
+        self.always.iter().copied().chain(self.required_sets.iter().map(|g| g.pattern))
     }
 }
 
-/// What was found in a text, of one thread.
+/// What was found in a text; one for each thread.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     /// Flags by pattern.
-    seen: Vec<u8>,
-    /// How often strings were found, by pattern; and the patterns with a count.
+    flags: Vec<u8>,
+    /// Number of strings found, by pattern; and the patterns with a count.
     counts: Vec<u16>,
     counted: Vec<u32>,
-    /// Where the first string of each pattern begins, and the patterns with one.
+    /// Start of the first string of each pattern, and the patterns with one.
     starts: Vec<u32>,
     started: Vec<u32>,
     strings: StringBuffers,
 }
 
 impl Buffers {
-    /// Notes a flag of a pattern, which joins `found` with its first.
-    fn mark(&mut self, pattern: u32, flag: u8, found: &mut Vec<u32>) {
+    /// Sets a flag of a pattern; with its first flag it is added to `found`.
+    fn set_flag(&mut self, pattern: u32, flag: u8, found: &mut Vec<u32>) {
         let at = pattern as usize;
-        if self.seen.len() <= at {
-            self.seen.resize(at + 1, 0);
+        if self.flags.len() <= at {
+            self.flags.resize(at + 1, 0);
         }
-        if self.seen[at] == 0 {
+        if self.flags[at] == 0 {
             found.push(pattern);
         }
-        self.seen[at] |= flag;
+        self.flags[at] |= flag;
     }
 
-    /// Notes where a string of a pattern begins.
-    fn begin(&mut self, pattern: u32, start: usize) {
+    /// Records where a string of a pattern begins.
+    fn record_start(&mut self, pattern: u32, start: usize) {
         let at = pattern as usize;
         if self.starts.len() <= at {
             self.starts.resize(at + 1, NOWHERE);
@@ -327,13 +346,13 @@ impl Buffers {
         self.starts[at] = self.starts[at].min(u32::try_from(start).unwrap_or(NOWHERE - 1));
     }
 
-    fn forget_starts(&mut self) {
+    fn reset_starts(&mut self) {
         for pattern in self.started.drain(..) {
             self.starts[pattern as usize] = NOWHERE;
         }
     }
 
-    /// Counts a string of a pattern: how many there are now.
+    /// Counts a string of a pattern and returns the count.
     fn count(&mut self, pattern: u32) -> u16 {
         let at = pattern as usize;
         if self.counts.len() <= at {
@@ -346,14 +365,14 @@ impl Buffers {
         self.counts[at]
     }
 
-    fn forget_counts(&mut self) {
+    fn reset_counts(&mut self) {
         for pattern in self.counted.drain(..) {
             self.counts[pattern as usize] = 0;
         }
     }
 
-    /// The flags of a pattern, which are forgotten.
+    /// Takes the flags of a pattern, which are cleared.
     fn take(&mut self, pattern: u32) -> u8 {
-        self.seen.get_mut(pattern as usize).map_or(0, std::mem::take)
+        self.flags.get_mut(pattern as usize).map_or(0, std::mem::take)
     }
 }

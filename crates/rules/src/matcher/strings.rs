@@ -1,32 +1,34 @@
-//! Looks for the strings of many patterns at once, in any case (ASCII).
+//! Searches for the strings of many patterns at once, case-insensitively (ASCII).
 //!
-//! Each string is found by its rarest four bytes (two, if it is shorter): one look at a bitmap for each
-//! byte of the text, and where the bitmap says yes the strings with such bytes, which lie side by side, are
-//! compared. On rules' strings that is three times quicker than stepping an automaton of them, whose states lie
-//! all over memory. Where the bitmaps say yes is found in [`super::places`].
+//! Each string is indexed under its rarest four bytes (two, if it is shorter): one lookup in a
+//! bitmap for each byte of the text, and where its bit is set the strings with that hash, which lie
+//! side by side, are compared. On the strings of rules that is three times as fast as an
+//! Aho-Corasick automaton, whose states are spread over memory. The bitmaps are in
+//! [`super::gram_bitmap`].
 
 use std::collections::BTreeMap;
 
-use super::places::{Bitmap, GRAM, Mark, PADDING, PAIR};
-use crate::pattern::literal::{BOUNDARY, bytes_of};
+use super::gram_bitmap::{Bitmap, GRAM, Mark, PADDING, PAIR};
+use crate::pattern::boundary::{BOUNDARY, bytes_of};
 
-/// Strings of many patterns.
+/// The strings of many patterns.
 #[derive(Debug, Default)]
 pub(crate) struct Strings {
-    /// Those found by four bytes, and those by two.
+    /// Strings indexed by four bytes, and those by two.
     kinds: [Index; 2],
-    /// What is compared first of each string, and all of it.
+    /// What is compared first of each string, and the whole strings.
     checks: Vec<Check>,
     entries: Vec<Entry>,
 }
 
-/// The first eight bytes of a string, which tell most places apart from it without a look at the rest.
+/// The first eight bytes of a string, in one comparison: most candidates fail it, and the rest of
+/// the string is not loaded.
 #[derive(Debug)]
 struct Check {
     start: u64,
-    /// Which of them there are.
+    /// 0xff for each byte that the string has.
     mask: u64,
-    /// Where the bytes stand in it by which it is found.
+    /// Offset in the string of the gram under which it is indexed.
     at: u32,
 }
 
@@ -40,7 +42,8 @@ impl Check {
         Check { start, mask, at: at as u32 }
     }
 
-    /// Where the string begins if its bytes are at `at` of a padded text, and its beginning is there.
+    /// Where the string begins if its gram is at `at` of a padded text; `None` if its first bytes
+    /// are not there.
     #[inline]
     fn start_in(&self, padded: &[u8], at: usize) -> Option<usize> {
         let start = at.checked_sub(self.at as usize)?;
@@ -52,25 +55,25 @@ impl Check {
 /// One string and the patterns it belongs to.
 #[derive(Debug)]
 struct Entry {
-    /// All of it.
+    /// The whole string.
     string: Box<[u8]>,
-    /// How often it has to be told.
+    /// How often it is reported at most in a text.
     times: u16,
-    /// Whether a word boundary stands before and behind it.
+    /// Whether a word boundary must precede and follow it.
     bounds: [bool; 2],
     owners: Box<[u32]>,
 }
 
 impl Entry {
-    /// Of a string with its word boundaries, of which those within it mean nothing.
+    /// Entry of a string with [`BOUNDARY`] marks; only those at its ends count.
     fn new(whole: &[u8], owners: Vec<u32>, times: u16) -> Self {
         let is_bound = |byte: Option<&u8>| byte == Some(&BOUNDARY);
         let bounds = [is_bound(whole.first()), is_bound(whole.last())];
         Entry { string: bytes_of(whole).into(), times, bounds, owners: owners.into() }
     }
 
-    /// Whether all of the string stands here in the first `length` bytes of a padded text, of which the
-    /// first eight were compared.
+    /// Whether the whole string is at `start`, within the first `length` bytes of a padded text;
+    /// its first eight bytes were compared already.
     fn is_at(&self, padded: &[u8], length: usize, start: usize) -> bool {
         let end = start + self.string.len();
         end <= length
@@ -81,7 +84,7 @@ impl Entry {
     }
 }
 
-/// Whether a word begins or ends before this place of a padded text (the padding is no word).
+/// Whether there is a word boundary before this byte of a padded text (the padding is no word).
 fn is_boundary(padded: &[u8], at: usize) -> bool {
     let is_word = |at: Option<usize>| {
         at.and_then(|at| padded.get(at)).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_')
@@ -89,16 +92,17 @@ fn is_boundary(padded: &[u8], at: usize) -> bool {
     is_word(at.checked_sub(1)) != is_word(Some(at))
 }
 
-/// Strings by the bytes by which they are found.
+/// Strings by the grams under which they are indexed.
 #[derive(Debug, Default)]
 struct Index {
     bitmap: Bitmap,
-    /// For each hash that the bitmap says yes to, in order, where its strings begin; and the end of the last.
+    /// For each hash in the bitmap, by its rank, the index of its first string; and the end of the
+    /// last.
     firsts: Vec<u32>,
 }
 
 impl Index {
-    /// The strings whose bytes have the hash of these.
+    /// Indexes of the strings whose gram has the hash of these bytes.
     #[inline]
     fn find(&self, bytes: u32) -> std::ops::Range<usize> {
         let at = self.bitmap.rank(bytes);
@@ -109,18 +113,19 @@ impl Index {
     }
 }
 
-/// Up to four bytes as a number.
+/// Up to four bytes as a little-endian number.
 fn key(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |key, b| key << 8 | u32::from(*b))
 }
 
 impl Strings {
-    /// Strings in lower case with [`BOUNDARY`] for word boundaries, each with the patterns that it belongs to,
-    /// how rare some bytes are, and how often a pattern must be told of a string. Strings of less than two
-    /// bytes cannot be looked for: their patterns come back.
+    /// Indexes strings in lower case, with [`BOUNDARY`] for word boundaries, each with the patterns
+    /// that own it. `frequency` rates grams, `times` says how often a pattern needs a string
+    /// reported. Returns also the owners of strings of less than two bytes, which cannot be
+    /// searched.
     pub(crate) fn new(
         strings: BTreeMap<Vec<u8>, Vec<u32>>,
-        chance: impl Fn(&[u8]) -> f64,
+        frequency: impl Fn(&[u8]) -> f64,
         times: impl Fn(u32) -> u16,
     ) -> (Self, Vec<u32>) {
         let mut found_by: [Vec<_>; 2] = Default::default();
@@ -129,7 +134,7 @@ impl Strings {
             let bytes = bytes_of(&string);
             let kind = usize::from(bytes.len() < GRAM);
             let rarest = bytes.windows([GRAM, PAIR][kind]).enumerate();
-            let rarest = rarest.min_by(|a, b| chance(a.1).total_cmp(&chance(b.1)));
+            let rarest = rarest.min_by(|a, b| frequency(a.1).total_cmp(&frequency(b.1)));
             let Some((at, rarest)) = rarest else {
                 too_short.extend(owners);
                 continue;
@@ -154,8 +159,8 @@ impl Strings {
         (all, too_short)
     }
 
-    /// Calls `found` with the patterns of each string in the text and where it begins, in any order, as
-    /// often as the string is there or has to be told: the first ones.
+    /// Calls `found` with the owners of each string in the text and its start, in no order, once
+    /// for each occurrence up to the number that its patterns need.
     pub(crate) fn search(
         &self,
         text: &[u8],
@@ -165,45 +170,46 @@ impl Strings {
         if self.entries.is_empty() {
             return;
         }
-        let StringBuffers { lower, marks, told, met } = buffers;
+        let StringBuffers { lower, marks, reported, touched } = buffers;
         lower.clear();
         lower.extend(text.iter().map(u8::to_ascii_lowercase));
         lower.extend([0; PADDING]);
-        if told.len() < self.entries.len() {
-            told.resize(self.entries.len(), 0);
+        if reported.len() < self.entries.len() {
+            reported.resize(self.entries.len(), 0);
         }
-        let mut look = Look { strings: self, padded: lower, length: text.len(), told, met };
+        let mut scan =
+            StringScan { strings: self, padded: lower, length: text.len(), reported, touched };
         let [grams, pairs] = &self.kinds;
         if !grams.bitmap.is_empty() {
             marks.clear();
-            grams.bitmap.mark_grams(look.padded, text.len(), marks);
-            look.follow(grams, u32::MAX, marks, &mut found);
+            grams.bitmap.mark_grams(scan.padded, text.len(), marks);
+            scan.check_marks(grams, u32::MAX, marks, &mut found);
         }
         if !pairs.bitmap.is_empty() {
             marks.clear();
-            pairs.bitmap.mark_pairs(look.padded, text.len(), marks);
-            look.follow(pairs, 0xffff, marks, &mut found);
+            pairs.bitmap.mark_pairs(scan.padded, text.len(), marks);
+            scan.check_marks(pairs, 0xffff, marks, &mut found);
         }
-        for number in met.drain(..) {
-            told[number as usize] = 0;
+        for number in touched.drain(..) {
+            reported[number as usize] = 0;
         }
     }
 }
 
-/// One text while the places are looked at where a bitmap says yes.
-struct Look<'a> {
+/// The search of one text: checks the positions that a bitmap marked.
+struct StringScan<'a> {
     strings: &'a Strings,
     padded: &'a [u8],
     length: usize,
-    /// How often each string was told, and those that were.
-    told: &'a mut Vec<u16>,
-    met: &'a mut Vec<u32>,
+    /// Occurrences of each string so far, and the strings with any.
+    reported: &'a mut Vec<u16>,
+    touched: &'a mut Vec<u32>,
 }
 
-impl Look<'_> {
-    /// Compares the strings at these places. Bytes that were looked at last, and say nothing more, are not
-    /// looked at again: lines of one sign are full of them.
-    fn follow(
+impl StringScan<'_> {
+    /// Compares the strings at these positions. A position with the same bytes as the one before it
+    /// is skipped if its strings are exhausted: runs of one byte consist of such positions.
+    fn check_marks(
         &mut self,
         index: &Index,
         mask: u32,
@@ -212,27 +218,27 @@ impl Look<'_> {
     ) {
         let mut last = None;
         for mark in marks {
-            let first = mark.place();
+            let first = mark.position();
             let Some(four) = self.padded.get(first..).and_then(<[u8]>::first_chunk) else { return };
             let bytes = u32::from_le_bytes(*four) & mask;
             let strings = index.find(bytes);
             if last.replace(bytes) == Some(bytes) {
                 let before = first.checked_sub(1).and_then(|at| self.padded.get(at));
                 let is_in_run = before == Some(&four[0]);
-                if self.is_done(strings.clone(), is_in_run) {
+                if self.is_exhausted(strings.clone(), is_in_run) {
                     continue;
                 }
             }
-            for at in first..first + mark.places() {
+            for at in first..first + mark.count() {
                 self.compare(strings.clone(), at, found);
-                if mark.places() > 1 && self.is_done(strings.clone(), true) {
+                if mark.count() > 1 && self.is_exhausted(strings.clone(), true) {
                     break;
                 }
             }
         }
     }
 
-    /// Tells those of these strings that are here.
+    /// Reports those of these strings that are at this position.
     #[inline]
     fn compare(
         &mut self,
@@ -241,46 +247,46 @@ impl Look<'_> {
         found: &mut impl FnMut(u32, usize),
     ) {
         let checks = self.strings.checks.get(strings.clone()).unwrap_or_default();
-        for (place, check) in strings.zip(checks) {
+        for (index, check) in strings.zip(checks) {
             let Some(start) = check.start_in(self.padded, at) else { continue };
-            let (Some(entry), Some(told)) =
-                (self.strings.entries.get(place), self.told.get_mut(place))
+            let (Some(entry), Some(reported)) =
+                (self.strings.entries.get(index), self.reported.get_mut(index))
             else {
                 continue;
             };
-            if *told < entry.times && entry.is_at(self.padded, self.length, start) {
-                if *told == 0 {
-                    self.met.push(place as u32);
+            if *reported < entry.times && entry.is_at(self.padded, self.length, start) {
+                if *reported == 0 {
+                    self.touched.push(index as u32);
                 }
-                *told += 1;
+                *reported += 1;
                 entry.owners.iter().for_each(|owner| found(*owner, start));
             }
         }
     }
 
-    /// Whether each of these strings was told often enough, or cannot be here because it stands in a run of
-    /// its first byte, where no word begins.
-    fn is_done(&self, mut strings: std::ops::Range<usize>, is_in_run: bool) -> bool {
-        strings.all(|place| {
-            let (entry, check) = (self.strings.entries.get(place), self.strings.checks.get(place));
-            let told = self.told.get(place).copied().unwrap_or(u16::MAX);
+    /// Whether each of these strings was reported often enough, or cannot be here because it starts
+    /// with a word boundary and this is inside a run of its first byte.
+    fn is_exhausted(&self, mut strings: std::ops::Range<usize>, is_in_run: bool) -> bool {
+        strings.all(|index| {
+            let (entry, check) = (self.strings.entries.get(index), self.strings.checks.get(index));
+            let reported = self.reported.get(index).copied().unwrap_or(u16::MAX);
             entry.zip(check).is_none_or(|(entry, check)| {
-                told >= entry.times || is_in_run && check.at == 0 && entry.bounds[0]
+                reported >= entry.times || is_in_run && check.at == 0 && entry.bounds[0]
             })
         })
     }
 }
 
-/// What a search for strings needs, of one thread.
+/// Buffers of a search; one for each thread.
 #[derive(Debug, Default)]
 pub(crate) struct StringBuffers {
     /// The text in lower case, with [`PADDING`] behind it.
     lower: Vec<u8>,
-    /// Where a bitmap said yes.
+    /// Positions that a bitmap marked.
     marks: Vec<Mark>,
-    /// How often each string was told in this text, and those that were.
-    told: Vec<u16>,
-    met: Vec<u32>,
+    /// Occurrences of each string in this text, and the strings with any.
+    reported: Vec<u16>,
+    touched: Vec<u32>,
 }
 
 #[cfg(test)]
@@ -291,8 +297,8 @@ mod tests {
     fn strings_are_found_wherever_they_stand() {
         let words = ["viagra", "agra", "ab", "abc", "<!", "x", "0123456789", "BanalB", "aB@"];
         let map = words.iter().zip(0u32..).map(|(w, n)| (w.as_bytes().to_vec(), vec![n])).collect();
-        let chance = |bytes: &[u8]| bytes.iter().map(|b| f64::from(*b)).sum();
-        let (strings, short) = Strings::new(map, chance, |_| 1);
+        let frequency = |bytes: &[u8]| bytes.iter().map(|b| f64::from(*b)).sum();
+        let (strings, short) = Strings::new(map, frequency, |_| 1);
         assert_eq!(short, [5]);
         let found = |text: &str| {
             let (mut found, mut buffer) = (Vec::new(), StringBuffers::default());
@@ -314,7 +320,7 @@ mod tests {
         assert_eq!(found("analysis canal _anal"), [0u32; 0]);
         assert_eq!(found("a@"), [8]);
         assert_eq!(found(" @"), [0u32; 0]);
-        // Wherever they stand beside the places that are looked at together.
+        // At every offset within the positions that are examined together.
         for before in 0..40 {
             for after in [0, 1, 7, 40] {
                 let text = [".".repeat(before), "viagra".to_owned(), ".".repeat(after)].concat();
@@ -338,14 +344,14 @@ mod tests {
         let words = [(&b"BxxxB"[..], 0u32), (b"Bxxx", 1), (b"xxxB", 2), (b"yxxx", 3)];
         let words = words.into_iter().map(|(s, n)| (s.to_vec(), vec![n])).collect();
         let (words, _) = Strings::new(words, |_| 1.0, |_| 9);
-        let told = |text: &str, buffers: &mut StringBuffers| {
+        let reported = |text: &str, buffers: &mut StringBuffers| {
             let mut counts = [0; 4];
             words.search(text.as_bytes(), buffers, |n, _| counts[n as usize] += 1);
             counts
         };
         let run = "x".repeat(50);
-        assert_eq!(told(&format!("{run} {run}"), &mut buffers), [0, 2, 2, 0]);
-        assert_eq!(told(&format!("-y{run}-xxx"), &mut buffers), [1, 1, 2, 1]);
+        assert_eq!(reported(&format!("{run} {run}"), &mut buffers), [0, 2, 2, 0]);
+        assert_eq!(reported(&format!("-y{run}-xxx"), &mut buffers), [1, 1, 2, 1]);
         let mut counts = [0; 3];
         strings.search(text.replace(" y", "y").as_bytes(), &mut buffers, |n, _| {
             counts[n as usize] += 1;

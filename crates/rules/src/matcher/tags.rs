@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::prefilter::Prefilter;
-use super::{Member, Place, Tally};
+use super::{Location, Member, Tally};
 use crate::document::Document;
 use crate::pattern::Pattern;
 
@@ -21,7 +21,7 @@ struct Tag {
     name: String,
     /// The rule that captured it.
     rule: u32,
-    /// Where the rule's turn comes: of several rules for a tag the last counts.
+    /// The rule's turn: if several rules capture a tag, the last one counts.
     turn: u8,
     values: Vec<Vec<u8>>,
 }
@@ -41,7 +41,7 @@ impl Tags {
     pub(super) fn take(
         &mut self,
         rule: u32,
-        place: Place,
+        location: Location,
         names: &[(String, u32)],
         groups: &[Option<Range<usize>>],
         text: &[u8],
@@ -51,7 +51,7 @@ impl Tags {
             let Some(value) = text.get(range.clone()).filter(|v| !v.is_empty()) else { continue };
             let known = self.0.iter().position(|t| t.rule == rule && t.name == *name);
             let at = known.unwrap_or_else(|| {
-                let (name, turn) = (name.clone(), turn(place));
+                let (name, turn) = (name.clone(), turn(location));
                 self.0.push(Tag { name, rule, turn, values: Vec::new() });
                 self.0.len() - 1
             });
@@ -71,18 +71,18 @@ fn is_tag(name: &str) -> bool {
 }
 
 /// SpamAssassin's order of the kinds of rules.
-fn turn(place: Place) -> u8 {
-    match place {
-        Place::Header(_) | Place::None | Place::Template(_) => 0,
-        Place::Body(_) => 1,
-        Place::Uri(_) => 2,
-        Place::Part(_) => 3,
-        Place::Rawbody(_) => 4,
-        Place::Full => 5,
+fn turn(location: Location) -> u8 {
+    match location {
+        Location::Header(_) | Location::None | Location::Template(_) => 0,
+        Location::Body(_) => 1,
+        Location::Uri(_) => 2,
+        Location::Part(_) => 3,
+        Location::Rawbody(_) => 4,
+        Location::Full => 5,
     }
 }
 
-/// The values of a tag: of those that every message has, else what a rule captured.
+/// The values of a tag: a standard tag of the document, else what a rule captured.
 fn values<'t>(tags: &'t Tags, name: &str, document: &dyn Document) -> Cow<'t, [Vec<u8>]> {
     match document.tag(name) {
         Some(values) => Cow::Owned(values),
@@ -90,12 +90,12 @@ fn values<'t>(tags: &'t Tags, name: &str, document: &dyn Document) -> Cow<'t, [V
     }
 }
 
-/// Rules that use tags, by what they match.
+/// A rule whose pattern uses tags.
 #[derive(Debug)]
 pub(crate) struct TemplateRule {
     pub(crate) member: Member,
     tags: Vec<String>,
-    /// Looks for what the rest of the pattern needs.
+    /// Prefilter of the pattern without its tags.
     prefilter: Prefilter,
     pub(crate) on: TemplateOn,
 }
@@ -122,11 +122,11 @@ impl TemplateRule {
         self.tags.iter().all(|tag| !values(&tally.tags, tag, document).is_empty())
     }
 
-    /// Tries the rule on strings. It does not run while one of its tags has no value.
+    /// Matches the rule on strings. It is not run while one of its tags has no value.
     pub(crate) fn scan<'t>(
         &self,
         strings: impl Iterator<Item = &'t [u8]>,
-        place: impl Fn(u32) -> Place,
+        location: impl Fn(u32) -> Location,
         document: &dyn Document,
         tally: &mut Tally,
     ) {
@@ -153,16 +153,16 @@ impl TemplateRule {
             let Some(member) = &ready else { return };
             if member.negated {
                 if !member.pattern.is_match(text) {
-                    tally.hit(member.rule, 1, Place::None);
+                    tally.hit(member.rule, 1, Location::None);
                 }
             } else {
-                member.apply(text, 0, place(number), tally);
+                member.apply(text, 0, location(number), tally);
             }
         }
     }
 
-    /// Whether the text has what the pattern needs, and one of each tag's values: making the pattern
-    /// costs more than looking for them.
+    /// Whether the text has what the pattern needs, and one of the values of each tag: compiling
+    /// the pattern costs more than searching for them.
     fn is_possible(&self, text: &[u8], known: &[(&str, Vec<Vec<u8>>)], tally: &mut Tally) -> bool {
         let mut candidates = std::mem::take(&mut tally.candidates);
         self.prefilter.search(text, &mut tally.buffers, &mut candidates);
@@ -187,11 +187,12 @@ impl TemplateRule {
             pattern,
             hits_max: self.member.hits_max,
             nosubject: self.member.nosubject,
+            is_nice: self.member.is_nice,
             negated: self.member.negated,
             priority: self.member.priority,
-            can_wait: self.member.can_wait,
-            // The pattern is made for this message alone.
-            has_sieve: false,
+            is_deferrable: self.member.is_deferrable,
+            // The pattern is compiled for this message only.
+            has_dfa_check: false,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! `uri_detail` rules: one URI that meets every condition.
 
-use super::{Place, Tally};
+use super::{Location, Tally};
 use crate::document::{Document, UriDetail};
 use crate::pattern::{Pattern, PatternError};
 use crate::rule::{Rule, UriCondition};
@@ -9,8 +9,8 @@ use crate::rule::{Rule, UriCondition};
 #[derive(Debug)]
 pub(crate) struct UriDetailRule {
     pub(crate) rule: u32,
-    /// Its answer may wait until a meta needs it.
-    pub(crate) can_wait: bool,
+    /// See [`super::Member::is_deferrable`].
+    pub(crate) is_deferrable: bool,
     conditions: Vec<Condition>,
 }
 
@@ -24,7 +24,7 @@ struct Condition {
 impl UriDetailRule {
     /// Compiles the conditions; fails if a pattern is not valid.
     pub(crate) fn new(
-        place: usize,
+        index: usize,
         rule: &Rule,
         conditions: &[UriCondition],
     ) -> Result<Self, PatternError> {
@@ -33,13 +33,17 @@ impl UriDetailRule {
             Ok(Condition { key: c.key.clone(), negated: c.negated, pattern })
         };
         let conditions: Result<Vec<_>, _> = conditions.iter().map(compile).collect();
-        Ok(UriDetailRule { rule: place as u32, can_wait: rule.is_sub(), conditions: conditions? })
+        Ok(UriDetailRule {
+            rule: index as u32,
+            is_deferrable: rule.is_sub(),
+            conditions: conditions?,
+        })
     }
 
-    /// Tries the rule on every URI.
+    /// Evaluates the rule on every URI.
     pub(crate) fn scan(&self, document: &dyn Document, tally: &mut Tally) {
         if self.first(document).is_some() {
-            tally.hit(self.rule, 1, Place::None);
+            tally.hit(self.rule, 1, Location::None);
         }
     }
 

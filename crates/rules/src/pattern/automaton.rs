@@ -1,27 +1,27 @@
-//! From a [`Node`] to the `regex` engines, for patterns whose matches they find exactly.
+//! Translates a [`Node`] for the `regex` engines, for patterns whose matches they find exactly.
 
 use regex_automata::meta;
 use regex_syntax::hir::{Class, ClassBytes, ClassBytesRange, Hir, Look, Repetition};
 
 use super::syntax::{Anchor, ByteSet, Greed, Node};
 
-/// The pattern as the `regex` engines read it; none if they cannot match it exactly (look-around,
+/// The pattern for the `regex` engines; `None` if they cannot match it exactly (look-around,
 /// references, atomic groups, `$` before a final newline in the middle of a pattern).
 ///
-/// With `relaxed`, atomic groups and possessive repetitions are taken as plain ones: the pattern then
-/// matches wherever it should, and in rare cases where giving back makes a difference also elsewhere.
-/// That is for patterns too large for PCRE2.
+/// With `relaxed`, atomic groups and possessive repetitions are taken as plain ones: the pattern
+/// then matches wherever it should, and in rare cases where backtracking makes a difference also
+/// elsewhere. That is for patterns too large for PCRE2.
 pub(crate) fn hir(node: &Node, relaxed: bool) -> Option<Hir> {
     Converter { relaxed }.convert(node, true, false)
 }
 
 /// Largest automaton of one pattern, in bytes.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Lazy DFA states kept of one pattern for each thread, in bytes. On thousands of real messages the largest of the stock
-/// rules fill 4 to 6 MB; where they do not fit, states are made over and over.
+/// Lazy DFA states cached for one pattern and thread, in bytes. On thousands of real messages the
+/// largest of the stock rules fill 4 to 6 MB; with less room, states are built over and over.
 const CACHE_BYTES: usize = 8 * 1024 * 1024;
 
-/// The engines for a pattern; none if it is too large.
+/// The engines for a pattern; `None` if it is too large.
 pub(super) fn regex(hir: &Hir) -> Option<meta::Regex> {
     let config = meta::Config::new()
         .utf8_empty(false)
@@ -48,9 +48,9 @@ impl Converter {
                 Anchor::LineEnd => Hir::look(Look::EndLF),
                 Anchor::Word => Hir::look(Look::WordAscii),
                 Anchor::NotWord => Hir::look(Look::WordAsciiNegate),
-                // Theirs also matches after a newline that ends the text.
+                // Their `$` with `/m` also matches after a newline that ends the text.
                 Anchor::LineStart if more => Hir::look(Look::StartLF),
-                // The newline is matched too; that nothing follows makes it harmless.
+                // The newline is consumed too, which is harmless because nothing follows.
                 Anchor::End if last => {
                     let newline = Hir::literal([b'\n']);
                     Hir::concat(vec![

@@ -1,11 +1,11 @@
-//! From a [`Node`] to PCRE2's syntax, for patterns that need look-around, references or atomic groups.
+//! Translates a [`Node`] to PCRE2's syntax.
 
 use std::fmt::Write as _;
 
 use super::syntax::{Anchor, ByteSet, Greed, Node};
 
 /// The pattern in PCRE2's syntax (no flags, byte mode). Groups keep their numbers; `tags` gives the
-/// alternatives that stand for `%{TAG}`.
+/// alternatives for `%{TAG}`.
 pub(crate) fn text(node: &Node, tags: &dyn Fn(&str) -> Vec<Vec<u8>>) -> String {
     let mut out = String::new();
     write(node, tags, &mut out);
@@ -73,7 +73,7 @@ fn write(node: &Node, tags: &dyn Fn(&str) -> Vec<Vec<u8>>, out: &mut String) {
                     out.push('|');
                 }
                 for b in value {
-                    // Writing to a String does not fail.
+                    // Writing to a String cannot fail.
                     let _ = write!(out, "\\x{b:02x}");
                 }
             }
@@ -82,7 +82,7 @@ fn write(node: &Node, tags: &dyn Fn(&str) -> Vec<Vec<u8>>, out: &mut String) {
     }
 }
 
-/// A child of a sequence: alternatives need their own group.
+/// A child of a concatenation: alternatives need their own group.
 fn write_inner(node: &Node, tags: &dyn Fn(&str) -> Vec<Vec<u8>>, out: &mut String) {
     match node {
         Node::Alternate(_) => enclose("(?:", node, tags, out),

@@ -1,29 +1,30 @@
-//! Patterns that ask for a string anywhere in a line whose first bytes are of some kind: `^[^>].*?<a href=`.
+//! Patterns that need a string anywhere in a line whose first bytes are of some set: `^[^>].*?<a
+//! href=`.
 //!
-//! A backtracking engine goes through each line byte by byte. Here the string is looked for, many places at once,
-//! and then the beginning of its line is looked at.
+//! A backtracking engine steps through each line byte by byte. Here the string is searched with
+//! vector instructions, and then the beginning of its line is checked.
 
 use std::ops::Range;
 
-use super::letters::{self, Ways};
+use super::characters::{self, Ways};
 use super::starts::Starts;
 use super::syntax::{Anchor, ByteSet, Greed, Node};
 
 /// Most bytes of the string.
 const STRING_BYTES_MAX: usize = 12;
 
-/// A line's beginning and a string behind it.
+/// The beginning of a line and a string after it.
 #[derive(Debug)]
 pub(super) struct Gap {
     /// The first bytes of the line (a newline among them begins the next line).
     head: Vec<ByteSet>,
-    /// Where the string may begin, and every way to write it.
+    /// Search for the first byte of the string, and the alternatives of the string.
     starts: Starts,
     strings: Ways,
 }
 
 impl Gap {
-    /// Of a pattern; none if it is no such one.
+    /// The matcher of a pattern; `None` if it is of another form.
     pub(super) fn of(node: &Node) -> Option<Self> {
         let Node::Concat(nodes) = node else { return None };
         let [Node::Anchor(Anchor::LineStart), nodes @ ..] = nodes.as_slice() else { return None };
@@ -37,8 +38,9 @@ impl Gap {
             return None;
         }
         let string = Node::Concat(string.to_vec());
-        let strings = letters::ways(&string, STRING_BYTES_MAX)?;
-        // Of strings where one begins another the first counts, not the shortest.
+        let strings = characters::ways(&string, STRING_BYTES_MAX)?;
+        // If one string is a prefix of another, the first alternative wins in Perl, not the
+        // shortest.
         let length = strings.first().map(Vec::len).filter(|length| *length > 0)?;
         if strings.iter().any(|string| string.len() != length) {
             return None;
@@ -48,12 +50,12 @@ impl Gap {
 
     /// The leftmost match at or after `from`.
     pub(super) fn find(&self, text: &[u8], from: usize) -> Option<Range<usize>> {
-        // Where the line begins of the last string that was found.
+        // Start of the line of the string that was found last.
         let mut line = None;
         let mut done = from;
         self.starts.find(text, from + self.head.len(), |at| {
             let end = self.end_of_string(text, at)?;
-            // Behind the last string there may be a newline.
+            // There may be a newline after the string that was found last.
             let between = text.get(done..at).unwrap_or_default();
             if let Some(newline) = memchr::memrchr(b'\n', between) {
                 line = Some(done + newline + 1);
@@ -66,14 +68,14 @@ impl Gap {
         })
     }
 
-    /// Whether a line begins here as it must, and the string at `at` is behind that.
+    /// Whether the line at `line` begins as required and the string at `at` comes after that.
     fn fits(&self, text: &[u8], begin: usize, at: usize) -> bool {
         let is_line = begin.checked_sub(1).is_none_or(|before| text.get(before) == Some(&b'\n'));
         let head = text.get(begin..at).and_then(|bytes| bytes.get(..self.head.len()));
         is_line && head.is_some_and(|head| self.head.iter().zip(head).all(|(s, b)| s.contains(*b)))
     }
 
-    /// Where the string ends that begins here.
+    /// End of the string that begins here.
     fn end_of_string(&self, text: &[u8], at: usize) -> Option<usize> {
         let rest = text.get(at..)?;
         let is_here = |string: &&Vec<ByteSet>| {
@@ -83,7 +85,7 @@ impl Gap {
     }
 }
 
-/// Where the line of this place begins.
+/// Start of the line of this byte.
 fn line_start(text: &[u8], at: usize) -> usize {
     let before = text.get(..at).unwrap_or_default();
     memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1)
@@ -116,7 +118,7 @@ mod tests {
                 };
                 let text: Vec<u8> = (0..length % 40).flat_map(|_| next().to_vec()).collect();
                 for from in 0..=text.len() {
-                    let expected = pattern.find_everywhere(&text, from, None);
+                    let expected = pattern.find_unanchored(&text, from, None);
                     assert_eq!(Ok(gap.find(&text, from)), expected, "{pattern:?} {text:?} {from}");
                     found += usize::from(expected != Ok(None));
                 }

@@ -1,11 +1,11 @@
-//! Unicode properties of bytes, as `\p{...}` asks for them: a byte stands for the character U+0000 to
-//! U+00FF.
+//! Unicode properties of bytes (`\p{...}`): a byte is the character U+0000 to U+00FF.
 
 use regex_syntax::hir::{Class, HirKind};
 
 use super::syntax::ByteSet;
 
-/// Names of Perl for what Unicode calls otherwise, in lower case and without `_`, ` ` and `-`.
+/// Perl's names of properties that Unicode names otherwise, in lower case and without `_`, ` ` and
+/// `-`.
 const PERL_NAMES: [(&str, &str); 26] = [
     ("all", "Any"),
     ("alnum", "[\\p{Alphabetic}\\p{Nd}]"),

@@ -1,70 +1,73 @@
-//! Where a match may begin, told by its first bytes.
+//! Where a match may begin, by its first bytes.
 //!
-//! A backtracking engine begins anew at every byte of a text. Hardly any of them begins a match, which three
-//! bytes tell of 32 places at once (as Hyperscan's Teddy does), and a few bytes more of those that are
-//! left. Patterns that begin at the start of a line are looked at there only.
+//! A backtracking engine starts again at every byte of a text, though hardly any begins a match.
+//! Three bytes are checked for 32 positions at once (as Hyperscan's Teddy does), and a few more
+//! bytes of the positions that remain. Patterns that begin at the start of a line are tried there
+//! only.
 
-use super::chance::BYTE_CHANCES;
-use super::paths::{self, Lead, Path};
+use super::frequency::BYTE_FREQUENCIES;
+use super::prefixes::{self, Anchoring, Prefix};
 use super::syntax::{ByteSet, Node};
 
-/// First bytes that are looked at, if that does not lead to too many rows of them.
+/// Lengths of the prefixes to try, as long as they do not become too many.
 const LENGTHS: [usize; 3] = [3, 6, 12];
-/// So many rows are not made longer.
-const ROWS_ENOUGH: usize = 64;
-/// Most kinds of beginnings that are told from each other.
-const KINDS_MAX: usize = 32;
-/// Bytes that are looked at for many places at once, and kinds of them.
-const QUICK_BYTES: usize = 3;
-const QUICK_KINDS: usize = 8;
-/// Places that are looked at together.
-const PLACES: usize = 32;
+/// More prefixes than this are not made longer.
+const PREFIXES_ENOUGH: usize = 64;
+/// Most groups of prefixes, a bit each.
+const GROUPS_MAX: usize = 32;
+/// Bytes that are checked for many positions at once, and groups that they are checked for.
+const TEDDY_BYTES: usize = 3;
+const TEDDY_BUCKETS: usize = 8;
+/// Positions that are checked at once.
+const POSITIONS: usize = 32;
 /// Bytes of a text that are read for them.
-const BLOCK: usize = PLACES + QUICK_BYTES - 1;
-/// Lines that must have so many bytes are found from their ends.
+const BLOCK: usize = POSITIONS + TEDDY_BYTES - 1;
+/// Lines of at least so many bytes are found from their ends.
 const LONG_LINE: usize = 32;
 
-/// It pays to look for them if they begin at no more than this share of the bytes, and the first three bytes
-/// say so at no more than that; where there is but one place to look at, more often.
-const SELDOM: f64 = 0.02;
-const SELDOM_QUICKLY: f64 = 0.06;
-const SELDOM_AT_START: f64 = 0.5;
+/// Searching by first bytes is worthwhile if at most this share of the bytes of ordinary text
+/// begins a match, and at most the second share passes the check of three bytes; if there is but
+/// one position to try, up to the third.
+const FREQUENCY_MAX: f64 = 0.02;
+const TEDDY_FREQUENCY_MAX: f64 = 0.06;
+const FREQUENCY_AT_START_MAX: f64 = 0.5;
 
-/// The beginnings of a pattern's matches.
+/// Where the matches of a pattern may begin.
 #[derive(Debug)]
 pub(super) struct Starts {
-    lead: Lead,
-    /// Fewest bytes of the line that a match begins.
+    anchoring: Anchoring,
+    /// Fewest bytes of a line that begins a match.
     line_bytes: usize,
-    /// For each of the first bytes, which kinds have it.
-    kinds: Box<[[u32; 256]]>,
-    /// For each of the first bytes, which kinds need neither it nor those after it.
+    /// For each of the first bytes and its value, the groups that it fits.
+    groups: Box<[[u32; 256]]>,
+    /// For each of the first bytes, the groups whose prefixes end before it.
     ends: Vec<u32>,
-    quick: Quick,
-    /// Every match begins with the same two bytes, in any case.
+    teddy: Teddy,
+    /// Every match begins with the same two bytes, case-insensitively.
     is_pair: bool,
-    /// Roughly how often a byte of text begins one of the kinds, and how often the first three bytes say so.
-    chance: f64,
-    quick_chance: f64,
+    /// Roughly how often a byte of text begins one of the prefixes, and how often it passes the
+    /// check of three bytes.
+    frequency: f64,
+    teddy_frequency: f64,
 }
 
-/// Kinds of the first bytes by the lower and the upper half of a byte.
+/// Groups of the first three bytes by the lower and the upper nibble of a byte.
 #[derive(Debug, Default)]
-struct Quick {
-    low: [[u8; 16]; QUICK_BYTES],
-    high: [[u8; 16]; QUICK_BYTES],
+struct Teddy {
+    low: [[u8; 16]; TEDDY_BYTES],
+    high: [[u8; 16]; TEDDY_BYTES],
 }
 
-impl Quick {
-    fn put(&mut self, at: usize, set: &ByteSet, kind: usize) {
+impl Teddy {
+    fn insert(&mut self, at: usize, set: &ByteSet, group: usize) {
         for byte in set.iter() {
-            self.low[at][usize::from(byte & 15)] |= 1 << kind;
-            self.high[at][usize::from(byte >> 4)] |= 1 << kind;
+            self.low[at][usize::from(byte & 15)] |= 1 << group;
+            self.high[at][usize::from(byte >> 4)] |= 1 << group;
         }
     }
 
-    /// The first block, from `at` on in steps of [`PLACES`], in which a match may begin, and at which of its
-    /// places, as bits: none where fewer bytes are left than a block has.
+    /// The first block, from `at` on in steps of [`POSITIONS`], in which a match may begin, with
+    /// its positions as bits: no bits if fewer bytes are left than a block has.
     fn next(&self, text: &[u8], at: usize) -> (usize, u32) {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
@@ -76,18 +79,18 @@ impl Quick {
 
     fn next_one_by_one(&self, text: &[u8], mut at: usize) -> (usize, u32) {
         while let Some(block) = text.get(at..).and_then(<[u8]>::first_chunk::<BLOCK>) {
-            let windows = block.windows(QUICK_BYTES).enumerate();
-            let places = windows.fold(0, |places, (place, bytes)| {
-                let kinds = bytes.iter().enumerate().fold(u8::MAX, |kinds, (i, byte)| {
+            let windows = block.windows(TEDDY_BYTES).enumerate();
+            let positions = windows.fold(0, |positions, (position, bytes)| {
+                let groups = bytes.iter().enumerate().fold(u8::MAX, |groups, (i, byte)| {
                     let (low, high) = (usize::from(byte & 15), usize::from(byte >> 4));
-                    kinds & self.low[i][low] & self.high[i][high]
+                    groups & self.low[i][low] & self.high[i][high]
                 });
-                places | u32::from(kinds != 0) << place
+                positions | u32::from(groups != 0) << position
             });
-            if places != 0 {
-                return (at, places);
+            if positions != 0 {
+                return (at, positions);
             }
-            at += PLACES;
+            at += POSITIONS;
         }
         (at, 0)
     }
@@ -108,137 +111,142 @@ impl Quick {
         }
         let half = _mm256_set1_epi8(15);
         while let Some(block) = text.get(at..).and_then(<[u8]>::first_chunk::<BLOCK>) {
-            let mut kinds = _mm256_set1_epi8(-1);
-            for i in 0..QUICK_BYTES {
-                // SAFETY: the block has PLACES bytes from each of its first QUICK_BYTES places on.
+            let mut groups = _mm256_set1_epi8(-1);
+            for i in 0..TEDDY_BYTES {
+                // SAFETY: the block has POSITIONS bytes from each of its first TEDDY_BYTES
+                // positions on.
                 let bytes = unsafe { _mm256_loadu_si256(block.as_ptr().add(i).cast()) };
                 let low = _mm256_and_si256(bytes, half);
                 let high = _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), half);
                 let low = _mm256_shuffle_epi8(twice(&self.low[i]), low);
                 let high = _mm256_shuffle_epi8(twice(&self.high[i]), high);
-                kinds = _mm256_and_si256(kinds, _mm256_and_si256(low, high));
+                groups = _mm256_and_si256(groups, _mm256_and_si256(low, high));
             }
-            let none = _mm256_cmpeq_epi8(kinds, _mm256_setzero_si256());
-            let places = !_mm256_movemask_epi8(none).cast_unsigned();
-            if places != 0 {
-                return (at, places);
+            let none = _mm256_cmpeq_epi8(groups, _mm256_setzero_si256());
+            let positions = !_mm256_movemask_epi8(none).cast_unsigned();
+            if positions != 0 {
+                return (at, positions);
             }
-            at += PLACES;
+            at += POSITIONS;
         }
         (at, 0)
     }
 }
 
 impl Starts {
-    /// Of a pattern; none if its first bytes tell nothing.
+    /// The starts of a pattern; `None` if its first bytes say nothing.
     pub(super) fn of(node: &Node) -> Option<Self> {
-        let lead = paths::lead(node);
-        let mut rows = None;
+        let anchoring = prefixes::anchoring(node);
+        let mut prefixes = None;
         for length in LENGTHS {
-            let Some(longer) = paths::paths(node, length) else { break };
-            let is_many = longer.len() > ROWS_ENOUGH;
-            rows = Some(longer);
+            let Some(longer) = prefixes::prefixes(node, length) else { break };
+            let is_many = longer.len() > PREFIXES_ENOUGH;
+            prefixes = Some(longer);
             if is_many {
                 break;
             }
         }
-        let rows = rows?;
-        if rows.iter().any(Vec::is_empty) && lead == Lead::Anywhere {
+        let prefixes = prefixes?;
+        if prefixes.iter().any(Vec::is_empty) && anchoring == Anchoring::Anywhere {
             return None;
         }
-        let length = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let kinds = kinds(&rows, length);
+        let length = prefixes.iter().map(Vec::len).max().unwrap_or(0);
+        let groups = groups(&prefixes, length);
         let mut starts = Starts {
-            lead,
-            line_bytes: paths::line_bytes(node),
-            kinds: vec![[0; 256]; length].into(),
+            anchoring,
+            line_bytes: prefixes::line_bytes(node),
+            groups: vec![[0; 256]; length].into(),
             ends: vec![0; length],
-            quick: Quick::default(),
-            is_pair: is_pair(&rows),
-            chance: 0.0,
-            quick_chance: 0.0,
+            teddy: Teddy::default(),
+            is_pair: is_pair(&prefixes),
+            frequency: 0.0,
+            teddy_frequency: 0.0,
         };
-        let mut quick = vec![[ByteSet::default(); QUICK_BYTES]; QUICK_KINDS];
-        for (kind, row) in kinds.iter().enumerate() {
-            let mut chance = 1.0;
-            for (at, (table, end)) in starts.kinds.iter_mut().zip(&mut starts.ends).enumerate() {
-                let set = row.get(at).copied();
-                let of_end = if set.is_none() { 1 << kind } else { 0 };
+        let mut teddy = vec![[ByteSet::default(); TEDDY_BYTES]; TEDDY_BUCKETS];
+        for (group, prefix) in groups.iter().enumerate() {
+            let mut frequency = 1.0;
+            for (at, (table, end)) in starts.groups.iter_mut().zip(&mut starts.ends).enumerate() {
+                let set = prefix.get(at).copied();
+                let of_end = if set.is_none() { 1 << group } else { 0 };
                 *end |= of_end;
                 let set = set.unwrap_or(ByteSet::ALL);
-                set.iter().for_each(|byte| table[usize::from(byte)] |= 1 << kind);
-                chance *= set.sum_of(&BYTE_CHANCES).min(1.0);
+                set.iter().for_each(|byte| table[usize::from(byte)] |= 1 << group);
+                frequency *= set.sum_of(&BYTE_FREQUENCIES).min(1.0);
             }
-            starts.chance += chance;
-            let bucket = kind * QUICK_KINDS / kinds.len();
-            let newline = (lead == Lead::Line).then(|| ByteSet::of(b'\n'));
-            let mut sets = newline.into_iter().chain(row.iter().copied());
-            for set in &mut quick[bucket] {
+            starts.frequency += frequency;
+            let bucket = group * TEDDY_BUCKETS / groups.len();
+            let newline = (anchoring == Anchoring::Line).then(|| ByteSet::of(b'\n'));
+            let mut sets = newline.into_iter().chain(prefix.iter().copied());
+            for set in &mut teddy[bucket] {
                 *set = set.union(&sets.next().unwrap_or(ByteSet::ALL));
             }
         }
-        for (kind, sets) in quick.iter().enumerate() {
-            sets.iter().enumerate().for_each(|(at, set)| starts.quick.put(at, set, kind));
-            starts.quick_chance +=
-                sets.iter().map(|s| s.sum_of(&BYTE_CHANCES).min(1.0)).product::<f64>();
+        for (group, sets) in teddy.iter().enumerate() {
+            sets.iter().enumerate().for_each(|(at, set)| starts.teddy.insert(at, set, group));
+            starts.teddy_frequency +=
+                sets.iter().map(|s| s.sum_of(&BYTE_FREQUENCIES).min(1.0)).product::<f64>();
         }
         Some(starts)
     }
 
-    /// Whether looking for them is quicker than letting PCRE2 look, which does well by itself where all matches
-    /// begin with the same two bytes.
-    pub(super) fn pays(&self) -> bool {
-        match self.lead {
-            Lead::Text => self.chance <= SELDOM_AT_START,
-            Lead::Line if self.line_bytes >= LONG_LINE => true,
-            _ => !self.is_pair && self.chance <= SELDOM && self.quick_chance <= SELDOM_QUICKLY,
+    /// Whether searching by first bytes is quicker than letting PCRE2 search, which does well by
+    /// itself if all matches begin with the same two bytes.
+    pub(super) fn is_worthwhile(&self) -> bool {
+        match self.anchoring {
+            Anchoring::Text => self.frequency <= FREQUENCY_AT_START_MAX,
+            Anchoring::Line if self.line_bytes >= LONG_LINE => true,
+            _ => {
+                !self.is_pair
+                    && self.frequency <= FREQUENCY_MAX
+                    && self.teddy_frequency <= TEDDY_FREQUENCY_MAX
+            }
         }
     }
 
     /// Whether all matches begin at the start of a line.
     pub(super) fn is_in_lines(&self) -> bool {
-        self.lead == Lead::Line
+        self.anchoring == Anchoring::Line
     }
 
-    /// Whether the first bytes of a match may stand here.
+    /// Whether a match may begin here, by all bytes of the prefixes.
     #[inline]
     fn fits(&self, text: &[u8], at: usize) -> bool {
         let rest = text.get(at..).unwrap_or_default();
-        let mut kinds = u32::MAX;
-        for (table, byte) in self.kinds.iter().zip(rest) {
-            kinds &= table[usize::from(*byte)];
-            if kinds == 0 {
+        let mut groups = u32::MAX;
+        for (table, byte) in self.groups.iter().zip(rest) {
+            groups &= table[usize::from(*byte)];
+            if groups == 0 {
                 return false;
             }
         }
-        self.ends.get(rest.len()).is_none_or(|end| kinds & end != 0)
+        self.ends.get(rest.len()).is_none_or(|end| groups & end != 0)
     }
 
-    /// What is told of the first place at or after `from` where a match may begin and of which something is
-    /// told.
+    /// The first `Some` that `try_match` returns for a position at or after `from` where a match
+    /// may begin.
     pub(super) fn find<T>(
         &self,
         text: &[u8],
         from: usize,
-        mut tell: impl FnMut(usize) -> Option<T>,
+        mut try_match: impl FnMut(usize) -> Option<T>,
     ) -> Option<T> {
-        let mut tell = |at| if self.fits(text, at) { tell(at) } else { None };
-        match self.lead {
-            Lead::Text if from > 0 => None,
-            Lead::Text => tell(0),
-            Lead::Line => {
+        let mut try_match = |at| if self.fits(text, at) { try_match(at) } else { None };
+        match self.anchoring {
+            Anchoring::Text if from > 0 => None,
+            Anchoring::Text => try_match(0),
+            Anchoring::Line => {
                 let is_start = from.checked_sub(1).is_none_or(|at| text.get(at) == Some(&b'\n'));
-                let told = if is_start { tell(from) } else { None };
-                if told.is_some() {
-                    return told;
+                let result = if is_start { try_match(from) } else { None };
+                if result.is_some() {
+                    return result;
                 }
                 if self.line_bytes >= LONG_LINE {
-                    return self.find_in_long_lines(text, from, tell);
+                    return self.find_in_long_lines(text, from, try_match);
                 }
-                // The newline is one of the quick bytes.
-                self.find_anywhere(text, from, |newline| tell(newline + 1))
+                // The newline before the line is the first of the three bytes.
+                self.find_anywhere(text, from, |newline| try_match(newline + 1))
             }
-            Lead::Anywhere => self.find_anywhere(text, from, tell),
+            Anchoring::Anywhere => self.find_anywhere(text, from, try_match),
         }
     }
 
@@ -246,88 +254,89 @@ impl Starts {
         &self,
         text: &[u8],
         from: usize,
-        mut tell: impl FnMut(usize) -> Option<T>,
+        mut try_match: impl FnMut(usize) -> Option<T>,
     ) -> Option<T> {
         let mut at = from;
         while at < text.len() {
-            let (block, mut places) = self.quick.next(text, at);
+            let (block, mut positions) = self.teddy.next(text, at);
             at = block;
-            if places == 0 {
-                // The end, with nothing behind it.
+            if positions == 0 {
+                // The end of the text, padded to a block.
                 let rest = text.get(at..)?;
                 let mut block = [0; BLOCK];
                 let there = rest.len().min(BLOCK);
                 block[..there].copy_from_slice(&rest[..there]);
-                places = self.quick.next(&block, 0).1;
-                if there < PLACES {
-                    places &= (1 << there) - 1;
+                positions = self.teddy.next(&block, 0).1;
+                if there < POSITIONS {
+                    positions &= (1 << there) - 1;
                 }
             }
-            while places != 0 {
-                let told = tell(at + places.trailing_zeros() as usize);
-                if told.is_some() {
-                    return told;
+            while positions != 0 {
+                let result = try_match(at + positions.trailing_zeros() as usize);
+                if result.is_some() {
+                    return result;
                 }
-                places &= places - 1;
+                positions &= positions - 1;
             }
-            at += PLACES;
+            at += POSITIONS;
         }
         None
     }
 
-    /// The same for lines that must have many bytes: most are jumped over.
+    /// The same for lines that must have many bytes: shorter ones are skipped from their ends.
     fn find_in_long_lines<T>(
         &self,
         text: &[u8],
         from: usize,
-        mut tell: impl FnMut(usize) -> Option<T>,
+        mut try_match: impl FnMut(usize) -> Option<T>,
     ) -> Option<T> {
         let mut at = from;
         loop {
-            // Behind `at` the next line begins: of those that are long enough the first.
+            // The next line begins after `at`: find the first that is long enough.
             at += memchr::memchr(b'\n', text.get(at..)?)? + 1;
             while let Some(end) = memchr::memrchr(b'\n', text.get(at..at + self.line_bytes)?) {
                 at += end + 1;
             }
-            let told = tell(at);
-            if told.is_some() {
-                return told;
+            let result = try_match(at);
+            if result.is_some() {
+                return result;
             }
         }
     }
 }
 
-/// Whether every row begins with the same two bytes, in any case.
-fn is_pair(rows: &[Path]) -> bool {
+/// Whether every prefix begins with the same two bytes, case-insensitively.
+fn is_pair(prefixes: &[Prefix]) -> bool {
     let first = |at: usize| {
-        let mut sets = rows.iter().map(|row| row.get(at).copied().unwrap_or(ByteSet::ALL));
+        let mut sets =
+            prefixes.iter().map(|prefix| prefix.get(at).copied().unwrap_or(ByteSet::ALL));
         sets.by_ref().reduce(|a, b| a.union(&b)).is_some_and(|set| set.len() <= 2)
     };
     first(0) && first(1)
 }
 
-/// The rows, joined until there are few enough of them.
-fn kinds(rows: &[Path], length: usize) -> Vec<Path> {
-    let by = |key: &dyn Fn(usize, &Path) -> Path| {
-        let mut kinds: Vec<(Path, Path)> = Vec::new();
-        for (number, row) in rows.iter().enumerate() {
-            let key = key(number, row);
-            match kinds.iter_mut().find(|kind| kind.0 == key) {
-                Some((_, kind)) => {
-                    kind.truncate(row.len());
-                    kind.iter_mut().zip(row).for_each(|(a, b)| *a = a.union(b));
+/// The prefixes, joined until there are few enough of them.
+fn groups(prefixes: &[Prefix], length: usize) -> Vec<Prefix> {
+    let by = |key: &dyn Fn(usize, &Prefix) -> Prefix| {
+        let mut groups: Vec<(Prefix, Prefix)> = Vec::new();
+        for (number, prefix) in prefixes.iter().enumerate() {
+            let key = key(number, prefix);
+            match groups.iter_mut().find(|group| group.0 == key) {
+                Some((_, group)) => {
+                    group.truncate(prefix.len());
+                    group.iter_mut().zip(prefix).for_each(|(a, b)| *a = a.union(b));
                 }
-                None => kinds.push((key, row.clone())),
+                None => groups.push((key, prefix.clone())),
             }
-            if kinds.len() > KINDS_MAX {
+            if groups.len() > GROUPS_MAX {
                 return None;
             }
         }
-        Some(kinds.into_iter().map(|kind| kind.1).collect::<Vec<Path>>())
+        Some(groups.into_iter().map(|group| group.1).collect::<Vec<Prefix>>())
     };
-    let first = |length: usize| by(&|_, row| row.iter().take(length).copied().collect());
+    let first = |length: usize| by(&|_, prefix| prefix.iter().take(length).copied().collect());
     let joined = (1..=length).rev().find_map(first);
-    let any = || by(&|number, _| vec![ByteSet::of((number * KINDS_MAX / rows.len()) as u8)]);
+    let any = || by(&|number, _| vec![ByteSet::of((number * GROUPS_MAX / prefixes.len()) as u8)]);
     joined.or_else(any).unwrap_or_default()
 }
 
@@ -337,7 +346,7 @@ mod tests {
     use crate::pattern::Pattern;
     use crate::pattern::parse::parse;
 
-    /// Patterns with matches that begin in all sorts of ways.
+    /// Patterns with matches that begin in many ways.
     const PATTERNS: [&str; 24] = [
         "(?i)(?:sum of|us\\$|eur(?:os?)?|[0-9]{3}) ?[0-9]",
         "\\w<!--\\s*\\w+\\s*-->\\w",
@@ -403,8 +412,9 @@ mod tests {
             let Some(starts) = pattern.node().and_then(Starts::of) else { continue };
             for text in texts() {
                 for from in 0..=text.len() {
-                    let found = starts.find(&text, from, |at| pattern.find_here(&text, at, None));
-                    let expected = pattern.find_everywhere(&text, from, None);
+                    let found =
+                        starts.find(&text, from, |at| pattern.find_anchored(&text, at, None));
+                    let expected = pattern.find_unanchored(&text, from, None);
                     assert_eq!(
                         found.unwrap_or(Ok(None)),
                         expected,
@@ -428,24 +438,25 @@ mod tests {
             let Some(starts) = Starts::of(&parse(pattern).expect("valid").node) else { continue };
             for text in texts() {
                 for at in 0..text.len() {
-                    let expected = starts.quick.next_one_by_one(&text, at);
-                    assert_eq!(starts.quick.next(&text, at), expected, "{pattern}");
+                    let expected = starts.teddy.next_one_by_one(&text, at);
+                    assert_eq!(starts.teddy.next(&text, at), expected, "{pattern}");
                 }
             }
         }
     }
 
     #[test]
-    fn where_it_pays() {
-        let pays = |pattern: &str| {
-            Starts::of(&parse(pattern).expect("valid").node).is_some_and(|starts| starts.pays())
+    fn where_it_is_worthwhile() {
+        let is_worthwhile = |pattern: &str| {
+            Starts::of(&parse(pattern).expect("valid").node)
+                .is_some_and(|starts| starts.is_worthwhile())
         };
-        assert!(pays("(?i)(?:viagra|cialis|levitra)"));
-        assert!(pays("(?m)^[^\\r\\n]{998}"));
-        assert!(pays("^https?://\\d"));
-        // Almost everywhere, at everything's beginning, and what PCRE2 finds by itself.
+        assert!(is_worthwhile("(?i)(?:viagra|cialis|levitra)"));
+        assert!(is_worthwhile("(?m)^[^\\r\\n]{998}"));
+        assert!(is_worthwhile("^https?://\\d"));
+        // Almost everywhere, at the start of every line, and what PCRE2 finds by itself.
         for pattern in ["[a-z]+x", "x*", "^.*x", "(?m)^[^>].*?<a href=", "\\nReceived:.*x"] {
-            assert!(!pays(pattern), "{pattern}");
+            assert!(!is_worthwhile(pattern), "{pattern}");
         }
     }
 
@@ -456,10 +467,10 @@ mod tests {
         if let Some(starts) = pattern.node().and_then(Starts::of) {
             let text = b"1 22 7919 5831 x 333 3743 9999 12 no 0";
             for from in 0..text.len() {
-                let found = starts.find(text, from, |at| pattern.find_here(text, at, None));
+                let found = starts.find(text, from, |at| pattern.find_anchored(text, at, None));
                 assert_eq!(
                     found.unwrap_or(Ok(None)),
-                    pattern.find_everywhere(text, from, None),
+                    pattern.find_unanchored(text, from, None),
                     "{from}"
                 );
             }

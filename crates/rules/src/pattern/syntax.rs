@@ -1,4 +1,4 @@
-//! The tree of a Perl pattern, every flag already applied: what is left says byte by byte what
+//! The syntax tree of a Perl pattern with every flag applied, so that it says byte by byte what
 //! matches.
 
 /// A set of bytes.
@@ -67,7 +67,7 @@ impl ByteSet {
         [0u8, 64, 128, 192].into_iter().zip(self.0).flat_map(|(first, mut word)| {
             std::iter::from_fn(move || {
                 let bit = word.trailing_zeros() as u8;
-                // The lowest bit goes; of an empty word nothing is left.
+                // Clears the lowest bit set; an empty word stays empty.
                 word &= word.checked_sub(1)?;
                 Some(first + bit)
             })
@@ -76,7 +76,7 @@ impl ByteSet {
 
     /// The bytes of a text.
     pub(crate) fn of_text(text: &[u8]) -> Self {
-        /// Multiplied with it, the first bits of eight bytes come together in the highest byte.
+        /// Multiplier that collects the first bits of eight bytes in the highest byte.
         const GATHER: u64 = 0x0102_0408_1020_4080;
         let mut seen = [0u8; 256];
         text.iter().for_each(|b| seen[usize::from(*b)] = 1);
@@ -114,7 +114,8 @@ impl ByteSet {
         if self.len() == 1 { self.iter().next() } else { None }
     }
 
-    /// With every letter also in the other case: ASCII and Latin-1, as Perl folds bytes under `/aa`.
+    /// The set with every letter also in the other case: ASCII and Latin-1, as Perl folds bytes
+    /// under `/aa`.
     pub(crate) fn fold_case(&self) -> Self {
         let [low, letters, high, latin] = self.0;
         let other = |word: u64, capitals: u64| (word & capitals) << 32 | word >> 32 & capitals;
@@ -139,9 +140,9 @@ impl ByteSet {
     }
 }
 
-/// `A` to `Z` among the bytes from 0x40 on; each small letter stands 32 above its capital.
+/// `A` to `Z` among the bytes from 0x40 on; each lower-case letter is 32 above its capital.
 const ASCII_CAPITALS: u64 = ((1 << 26) - 1) << 1;
-/// 0xC0 to 0xDE among the bytes from 0xC0 on, but for × (0xD7), which is no letter.
+/// 0xC0 to 0xDE among the bytes from 0xC0 on, without × (0xD7), which is no letter.
 const LATIN_CAPITALS: u64 = ((1 << 31) - 1) & !(1 << (0xd7 - 0xc0));
 
 /// An assertion without width.
@@ -163,7 +164,7 @@ pub(crate) enum Anchor {
     NotWord,
 }
 
-/// How a repetition gives back.
+/// Greediness of a repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Greed {
     Greedy,
@@ -171,13 +172,13 @@ pub(crate) enum Greed {
     Possessive,
 }
 
-/// A pattern.
+/// A node of the tree.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node {
     /// One byte of the set; of the empty set: never.
     Set(ByteSet),
     Anchor(Anchor),
-    /// One after the other; none is the empty match.
+    /// A concatenation; without nodes it matches the empty string.
     Concat(Vec<Node>),
     Alternate(Vec<Node>),
     Repeat {
@@ -198,7 +199,7 @@ pub(crate) enum Node {
         negated: bool,
         node: Box<Node>,
     },
-    /// The text of a group; with the flag, in any case.
+    /// A backreference, case-insensitive with the flag.
     Backreference {
         index: u32,
         caseless: bool,
@@ -243,8 +244,8 @@ impl Node {
         }
     }
 
-    /// Leaves the last of several tags only: SpamAssassin fills no other, and takes `%{TAG}` as it
-    /// stands, which no text has.
+    /// Keeps only the last of several tags: SpamAssassin fills no other, and takes `%{TAG}`
+    /// literally, which no text has.
     pub(crate) fn keep_last_template(&mut self) {
         let mut last = None;
         self.walk(&mut |node| {
@@ -286,9 +287,8 @@ impl Node {
         }
     }
 
-    /// Whether the pattern can never match, whatever the text: it has a byte of no set, something
-    /// before its start or after its end, or looks that nothing stands where something always does
-    /// (`(?!)`).
+    /// Whether the pattern can never match: it has a byte of an empty set, something before its
+    /// start or after its end, or an assertion that always fails (`(?!)`).
     pub(crate) fn is_impossible(&self) -> bool {
         match self {
             Node::Set(set) => set.len() == 0,
@@ -314,7 +314,7 @@ impl Node {
         }
     }
 
-    /// Whether it matches at every place of every text, if only nothing.
+    /// Whether it matches at every position of every text, if only the empty string.
     fn is_everywhere(&self) -> bool {
         match self {
             Node::Concat(nodes) => nodes.iter().all(Node::is_everywhere),

@@ -1,26 +1,19 @@
 //! AUTH: PLAIN (RFC 4616), LOGIN, SCRAM-SHA-256 (RFC 7677), over TLS only.
 
-use super::{Event, Owed, Phase, Session};
+use super::{Event, Pending, Phase, Session};
 use crate::reply::Reply;
-use crate::scram::{Credentials, Exchange, First};
+use crate::scram::{ClientFirst, Credentials, Exchange};
 use crate::text::breaks_line;
 
-/// How far a SCRAM exchange is.
+/// State of a SCRAM exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Scram {
-    /// The client's first message comes.
+    /// Waiting for the client-first-message.
     First,
-    /// Its proof comes.
-    Proof {
-        /// Login.
-        user: String,
-        exchange: Exchange,
-    },
-    /// The proof was right; the client takes ours.
-    End {
-        /// Login.
-        user: String,
-    },
+    /// Waiting for the client-final-message.
+    Proof { user: String, exchange: Exchange },
+    /// The proof was right; waiting for the client's empty response.
+    End { user: String },
 }
 
 impl Session {
@@ -39,7 +32,7 @@ impl Session {
             () => None,
         };
         if let Some((code, enhanced, text)) = refusal {
-            return self.error(&Reply::new(code, enhanced, text), out);
+            return self.send_error(&Reply::new(code, enhanced, text), out);
         }
         let challenge = match mechanism {
             "PLAIN" => {
@@ -54,15 +47,15 @@ impl Session {
                 self.phase = Phase::AuthScram(Box::new(Scram::First));
                 ""
             }
-            _ => return self.error(&Reply::new(504, (5, 5, 4), "mechanism not offered"), out),
+            _ => return self.send_error(&Reply::new(504, (5, 5, 4), "mechanism not offered"), out),
         };
         match initial {
             Some(response) => self.auth_line(response.as_bytes(), false, out),
-            None => self.say(&Reply::plain(334, challenge), out),
+            None => self.send_reply(&Reply::plain(334, challenge), out),
         }
     }
 
-    /// A line of an AUTH exchange, in base64.
+    /// A base64 line of an AUTH exchange.
     pub(super) fn auth_line(
         &mut self,
         line: &[u8],
@@ -71,18 +64,18 @@ impl Session {
     ) -> Option<Event> {
         let phase = std::mem::replace(&mut self.phase, Phase::Command);
         if line == b"*" {
-            return self.error(&Reply::new(501, (5, 7, 0), "authentication cancelled"), out);
+            return self.send_error(&Reply::new(501, (5, 7, 0), "authentication cancelled"), out);
         }
         let decoded = if line == b"=" { Some(Vec::new()) } else { decode_base64(line) };
         let text = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
         let Some(text) = text else {
-            return self.error(&Reply::new(501, (5, 5, 2), "cannot decode the response"), out);
+            return self.send_error(&Reply::new(501, (5, 5, 2), "cannot decode the response"), out);
         };
         let (user, password) = match phase {
             Phase::AuthScram(scram) => return self.scram_line(*scram, &text, out),
             Phase::AuthUser => {
                 self.phase = Phase::AuthPassword(text);
-                return self.say(&Reply::plain(334, "UGFzc3dvcmQ6"), out);
+                return self.send_reply(&Reply::plain(334, "UGFzc3dvcmQ6"), out);
             }
             Phase::AuthPassword(user) => (user, text),
             // RFC 4616: authorisation identity NUL login NUL password.
@@ -91,37 +84,38 @@ impl Session {
                 [identity, user, password] if identity == user => {
                     ((*user).to_owned(), (*password).to_owned())
                 }
-                _ => return self.error(&Reply::new(501, (5, 5, 2), "bad response"), out),
+                _ => return self.send_error(&Reply::new(501, (5, 5, 2), "bad response"), out),
             },
         };
         if user.contains(breaks_line) {
-            return self.error(&Reply::new(501, (5, 5, 2), "bad response"), out);
+            return self.send_error(&Reply::new(501, (5, 5, 2), "bad response"), out);
         }
-        self.owed = Owed::Auth(user.clone());
+        self.pending = Pending::Auth(user.clone());
         Some(Event::Auth { user, password })
     }
 
-    /// A message of a SCRAM exchange, decoded.
+    /// A decoded message of a SCRAM exchange.
     fn scram_line(&mut self, scram: Scram, text: &str, out: &mut Vec<u8>) -> Option<Event> {
         match scram {
-            Scram::First => match First::read(text).filter(|f| !f.user.contains(breaks_line)) {
+            Scram::First => match ClientFirst::read(text).filter(|f| !f.user.contains(breaks_line))
+            {
                 Some(first) => {
                     let user = first.user.clone();
-                    self.owed = Owed::Credentials(first);
+                    self.pending = Pending::Credentials(first);
                     Some(Event::Credentials(user))
                 }
-                None => self.error(&Reply::new(501, (5, 5, 2), "bad response"), out),
+                None => self.send_error(&Reply::new(501, (5, 5, 2), "bad response"), out),
             },
             Scram::Proof { user, exchange } => match exchange.verify(text) {
                 Some(ours) => {
                     self.phase = Phase::AuthScram(Box::new(Scram::End { user }));
                     let ours = base64_simd::STANDARD.encode_to_string(ours);
-                    self.say(&Reply::plain(334, ours), out)
+                    self.send_reply(&Reply::plain(334, ours), out)
                 }
                 None => {
                     let refused = Reply::new(535, (5, 7, 8), "authentication failed");
-                    // Too many errors end the conversation, which matters more than who it was.
-                    self.error(&refused, out).or(Some(Event::LoginFailed(user)))
+                    // Closing after too many errors takes precedence over the failed login.
+                    self.send_error(&refused, out).or(Some(Event::LoginFailed(user)))
                 }
             },
             Scram::End { user } => {
@@ -132,24 +126,26 @@ impl Session {
         }
     }
 
-    /// Answers [`Event::Credentials`]: what is kept of the person's password, and a nonce of visible
-    /// characters without commas. For a login that nobody has, credentials that nothing fits.
+    /// Answers [`Event::Credentials`] with the stored credentials of the login, and a nonce of
+    /// visible characters without commas. For an unknown login, credentials that no password
+    /// matches.
     pub fn challenge(&mut self, credentials: Credentials, nonce: &str, out: &mut Vec<u8>) {
-        if let Owed::Credentials(first) = std::mem::replace(&mut self.owed, Owed::Nothing) {
+        if let Pending::Credentials(first) = std::mem::replace(&mut self.pending, Pending::Nothing)
+        {
             let (exchange, said) = Exchange::challenge(&first, credentials, nonce);
             self.phase = Phase::AuthScram(Box::new(Scram::Proof { user: first.user, exchange }));
             Reply::plain(334, base64_simd::STANDARD.encode_to_string(said)).write(out);
         }
     }
 
-    /// Answers [`Event::Auth`].
+    /// Answers [`Event::Auth`]: whether the password is right.
     pub fn answer_auth(&mut self, accepted: bool, out: &mut Vec<u8>) -> Option<Event> {
-        match (std::mem::replace(&mut self.owed, Owed::Nothing), accepted) {
-            (Owed::Auth(user), true) => {
+        match (std::mem::replace(&mut self.pending, Pending::Nothing), accepted) {
+            (Pending::Auth(user), true) => {
                 self.user = Some(user);
-                self.say(&Reply::new(235, (2, 7, 0), "authenticated"), out)
+                self.send_reply(&Reply::new(235, (2, 7, 0), "authenticated"), out)
             }
-            _ => self.error(&Reply::new(535, (5, 7, 8), "authentication failed"), out),
+            _ => self.send_error(&Reply::new(535, (5, 7, 8), "authentication failed"), out),
         }
     }
 }

@@ -1,11 +1,34 @@
-//! What came of a message so far.
+//! A mail transaction and the message received so far.
 
-use super::Transaction;
-use crate::data::BadData;
+use crate::command::{MailCommand, RcptCommand};
+use crate::data::{DataError, LineCheck};
 use crate::reply::Reply;
 
+/// A mail transaction.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Transaction {
+    /// Arguments of MAIL.
+    pub mail: MailCommand,
+    /// The accepted recipients, in order.
+    pub recipients: Vec<RcptCommand>,
+    /// The prefix of [`super::Session::start_body`], then the message with CR LF line ends.
+    pub body: Vec<u8>,
+    /// Bytes of the prefix in `body`.
+    pub prefix_bytes: usize,
+    /// The message was sent by BDAT.
+    pub chunked: bool,
+    /// Bytes of the message that [`super::Session::drain_body`] removed.
+    pub(super) drained_bytes: u64,
+    /// The reply that refuses the message, while its rest is still being skipped.
+    pub(super) refusal: Option<Reply>,
+    /// Line state across BDAT chunks.
+    pub(super) lines: LineCheck,
+    /// The first forbidden byte of a chunk that is still being received.
+    pub(super) bad: Option<DataError>,
+}
+
 impl Transaction {
-    /// Bytes of the message that came so far.
+    /// Bytes of the message received so far.
     pub(super) fn message_bytes(&self) -> u64 {
         self.drained_bytes + self.body.len().saturating_sub(self.prefix_bytes) as u64
     }
@@ -17,7 +40,7 @@ impl Transaction {
         self.refusal.get_or_insert(reply);
     }
 
-    /// Takes bytes of a chunk. What may not stand in a message is refused at the chunk's end, when the
+    /// Appends bytes of a chunk. Forbidden bytes are refused at the end of the chunk, when the
     /// client reads again.
     pub(super) fn add_to_chunk(&mut self, bytes: &[u8]) {
         if self.bad.is_some() || self.refusal.is_some() {
@@ -30,9 +53,9 @@ impl Transaction {
         }
     }
 
-    /// What was wrong with the chunk that ends here. A message whose last line has no end is given one, as
-    /// DATA would have: it could not be sent on without.
-    pub(super) fn end_chunk(&mut self, last: bool) -> Option<BadData> {
+    /// Ends a chunk and returns its first forbidden byte. A message whose last line has no CR LF
+    /// gets one, as after DATA: it could not be relayed without.
+    pub(super) fn end_chunk(&mut self, last: bool) -> Option<DataError> {
         if self.bad.is_none() && self.refusal.is_none() && last {
             self.bad = self.lines.end().err();
             if self.body.len() > self.prefix_bytes && !self.body.ends_with(b"\r\n") {

@@ -1,7 +1,7 @@
-//! XCLIENT: a trusted relay says whom it speaks for (Postfix, *XCLIENT howto*).
+//! XCLIENT: a trusted relay reports its client's address (Postfix, *XCLIENT howto*).
 //!
-//! Taken: ADDR and HELO. NAME, PORT, PROTO, DESTADDR and DESTPORT are read and not used: names we look up
-//! ourselves. LOGIN is not offered: a login is proven here or it is none.
+//! ADDR and HELO are applied. NAME, PORT, PROTO, DESTADDR and DESTPORT are parsed and ignored: the
+//! gateway resolves names itself. LOGIN is not offered: clients authenticate here or not at all.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::reply::Reply;
 /// Attributes that are offered.
 pub(super) const OFFER: &str = "XCLIENT NAME ADDR PORT PROTO HELO DESTADDR DESTPORT";
 
-/// Reads the attributes: the client's address and its HELO name, if they are told.
+/// Parses the attributes: the client's address and HELO name, if they are given.
 fn read(arguments: &str) -> Option<(Option<IpAddr>, Option<String>)> {
     let (mut address, mut helo) = (None, None);
     for attribute in arguments.split(' ').filter(|a| !a.is_empty()) {
@@ -33,7 +33,7 @@ fn read(arguments: &str) -> Option<(Option<IpAddr>, Option<String>)> {
     Some((address, helo))
 }
 
-/// Undoes xtext (RFC 1891 section 5). None for what would not be one printable word.
+/// Decodes xtext (RFC 1891 section 5). None unless the result is one printable word.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -54,21 +54,21 @@ fn decode(text: &str) -> Option<String> {
 impl Session {
     pub(super) fn xclient(&mut self, arguments: &str, out: &mut Vec<u8>) -> Option<Event> {
         if !self.trusts_xclient {
-            return self.error(&Reply::new(550, (5, 7, 0), "not for you"), out);
+            return self.send_error(&Reply::new(550, (5, 7, 0), "not for you"), out);
         }
         if self.transaction.is_some() {
-            return self.error(&Reply::new(503, (5, 5, 1), "not within a message"), out);
+            return self.send_error(&Reply::new(503, (5, 5, 1), "not within a message"), out);
         }
         let Some((address, helo)) = read(arguments) else {
-            return self.error(&Reply::new(501, (5, 5, 4), "bad attribute"), out);
+            return self.send_error(&Reply::new(501, (5, 5, 4), "bad attribute"), out);
         };
-        // The conversation begins anew, as if the client had just connected.
+        // The session starts again, as if the client had just connected.
         (self.helo, self.extended, self.user) = (helo, false, None);
         self.greet(out);
         Some(Event::Client(address))
     }
 
-    /// The peer may say whom it speaks for (XCLIENT).
+    /// Accepts XCLIENT from this peer.
     pub fn trust_xclient(&mut self) {
         self.trusts_xclient = true;
     }

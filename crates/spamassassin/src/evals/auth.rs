@@ -1,11 +1,12 @@
-//! SPF, DKIM, DMARC, ARC and the classifier: answered from what was found out before the scan.
+//! SPF, DKIM, DMARC, ARC and the classifier: results from before the scan.
 
 use gauntlet_mail::facts::{AuthResult, DkimSignature, DmarcPolicy, Facts};
 
-use super::{Args, EvalContext};
+use super::args::Args;
+use super::context::EvalContext;
 use gauntlet_rules::Profile;
 
-/// What the network said; none in the local profile.
+/// The facts from the network; `None` in the local profile.
 pub(super) fn facts<'a>(cx: &EvalContext<'a>) -> Option<&'a Facts> {
     (cx.profile == Profile::Full).then_some(cx.facts)
 }
@@ -116,8 +117,8 @@ pub(super) fn valid_signatures<'a>(
     all.iter().filter(|s| s.result == AuthResult::Pass)
 }
 
-/// Whether a signing domain is one of these; `.example.com` and `*.example.com` take the domain and
-/// those below it; no domains at all take every one.
+/// Whether a signing domain is one of these; `.example.com` and `*.example.com` match the domain
+/// and its subdomains; an empty list matches every domain.
 fn is_one_of(domain: &str, wanted: &[String]) -> bool {
     wanted.is_empty()
         || wanted.iter().any(|w| match w.strip_prefix('*').unwrap_or(w).strip_prefix('.') {
@@ -168,7 +169,7 @@ pub(super) fn dkim_envelope(cx: &EvalContext<'_>, _: &Args) -> bool {
     valid_signatures(cx).any(|s| same(&s.domain, &sender[at + 1..]))
 }
 
-/// `check_dkim_dependable()`: the signatures could be judged.
+/// `check_dkim_dependable()`: the signatures could be verified.
 pub(super) fn dkim_dependable(cx: &EvalContext<'_>, _: &Args) -> bool {
     facts(cx).is_some_and(|f| {
         let mut all = f.dkim.iter();
@@ -188,7 +189,7 @@ pub(super) fn dkim_default_welcome(cx: &EvalContext<'_>, _: &Args) -> bool {
 }
 
 fn dkim_listed(cx: &EvalContext<'_>, list: &str, addresses: &str) -> bool {
-    /// Keys below this prove nothing.
+    /// Signatures with shorter keys do not count, in bits.
     const KEY_BITS_MIN: u16 = 1024;
     let strong: Vec<&DkimSignature> =
         valid_signatures(cx).filter(|s| s.key_bits == 0 || s.key_bits >= KEY_BITS_MIN).collect();

@@ -1,28 +1,21 @@
-//! The text: how long, how blank, how alike its alternatives, and the words of stock promotion.
+//! The text: its length, blank lines, the similarity of its alternatives, and the words of stock
+//! promotion.
 
 use std::collections::BTreeSet;
 
+use super::args::Args;
+use super::context::EvalContext;
+use super::memo::Difference;
 use super::text::{lines, re};
-use super::{Args, EvalContext};
 use crate::views::{Node, Text};
 use gauntlet_rules::hash::HashMap;
 
-/// Words compared of one part.
+/// Most words compared of one part.
 const WORDS_MAX: usize = 200_000;
 
 /// `check_body_length(max)`: the raw body has at most so many bytes.
 pub(super) fn body_length(cx: &EvalContext<'_>, args: &Args) -> bool {
     cx.tree().pristine_body().len() as f64 <= args.number(0)
-}
-
-/// How different the alternatives are.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Difference {
-    /// Percent of the HTML's words that the text lacks, in the worst multipart.
-    percent: f64,
-    /// Different words of the last multipart that had any HTML word.
-    html_words: usize,
-    text_words: usize,
 }
 
 /// `multipart_alternative_difference(min, max)`.
@@ -87,7 +80,7 @@ struct Occurrences {
 
 /// The words of these parts.
 fn count_words<'a>(cx: &'a EvalContext<'_>, parts: &[usize]) -> HashMap<&'a [u8], Occurrences> {
-    /// Bytes of a text to each of its different words, roughly.
+    /// Estimated bytes of a text for each different word.
     const BYTES_PER_WORD: usize = 16;
     let mut words: HashMap<&[u8], Occurrences> = HashMap::default();
     let (mut has_html, mut has_image) = (false, false);
@@ -102,7 +95,7 @@ fn count_words<'a>(cx: &'a EvalContext<'_>, parts: &[usize]) -> HashMap<&'a [u8]
         has_image |=
             !has_html && rendered.html.as_ref().is_some_and(|state| state.inside("img").is_some());
         if has_image && !has_html {
-            // It counts as a word, which no text has.
+            // It counts as a word that no text has.
             words.insert(b"\n", Occurrences { html: 1, text: 0 });
             has_html = true;
         }
@@ -110,7 +103,8 @@ fn count_words<'a>(cx: &'a EvalContext<'_>, parts: &[usize]) -> HashMap<&'a [u8]
     words
 }
 
-/// Words between white space that hold a letter, a digit or an underscore; not more than are compared.
+/// Words between white space that hold a letter, a digit or an underscore; not more than are
+/// compared.
 fn text_words<'t>(text: &'t Text, mut found: impl FnMut(&'t [u8])) {
     let bytes = text.chars.as_bytes();
     if bytes.is_ascii() {
@@ -120,7 +114,7 @@ fn text_words<'t>(text: &'t Text, mut found: impl FnMut(&'t [u8])) {
     }
     let (mut start, mut has_letter, mut count, mut i) = (0, false, 0, 0);
     while i <= bytes.len() && count < WORDS_MAX {
-        // What is here, and how long it is.
+        // The character here, and its length.
         let (is_space, is_letter, length) = match bytes.get(i) {
             None => (true, false, 1),
             Some(b) if b.is_ascii() => (super::text::is_space(*b), super::text::is_word(*b), 1),

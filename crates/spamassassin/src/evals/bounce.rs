@@ -1,7 +1,8 @@
-//! Bounces of mail that really went out through our own relays.
+//! Bounces of mail that was sent through the site's own relays.
 
+use super::args::Args;
+use super::context::EvalContext;
 use super::text::{lines, re};
-use super::{Args, EvalContext};
 
 /// Bytes of a folded Received field that are kept together.
 const FIELD_BYTES_MAX: usize = 16 * 1024;

@@ -1,87 +1,32 @@
-//! One message, as eval functions see it.
+//! The context of eval functions: one message.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use gauntlet_mail::Facts;
 
-use super::EvalTables;
-use super::asking::{LinkHost, link_hosts};
-use super::body::Difference;
-use super::forgery::Hotmail;
-use super::header::Recipients;
-use super::image::Images;
-use super::lists::Standing;
-use super::mime::MimeFacts;
+use super::memo::{HEADER_LISTS, HeaderMemo, Memo};
+use super::tables::EvalTables;
 use crate::boundaries::Boundaries;
 use crate::views::{HtmlState, MimeTree, Rendered, Views, header};
 use gauntlet_rules::Profile;
 
-/// Lists that the header values of a message are kept in, by a hash of their selectors.
-const HEADER_LISTS: usize = 64;
-
-/// What an eval function may look at: one message.
+/// What an eval function can see: one message.
 #[derive(Debug)]
 pub struct EvalContext<'a> {
     /// What rules see of the message.
     pub views: &'a Views<'a>,
     /// Lists and settings of the rule files.
     pub tables: &'a EvalTables,
-    /// What the network said; read in [`Profile::Full`] only.
+    /// Facts from the network; used in [`Profile::Full`] only.
     pub facts: &'a Facts,
     /// Unix time in seconds.
     pub now: i64,
     /// Which rules run.
     pub profile: Profile,
-    /// The classifier's probability of spam, 0 to 1; none if there is no classifier.
+    /// The classifier's probability of spam, 0 to 1; `None` without a classifier.
     pub spam_probability: Option<f64>,
     pub(super) memo: Memo<'a>,
-}
-
-/// Header values of one selector, each made when first asked for.
-#[derive(Debug)]
-struct HeaderMemo<'a> {
-    /// As the function writes it.
-    selector: Box<str>,
-    text: OnceCell<Cow<'a, [u8]>>,
-    values: OnceCell<Vec<Vec<u8>>>,
-    next: HeaderMemos<'a>,
-}
-
-/// A list that only grows, so that what is in it can be lent.
-type HeaderMemos<'a> = OnceCell<Box<HeaderMemo<'a>>>;
-
-/// Header values by the hash of their selectors. A rule set names a few dozen, of which a message has some.
-#[derive(Debug)]
-struct Headers<'a>([HeaderMemos<'a>; HEADER_LISTS]);
-
-impl Default for Headers<'_> {
-    fn default() -> Self {
-        Headers(std::array::from_fn(|_| OnceCell::new()))
-    }
-}
-
-/// What several functions need, computed when first asked for.
-#[derive(Debug, Default)]
-pub(super) struct Memo<'a> {
-    headers: Headers<'a>,
-    pub(super) all_from: OnceCell<Vec<Vec<u8>>>,
-    pub(super) all_to: OnceCell<Vec<Vec<u8>>>,
-    pub(super) base64_length: OnceCell<usize>,
-    pub(super) blank_lines: OnceCell<(usize, usize)>,
-    pub(super) body_freemails: OnceCell<Option<Vec<Vec<u8>>>>,
-    pub(super) date_ahead: OnceCell<i64>,
-    pub(super) default_standing: OnceCell<Standing>,
-    pub(super) difference: OnceCell<Difference>,
-    pub(super) hotmail: OnceCell<Hotmail>,
-    pub(super) images: OnceCell<Images>,
-    pub(super) links: OnceCell<Vec<LinkHost>>,
-    pub(super) mime: OnceCell<MimeFacts>,
-    pub(super) own_standing: OnceCell<Standing>,
-    pub(super) received_removed: OnceCell<bool>,
-    pub(super) recipients: OnceCell<Recipients>,
-    pub(super) space_percent: OnceCell<f64>,
-    pub(super) uppercase: OnceCell<f64>,
 }
 
 impl<'a> EvalContext<'a> {
@@ -105,8 +50,8 @@ impl<'a> EvalContext<'a> {
         self
     }
 
-    /// A header value in scalar context: all fields in one text; of addresses and other extracts only
-    /// the first, without its line end. Empty if there is none.
+    /// A header value in scalar context: all fields in one text; of addresses and other extracts
+    /// only the first, without its line end. Empty if there is none.
     pub(crate) fn text(&self, name: &str) -> Cow<'_, [u8]> {
         match name {
             "ALL" => return Cow::Borrowed(self.views.all_fields()),
@@ -118,7 +63,7 @@ impl<'a> EvalContext<'a> {
         Cow::Borrowed(memo.map_or(&[], |memo| &**memo.text.get_or_init(make)))
     }
 
-    /// Where the values of a selector are kept; none if the message has none of the fields that it names.
+    /// The memo of a selector's values; `None` if the message has none of the fields that it names.
     fn header_memo(&self, name: &str) -> Option<&HeaderMemo<'a>> {
         let hash = usize::from(gauntlet_rules::document::name_hash(name.as_bytes()));
         let mut slot = &self.memo.headers.0[hash % HEADER_LISTS];
@@ -184,17 +129,17 @@ impl<'a> EvalContext<'a> {
         self.views.mime()
     }
 
-    /// A part as it is rendered, by its index in the tree; none if it is not shown as text.
+    /// A rendered part, by its index in the tree; `None` if it is not shown as text.
     pub(super) fn rendered(&self, part: usize) -> Option<&Rendered> {
         self.views.rendered().get(part)?.as_ref()
     }
 
-    /// What all HTML parts tell, in order.
+    /// The HTML state of all HTML parts, in order.
     pub(super) fn html(&self) -> impl Iterator<Item = &HtmlState> {
         self.views.rendered().iter().flatten().filter_map(|r| r.html.as_ref())
     }
 
-    /// Received fields that could not be read.
+    /// Number of Received fields that could not be parsed.
     pub(super) fn unparseable_relays(&self) -> u32 {
         self.views.relays().unparseable
     }
@@ -214,16 +159,11 @@ impl<'a> EvalContext<'a> {
         links.flat_map(|(_, detail)| &detail.hosts).map(Vec::as_slice)
     }
 
-    /// URIs of links in HTML that do not also stand in the text.
+    /// URIs of HTML links that are not in the text too.
     pub(super) fn linked_uris(&self) -> impl Iterator<Item = &[u8]> {
         let details = self.views.uri_details().details.iter();
         let links = details.filter(|(_, d)| !d.is_parsed && d.elements.iter().any(|e| &**e == "a"));
         links.map(|(uri, _)| uri.as_slice())
-    }
-
-    /// Hosts of links that lists are asked about.
-    pub(super) fn links(&self) -> &[LinkHost] {
-        self.memo.links.get_or_init(|| link_hosts(self, &self.tables.network.links))
     }
 
     pub(super) fn boundaries(&self) -> &'a Boundaries {

@@ -1,8 +1,8 @@
-//! Dates as SpamAssassin reads them: forgiving, in pieces, never out of range.
+//! Dates as SpamAssassin parses them: tolerant, in pieces, never out of range.
 //!
-//! This is not an RFC 5322 parser. Rules compare the result with other dates read the same way, so
-//! what matters is that odd dates come out as SpamAssassin's do: a day too high moves to the first
-//! of the next month, hours over 23 are 23, years are held between 1970 and 2037.
+//! This is not an RFC 5322 parser. Rules compare the result with other dates parsed the same way,
+//! so invalid dates must give SpamAssassin's result: a day too high is the first of the next month,
+//! hours over 23 are 23, years are limited to 1970 to 2037.
 
 use std::sync::LazyLock;
 
@@ -76,7 +76,7 @@ fn pattern(text: &str) -> Regex {
     Regex::new(&format!("(?-u){text}")).expect("a constant pattern")
 }
 
-/// The date in a header value, in Unix seconds; none if there is no day, month and year in it.
+/// The date in a header value, in Unix seconds; `None` without a day, month and year.
 pub(super) fn parse(text: &[u8]) -> Option<i64> {
     let (date, seconds, offset) = usual(text).or_else(|| pieces(text))?;
     let (day, month, year) = date;
@@ -89,7 +89,7 @@ pub(super) fn parse(text: &[u8]) -> Option<i64> {
 /// Day, month from 1 and year; seconds since midnight; seconds east of Greenwich.
 type Pieces = ((i64, i64, i64), i64, i64);
 
-/// A date in whatever order its pieces stand.
+/// A date with its pieces in any order.
 fn pieces(text: &[u8]) -> Option<Pieces> {
     let mut rest = spaced(text);
     let date = take_date(&mut rest)?;
@@ -97,8 +97,8 @@ fn pieces(text: &[u8]) -> Option<Pieces> {
     Some((date, seconds, offset(&rest)))
 }
 
-/// The same of a date as nearly all are written, which needs no copy: perhaps a weekday, then day, month,
-/// year, time and `+hhmm`.
+/// The same for the usual form, without copying: perhaps a weekday, then day, month, year, time and
+/// `+hhmm`.
 fn usual(text: &[u8]) -> Option<Pieces> {
     let mut words = text.split(|b| is_separator(*b)).filter(|word| !word.is_empty());
     let mut day = words.next()?;
@@ -164,7 +164,7 @@ fn spaced(text: &[u8]) -> Vec<u8> {
 }
 
 fn number(digits: &[u8]) -> i64 {
-    // Four digits hold every value that is looked at; longer ones are too big anyway.
+    // Four digits hold every value that is compared; longer ones are too big anyway.
     digits.iter().fold(0, |n: i64, d| (n * 10 + i64::from(d - b'0')).min(1_000_000))
 }
 
@@ -184,8 +184,8 @@ fn take<const N: usize>(rest: &mut Vec<u8>, pattern: &Regex) -> Option<[Vec<u8>;
     Some(groups)
 }
 
-/// Words that follow each other, in a text that begins with a space: each place where a space begins some, with what
-/// stands behind it.
+/// Sequences of words in a text that begins with a space: each position where a space begins one,
+/// with what follows it.
 fn after_spaces(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     memchr::memchr_iter(b' ', text).filter_map(|at| Some((at, text.get(at + 1..)?)))
 }
@@ -196,7 +196,8 @@ fn digits(text: &[u8], least: usize, most: usize) -> Option<(&[u8], &[u8])> {
     (count >= least).then(|| text.split_at(count))
 }
 
-/// Takes ` day month year ` out of the text, as `(?i) (\d+) (jan|...|dec) (\d{4}) ` finds it: most dates are written so.
+/// Takes ` day month year ` out of the text, as `(?i) (\d+) (jan|...|dec) (\d{4}) ` finds it: the
+/// usual form.
 fn take_day_month_year(rest: &mut Vec<u8>) -> Option<(i64, i64, i64)> {
     let read = |text| -> Option<(i64, i64, i64, usize)> {
         let (day, after) = digits(text, 1, usize::MAX)?;
@@ -227,7 +228,8 @@ fn take_date(rest: &mut Vec<u8>) -> Option<(i64, i64, i64)> {
     Some((number(&day), month_number(&month), century + number(&year)))
 }
 
-/// Seconds since midnight, taken out of the text as ` (\d?\d):(\d\d)(?::(\d\d))? ` finds them; zero if there is no time.
+/// Seconds since midnight, taken out of the text as ` (\d?\d):(\d\d)(?::(\d\d))? ` finds them; zero
+/// if there is no time.
 fn take_time(rest: &mut Vec<u8>) -> i64 {
     let read = |text| -> Option<(i64, usize)> {
         let (seconds, after) = clock(text)?;
@@ -247,7 +249,7 @@ fn hours_and_minutes(text: &[u8]) -> Option<i64> {
     })
 }
 
-/// Seconds east of Greenwich; zero if no zone or an unknown one is named.
+/// Seconds east of Greenwich; zero if there is no zone or an unknown one.
 fn offset(rest: &[u8]) -> i64 {
     if let Some(hhmm) = hours_and_minutes(rest) {
         return in_seconds(hhmm);
@@ -266,7 +268,8 @@ fn days_in_month(month: i64, year: i64) -> i64 {
     }
 }
 
-/// Days since 1970; none if the day is 0, or does not exist in the year that was moved into range.
+/// Days since 1970; `None` if the day is 0, or does not exist in the year after it was moved into
+/// range.
 fn days_in_range(mut day: i64, mut month: i64, mut year: i64) -> Option<i64> {
     if day > days_in_month(month, year) {
         day = 1;

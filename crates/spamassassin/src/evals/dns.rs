@@ -1,16 +1,22 @@
-//! Rules that ask the DNS: answered from what was looked up before the scan.
+//! DNS rules: evaluated on what was looked up before the scan.
 //!
-//! Two kinds of facts answer: what was asked because of the rule itself (`rule_answers`, by the
-//! question's text), and the listings of lists that the node asks anyway, for the same subjects.
+//! Two kinds of facts are used: answers to the rules' own questions (`rule_answers`, by the
+//! question's text), and the results of the DNS lists that the node queries anyway, for the same
+//! subjects.
 
 use std::net::Ipv4Addr;
 
 use gauntlet_mail::facts::Listing;
 
-use super::asking::{Plan, is_accredited, sender_domains};
-use super::auth::facts;
-use super::{Args, EvalContext, net};
 use gauntlet_rules::RecordType;
+
+use super::args::Args;
+use super::auth::facts;
+use super::context::EvalContext;
+use super::dns_questions::is_accredited;
+use super::net;
+use super::plan::{Plan, bare_zone};
+use super::senders::sender_domains;
 
 /// `check_rbl(set, zone, [subtest])`: a relay's address is listed.
 pub(super) fn relay_listed(cx: &EvalContext<'_>, args: &Args) -> bool {
@@ -21,8 +27,8 @@ pub(super) fn relay_listed(cx: &EvalContext<'_>, args: &Args) -> bool {
         || listings(cx, &zone).any(|l| is_address(l) && listing_passes(l, args.word(2)))
 }
 
-/// `check_rbl_accreditor(set, zone, subtest, accreditor)`: the same, if the message says that this
-/// accreditor vouches for its sender.
+/// `check_rbl_accreditor(set, zone, subtest, accreditor)`: the same, if the message names this
+/// accreditor.
 pub(super) fn accredited_listed(cx: &EvalContext<'_>, args: &Args) -> bool {
     let accreditor = args.word(3).unwrap_or_default().to_ascii_lowercase();
     is_accredited(cx, &accreditor) && relay_listed(cx, args)
@@ -37,7 +43,8 @@ pub(super) fn first_hop_listed(cx: &EvalContext<'_>, args: &Args) -> bool {
     any_answer(cx, of_zone, args.word(2))
 }
 
-/// `check_rbl_ns_from(set, zone, [subtest])`: a name server of the envelope sender's domain is listed.
+/// `check_rbl_ns_from(set, zone, [subtest])`: a name server of the envelope sender's domain is
+/// listed.
 pub(super) fn authority_listed(cx: &EvalContext<'_>, args: &Args) -> bool {
     let plans = args.word(0).map_or(&[][..], |set| cx.tables.set(set));
     let zone = bare_zone(args.word(1));
@@ -58,7 +65,7 @@ pub(super) fn relay_listed_text(cx: &EvalContext<'_>, args: &Args) -> bool {
         })
 }
 
-/// `check_rbl_sub(set, subtest)`: an answer of a list that another rule asks.
+/// `check_rbl_sub(set, subtest)`: an answer of a list that another rule queries.
 pub(super) fn sub_listed(cx: &EvalContext<'_>, args: &Args) -> bool {
     let plans = args.word(0).map_or(&[][..], |set| cx.tables.set(set));
     let zones = plans.iter().filter_map(|plan| match plan {
@@ -79,8 +86,8 @@ pub(super) fn sender_listed(cx: &EvalContext<'_>, args: &Args) -> bool {
         || listings(cx, &zone).any(|l| !is_address(l) && listing_passes(l, args.word(2)))
 }
 
-/// `check_uridnsbl(NAME)`: the zone that a `urirhssub`, `urirhsbl`, `uridnssub`, `uridnsbl` or
-/// `urinsrhssub` line of this name asks has listed a host of the message.
+/// `check_uridnsbl(NAME)`: a host of the message is listed in the zone of the `urirhssub`,
+/// `urirhsbl`, `uridnssub`, `uridnsbl` or `urinsrhssub` line of this name.
 pub(super) fn uri_listed(cx: &EvalContext<'_>, args: &Args) -> bool {
     let Some((plan, test)) = args.word(0).and_then(|name| cx.tables.uri_query(name)) else {
         return false;
@@ -107,19 +114,20 @@ pub(super) fn template_answered(cx: &EvalContext<'_>, args: &Args) -> bool {
     })
 }
 
-/// Whether `[NXDOMAIN, 5]` names a response code.
+/// Whether a list such as `[NXDOMAIN, 5]` has this response code.
 fn names_code(codes: &str, code: &str) -> bool {
     let number = CODES.iter().find(|(name, _)| *name == code).map_or("", |(_, number)| number);
     let inner = codes.trim().trim_start_matches('[').trim_end_matches(']');
     inner.split(',').map(str::trim).any(|c| c.eq_ignore_ascii_case(code) || c == number)
 }
 
-/// Response codes that the resolver tells apart, with their numbers (RFC 6895 section 2.3).
+/// Response codes that the resolver distinguishes, with their numbers (RFC 6895 section 2.3).
 const CODES: [(&str, &str); 4] =
     [("NOERROR", "0"), ("SERVFAIL", "2"), ("NXDOMAIN", "3"), ("REFUSED", "5")];
 
-/// Whether an answer passes the filter of an `askdns` rule: the text itself, with or without quotes;
-/// of addresses also a range `n1-n2`, a value under a mask `n/m`, or bits `n` of one in 127.0.0.0/8.
+/// Whether an answer passes the filter of an `askdns` rule: the text itself, with or without
+/// quotes; of addresses also a range `n1-n2`, a value under a mask `n/m`, or bits `n` of one in
+/// 127.0.0.0/8.
 fn template_passes(answer: &str, filter: &str) -> bool {
     let filter = filter.trim();
     for quote in ['"', '\''] {
@@ -155,11 +163,6 @@ pub(super) fn sender_without_dns(cx: &EvalContext<'_>, _: &Args) -> bool {
             .any(|d| nothing(RecordType::Mx, d) && nothing(RecordType::A, d))
 }
 
-/// A zone as plans and listings have it.
-pub(super) fn bare_zone(zone: Option<&str>) -> String {
-    zone.unwrap_or_default().trim_matches('.').to_ascii_lowercase()
-}
-
 fn is_address(listing: &Listing) -> bool {
     net::address(listing.subject.as_bytes()).is_some()
 }
@@ -181,7 +184,7 @@ fn any_answer<'p>(
     plans: impl Iterator<Item = &'p Plan>,
     test: Option<&str>,
 ) -> bool {
-    // Most mail is on no list: then nothing is worked out.
+    // Most mail is on no list: then no question needs to be built.
     if facts(cx).is_none_or(|f| f.rule_answers.is_empty()) {
         return false;
     }
@@ -198,8 +201,8 @@ fn listing_passes(listing: &Listing, test: Option<&str>) -> bool {
     listing.answers.iter().any(|answer| list_answer_passes(answer, test))
 }
 
-/// A list's answer is in 127.0.0.0/8, or it is none. What means "you are blocked" passes only a test
-/// that names it, never a mask or a range by chance.
+/// Answers of a list outside 127.0.0.0/8 do not count. An answer that means "you are blocked"
+/// passes only a subtest that names it, never a mask or a range.
 fn list_answer_passes(answer: &str, test: Option<&str>) -> bool {
     let Ok(address) = answer.parse::<Ipv4Addr>() else { return passes(answer, test) };
     match address.octets() {
@@ -211,7 +214,7 @@ fn list_answer_passes(answer: &str, test: Option<&str>) -> bool {
     }
 }
 
-/// Whether an answer passes a subtest: none takes any answer, a number is a bit mask over the
+/// Whether an answer passes a subtest: `None` takes any answer, a number is a bit mask over the
 /// address, an address or a range of addresses must contain it, anything else is a pattern.
 fn passes(answer: &str, test: Option<&str>) -> bool {
     let Some(test) = test.filter(|t| !t.is_empty()) else { return true };
@@ -275,7 +278,7 @@ mod tests {
             ("127.0.0.4", Some("127.0.0.5-127.0.0.8"), false),
             ("127.0.0.4", Some("^127\\.0\\.0\\.[4567]$"), true),
             ("127.0.0.4", Some("127.0.0.0/255.255.255.0"), true),
-            // Blocked, and no answer of a list at all.
+            // "You are blocked", and an address that is no list's answer.
             ("127.255.255.254", None, false),
             ("127.255.255.254", Some("2"), false),
             ("127.255.255.254", Some("127.0.0.0-127.255.255.255"), false),

@@ -1,7 +1,6 @@
 //! Domains in addresses.
 
-/// The last two labels of an address's domain (all of it if it has fewer); none if there is no
-/// domain.
+/// The last two labels of an address's domain (all of it if it has fewer); `None` without a domain.
 pub(super) fn second_level(address: &[u8]) -> Option<&[u8]> {
     let at = memchr::memrchr(b'@', address)?;
     let domain = &address[at + 1..];
@@ -10,7 +9,7 @@ pub(super) fn second_level(address: &[u8]) -> Option<&[u8]> {
     }
     let mut dots = memchr::memrchr_iter(b'.', domain);
     let (Some(last), Some(second)) = (dots.next(), dots.next()) else { return Some(domain) };
-    // Empty labels are not labels: such a domain stays whole.
+    // A domain with empty labels stays whole.
     let is_whole = second == 0 || second + 1 == last || last + 1 == domain.len();
     Some(if is_whole { domain } else { &domain[second + 1..] })
 }

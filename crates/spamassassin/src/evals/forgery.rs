@@ -1,13 +1,14 @@
-//! Senders that claim to use one of the large mailbox providers, whose servers write Received fields
-//! that are well known.
+//! Forged senders of large mailbox providers, whose servers write Received fields of known form.
 
+use super::args::Args;
+use super::context::EvalContext;
+use super::memo::Hotmail;
 use super::net::ADDRESS;
 use super::text::{is_word, look, re, squeeze};
-use super::{Args, EvalContext};
 use crate::views::{find, find_no_case};
 
-/// `gated_through_received_hdr_remover()`: a list manager or gateway that takes Received away, or no
-/// Received at all: then nothing can be said.
+/// `gated_through_received_hdr_remover()`: a list manager or gateway that removes Received fields,
+/// or no Received field at all: then forgery cannot be detected.
 pub(super) fn received_removed(cx: &EvalContext<'_>, _: &Args) -> bool {
     *cx.memo.received_removed.get_or_init(|| {
         let list = cx.text("Mailing-List");
@@ -23,7 +24,7 @@ pub(super) fn received_removed(cx: &EvalContext<'_>, _: &Args) -> bool {
     })
 }
 
-/// Whether an address ends with this domain, in letters of either case, at a word's boundary.
+/// Whether an address ends with this domain, case-insensitively, at a word boundary.
 fn is_at(address: &[u8], domain: &[u8]) -> bool {
     let address = address.strip_suffix(b"\n").unwrap_or(address);
     let Some((head, tail)) = address.len().checked_sub(domain.len()).map(|at| address.split_at(at))
@@ -31,17 +32,6 @@ fn is_at(address: &[u8], domain: &[u8]) -> bool {
         return false;
     };
     tail.eq_ignore_ascii_case(domain) && !head.last().is_some_and(|b| is_word(*b))
-}
-
-/// Which claim of Hotmail does not hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hotmail {
-    /// All is well, or nothing can be said.
-    Fine,
-    /// A relay called itself hotmail.com and is not.
-    Forged,
-    /// The sender claims hotmail.com, but no Hotmail server was on the way.
-    Absent,
 }
 
 /// `check_for_forged_hotmail_received_headers()`.
@@ -63,7 +53,7 @@ fn hotmail(cx: &EvalContext<'_>) -> Hotmail {
         }
         let received = squeeze(&received);
         let claims_relay = re!(r"(?:from |HELO |helo=)\S*hotmail\.com\b").is_match(&received);
-        // Everything else is dear and changes nothing if neither is claimed.
+        // The rest is expensive and irrelevant if neither is claimed.
         if !claims_relay && !claims_sender || hotmail_is_fine(cx, &received) {
             return Hotmail::Fine;
         }
@@ -190,7 +180,7 @@ pub(super) fn juno(cx: &EvalContext<'_>, args: &Args) -> bool {
 
 /// `check_for_forged_gmail_received_headers()`.
 pub(super) fn gmail(cx: &EvalContext<'_>, _: &Args) -> bool {
-    /// Shortest state that Google writes, in bytes.
+    /// Shortest state that Google writes into the field, in bytes.
     const STATE_BYTES_MIN: usize = 60;
     if !is_at(&cx.text("From:addr"), b"gmail.com") {
         return false;
@@ -202,7 +192,8 @@ pub(super) fn gmail(cx: &EvalContext<'_>, _: &Args) -> bool {
     !(has_state || web.is_match(&cx.text("X-Received")) || smtp.is_match(&cx.text("Received")))
 }
 
-/// `check_for_fake_aol_relay_in_rcvd()`: a relay named as AOL's are, without AOL's signs.
+/// `check_for_fake_aol_relay_in_rcvd()`: a relay with a name of AOL's, without the marks of AOL's
+/// servers.
 pub(super) fn aol_relay(cx: &EvalContext<'_>, _: &Args) -> bool {
     let received = cx.text("Received");
     if find_no_case(&received, b"rly-").is_none() {
@@ -214,7 +205,7 @@ pub(super) fn aol_relay(cx: &EvalContext<'_>, _: &Args) -> bool {
         && !re!(r"ESMTP id (?:RELAY|MAILRELAY|MAILIN)").is_match(&received)
 }
 
-/// `check_for_forged_gw05_received_headers()`: one mass mailer's only Received field.
+/// `check_for_forged_gw05_received_headers()`: the only Received field of one bulk mailer.
 pub(super) fn gw05(cx: &EvalContext<'_>, _: &Args) -> bool {
     let shape = re!(
         r"\nfrom\s(\S+)\sby\s(\S+)\swith\sESMTP;\s+\S\S\S,\s+\d+\s+\S\S\S\s+\d{4}\s+\d\d:\d\d:\d\d\s+[-+]*\d{4}\n\z"

@@ -1,18 +1,19 @@
-//! Addresses of providers that give mailboxes to everybody.
+//! Addresses of freemail providers.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
 
+use super::args::Args;
+use super::context::EvalContext;
 use super::lists::all_from;
 use super::text::{bytes_pattern, re};
-use super::{Args, EvalContext};
 
-/// Addresses taken from links, and in all, from one body.
+/// Most addresses taken from links, and in all, from one body.
 const LINK_ADDRESSES_MAX: usize = 20;
 const BODY_ADDRESSES_MAX: usize = 40;
-/// Longest part before the `@`.
+/// Longest local part.
 const LOCAL_PART_MAX: usize = 64;
 
 /// `check_freemail_from([pattern])`: any sender address is a freemail one.
@@ -34,7 +35,7 @@ fn is_match(cx: &EvalContext<'_>, args: &Args, address: &[u8]) -> bool {
     is_freemail(cx, address) && args.pattern.as_ref().is_none_or(|p| p.is_match(address))
 }
 
-/// `check_freemail_body([pattern])`: the text names a freemail address.
+/// `check_freemail_body([pattern])`: a freemail address is in the text.
 pub(super) fn body(cx: &EvalContext<'_>, args: &Args) -> bool {
     let found = body_addresses(cx);
     cx.tables.freemail.is_available()
@@ -43,8 +44,8 @@ pub(super) fn body(cx: &EvalContext<'_>, args: &Args) -> bool {
         })
 }
 
-/// `check_freemail_replyto(replyto|reply)`: the answer would go to another freemail address than the
-/// sender's, or than one that the text names.
+/// `check_freemail_replyto(replyto|reply)`: a reply would go to another freemail address than the
+/// sender's, or than one in the text.
 pub(super) fn reply_to(cx: &EvalContext<'_>, args: &Args) -> bool {
     let freemail = &cx.tables.freemail;
     if !freemail.is_available() {
@@ -64,7 +65,7 @@ pub(super) fn reply_to(cx: &EvalContext<'_>, args: &Args) -> bool {
     } else {
         (!replies.is_empty() && !reply_free) || !from_free
     };
-    // The envelope sender is asked for last: it may take the whole path of the message to find.
+    // The envelope sender comes last: finding it may need all relays of the message.
     if skip || (freemail.skip_bulk_envelope && looks_bulk(&cx.text("EnvelopeFrom"))) {
         return false;
     }
@@ -76,7 +77,7 @@ pub(super) fn reply_to(cx: &EvalContext<'_>, args: &Args) -> bool {
     found.as_ref().is_some_and(|all| all.iter().any(|a| answers.iter().any(|r| r != a)))
 }
 
-/// Envelope senders of lists, bounces and robots, whose answers go elsewhere for good reasons.
+/// Envelope senders of lists, bounces and robots, whose replies go elsewhere legitimately.
 fn looks_bulk(envelope_from: &[u8]) -> bool {
     re!(
         r"(?i)(?:\A(?:post|host|domain)master|\Adouble-bounce|\A(?:sentto|owner|return|(?:gr)?bounced?)-.+|-(?:request|bounces?|admin|owner)|\b(?:do[._\-t]?)?no[._\-t]?repl(?:y|ies)|.+=.+)@"
@@ -98,7 +99,7 @@ pub(super) fn is_freemail(cx: &EvalContext<'_>, address: &[u8]) -> bool {
     freemail.has_domain(domain) && !freemail.is_welcome(address, domain) && !role.is_match(address)
 }
 
-/// Freemail addresses in the text; none if there are too many addresses to mean anything.
+/// Freemail addresses in the text; `None` if there are too many to be meaningful.
 fn body_addresses<'a>(cx: &'a EvalContext<'_>) -> &'a Option<Vec<Vec<u8>>> {
     cx.memo.body_freemails.get_or_init(|| {
         let freemail = &cx.tables.freemail;
@@ -123,8 +124,8 @@ fn body_addresses<'a>(cx: &'a EvalContext<'_>) -> &'a Option<Vec<Vec<u8>>> {
 
 /// Every address in links and text, in lower case, without repetitions.
 ///
-/// SpamAssassin takes links and quoted addresses out of the very strings that `body` rules see, and
-/// they see what is left; so do ours ([`crate::views::Views::edit_body`]).
+/// SpamAssassin cuts links and quoted addresses out of the very strings that `body` rules see, and
+/// they see what is left; so does this ([`crate::views::Views::edit_body`]).
 fn all_body_addresses(cx: &EvalContext<'_>) -> Vec<Vec<u8>> {
     static LINKED_TEXT: LazyLock<Regex> =
         LazyLock::new(|| bytes_pattern(r"(?i)<?https?://\S{0,255}(?:@|%40)\S{0,255}"));
@@ -218,7 +219,7 @@ fn find_address(cx: &EvalContext<'_>, text: &[u8], from: usize) -> Option<(usize
     while let Some(at) = memchr::memchr(b'@', text.get(search..)?).map(|i| search + i) {
         search = at + 1;
         let Some(start) = local_part_start(&text[from..at]).map(|s| from + s) else { continue };
-        // What stands before the place that the search began at still counts as a boundary.
+        // The byte before the start of the search still counts for boundaries.
         if start > 0 && is_local_char(text[start - 1]) {
             continue;
         }

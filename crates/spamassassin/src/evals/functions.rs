@@ -1,8 +1,9 @@
 //! Every eval function by name.
 
+use super::args::Args;
+use super::context::EvalContext;
 use super::{
-    Args, EvalContext, auth, body, bounce, dns, forgery, freemail, header, html, image, lists,
-    mime, relay, uri,
+    auth, body, bounce, dns, forgery, freemail, header, html, image, lists, mime, relay, uri,
 };
 
 /// An eval function: whether the rule hits.
@@ -13,8 +14,8 @@ pub(super) fn find(name: &str) -> Option<Function> {
     FUNCTIONS.binary_search_by(|f| f.0.cmp(name)).ok().map(|i| FUNCTIONS[i].1)
 }
 
-/// Which argument of a function is a pattern. None has delimiters: SpamAssassin takes the slashes of
-/// `/pattern/` for a part of it.
+/// Which argument of a function is a pattern. None has delimiters: SpamAssassin takes the slashes
+/// of `/pattern/` for a part of it.
 pub(super) fn pattern_argument(name: &str) -> Option<usize> {
     match name {
         "check_freemail_from" | "check_freemail_body" | "image_name_regex" => Some(0),
@@ -23,10 +24,9 @@ pub(super) fn pattern_argument(name: &str) -> Option<usize> {
     }
 }
 
-/// What is not answered from the message, facts or classifier: services that nobody asks (Razor, Pyzor,
-/// DCC, reputation databases), and functions that
-/// SpamAssassin keeps for old rules, or that never hit there (`html_charset_faraway` reads a fact that
-/// nothing notes).
+/// Functions that never hit: those for services that Gauntlet does not query (Razor, Pyzor, DCC,
+/// reputation databases), and those that SpamAssassin keeps for old rules or that never hit there
+/// (`html_charset_faraway` reads a fact that nothing sets).
 fn never(_: &EvalContext<'_>, _: &Args) -> bool {
     false
 }

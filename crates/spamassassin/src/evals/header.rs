@@ -1,15 +1,18 @@
-//! What header fields say about each other: counts, recipients, subjects, message ids, templates.
+//! Header fields compared with each other: counts, recipients, subjects, message ids, templates.
 
+use super::args::Args;
+use super::context::EvalContext;
 use super::domain::second_level;
+use super::memo::Recipients;
 use super::text::{count, eq_ignore_case, find_ignore_case, is_space, is_word, re};
-use super::{Args, EvalContext, date, locale};
+use super::{date, locale};
 use crate::views::{find, perl_lines};
 
-/// Recipients from which on a sorted list is odd.
+/// Fewest recipients for which a sorted list is suspicious.
 const SORTED_RECIPIENTS_MIN: usize = 7;
-/// Recipients from which on likeness says something.
+/// Fewest recipients for which similarity is meaningful.
 const SIMILAR_RECIPIENTS_MIN: usize = 5;
-/// Recipients looked at.
+/// Most recipients that are compared.
 const RECIPIENTS_MAX: usize = 256;
 
 /// `check_for_missing_to_header()`: neither To nor Apparently-To.
@@ -31,7 +34,7 @@ pub(super) fn envelope_is_from(cx: &EvalContext<'_>, _: &Args) -> bool {
     cx.text("EnvelopeFrom:addr").eq_ignore_ascii_case(&cx.text("From:addr"))
 }
 
-/// `check_illegal_chars(header, ratio, count)`: bytes that a header must not hold raw.
+/// `check_illegal_chars(header, ratio, count)`: raw bytes that a header must not have.
 pub(super) fn illegal_chars(cx: &EvalContext<'_>, args: &Args) -> bool {
     let Some(name) = args.word(0) else { return false };
     let raw = name.strip_suffix(":raw").unwrap_or(name);
@@ -87,7 +90,7 @@ pub(super) fn unresolved_template(cx: &EvalContext<'_>, _: &Args) -> bool {
     placeholders.any(|at| !ordinary.is_match(line_of(at)))
 }
 
-/// `check_ratware_name_id()`: the Message-ID of one mass mailer, with the sender's address in it.
+/// `check_ratware_name_id()`: the Message-ID of one bulk mailer, with the sender's address in it.
 pub(super) fn ratware_name_id(cx: &EvalContext<'_>, _: &Args) -> bool {
     let id = cx.text("MESSAGEID");
     let Some(found) = re!(r"<[A-Z]{28}\.([^>]+?)>").captures(&id) else { return false };
@@ -105,7 +108,7 @@ pub(super) fn ratware_envelope_from(cx: &EvalContext<'_>, _: &Args) -> bool {
     if user.is_empty() || host.is_empty() {
         return false;
     }
-    // Few senders have the recipient's name before their at sign.
+    // Few senders have the recipient's name before their `@`.
     let is_named = |start| from.get(start + user.len()) == Some(&b'@');
     if !find_ignore_case(&from, user).any(is_named) || re!(r"(?i)\ASRS\d[=+-]").is_match(&from) {
         return false;
@@ -126,7 +129,7 @@ pub(super) fn ratware_envelope_from(cx: &EvalContext<'_>, _: &Args) -> bool {
     })
 }
 
-/// `subject_is_all_caps()`: several words, at least ten bytes, no small letter.
+/// `subject_is_all_caps()`: several words, at least ten bytes, no lower-case letter.
 pub(super) fn subject_all_caps(cx: &EvalContext<'_>, _: &Args) -> bool {
     let subject = cx.text("Subject");
     let subject = subject.trim_ascii();
@@ -228,14 +231,6 @@ pub(super) fn faraway_charset(cx: &EvalContext<'_>, _: &Args) -> bool {
         .any(|value| word.captures_iter(value).any(|c| !locale::charset_is_ok(&c[1], locales)))
 }
 
-/// How the recipients look next to each other.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Recipients {
-    is_sorted: bool,
-    /// Share of pairs that begin alike, 0 to 2.
-    similarity: f64,
-}
-
 /// `sorted_recipients()`: seven or more, in order.
 pub(super) fn sorted_recipients(cx: &EvalContext<'_>, _: &Args) -> bool {
     recipients(cx).is_sorted
@@ -326,8 +321,8 @@ struct ReceivedTimes {
     fetchmail: Option<i64>,
 }
 
-/// The date in a line of Received: what `\s.?\d+ \S\S\S \d+ \d+:\d+:\d+ \S+` finds first. It is looked for
-/// from its first colon to both sides.
+/// The date in a line of Received: what `\s.?\d+ \S\S\S \d+ \d+:\d+:\d+ \S+` finds first. The
+/// search goes from its first colon to both sides.
 fn dated(line: &[u8]) -> Option<&[u8]> {
     fn run(text: &[u8], is_so: impl Fn(&u8) -> bool) -> Option<&[u8]> {
         let length = text.iter().position(|b| !is_so(b)).unwrap_or(text.len());
@@ -336,7 +331,7 @@ fn dated(line: &[u8]) -> Option<&[u8]> {
     fn digits(text: &[u8]) -> Option<&[u8]> {
         run(text, u8::is_ascii_digit)
     }
-    // What stands before the digits at the end, and before a space at the end.
+    // What precedes the digits at the end, and a space at the end.
     let before_digits = |text: &'_ [u8]| -> Option<usize> {
         let count = text.iter().rev().take_while(|b| b.is_ascii_digit()).count();
         (count > 0).then(|| text.len() - count)
@@ -372,7 +367,7 @@ fn received_times(cx: &EvalContext<'_>) -> ReceivedTimes {
     let words: [&[u8]; 3] = [b"localhost", b"127.0.0.1", b"invoked by uid"];
     let is_local = |line: &&[u8]| words.iter().any(|word| find(line, word).is_some());
     let is_local_hop = lines.first().is_some_and(|l| is_local(l) && local_hop.is_match(l));
-    // What fetchmail and the local delivery before it added is not part of the way.
+    // Fields that fetchmail and the local delivery before it added are not part of the path.
     let mut local: Vec<&[u8]> = Vec::new();
     let hops = usize::from(is_local_hop);
     let is_fetched =
@@ -391,7 +386,7 @@ fn received_times(cx: &EvalContext<'_>) -> ReceivedTimes {
 fn date_ahead(cx: &EvalContext<'_>) -> i64 {
     let Some(sent) = header_date(cx) else { return 0 };
     let mut ahead: Vec<i64> = received_times(cx).header.iter().map(|t| sent - t).collect();
-    // The sender's own hop often has the very same time, which says nothing.
+    // The sender's own hop often has exactly the time of Date, which proves nothing.
     if ahead.len() > 1 && ahead.last() == Some(&0) {
         ahead.pop();
     }

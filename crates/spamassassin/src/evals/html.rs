@@ -1,7 +1,8 @@
 //! What HTML parts are made of.
 
+use super::args::Args;
+use super::context::EvalContext;
 use super::text::leading_number;
-use super::{Args, EvalContext};
 
 /// `html_test(fact)`: a fact is there and not zero.
 pub(super) fn test(cx: &EvalContext<'_>, args: &Args) -> bool {
@@ -89,52 +90,4 @@ pub(super) fn title_ratio(cx: &EvalContext<'_>, args: &Args) -> bool {
 /// `check_iframe_src()`: an `<iframe>` with a source.
 pub(super) fn iframe_source(cx: &EvalContext<'_>, _: &Args) -> bool {
     cx.html().any(|html| html.uris.iter().any(|u| u.types.contains(&"iframe")))
-}
-
-/// A comparison with a number, as rules write it: `!= 0`, `< 384`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Comparison {
-    /// Which of less, equal and greater holds.
-    holds: [bool; 3],
-    number: f64,
-}
-
-impl Comparison {
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let operators = [
-            ("<=", [true, true, false]),
-            (">=", [false, true, true]),
-            ("!=", [true, false, true]),
-            ("==", [false, true, false]),
-            ("<", [true, false, false]),
-            (">", [false, false, true]),
-        ];
-        let (operator, holds) = operators.iter().find(|(op, _)| text.starts_with(op))?;
-        let number: String = text[operator.len()..].split_whitespace().collect();
-        Some(Comparison { holds: *holds, number: number.parse().ok()? })
-    }
-
-    fn holds(self, value: f64) -> bool {
-        let place = match value.total_cmp(&self.number) {
-            std::cmp::Ordering::Less => 0,
-            std::cmp::Ordering::Equal => 1,
-            std::cmp::Ordering::Greater => 2,
-        };
-        self.holds[place]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Comparison;
-
-    #[test]
-    fn comparisons() {
-        let holds =
-            |text: &str, value: f64| Comparison::parse(text).is_some_and(|c| c.holds(value));
-        assert!(holds("!= 0", 1.0) && !holds("!= 0", 0.0));
-        assert!(holds("< 384", 383.0) && !holds("< 384", 384.0));
-        assert!(holds(">= - 1", -1.0) && !holds("x", 0.0));
-    }
 }

@@ -1,50 +1,11 @@
 //! Attached images: how many, how large.
 
-use std::collections::BTreeSet;
-
+use super::args::Args;
+use super::context::EvalContext;
+use super::memo::{Images, Tally};
 use super::mime::{image_kind, is_base64};
 use super::text::leading_number;
-use super::{Args, EvalContext};
 use gauntlet_rules::rule::EvalKind;
-
-/// Images of one kind.
-#[derive(Debug, Clone, Default)]
-struct Tally {
-    count: u64,
-    /// Pixels.
-    area: u64,
-    /// Height and width of each size that occurs.
-    sizes: BTreeSet<(u32, u32)>,
-}
-
-/// All images that are attached in base64.
-#[derive(Debug, Default)]
-pub(super) struct Images {
-    gif: Tally,
-    png: Tally,
-    jpeg: Tally,
-    names: BTreeSet<Vec<u8>>,
-}
-
-impl Images {
-    fn of(&self, kind: &str) -> Option<Tally> {
-        match kind {
-            "gif" => Some(self.gif.clone()),
-            "png" => Some(self.png.clone()),
-            "jpeg" => Some(self.jpeg.clone()),
-            "all" => {
-                let mut all = Tally::default();
-                for tally in [&self.gif, &self.png, &self.jpeg] {
-                    all.count += tally.count;
-                    all.area += tally.area;
-                    all.sizes.extend(&tally.sizes);
-                }
-                Some(all)
-            }
-            _ => None,
-        }
-    }
-}
 
 fn tally(cx: &EvalContext<'_>, args: &Args) -> Option<Tally> {
     images(cx).of(args.word(0)?)

@@ -1,8 +1,11 @@
 //! Senders, recipients, hosts and subjects on the lists of the rule files.
 
-use super::tables::AddressList;
+use super::args::Args;
+use super::context::EvalContext;
+use super::memo::ListStatus;
+use super::net;
+use super::tables::addresses::AddressList;
 use super::text::{is_space, trim};
-use super::{Args, EvalContext, net};
 use crate::boundaries::is_host_name;
 use crate::views::Relay;
 
@@ -48,7 +51,7 @@ pub(super) fn to_all_spam(cx: &EvalContext<'_>, _: &Args) -> bool {
     any_listed(cx, "all_spam_to", all_to)
 }
 
-/// Whether one of the addresses is listed; they are gathered only if the list names any.
+/// Whether one of the addresses is listed; they are collected only if the list is not empty.
 fn any_listed<'a>(
     cx: &'a EvalContext<'_>,
     list: &str,
@@ -58,7 +61,7 @@ fn any_listed<'a>(
     list.is_some_and(|list| addresses(cx).iter().any(|a| list.contains(a)))
 }
 
-/// Every address that the message claims to come from; Resent-From goes before the others.
+/// Every address that the message claims as sender; Resent-From has precedence.
 pub(super) fn all_from<'a>(cx: &'a EvalContext<'_>) -> &'a [Vec<u8>] {
     cx.memo.all_from.get_or_init(|| {
         let mut addresses: Vec<Vec<u8>> = owned(cx, "Resent-From:first:addr").collect();
@@ -81,7 +84,7 @@ pub(super) fn all_from<'a>(cx: &'a EvalContext<'_>) -> &'a [Vec<u8>] {
     })
 }
 
-/// Every address that the message claims to go to.
+/// Every address that the message claims as recipient.
 fn all_to<'a>(cx: &'a EvalContext<'_>) -> &'a [Vec<u8>] {
     cx.memo.all_to.get_or_init(|| {
         let resent = ["Resent-To:first:addr", "Resent-Cc:first:addr"];
@@ -113,7 +116,7 @@ fn received_for(cx: &EvalContext<'_>) -> Vec<Vec<u8>> {
     let named = super::text::re!(r"\A<?(\S+@(\S+?))>?;");
     let received = cx.values("Received");
     let found = received.iter().take(3).filter_map(|line| {
-        // The first ` for ` that an address follows: all of it stands before the next space.
+        // The first ` for ` before an address, which ends at the next space.
         let word = |at| line.get(at..)?.strip_prefix(b" for ")?.split(|b| is_space(*b)).next();
         let words = memchr::memchr_iter(b' ', line).filter_map(word);
         let found = words.filter(|word| word.contains(&b'@')).find_map(|w| named.captures(w))?;
@@ -137,57 +140,46 @@ fn unique(addresses: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     out
 }
 
-/// What the lists that ask for a relay say about the sender.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// Not listed.
-    Unlisted,
-    /// Listed, and the relay fits.
-    Welcome,
-    /// Listed, but it came from elsewhere.
-    Forged,
-}
-
 /// `check_from_in_welcomelist()`.
 pub(super) fn from_welcome(cx: &EvalContext<'_>, _: &Args) -> bool {
-    own_standing(cx) == Standing::Welcome
+    own_list_status(cx) == ListStatus::Welcome
 }
 
 /// `check_forged_in_welcomelist()`.
 pub(super) fn from_welcome_forged(cx: &EvalContext<'_>, _: &Args) -> bool {
-    own_standing(cx) == Standing::Forged && default_standing(cx) == Standing::Unlisted
+    own_list_status(cx) == ListStatus::Forged && default_list_status(cx) == ListStatus::Unlisted
 }
 
 /// `check_from_in_default_welcomelist()`.
 pub(super) fn from_default_welcome(cx: &EvalContext<'_>, _: &Args) -> bool {
-    default_standing(cx) == Standing::Welcome
+    default_list_status(cx) == ListStatus::Welcome
 }
 
 /// `check_forged_in_default_welcomelist()`.
 pub(super) fn from_default_welcome_forged(cx: &EvalContext<'_>, _: &Args) -> bool {
-    default_standing(cx) == Standing::Forged && own_standing(cx) == Standing::Unlisted
+    default_list_status(cx) == ListStatus::Forged && own_list_status(cx) == ListStatus::Unlisted
 }
 
-fn own_standing(cx: &EvalContext<'_>) -> Standing {
-    *cx.memo.own_standing.get_or_init(|| {
+fn own_list_status(cx: &EvalContext<'_>) -> ListStatus {
+    *cx.memo.own_list_status.get_or_init(|| {
         if any_listed(cx, "welcomelist_from", all_from) {
-            return Standing::Welcome;
+            return ListStatus::Welcome;
         }
-        standing(cx, "welcomelist_from_rcvd")
+        list_status(cx, "welcomelist_from_rcvd")
     })
 }
 
-fn default_standing(cx: &EvalContext<'_>) -> Standing {
-    *cx.memo.default_standing.get_or_init(|| standing(cx, "def_welcomelist_from_rcvd"))
+fn default_list_status(cx: &EvalContext<'_>) -> ListStatus {
+    *cx.memo.default_list_status.get_or_init(|| list_status(cx, "def_welcomelist_from_rcvd"))
 }
 
-/// The best standing of any sender address.
-fn standing(cx: &EvalContext<'_>, list: &str) -> Standing {
+/// The best status of any sender address.
+fn list_status(cx: &EvalContext<'_>, list: &str) -> ListStatus {
     let list = cx.tables.relayed(list);
     if list.is_empty() || !has_relays(cx) {
-        return Standing::Unlisted;
+        return ListStatus::Unlisted;
     }
-    let mut best = Standing::Unlisted;
+    let mut best = ListStatus::Unlisted;
     for address in all_from(cx) {
         let address = address.to_ascii_lowercase();
         let mut matches = list.iter().filter(|entry| entry.address.matches(&address)).peekable();
@@ -195,11 +187,11 @@ fn standing(cx: &EvalContext<'_>, list: &str) -> Standing {
             continue;
         }
         if matches.flat_map(|entry| &entry.vouchers).any(|v| relay_fits(cx, v)) {
-            return Standing::Welcome;
+            return ListStatus::Welcome;
         }
         let allowed = cx.tables.addresses("welcomelist_allows_relays");
         if !allowed.is_some_and(|list: &AddressList| list.contains(&address)) {
-            best = Standing::Forged;
+            best = ListStatus::Forged;
         }
     }
     best
@@ -210,14 +202,15 @@ fn has_relays(cx: &EvalContext<'_>) -> bool {
     !relays.untrusted().is_empty() || !relays.trusted().is_empty()
 }
 
-/// The relays that may vouch for a sender: the newest untrusted one, or all if all are trusted.
+/// The relays that may confirm a sender: the newest untrusted one, or all if all are trusted.
 fn vouching<'a>(cx: &'a EvalContext<'_>) -> impl Iterator<Item = &'a Relay> {
     let relays = cx.views.relays();
     let trusted = if relays.untrusted().is_empty() { relays.trusted() } else { &[] };
     relays.untrusted().iter().take(1).chain(trusted)
 }
 
-/// Whether a voucher names one of the relays: `[address]`, `[address]/bits`, or a host name's end.
+/// Whether a list entry names one of the relays: `[address]`, `[address]/bits`, or the end of a
+/// host name.
 fn relay_fits(cx: &EvalContext<'_>, voucher: &[u8]) -> bool {
     let literal = voucher.strip_prefix(b"[").and_then(|rest| {
         let end = memchr::memrchr(b']', rest)?;
@@ -264,7 +257,7 @@ pub(super) fn uri_host_welcome(cx: &EvalContext<'_>, _: &Args) -> bool {
 }
 
 fn host_listed(cx: &EvalContext<'_>, list: &str) -> bool {
-    /// Names tried for one host; of longer ones the end.
+    /// Most names tried for one host; of longer ones the end.
     const LABELS_MAX: usize = 11;
     let Some(list) = cx.tables.hosts().get(list) else { return false };
     let mut hosts = cx.uri_hosts();

@@ -1,40 +1,16 @@
-//! MIME structure: which kinds of parts there are, how they are encoded, and what breaks the rules.
+//! MIME structure: kinds of parts, their encodings, and violations of the standards.
 
 use std::borrow::Cow;
 
+use super::args::Args;
+use super::context::EvalContext;
+use super::locale;
+use super::memo::MimeFacts;
 use super::text::{count, is_space, re, trim, trim_end};
-use super::{Args, EvalContext, locale};
 use crate::views::{MimeTree, Node, find, find_no_case};
 
 /// Longest line that quoted-printable text should have, with its line feed (RFC 5322).
 const QP_LINE_BYTES_MAX: usize = 79;
-
-/// What all parts together tell.
-#[derive(Debug, Default)]
-pub(super) struct MimeFacts {
-    base64_count: usize,
-    /// Text in base64 that would not need it.
-    base64_text: bool,
-    html_count: usize,
-    text_count: usize,
-    attachments: usize,
-    bad_iso_charset: bool,
-    faraway_charset: bool,
-    has_alternative: bool,
-    /// Bytes of the last plain text per byte of the last HTML.
-    multipart_ratio: f64,
-    /// Bytes in quoted-printable that need not be encoded; parts, if there are none such bytes.
-    qp_count: usize,
-    qp_bytes: usize,
-    qp_long_line: bool,
-    /// Lines of ASCII text with other bytes.
-    ascii_illegal: usize,
-    /// Unicode entities per byte of plain text.
-    unicode_ratio: f64,
-    missing_boundary: bool,
-    /// Charsets of all parts, in lower case.
-    charsets: Vec<Vec<u8>>,
-}
 
 fn facts<'a>(cx: &'a EvalContext<'_>) -> &'a MimeFacts {
     cx.memo.mime.get_or_init(|| Gather::default().run(cx.tree(), cx.tables.locales()))
@@ -103,7 +79,7 @@ pub(super) fn unicode_ratio(cx: &EvalContext<'_>, args: &Args) -> bool {
     facts(cx).unicode_ratio >= args.number(0) && is_ratio.is_match(given.as_bytes())
 }
 
-/// `check_msg_parse_flags(flag)`: an oddity met while reading the message.
+/// `check_msg_parse_flags(flag)`: an anomaly found while parsing the message.
 pub(super) fn parse_flag(cx: &EvalContext<'_>, args: &Args) -> bool {
     args.word(0).is_some_and(|flag| cx.tree().has_flag(flag))
 }
@@ -152,7 +128,7 @@ pub(super) fn uppercase(cx: &EvalContext<'_>, args: &Args) -> bool {
 }
 
 fn uppercase_percent(cx: &EvalContext<'_>) -> f64 {
-    /// Shorter texts say nothing.
+    /// Shorter texts are not judged.
     const BYTES_MIN: usize = 200;
     let kind = cx.text("Content-Type");
     let charsets = facts(cx).charsets.iter().map(Vec::as_slice);
@@ -289,7 +265,7 @@ impl Gather {
             }
         }
         if is_plain && matches!(encoding.as_slice(), b"" | b"7bit" | b"8bit") {
-            // None goes beyond its line.
+            // No URI extends beyond its line.
             let body = node.raw_body();
             let count = match memchr::memchr(b'&', body) {
                 Some(_) => re!("&#x[0-9A-F]{4};").find_iter(body).count(),
@@ -300,7 +276,7 @@ impl Gather {
         }
     }
 
-    /// What type and charset say.
+    /// Facts of the part's type and charset.
     fn declared(&mut self, kind: &str, charset: &[u8], locales: Option<&[String]>) {
         if kind == "text/html" {
             self.facts.html_count += 1;
@@ -332,7 +308,7 @@ fn is_ascii_charset(charset: &[u8]) -> bool {
 #[derive(Default)]
 struct Quoted {
     bytes: usize,
-    /// Encoded bytes that need not be; white space at line ends is taken off again.
+    /// Bytes that were encoded without need; white space at line ends is subtracted again.
     needless: isize,
     has_long_line: bool,
 }
@@ -371,7 +347,7 @@ impl Quoted {
         }
     }
 
-    /// Whether these digits stand for a byte that need not be encoded: a tab, or a printable one but `=`.
+    /// Whether these digits encode a byte that need not be: a tab, or a printable one except `=`.
     fn is_needless(digits: &[u8]) -> bool {
         let is_hex = |b: u8| b.is_ascii_digit() || matches!(b, b'A'..=b'F');
         match digits {
@@ -384,7 +360,7 @@ impl Quoted {
     }
 }
 
-/// Whether a type names an image that is looked into.
+/// Whether a type is that of an image that is parsed.
 pub(super) fn image_kind(kind: &str) -> Option<&str> {
     match kind {
         "image/gif" => Some("gif"),

@@ -3,14 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
 
-/// A pattern for an IPv4 or IPv6 address in text, with `IPv6:` before the latter if you like. It
-/// looks around itself, so it is for [`gauntlet_rules::Pattern`].
+/// A pattern for an IPv4 or IPv6 address in text, the latter perhaps with the prefix `IPv6:`. It
+/// has look-around, so it is for [`gauntlet_rules::Pattern`].
 pub(super) static ADDRESS: LazyLock<String> = LazyLock::new(|| {
     let byte = r"(?:1\d\d|2[0-4]\d|25[0-5]|[1-9]\d|\d)";
     let v4 = format!(r"{byte}\.{byte}\.{byte}\.{byte}");
     let group = "[a-f0-9]{1,4}";
     let mut forms = vec![format!("(?:{group}:){{6}}{v4}"), format!("(?:{group}:){{7}}{group}")];
-    // One form for each place that `::` may have.
+    // One form for each position of `::`.
     for left in 0..=7 {
         let head = if left == 0 { ":".to_owned() } else { format!("(?:{group}:){{{left}}}") };
         if left <= 5 {

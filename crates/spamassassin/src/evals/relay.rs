@@ -1,15 +1,16 @@
-//! What relays say of each other in Received fields.
+//! Relays compared by their Received fields.
 
+use super::args::Args;
+use super::context::EvalContext;
 use super::net;
 use super::text::{is_word, re};
-use super::{Args, EvalContext};
 use crate::views::Relays;
 
 fn relays<'a>(cx: &'a EvalContext<'_>) -> &'a Relays {
     cx.views.relays()
 }
 
-/// `check_all_trusted()`: relays there were, and all are trusted.
+/// `check_all_trusted()`: there are relays, and all are trusted.
 pub(super) fn all_trusted(cx: &EvalContext<'_>, _: &Args) -> bool {
     let relays = relays(cx);
     !relays.trusted().is_empty() && relays.untrusted().is_empty() && cx.unparseable_relays() == 0
@@ -21,7 +22,7 @@ pub(super) fn none(cx: &EvalContext<'_>, _: &Args) -> bool {
     relays.trusted().is_empty() && relays.untrusted().is_empty() && cx.unparseable_relays() == 0
 }
 
-/// `check_relays_unparseable()`: some Received field could not be read.
+/// `check_relays_unparseable()`: some Received field could not be parsed.
 pub(super) fn any_unparseable(cx: &EvalContext<'_>, _: &Args) -> bool {
     cx.unparseable_relays() > 0
 }
@@ -55,13 +56,13 @@ pub(super) fn unnamed_provider(cx: &EvalContext<'_>, _: &Args) -> bool {
     let provider = re!(
         r"(?i)(?:\.|\A)(?:lycos\.com|lycos\.co\.uk|hotmail\.com|localhost\.com|excite\.com|caramail\.com|cs\.com|aol\.com|msn\.com|yahoo\.com|drizzle\.com)\z"
     );
-    // Each hop decides anew, so the oldest public one counts.
+    // Each hop overrides the one before, so the oldest public one counts.
     let oldest = relays(cx).untrusted().iter().rev().find(|relay| !relay.private);
     oldest.is_some_and(|relay| relay.no_reverse_dns && provider.is_match(&relay.helo))
 }
 
 /// `check_for_from_domain_in_received_headers(domain, wanted)`: whether a relay of the sender's
-/// domain took the message from one of the same domain.
+/// domain received the message from one of the same domain.
 pub(super) fn domain_in_received(cx: &EvalContext<'_>, args: &Args) -> bool {
     let domain = args.word(0).unwrap_or_default().to_ascii_lowercase().into_bytes();
     let from = cx.text("From:addr");
@@ -79,17 +80,19 @@ pub(super) fn domain_in_received(cx: &EvalContext<'_>, args: &Args) -> bool {
     found == (args.word(1) == Some("true"))
 }
 
-/// `check_for_forged_received_trail()`: more than one relay was taken from by another name.
+/// `check_for_forged_received_trail()`: more than one relay has another name than its receiver
+/// recorded.
 pub(super) fn forged_trail(cx: &EvalContext<'_>, _: &Args) -> bool {
     mismatches(cx).0 > 1
 }
 
-/// `check_for_forged_received_ip_helo()`: HELO is an address of quite another network.
+/// `check_for_forged_received_ip_helo()`: HELO is an address of a distant network.
 pub(super) fn forged_helo(cx: &EvalContext<'_>, _: &Args) -> bool {
     mismatches(cx).1 > 0
 }
 
-/// Relays that are not called what the next one says, and HELO addresses of another /16.
+/// Relays whose name differs from the one that the next relay recorded, and HELO addresses of
+/// another /16.
 fn mismatches(cx: &EvalContext<'_>) -> (u32, u32) {
     let hops = relays(cx).untrusted();
     let is_name = |host: &[u8]| re!(r"\A\w+(?:[\w.-]+\.)+\w+\n?\z").is_match(host);

@@ -1,13 +1,23 @@
-//! Lists of the rule files that eval functions look things up in.
+//! Tables of eval functions, from the settings of the rule files.
+
+pub(super) mod addresses;
+mod freemail;
+mod glob;
+mod network;
 
 use std::collections::BTreeMap;
 
-use super::network::NetworkTables;
-use crate::boundaries::Boundaries;
-use gauntlet_rules::hash::{HashMap, HashSet};
+use gauntlet_rules::hash::HashMap;
 use gauntlet_rules::settings::{SettingLine, Settings};
 
-/// Settings and lists that functions look things up in, read once when rules are loaded.
+use addresses::{AddressList, Relayed, RelayedList, address_list, relayed_list};
+use freemail::Freemail;
+use glob::Glob;
+use network::NetworkTables;
+
+use crate::boundaries::Boundaries;
+
+/// Settings and lists of eval functions, read once when rules are loaded.
 #[derive(Debug, Default)]
 pub struct EvalTables {
     /// Registry boundaries.
@@ -17,14 +27,14 @@ pub struct EvalTables {
     relayed: BTreeMap<&'static str, RelayedList>,
     hosts: BTreeMap<String, HashMap<Box<[u8]>, bool>>,
     subjects: BTreeMap<&'static str, Vec<Glob>>,
-    /// Wanted locales; none if all are wanted.
+    /// Accepted locales (`ok_locales`); `None` if all are accepted.
     locales: Option<Vec<String>>,
     pub(super) network: NetworkTables,
     /// Points from which a message is spam.
     pub(crate) required_score: f64,
 }
 
-/// Lists of addresses that have a setting of their own; `enlist_addrlist` makes more.
+/// Address lists with a setting of their own; `enlist_addrlist` defines more.
 const ADDRESS_LISTS: [&str; 10] = [
     "welcomelist_from",
     "blocklist_from",
@@ -38,7 +48,7 @@ const ADDRESS_LISTS: [&str; 10] = [
     "welcomelist_bounce_relays",
 ];
 
-/// Lists of an address and what must vouch for it: a relay, or a signing domain.
+/// Lists of an address and what must confirm it: a relay, or a signing domain.
 const RELAYED_LISTS: [&str; 6] = [
     "welcomelist_from_rcvd",
     "def_welcomelist_from_rcvd",
@@ -98,188 +108,10 @@ impl EvalTables {
         self.subjects.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Wanted locales; none if all are wanted.
+    /// Accepted locales (`ok_locales`); `None` if all are accepted.
     pub(super) fn locales(&self) -> Option<&[String]> {
         self.locales.as_deref()
     }
-}
-
-/// A file-glob over bytes: `*` is any text without a line feed, `?` one such byte.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Glob(Box<[u8]>);
-
-impl Glob {
-    pub(super) fn new(text: &str) -> Self {
-        Glob(text.to_ascii_lowercase().into_bytes().into())
-    }
-
-    /// Whether the whole text (in lower case) matches.
-    pub(super) fn matches(&self, text: &[u8]) -> bool {
-        // What stands after the last wildcard ends the text, or no way there needs to be tried.
-        // Most say so by their last bytes.
-        for (wanted, byte) in self.0.iter().rev().zip(text.iter().rev().chain([&b'\n'])) {
-            if matches!(wanted, b'*' | b'?') {
-                break;
-            }
-            if wanted != byte {
-                return false;
-            }
-        }
-        let (mut p, mut t) = (0, 0);
-        // Where to go on when the text after the last star turns out not to fit.
-        let mut retry: Option<(usize, usize)> = None;
-        while t < text.len() {
-            let fits = match self.0.get(p) {
-                Some(b'*') => {
-                    retry = Some((p + 1, t));
-                    p += 1;
-                    continue;
-                }
-                Some(b'?') => text[t] != b'\n',
-                Some(&b) => b == text[t],
-                None => false,
-            };
-            if fits {
-                (p, t) = (p + 1, t + 1);
-            } else if let Some((after_star, at)) = retry.filter(|&(_, at)| text[at] != b'\n') {
-                retry = Some((after_star, at + 1));
-                (p, t) = (after_star, at + 1);
-            } else {
-                return false;
-            }
-        }
-        self.0[p.min(self.0.len())..].iter().all(|&b| b == b'*')
-    }
-
-    /// Whether any piece of the text (in lower case) matches.
-    pub(super) fn is_within(&self, text: &[u8]) -> bool {
-        Glob([b"*", &*self.0, b"*"].concat().into()).matches(text)
-    }
-
-    /// The byte that every text ends with which matches; none if there is none such.
-    fn last_byte(&self) -> Option<u8> {
-        self.0.last().copied().filter(|b| !matches!(b, b'*' | b'?'))
-    }
-
-    fn is_plain(&self) -> bool {
-        !self.0.iter().any(|b| matches!(b, b'*' | b'?'))
-    }
-}
-
-/// Addresses and globs of addresses.
-#[derive(Debug, Clone, Default)]
-pub(super) struct AddressList {
-    exact: HashSet<Box<[u8]>>,
-    /// By the last byte, unless that is a wildcard.
-    globs: HashMap<Option<u8>, Vec<Glob>>,
-}
-
-impl AddressList {
-    fn add(&mut self, word: &str) {
-        let glob = Glob::new(word);
-        if glob.is_plain() {
-            self.exact.insert(glob.0);
-        } else {
-            let alike = self.globs.entry(glob.last_byte()).or_default();
-            if !alike.contains(&glob) {
-                alike.push(glob);
-            }
-        }
-    }
-
-    fn remove(&mut self, word: &str) {
-        let glob = Glob::new(word);
-        self.exact.remove(&glob.0);
-        self.globs.retain(|_, alike| {
-            alike.retain(|g| *g != glob);
-            !alike.is_empty()
-        });
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.exact.is_empty() && self.globs.is_empty()
-    }
-
-    pub(super) fn contains(&self, address: &[u8]) -> bool {
-        if self.is_empty() {
-            return false;
-        }
-        let address = address.to_ascii_lowercase();
-        let ends = [None, address.last().copied()];
-        // An empty address ends in no byte: the first list is its only one.
-        let ends = &ends[..1 + usize::from(!address.is_empty())];
-        let mut globs = ends.iter().filter_map(|end| self.globs.get(end)).flatten();
-        self.exact.contains(address.as_slice()) || globs.any(|glob| glob.matches(&address))
-    }
-}
-
-/// Lines of a setting and of the one that takes back, in the files' order; true means taken back.
-fn with_removals<'s>(
-    settings: &'s Settings,
-    name: &str,
-    removal: &str,
-) -> Vec<(bool, &'s SettingLine)> {
-    let added = settings.all(name).iter().map(|l| (false, l));
-    let removed = settings.all(removal).iter().map(|l| (true, l));
-    let mut lines: Vec<_> = added.chain(removed).collect();
-    lines.sort_by_key(|(_, l)| l.order);
-    lines
-}
-
-fn removal_name(name: &str) -> String {
-    format!("un{}", name.strip_prefix("def_").unwrap_or(name))
-}
-
-fn address_list(settings: &Settings, name: &str) -> AddressList {
-    let mut list = AddressList::default();
-    for (is_removal, line) in with_removals(settings, name, &removal_name(name)) {
-        for word in line.value.split_ascii_whitespace() {
-            if is_removal {
-                list.remove(word);
-            } else {
-                list.add(word);
-            }
-        }
-    }
-    list
-}
-
-/// An address glob, and what must vouch for it (in lower case, without repetition of the glob).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Relayed {
-    pub(super) address: Glob,
-    /// A host name or `[address]` of a relay, or a signing domain; empty if the line has none.
-    pub(super) vouchers: Vec<Vec<u8>>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct RelayedList(Vec<Relayed>);
-
-fn relayed_list(settings: &Settings, name: &str) -> RelayedList {
-    let mut list: Vec<Relayed> = Vec::new();
-    for (is_removal, line) in with_removals(settings, name, &removal_name(name)) {
-        let mut words = line.value.split_ascii_whitespace();
-        if is_removal {
-            words.for_each(|word| list.retain(|r| r.address != Glob::new(word)));
-            continue;
-        }
-        // SPF lines hold addresses only; the others one address and its voucher.
-        let pairs: Vec<(&str, &str)> = if name.ends_with("_spf") {
-            words.map(|w| (w, "")).collect()
-        } else {
-            let Some(address) = words.next() else { continue };
-            vec![(address, words.next().unwrap_or_default())]
-        };
-        for (address, voucher) in pairs {
-            let (address, voucher) =
-                (Glob::new(address), voucher.to_ascii_lowercase().into_bytes());
-            match list.iter_mut().find(|r| r.address == address) {
-                Some(known) => known.vouchers.push(voucher),
-                None => list.push(Relayed { address, vouchers: vec![voucher] }),
-            }
-        }
-    }
-    RelayedList(list)
 }
 
 /// Cuts `(NAME) words` into name and words.
@@ -333,92 +165,6 @@ fn host_lists(settings: &Settings) -> BTreeMap<String, HashMap<Box<[u8]>, bool>>
 
 fn subject_list(settings: &Settings, name: &str) -> Vec<Glob> {
     settings.all(name).iter().map(|l| Glob::new(&l.value)).collect()
-}
-
-/// Who gives mailboxes to everybody.
-#[derive(Debug, Default)]
-pub(super) struct Freemail {
-    domains: HashSet<Box<[u8]>>,
-    wildcards: Vec<DomainGlob>,
-    welcome: HashSet<Box<[u8]>>,
-    /// Different addresses in the body from which on it is not looked at; 0 never.
-    pub(super) body_emails_max: usize,
-    /// Different freemail addresses in the body from which on it is not looked at; 0 never.
-    pub(super) body_freemails_max: usize,
-    pub(super) skip_when_over_max: bool,
-    pub(super) skip_bulk_envelope: bool,
-    imports: Vec<AddressList>,
-}
-
-impl Freemail {
-    fn from_settings(settings: &Settings) -> Self {
-        let words = |name| settings.words(name).map(str::to_ascii_lowercase);
-        let is_word =
-            |w: &String| w.bytes().all(|b| b.is_ascii_alphanumeric() || b".*?-".contains(&b));
-        let (wildcards, domains): (Vec<String>, Vec<String>) =
-            words("freemail_domains").filter(is_word).partition(|w| w.contains(['*', '?']));
-        let bytes = |w: String| w.into_bytes().into_boxed_slice();
-        let imports = ["welcomelist_auth", "def_welcomelist_auth"]
-            .iter()
-            .filter(|name| settings.number(&format!("freemail_import_{name}"), 0.0) != 0.0)
-            .map(|name| address_list(settings, name));
-        Freemail {
-            domains: domains.into_iter().map(bytes).collect(),
-            wildcards: wildcards.into_iter().map(|w| DomainGlob(bytes(w))).collect(),
-            welcome: words("freemail_welcomelist").map(bytes).collect(),
-            body_emails_max: settings.number("freemail_max_body_emails", 5.0) as usize,
-            body_freemails_max: settings.number("freemail_max_body_freemails", 3.0) as usize,
-            skip_when_over_max: settings.number("freemail_skip_when_over_max", 1.0) != 0.0,
-            skip_bulk_envelope: settings.number("freemail_skip_bulk_envfrom", 1.0) != 0.0,
-            imports: imports.collect(),
-        }
-    }
-
-    /// Whether any domain is known at all.
-    pub(super) fn is_available(&self) -> bool {
-        !self.domains.is_empty() || !self.wildcards.is_empty()
-    }
-
-    pub(super) fn is_welcome(&self, address: &[u8], domain: &[u8]) -> bool {
-        self.welcome.contains(address)
-            || self.welcome.contains(domain)
-            || self.imports.iter().any(|list| list.contains(address))
-    }
-
-    pub(super) fn has_domain(&self, domain: &[u8]) -> bool {
-        self.domains.contains(domain) || self.wildcards.iter().any(|w| w.matches(domain))
-    }
-}
-
-/// A domain pattern, whose `*` does not cross a dot.
-#[derive(Debug)]
-struct DomainGlob(Box<[u8]>);
-
-impl DomainGlob {
-    fn matches(&self, domain: &[u8]) -> bool {
-        // Nearly all differ in what stands before the first wildcard, or behind the last.
-        let is_plain = |b: &&u8| !matches!(b, b'*' | b'?');
-        let mut head = self.0.iter().take_while(is_plain);
-        let mut tail = self.0.iter().rev().take_while(is_plain);
-        let (mut bytes, mut backwards) = (domain.iter(), domain.iter().rev());
-        head.all(|wanted| bytes.next() == Some(wanted))
-            && tail.all(|wanted| backwards.next() == Some(wanted))
-            && domain_glob(&self.0, domain)
-    }
-}
-
-/// Whether a domain matches a pattern whose `*` does not cross a dot (and whose `?` is any byte).
-fn domain_glob(pattern: &[u8], domain: &[u8]) -> bool {
-    match (pattern.split_first(), domain.split_first()) {
-        (None, None) => true,
-        (Some((b'*', rest)), _) => {
-            let label = domain.iter().take_while(|&&b| b != b'.').count();
-            (0..=label).any(|n| domain_glob(rest, &domain[n..]))
-        }
-        (Some((b'?', p)), Some((_, d))) => domain_glob(p, d),
-        (Some((a, p)), Some((b, d))) => a == b && domain_glob(p, d),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -1,15 +1,4 @@
-//! Names that `askdns` rules make from tags: `_SENDERDOMAIN_.list.example`.
-
-use std::net::IpAddr;
-
-use super::EvalContext;
-use super::asking::{envelope_domain, host_name, host_of, reversed, unique};
-use crate::views::Relay;
-
-/// Names that one template is expanded to.
-const EXPANSIONS_MAX: usize = 20;
-/// Values of one tag.
-const VALUES_MAX: usize = 40;
+//! Templates of `askdns` rules: names with tags, `_SENDERDOMAIN_.list.example`.
 
 /// A piece of an `askdns` template.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +10,7 @@ pub(super) enum Piece {
 }
 
 /// The pieces of `_TAG_.rest`. Tags are upper-case letters and digits, with single `_` between;
-/// `_HEADER(Reply-To:addr:host)_` stands for a header field.
+/// `_HEADER(Reply-To:addr:host)_` is a header field.
 pub(super) fn template(text: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
@@ -51,7 +40,7 @@ pub(super) fn template(text: &str) -> Vec<Piece> {
     pieces
 }
 
-/// The tag at the start of `text`, and how long it is with the `_` behind it.
+/// The tag at the start of `text`, and its length with the `_` after it.
 fn tag(text: &str) -> Option<(Piece, usize)> {
     if let Some(inner) = text.strip_prefix("HEADER(") {
         let end = inner.find(")_")?;
@@ -61,7 +50,7 @@ fn tag(text: &str) -> Option<(Piece, usize)> {
     let is_part = |b: &u8| b.is_ascii_uppercase() || b.is_ascii_digit() || *b == b'_';
     let run = text.bytes().take_while(is_part).count();
     let run = text.get(..run)?;
-    // The longest that reads as a tag.
+    // The longest that is a tag.
     let ends = run.match_indices('_').map(|(at, _)| at).rev();
     let name = ends.filter_map(|end| run.get(..end)).find(|name| is_tag(name))?;
     Some((Piece::Tag(name.to_owned()), name.len() + 1))
@@ -71,7 +60,7 @@ fn is_tag(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_uppercase()) && text.split('_').all(|w| !w.is_empty())
 }
 
-/// Tags that have values here.
+/// Tags that are supported.
 const TAGS: [&str; 12] = [
     "AUTHORDOMAIN",
     "DKIMDOMAIN",
@@ -87,65 +76,13 @@ const TAGS: [&str; 12] = [
     "URIHOSTS",
 ];
 
-/// Tags of an `askdns` query that never have a value here.
+/// Tags of an `askdns` query that are not supported.
 pub(crate) fn unknown_tags(query: &str) -> Vec<String> {
     let tags = template(query).into_iter().filter_map(|piece| match piece {
         Piece::Tag(tag) if !TAGS.contains(&tag.as_str()) => Some(tag),
         _ => None,
     });
     tags.collect()
-}
-
-/// The names that a template stands for; none while a tag has no value.
-pub(super) fn expanded(cx: &EvalContext<'_>, pieces: &[Piece]) -> Vec<String> {
-    let mut names = vec![String::new()];
-    for piece in pieces {
-        let values = match piece {
-            Piece::Text(text) => vec![text.clone()],
-            Piece::Tag(tag) => tag_values(cx, tag),
-            Piece::Header(selector) => header_values(cx, selector),
-        };
-        let longer = names.iter().flat_map(|name| values.iter().map(move |v| format!("{name}{v}")));
-        names = longer.take(EXPANSIONS_MAX).collect();
-    }
-    unique(names.iter().filter_map(|name| host_name(name.as_bytes())))
-}
-
-fn tag_values(cx: &EvalContext<'_>, tag: &str) -> Vec<String> {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let relays = cx.views.relays();
-    let (external, trusted) = (relays.external().first(), relays.trusted().last());
-    let address = |relay: Option<&Relay>| relay.and_then(|r| r.address);
-    match tag {
-        "AUTHORDOMAIN" => {
-            let values = cx.values("From:addr");
-            unique(values.iter().filter_map(|a| host_of(a)).filter_map(|h| host_name(&h)))
-        }
-        "SENDERDOMAIN" => envelope_domain(cx).into_iter().collect(),
-        "DKIMDOMAIN" => {
-            let valid = super::auth::valid_signatures(cx);
-            unique(valid.map(|s| s.domain.to_ascii_lowercase()))
-        }
-        "DKIMSELECTOR" => {
-            let valid = super::auth::valid_signatures(cx);
-            unique(valid.map(|s| s.selector.to_ascii_lowercase()))
-        }
-        "FIRSTTRUSTEDIP" => address(trusted).iter().map(IpAddr::to_string).collect(),
-        "FIRSTTRUSTEDREVIP" => address(trusted).map(reversed).into_iter().collect(),
-        "LASTEXTERNALIP" => address(external).iter().map(IpAddr::to_string).collect(),
-        "LASTEXTERNALREVIP" => address(external).map(reversed).into_iter().collect(),
-        "LASTEXTERNALRDNS" => external.iter().map(|r| text(&r.rdns)).collect(),
-        "LASTEXTERNALHELO" => external.iter().map(|r| text(&r.helo)).collect(),
-        "URIDOMAINS" => unique(cx.links().iter().map(|l| l.domain.clone())),
-        "URIHOSTS" => unique(cx.links().iter().map(|l| l.host.clone())),
-        _ => Vec::new(),
-    }
-}
-
-fn header_values(cx: &EvalContext<'_>, selector: &str) -> Vec<String> {
-    let text = |value: &[u8]| String::from_utf8_lossy(value.trim_ascii()).into_owned();
-    let values = cx.values(selector);
-    unique(values.iter().take(VALUES_MAX).map(|value| text(value)).filter(|t| !t.is_empty()))
 }
 
 #[cfg(test)]

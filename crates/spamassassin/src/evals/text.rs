@@ -1,4 +1,4 @@
-//! Small things that every eval function needs: constant patterns, and comparing bytes as Perl does.
+//! Helpers of eval functions: constant patterns, and byte comparison as in Perl.
 
 use regex::bytes::Regex;
 
@@ -14,7 +14,7 @@ macro_rules! re {
 }
 pub(crate) use re;
 
-/// A constant pattern that `regex` cannot express (it looks around or refers back).
+/// A constant pattern with look-around or references, which `regex` does not support.
 macro_rules! look {
     ($pattern:expr) => {{
         static PATTERN: std::sync::LazyLock<gauntlet_rules::pattern::Pattern> =
@@ -41,12 +41,12 @@ pub(crate) fn is_space(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }
 
-/// Equal but for ASCII case.
+/// Equal, ignoring ASCII case.
 pub(crate) fn eq_ignore_case(a: &[u8], b: &[u8]) -> bool {
     a.eq_ignore_ascii_case(b)
 }
 
-/// Every place where `needle` stands in `text`, ASCII case ignored; an empty needle is nowhere.
+/// Every position of `needle` in `text`, ignoring ASCII case; none for an empty needle.
 pub(crate) fn find_ignore_case<'t>(
     text: &'t [u8],
     needle: &'t [u8],
@@ -90,7 +90,7 @@ pub(crate) fn squeeze(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A number at the start of a text, as Perl reads text in arithmetic: 0 if there is none.
+/// A number at the start of a text, as Perl converts text to numbers: 0 if there is none.
 pub(crate) fn leading_number(text: &str) -> f64 {
     let text = text.trim_start();
     let is_part =

@@ -1,7 +1,9 @@
-//! Links: what is shown against where they lead.
+//! Links: their text compared with their target.
 
+use super::args::Args;
+use super::context::EvalContext;
+use super::net;
 use super::text::{is_space, re};
-use super::{Args, EvalContext, net};
 use crate::boundaries::is_host_name;
 use crate::views::Text;
 
@@ -10,7 +12,7 @@ pub(super) fn truncated(cx: &EvalContext<'_>, _: &Args) -> bool {
     cx.views.uri_details().truncated
 }
 
-/// `check_https_ip_mismatch()`: the text shows https, the link leads to a bare address.
+/// `check_https_ip_mismatch()`: the text is an https link, the target a bare IP address.
 pub(super) fn https_address_mismatch(cx: &EvalContext<'_>, _: &Args) -> bool {
     let address = re!(r"(?i)\Ahttps?:/*(?:[^@/]+@)?\d+\.\d+\.\d+\.\d+");
     let same = re!(r"(?i)\Ahttps:/*(?:[^@/]+@)?\d+\.\d+\.\d+\.\d+");
@@ -23,14 +25,14 @@ pub(super) fn https_address_mismatch(cx: &EvalContext<'_>, _: &Args) -> bool {
     })
 }
 
-/// `check_https_http_mismatch([anchors_min], [anchors_max])`: the text shows an https link to one
-/// domain, the link leads to another; among so many anchors.
+/// `check_https_http_mismatch([anchors_min], [anchors_max])`: the text is an https link to one
+/// domain, the target another domain; for so many anchors.
 pub(super) fn https_domain_mismatch(cx: &EvalContext<'_>, args: &Args) -> bool {
     let boundaries = &cx.tables.boundaries;
     let anchors_min = args.bound(0).filter(|&n| n != 0.0).unwrap_or(1.0);
     let is_address = |host: &[u8]| net::address(host).is_some();
     cx.html().any(|html| {
-        // Most show no link of this kind.
+        // The text of most anchors is no such link.
         let is_shown = |text: &Text| shown_host(&text.as_bytes()).is_some();
         if !html.uris.iter().flat_map(|uri| &uri.anchor_text).any(is_shown) {
             return false;
@@ -72,7 +74,7 @@ fn linked_host(uri: &[u8]) -> Option<&[u8]> {
     Some(&host[..end]).filter(|host| !host.is_empty())
 }
 
-/// The host of the first link that a text shows: `(?i)https://([^\s/:?#]+)`.
+/// The host of the first link in a text: `(?i)https://([^\s/:?#]+)`.
 fn shown_host(text: &[u8]) -> Option<&[u8]> {
     memchr::memchr_iter(b':', text).find_map(|colon| {
         let host = text[colon..].strip_prefix(b"://")?;

@@ -1,9 +1,9 @@
 //! Addresses of a header field as SpamAssassin's own parser reads them (RFC 5322 section 3.4, and
-//! much that is not).
+//! many invalid forms).
 //!
-//! One entry at a time is taken off the front: a phrase and `<address>`, or an address alone, or a
-//! phrase alone; a comment may follow, then a comma, a semicolon or the end. What fits nothing ends
-//! the reading, and addresses in angle brackets are picked out of the rest.
+//! Entries are parsed from the front: a phrase and `<address>`, or an address alone, or a phrase
+//! alone; a comment may follow, then a comma, a semicolon or the end. At text of any other form
+//! parsing stops, and addresses in angle brackets are extracted from the rest.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -11,9 +11,9 @@ use std::cell::OnceCell;
 use super::perl::{is_space, trim, trim_end};
 use crate::boundaries::is_host_name;
 
-/// Entries read of one field.
+/// Most entries of one field.
 const ENTRIES_MAX: usize = 2000;
-/// Steps of backtracking in one field; broken brackets could otherwise take long.
+/// Most steps of backtracking in one field, which unbalanced brackets would otherwise make many.
 const STEPS_MAX: usize = 200_000;
 
 /// One entry. Either may be missing.
@@ -25,7 +25,7 @@ pub(super) struct Address {
     pub address: Option<Vec<u8>>,
 }
 
-/// Where the pieces of an entry stand.
+/// Ranges of the pieces of an entry.
 #[derive(Debug, Default, Clone)]
 struct Entry<'t> {
     phrase: Option<&'t [u8]>,
@@ -36,17 +36,17 @@ struct Entry<'t> {
     end: usize,
 }
 
-/// Fields of one message whose addresses are kept.
+/// Most fields of one message whose addresses are cached.
 const KEPT_MAX: usize = 16;
 
-/// What was read of fields, so that each is read once a message however many rules ask for it: a list
-/// that only grows, so that what is in it can be lent.
+/// Cache of parsed fields, so that each is parsed once a message however many rules need it: a list
+/// that only grows, so that references into it stay valid.
 #[derive(Debug, Default)]
 pub(super) struct Kept(OnceCell<Box<KeptField>>);
 
 #[derive(Debug)]
 struct KeptField {
-    /// Where the value stands in memory, and its bytes: it lives as long as the list.
+    /// Address and length of the value in memory: it lives as long as the list.
     at: (usize, usize),
     found: Vec<Address>,
     next: Kept,
@@ -97,7 +97,7 @@ pub(super) fn parse(value: &[u8]) -> Vec<Address> {
     found
 }
 
-/// Escaped backslashes go.
+/// Escaped backslashes are removed.
 fn without_pairs(text: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'\\', text).is_none() {
         return Cow::Borrowed(text);
@@ -115,7 +115,7 @@ fn without_pairs(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// The place after a group's name, `Name:`; an empty group takes all.
+/// The position after a group's name, `Name:`; an empty group takes all.
 fn group_end(text: &[u8]) -> usize {
     let run = text.iter().take_while(|b| !matches!(b, b'"' | b'(' | b')' | b'<' | b'>')).count();
     let Some(colon) = memchr::memrchr(b':', &text[..run]).filter(|i| *i > 0) else { return 0 };
@@ -164,7 +164,7 @@ fn spaces(text: &[u8], mut i: usize) -> usize {
     i
 }
 
-/// The ends of the quoted strings and plain runs that stand in a row at `i`.
+/// The ends of the adjacent quoted strings and plain runs at `i`.
 fn phrase_ends(text: &[u8], mut i: usize) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let run = text[i..].iter().take_while(|b| !matches!(b, b'"' | b',' | b';' | b'<')).count();
@@ -268,7 +268,7 @@ fn enclosed<'t>(text: &'t [u8], i: usize, steps: &mut usize) -> Option<Entry<'t>
     }
     let start = spaces(text, i + 1);
     let run = text[start..].iter().take_while(|b| !matches!(b, b'>' | b'@')).count();
-    // As far as possible without `>` and `@`, then non-space; both give way from the right.
+    // As long as possible without `>` and `@`, then non-space; both backtrack from the right.
     for lead in (0..=run).rev() {
         let solid = start + lead;
         let length = text[solid..].iter().take_while(|&&b| !is_space(b)).count();
@@ -331,7 +331,7 @@ fn without_comments(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut from = 0;
     while let Some(open) = memchr::memchr(b'(', &text[from..]).map(|i| from + i) {
-        // What is no comment keeps its parenthesis.
+        // Text that is no comment keeps its parenthesis.
         let end = comment(text, open);
         out.extend_from_slice(&text[from..open + usize::from(end.is_none())]);
         from = end.unwrap_or(open + 1);
@@ -340,7 +340,7 @@ fn without_comments(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A phrase with its quotes and comments taken away.
+/// A phrase without its quotes and comments.
 fn plain_phrase(phrase: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(phrase.len());
     let mut i = 0;

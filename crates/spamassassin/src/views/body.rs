@@ -1,5 +1,5 @@
 //! The texts of `body` and `rawbody` rules: all text parts, decoded and (for `body`) rendered, cut
-//! into pieces that one match cannot leave.
+//! into pieces; no match spans two of them.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use super::perl::{self, Text, is_space_char, plain_blocks};
 
 /// Bytes of a line of the `body` view; longer ones are cut, at a space if there is one.
 const LINE_BYTES_MAX: usize = 2048;
-/// How far beyond a part's limit a good place to cut is looked for.
+/// How far beyond a part's limit a line end or space is searched to cut at.
 const CUT_SEARCH: usize = 1024;
 
-/// A text part as it is rendered.
+/// A rendered text part.
 #[derive(Debug)]
 pub struct Rendered {
-    /// For HTML: everything noted on the way.
+    /// For HTML: everything recorded while rendering.
     pub html: Option<HtmlState>,
     plain: Text,
 }
@@ -28,13 +28,13 @@ impl Rendered {
     }
 }
 
-/// The type that a part is shown as: HTML if its name says so.
+/// The type that a part is rendered as: HTML if its name says so.
 pub(crate) fn effective_kind<'n>(node: &'n Node<'_>) -> &'n str {
     let html = node.name.as_deref().is_some_and(super::content_type::is_html_name);
     if html { "text/html" } else { &node.kind }
 }
 
-/// Renders a part; none if it is not one that is shown as text.
+/// Renders a part; `None` if it is not shown as text.
 pub(crate) fn render(node: &Node<'_>) -> Option<Rendered> {
     let kind = effective_kind(node);
     if !node.is_leaf || !node.has_body() || !matches!(kind, "text/plain" | "text/html") {
@@ -44,7 +44,7 @@ pub(crate) fn render(node: &Node<'_>) -> Option<Rendered> {
     let charset = node.charset.as_deref().unwrap_or(b"us-ascii");
     let text = charset::normalize(bytes, charset);
     if kind == "text/html" && !bytes.is_empty() {
-        let html = Some(HtmlState::read(&text, bytes.len()));
+        let html = Some(HtmlState::parse(&text, bytes.len()));
         return Some(Rendered { html, plain: Text::default() });
     }
     Some(Rendered { html: None, plain: text })
@@ -98,8 +98,8 @@ fn cut_chars(text: &str, max: usize) -> &str {
     &text[..cut]
 }
 
-/// Appends the text as UTF-8: a paragraph break (white space with two line ends or more) becomes one line
-/// end, any other white space one space. A NUL is a line end too.
+/// Appends the text as UTF-8: a paragraph break (white space with two line ends or more) becomes
+/// one line end, any other white space one space. A NUL is a line end too.
 fn squeeze(text: &str, wide: bool, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len());
@@ -113,7 +113,7 @@ fn squeeze(text: &str, wide: bool, out: &mut Vec<u8>) {
             i += 1;
         }
         out.extend_from_slice(&bytes[start..i]);
-        // What is not plain: other characters, and white space.
+        // Bytes that are not plain: other characters, and white space.
         while let Some(&byte) = bytes.get(i).filter(|byte| !is_plain_byte(**byte)) {
             let run = space_run(text, i, wide);
             if run.end > i {
@@ -131,7 +131,7 @@ fn squeeze(text: &str, wide: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether this byte stands for itself.
+/// Whether this byte is copied unchanged.
 fn is_plain_byte(byte: u8) -> bool {
     byte > b' ' && byte < 0x80
 }
@@ -167,7 +167,7 @@ fn space_run(text: &str, start: usize, wide: bool) -> Run {
     run
 }
 
-/// What white space becomes.
+/// The replacement of white space.
 fn push_space(run: &[u8], line_ends: usize, out: &mut Vec<u8>) {
     if line_ends < 2 {
         out.push(b' ');

@@ -1,12 +1,12 @@
 //! Charsets as SpamAssassin 4.0 normalises them (`normalize_charset 1`, its default), without the
-//! optional charset detector: UTF-8 first whatever is declared, then the declared charset strictly,
+//! optional charset detector: first UTF-8 whatever is declared, then the declared charset strictly,
 //! then Windows-1252.
 
 use encoding_rs::{self as rs, Encoding};
 
 use super::perl::Text;
 
-/// Windows-1252 in 0x80..0xa0; none where nothing is assigned.
+/// Windows-1252 in 0x80..0xa0; 0 for bytes that are not assigned.
 #[rustfmt::skip]
 const WINDOWS_1252: [Option<char>; 32] = [
     Some('€'), None, Some('‚'), Some('ƒ'), Some('„'), Some('…'), Some('†'), Some('‡'),
@@ -22,7 +22,7 @@ enum Decoder {
     Latin1,
     Windows1252,
     Utf8,
-    /// `ISO-8859-N` whose upper half the other decoder has, but not its controls.
+    /// `ISO-8859-N` whose upper half equals that of the other decoder, except the controls.
     Controls(&'static Encoding),
     /// A Windows charset: what is not assigned is an error.
     Assigned(&'static Encoding),
@@ -37,8 +37,8 @@ enum Decoder {
     Big5,
 }
 
-/// Decodes `data`, whose charset is said to be `declared`, to characters. Bytes that need no
-/// decoding stay a narrow string.
+/// Decodes `data`, whose declared charset is `declared`, to characters. Bytes that need no decoding
+/// stay a narrow string.
 pub(crate) fn normalize(data: &[u8], declared: &[u8]) -> Text {
     match decode(data, declared, false) {
         Some(chars) => Text::wide(chars),
@@ -46,8 +46,8 @@ pub(crate) fn normalize(data: &[u8], declared: &[u8]) -> Text {
     }
 }
 
-/// The same for one encoded word: the declared charset is believed, errors become U+FFFD; the
-/// result is UTF-8 bytes.
+/// The same for one encoded word: the declared charset is used, errors become U+FFFD; the result is
+/// UTF-8 bytes.
 pub(crate) fn normalize_word(data: &[u8], declared: &[u8]) -> Vec<u8> {
     decode(data, declared, true).map_or_else(|| data.to_vec(), String::into_bytes)
 }
@@ -57,7 +57,7 @@ pub(crate) fn normalize_header(data: &[u8]) -> Vec<u8> {
     decode(data, b"UTF-8", false).map_or_else(|| data.to_vec(), String::into_bytes)
 }
 
-/// None: the bytes stay as they are.
+/// `None`: the bytes stay as they are.
 fn decode(data: &[u8], declared: &[u8], insist: bool) -> Option<String> {
     let ascii = data.is_ascii();
     let label = String::from_utf8_lossy(declared).to_ascii_lowercase();
@@ -87,12 +87,12 @@ fn decode(data: &[u8], declared: &[u8], insist: bool) -> Option<String> {
     match decoded {
         Some(text) => Some(text),
         None if ascii => None,
-        // Windows-1252 whether it looks like it or not: the guess and the last resort are the same.
+        // Windows-1252 in any case: the guess and the last resort are the same.
         None => run(Decoder::Windows1252, data, true),
     }
 }
 
-/// Labels whose ASCII half is ASCII, as far as SpamAssassin knows them.
+/// Labels of charsets whose lower half is ASCII, as far as SpamAssassin knows them.
 fn is_ascii_superset(label: &str) -> bool {
     let rest = |prefix: &str| label.strip_prefix(prefix);
     let digits = |s: &str, n: std::ops::RangeInclusive<usize>| {
@@ -122,7 +122,7 @@ fn is_ascii_superset(label: &str) -> bool {
 pub(crate) fn strict_utf8(data: &[u8]) -> Option<&str> {
     const BLOCK: usize = 256;
     let text = simdutf8::basic::from_utf8(data).ok()?;
-    // No way out within a block: vector instructions come of it.
+    // No early exit within a block, so that the compiler vectorizes it.
     let is_suspicious =
         |block: &[u8]| block.iter().fold(false, |any, &b| any | (b >= NONCHARACTER_START));
     let blocks = (0..).step_by(BLOCK).zip(data.chunks(BLOCK));
@@ -137,7 +137,8 @@ pub(crate) fn strict_utf8(data: &[u8]) -> Option<&str> {
 /// The lowest byte that a noncharacter begins with in UTF-8.
 const NONCHARACTER_START: u8 = 0xef;
 
-/// Whether valid UTF-8 begins with a noncharacter: U+FDD0 to U+FDEF, and the last two of each plane.
+/// Whether valid UTF-8 begins with a noncharacter: U+FDD0 to U+FDEF, and the last two of each
+/// plane.
 fn begins_with_noncharacter(text: &[u8]) -> bool {
     match *text {
         [0xef, 0xb7, 0x90..=0xaf, ..] | [0xef, 0xbf, 0xbe | 0xbf, ..] => true,
@@ -179,7 +180,8 @@ fn is_utf16(label: &str) -> bool {
     rest.strip_prefix(['-', ' ']).unwrap_or(rest).starts_with("16") && !rest.is_empty()
 }
 
-/// UTF-16 without a byte order mark, the order guessed; none if there is a mark or no clear guess.
+/// UTF-16 without a byte order mark, the order guessed; `None` if there is a mark or no clear
+/// guess.
 fn utf16(data: &[u8]) -> Option<String> {
     if data.starts_with(b"\xff\xfe") || data.starts_with(b"\xfe\xff") {
         return None;
@@ -208,7 +210,7 @@ fn utf16(data: &[u8]) -> Option<String> {
 
 /// The decoder of a label in lower case, by Perl's names and aliases.
 fn find(label: &str) -> Option<Decoder> {
-    // Declared as Latin-1, it is Windows-1252 more often than not (as the WHATWG standard says too).
+    // Text declared as Latin-1 is mostly Windows-1252 (as the WHATWG standard assumes too).
     if matches!(label, "iso-8859-1" | "iso8859-1") {
         return Some(Decoder::Windows1252);
     }
@@ -347,7 +349,7 @@ fn leads_within(data: &[u8], range: std::ops::RangeInclusive<u8>) -> bool {
     true
 }
 
-/// GB 2312-80 in its EUC form. Two signs differ from its supersets.
+/// GB 2312-80 in its EUC form. Two characters differ from its supersets.
 fn gb2312(data: &[u8], lossy: bool) -> Option<String> {
     let mut out = String::with_capacity(data.len() * 2);
     let mut rest = data;

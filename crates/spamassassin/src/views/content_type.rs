@@ -1,17 +1,18 @@
-//! Content-Type and file names as SpamAssassin reads them: patterns over the whole value, not a
+//! Content-Type and file names as SpamAssassin parses them: patterns over the whole value, not a
 //! grammar.
 
 use super::perl::{find_no_case, is_space, is_word, starts_no_case};
 
-/// What a Content-Type value says.
+/// A parsed Content-Type value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ContentType {
-    /// `type/subtype` in lower case, odd characters removed; unknown text types are `text/plain`.
+    /// `type/subtype` in lower case, invalid characters removed; unknown text types are
+    /// `text/plain`.
     pub(crate) kind: String,
     pub(crate) boundary: Option<Vec<u8>>,
     pub(crate) charset: Option<Vec<u8>>,
     pub(crate) name: Option<Vec<u8>>,
-    /// There was no value, or nothing in it.
+    /// There was no value, or an empty one.
     pub(crate) missing: bool,
 }
 
@@ -64,7 +65,8 @@ fn is_plain_text(kind: &[u8]) -> bool {
     bounded && !matches!(rest, b"/x-vcard" | b"/calendar" | b"/html")
 }
 
-/// First place from `from` on of a word (lower case) at a word boundary; the place after it.
+/// First position from `from` on of a word (lower case) at a word boundary; returns the position
+/// after it.
 fn word_at(value: &[u8], from: usize, word: &[u8]) -> Option<usize> {
     let mut at = from;
     loop {
@@ -76,7 +78,7 @@ fn word_at(value: &[u8], from: usize, word: &[u8]) -> Option<usize> {
     }
 }
 
-/// First place after `name` or `filename` at a word boundary.
+/// The position after the first `name` or `filename` at a word boundary.
 fn name_at(value: &[u8], from: usize) -> Option<usize> {
     let name = word_at(value, from, b"name");
     let file = word_at(value, from, b"filename");
@@ -93,7 +95,7 @@ fn skip_space(value: &[u8], mut i: usize) -> usize {
     i
 }
 
-/// `NAME = value`, the value up to a semicolon, without quotes around it. `find` gives the place
+/// `NAME = value`, the value up to a semicolon, without quotes around it. `find` gives the position
 /// after the name.
 fn parameter(value: &[u8], find: impl Fn(&[u8], usize) -> Option<usize>) -> Option<&[u8]> {
     let mut at = 0;
@@ -142,9 +144,9 @@ fn boundary(value: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// RFC 2231 section 3: `name*0=`, `name*1=` and so on put together.
+/// RFC 2231 section 3: `name*0=`, `name*1=` and so on, concatenated.
 fn continued_name(value: &[u8]) -> Option<Vec<u8>> {
-    /// Pieces taken of one name.
+    /// Most pieces of one name.
     const PIECES_MAX: usize = 1000;
     let mut pieces: Vec<(usize, &[u8])> = Vec::new();
     let (mut at, mut first) = (0, false);

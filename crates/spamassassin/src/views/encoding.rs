@@ -1,4 +1,4 @@
-//! Transfer encodings as SpamAssassin undoes them: broken input decodes to what it decodes there.
+//! Transfer encodings as SpamAssassin decodes them, with its results for invalid input.
 
 use memchr::memchr;
 
@@ -16,15 +16,15 @@ fn digit(byte: u8) -> Option<u8> {
     })
 }
 
-/// Base64: other characters are skipped; an equal sign inside stands for zeros if the input is
-/// otherwise clean, else for ones.
+/// Base64: other characters are skipped; an equal sign inside counts as zeros if the input is
+/// otherwise valid, else as ones.
 pub(crate) fn base64(input: &[u8]) -> Vec<u8> {
     let mut clean = Vec::with_capacity(input.len());
     for line in perl::lines(input) {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         clean.extend_from_slice(line.strip_suffix(b"\r").unwrap_or(line));
     }
-    // Without a way out within a block, so that vector instructions come of it.
+    // No early exit within a block, so that the compiler vectorizes it.
     let has_space = |block: &[u8]| block.iter().fold(false, |any, &b| any | is_space(b));
     if clean.chunks(256).any(has_space) {
         clean.retain(|&b| !is_space(b));
@@ -55,7 +55,8 @@ pub(crate) fn base64(input: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Quoted-printable: white space at line ends goes, then soft line breaks, then `=XX` is decoded.
+/// Quoted-printable: white space at line ends is removed, then soft line breaks, then `=XX` is
+/// decoded.
 pub(crate) fn quoted_printable(input: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(input.len());
     let mut rest = input;
@@ -124,7 +125,7 @@ pub(crate) fn push_unix_lines(text: &[u8], out: &mut Vec<u8>) {
     let mut done = 0;
     while let Some(at) = crlf_at(text, done) {
         out.extend_from_slice(&text[done..at]);
-        // Its LF begins what follows.
+        // Its LF begins the next piece.
         done = at + 1;
     }
     out.extend_from_slice(&text[done..]);
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_clean_broken_and_odd() {
+    fn base64_valid_and_invalid() {
         assert_eq!(base64(b"aGVs\r\nbG8=\n"), b"hello");
         assert_eq!(base64(b"aGV*sbG8"), b"hello");
         assert_eq!(base64(b"YQ==Yg=="), b"a\0\0b", "an inner = is zeros");

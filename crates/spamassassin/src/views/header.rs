@@ -1,5 +1,5 @@
-//! Header values as `header` rules select them: `Name:modifier:...` and the names that stand for
-//! more than a field (`ALL`, `ToCc`, `MESSAGEID`, `EnvelopeFrom`, relays).
+//! Header values as `header` rules select them: `Name:modifier:...` and the pseudo headers (`ALL`,
+//! `ToCc`, `MESSAGEID`, `EnvelopeFrom`, relays).
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -12,12 +12,12 @@ use super::{Views, address, header_text};
 use crate::boundaries::is_host_name;
 use gauntlet_rules::rule::HeaderSelector;
 
-/// Bytes of all fields together in the `ALL` view.
+/// Most bytes of the `ALL` view.
 const ALL_BYTES_MAX: usize = 65536;
-/// Bytes of a host name before its top-level domain.
+/// Most bytes of a host name before its top-level domain.
 const HOST_BYTES_MAX: usize = 251;
 
-/// A value; borrowed if the message has it so.
+/// A value, borrowed if it is part of the message.
 type Value<'v> = Cow<'v, [u8]>;
 
 /// The selector's modifiers.
@@ -78,20 +78,20 @@ impl Wanted {
         self.last |= is("last");
     }
 
-    /// Whether something is taken out of the field.
+    /// Whether a part of the field is extracted.
     pub(crate) fn is_extract(&self) -> bool {
         self.address || self.name || self.host || self.ip
     }
 }
 
-/// What a selector as it is written begins with, before its modifiers.
+/// The name at the beginning of a selector, before its modifiers.
 pub(crate) fn field_name(selector: &str) -> &str {
-    // Selectors are so short that a search for a byte is no faster than a look at each.
+    // Selectors are so short that memchr is no faster than a loop.
     let end = selector.bytes().position(|b| b == b':');
     &selector[..end.unwrap_or(selector.len())]
 }
 
-/// A raw value with its folds made spaces: a line end, and the white space after it.
+/// A raw value unfolded: a line end and the white space after it become a space.
 fn unfolded(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
     let mut rest = raw;
@@ -115,7 +115,7 @@ pub(super) fn values<'v>(views: &'v Views<'_>, selector: &HeaderSelector) -> Vec
     values_of(views, &selector.name, Wanted::of(selector))
 }
 
-/// The same of a name and modifiers.
+/// The same for a name and modifiers.
 pub(super) fn values_of<'v>(views: &'v Views<'_>, name: &str, wanted: Wanted) -> Vec<Value<'v>> {
     let mut found = selected(views, name, &wanted);
     if name.starts_with("ALL") && found.1 {
@@ -138,8 +138,8 @@ pub(super) fn values_of<'v>(views: &'v Views<'_>, name: &str, wanted: Wanted) ->
     found.0
 }
 
-/// Which names the fields of a message have, by a hash of them: most fields that rules ask for are in
-/// no message.
+/// The names of a message's fields, by a hash of them: most fields that rules name are in no
+/// message.
 #[derive(Debug)]
 pub(super) struct Names {
     there: [bool; 256],
@@ -247,8 +247,8 @@ pub(super) fn all_fields_text(node: &Node<'_>) -> Vec<u8> {
     text
 }
 
-/// `Name: value` of every field of a part. Beyond the limit fields are left out, name by name in the
-/// order of first appearance.
+/// `Name: value` of every field of a part. Beyond the limit fields are left out, name by name in
+/// the order of first appearance.
 pub(super) fn fields_text(node: &Node<'_>, raw: bool) -> Vec<Vec<u8>> {
     let text = |f: &Field<'_>| match raw {
         true => [&f.name[..], b": ", &unfolded(f.raw())].concat(),
@@ -278,7 +278,7 @@ pub(super) fn fields_text(node: &Node<'_>, raw: bool) -> Vec<Vec<u8>> {
     all.into_iter().zip(keep).filter(|(_, keep)| *keep).map(|(text, _)| text).collect()
 }
 
-/// The header as it came, cut into fields with their continuations.
+/// The raw header, cut into fields with their continuation lines.
 fn raw_fields<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
     let header = views.mime().pristine_header();
     let places = raw_places(header);
@@ -325,7 +325,7 @@ fn decoded_lines<'v>(views: &'v Views<'_>) -> Vec<Value<'v>> {
     perl::lines(views.all_fields()).map(Cow::Borrowed).collect()
 }
 
-/// The relays that a name stands for, as text; none if it is no such name.
+/// The relays of a pseudo header, as text; `None` for other names.
 pub(super) fn relays_text<'v>(views: &'v Views<'_>, name: &str) -> Option<&'v [u8]> {
     let (head, which) = name.split_at_checked("X-Spam-Relays-".len())?;
     if !head.eq_ignore_ascii_case("X-Spam-Relays-") {
@@ -342,7 +342,7 @@ pub(super) fn relays_text<'v>(views: &'v Views<'_>, name: &str) -> Option<&'v [u
     found.map(|(_, text)| text.as_slice())
 }
 
-/// From which Received field to which one a name's lines are; none if it is no such name.
+/// The range of Received fields of a pseudo header's lines; `None` for other names.
 fn relay_range(views: &Views<'_>, name: &str) -> Option<(Option<i32>, Option<i32>)> {
     let relays = || views.relays();
     match name.strip_prefix("ALL-")? {
@@ -354,13 +354,14 @@ fn relay_range(views: &Views<'_>, name: &str) -> Option<(Option<i32>, Option<i32
     }
 }
 
-/// The decoded lines of such a name in one text, which is a part of `ALL`; none if it is no such name.
+/// The decoded lines of such a pseudo header in one text, which is a part of `ALL`; `None` for
+/// other names.
 pub(super) fn relay_lines<'v>(views: &'v Views<'_>, name: &str) -> Option<&'v [u8]> {
     let (start, end) = relay_range(views, name)?;
     Some(text_between_relays(views.all_fields(), start, end))
 }
 
-/// What [`between_relays`] gives of a text's lines, in one.
+/// The result of [`between_relays`] for a text's lines, in one.
 fn text_between_relays(text: &[u8], start: Option<i32>, end: Option<i32>) -> &[u8] {
     let (mut index, mut from, mut to) = (-1, 0, 0);
     let mut line_start = 0;
@@ -457,7 +458,7 @@ fn hosts<'v>(views: &Views<'_>, values: &[Value<'v>], wanted: &Wanted) -> Vec<Va
     out
 }
 
-/// Non-space after the last at sign of a line that has some.
+/// Non-space after the last `@` of a line that has some.
 fn after_at(value: &[u8]) -> Option<&[u8]> {
     memchr::memrchr_iter(b'@', value).find_map(|at| {
         let rest = &value[at + 1..];
@@ -466,8 +467,7 @@ fn after_at(value: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// The first name with a known top-level domain: after the last at sign that one follows, else
-/// anywhere.
+/// The first name with a known top-level domain: after the last `@` before one, else anywhere.
 fn host_in<'t>(views: &Views<'_>, value: &'t [u8]) -> Option<&'t [u8]> {
     let valid = |host: &&[u8]| is_host_name(&host.to_ascii_lowercase());
     let after_at = memchr::memrchr_iter(b'@', value).find_map(|at| host_at(views, value, at + 1));

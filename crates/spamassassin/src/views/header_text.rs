@@ -1,5 +1,5 @@
-//! Header values as SpamAssassin decodes them (RFC 2047, RFC 6532, and what it does about mail that
-//! keeps neither).
+//! Header values as SpamAssassin decodes them (RFC 2047, RFC 6532, and text that conforms to
+//! neither).
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::{charset, encoding};
 /// A raw value unfolded and trimmed: a line end and the white space after it is one space.
 fn unfold(raw: &[u8]) -> Vec<u8> {
     let raw = perl::trim(raw);
-    // Who asks adds a line end.
+    // The caller adds a line end.
     let mut out = Vec::with_capacity(raw.len() + 1);
     let mut rest = raw;
     while let Some(end) = memchr::memchr(b'\n', rest) {
@@ -32,7 +32,7 @@ pub(crate) fn value(raw: &[u8], name: &[u8]) -> Vec<u8> {
     if is_final(&text, name) { text } else { decode(&text, name) }
 }
 
-/// Where the decoded value begins in a raw one that has it as it stands, with one line end behind it.
+/// Where the decoded value begins in the raw one, if it is a part of it with one line end after it.
 pub(crate) fn line_start(raw: &[u8], name: &[u8]) -> Option<usize> {
     let text = raw.strip_suffix(b"\n").filter(|text| !text.last().is_some_and(|b| is_space(*b)))?;
     let start = text.iter().position(|b| !is_space(*b)).unwrap_or(text.len());
@@ -52,7 +52,7 @@ fn may_have_words(text: &[u8]) -> bool {
     marks.any(|at| at.checked_sub(1).is_some_and(|before| text[before] == b'='))
 }
 
-/// Fields whose values are never decoded, however they look.
+/// Fields whose values are never decoded.
 fn is_plain(name: &[u8]) -> bool {
     let tail = if starts_no_case(name, b"resent-") { &name[7..] } else { name };
     let plain: [&[u8]; 4] = [b"received", b"mime-version", b"references", b"in-reply-to"];
@@ -62,7 +62,7 @@ fn is_plain(name: &[u8]) -> bool {
         || starts_no_case(name, b"list-")
 }
 
-/// Decodes a value that is unfolded already.
+/// Decodes an unfolded value.
 pub(crate) fn decode(body: &[u8], name: &[u8]) -> Vec<u8> {
     let mut body = without_line_ends(body);
     if !body.is_ascii() {
@@ -113,7 +113,8 @@ fn word(text: &[u8]) -> Option<(&[u8], u8, &[u8], usize)> {
     Some((charset, *kind, &rest[..end], text.len() - rest.len() + end + 2))
 }
 
-/// Decodes the encoded words; neighbours of one charset are put together before they are decoded.
+/// Decodes the encoded words; adjacent ones of one charset are concatenated before they are
+/// decoded.
 fn decode_words(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len());
     let mut section: Vec<u8> = Vec::new();

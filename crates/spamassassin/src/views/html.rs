@@ -1,5 +1,5 @@
-//! HTML as SpamAssassin renders it: text in pieces, and everything it notes on the way (tags, fonts,
-//! colours, images, anchors, titles) for `eval:html_*` rules and the URI view.
+//! HTML as SpamAssassin renders it: text in pieces, and facts for `eval:html_*` rules and the URI
+//! view (tags, fonts, colours, images, anchors, titles).
 //!
 //! ```text
 //! source -> prepare -> parser (HTML::Parser) -> HtmlState (this file) -> body text
@@ -10,40 +10,43 @@
 mod color;
 mod element;
 mod entities;
+mod events;
 mod links;
 mod parser;
 mod prepare;
 mod style;
+mod words;
 
 use self::element::Element;
 use self::entities::Piece;
-use self::parser::{Attributes, Events, Parser};
+use self::parser::{Attributes, Parser};
 use self::style::StyleStack;
+use self::words::{head_word, in_word, other_spaces, pixels, squeeze, tail_word};
 use super::perl::{self, Text};
 use gauntlet_rules::hash::HashMap;
 
 pub use self::links::HtmlUri;
 
-/// Pieces of text, scripts, comments, titles or anchors kept of one part; further ones are dropped.
+/// Most pieces of text, scripts, comments, titles or anchors of one part; further ones are dropped.
 const PIECES_MAX: usize = 200_000;
 
-/// What one HTML part tells. Names follow SpamAssassin's, which rules use as arguments of
+/// Facts of one HTML part. Names are SpamAssassin's, which rules use as arguments of
 /// `eval:html_test` and `eval:html_range`; see [`HtmlState::number`].
 #[derive(Debug, Default)]
 pub struct HtmlState {
     /// Characters of the source.
     pub length: usize,
-    /// Some text could not be told from its background.
+    /// Some text had the colour of its background.
     pub font_low_contrast: bool,
-    /// Some text had a colour that is none.
+    /// Some text had an invalid colour.
     pub font_invalid_color: bool,
-    /// A `face` that does not look like a font.
+    /// A `face` that is no font name.
     pub font_face_bad: bool,
     /// A form's action is `mailto:`.
     pub form_action_mailto: bool,
     /// There is an `<object>` or `<embed>`.
     pub embeds: bool,
-    /// Pixels of all images that give width and height.
+    /// Total area of images with width and height, in pixels.
     pub image_area: f64,
     /// Smallest font size.
     pub min_size: f64,
@@ -93,7 +96,7 @@ pub struct HtmlState {
     anchor_uri: Option<usize>,
 }
 
-/// How many are open of each element that the table has; below zero of those that did not occur.
+/// Number of open elements of each kind in the table; below zero for kinds that did not occur.
 #[derive(Debug)]
 struct Known([i32; element::COUNT]);
 
@@ -104,7 +107,7 @@ impl Default for Known {
 }
 
 impl Known {
-    /// How many are open of the element at this place in the table.
+    /// Number of open elements at this index of the table.
     fn depth(&self, place: usize) -> i32 {
         self.0[place].max(0)
     }
@@ -115,7 +118,7 @@ const SCRIPT: usize = element::place_of("script");
 const STYLE: usize = element::place_of("style");
 const TITLE: usize = element::place_of("title");
 
-/// The rendered text's last piece: what the next one depends on.
+/// The last piece of the rendered text, on which the next one depends.
 #[derive(Debug, Default)]
 struct Pieces {
     count: usize,
@@ -129,7 +132,7 @@ struct Pieces {
 
 impl HtmlState {
     /// Reads and renders the source of an HTML part.
-    pub(crate) fn read(source: &Text, source_bytes: usize) -> HtmlState {
+    pub(crate) fn parse(source: &Text, source_bytes: usize) -> HtmlState {
         let mut state = HtmlState {
             length: source.len(),
             source_bytes,
@@ -164,8 +167,8 @@ impl HtmlState {
         &self.rendered
     }
 
-    /// How many of this element are open at the end; none if the tag never occurred. The name is in
-    /// lower case; a document type counts as `!doctype`.
+    /// How many of this element are open at the end; `None` if the tag never occurred. The name is
+    /// in lower case; a document type counts as `!doctype`.
     pub fn inside(&self, tag: &str) -> Option<i32> {
         match element::find(tag) {
             Some(element) => Some(self.known.0[element.place]).filter(|n| *n >= 0),
@@ -182,7 +185,7 @@ impl HtmlState {
         all
     }
 
-    /// A fact by SpamAssassin's name for it; none if it does not exist (Perl's undef).
+    /// A fact by SpamAssassin's name for it; `None` if it does not exist (Perl's undef).
     pub fn number(&self, name: &str) -> Option<f64> {
         let flag = |set: bool| set.then_some(1.0);
         let tags = f64::from(self.tags);
@@ -270,7 +273,7 @@ impl HtmlState {
         self.closed_extra += u32::from(count < 0);
     }
 
-    /// The white space that a tag stands for.
+    /// The white space that a tag is rendered as.
     fn space_of(&mut self, element: &Element) {
         let Some(space) = element.space else { return };
         if self.pieces.count > 0 && !self.pieces.last_is_space && !self.pieces.last_is_hidden {
@@ -284,7 +287,7 @@ impl HtmlState {
         }
     }
 
-    /// Begins another piece of text; whether there may be one.
+    /// Begins another piece of text; returns whether the limit allows it.
     fn begin_piece(&mut self, wide: bool, is_space: bool, hidden: bool) -> bool {
         if self.pieces.count >= PIECES_MAX {
             return false;
@@ -301,7 +304,7 @@ impl HtmlState {
         true
     }
 
-    /// Adds text, white space runs made one space.
+    /// Adds text with runs of white space as one space.
     fn show(&mut self, text: &Piece<'_>, hidden: bool) {
         let is_after_space = self.pieces.count > 0 && !hidden && self.pieces.last_is_space;
         if self.begin_piece(text.wide, false, hidden) {
@@ -313,7 +316,7 @@ impl HtmlState {
         }
     }
 
-    /// Notes tags inside words.
+    /// Records tags inside words.
     fn note_split_words(&mut self, text: &Piece<'_>) {
         if self.pieces.count == 0 {
             return;
@@ -371,175 +374,6 @@ impl HtmlState {
             "a" => self.open_anchor(attributes),
             "title" if self.title.len() < PIECES_MAX => self.title.push(Text::default()),
             _ => {}
-        }
-    }
-}
-
-/// Characters between which a tag splits a word: neither white space nor ASCII punctuation.
-fn in_word(c: char, wide: bool) -> bool {
-    !perl::is_space_char(c, wide) && !c.is_ascii_punctuation()
-}
-
-/// `\w`.
-fn is_word_char(c: char, wide: bool) -> bool {
-    if c.is_ascii() { perl::is_word(c as u8) } else { wide && c.is_alphanumeric() }
-}
-
-/// Length of the word piece at the end, 1 to 7, that begins at a word boundary.
-fn tail_word(text: &str, wide: bool) -> Option<usize> {
-    let tail: Vec<char> = text.chars().rev().take(8).collect();
-    let run = tail.iter().take(7).take_while(|&&c| in_word(c, wide)).count();
-    let word = |i: usize| tail.get(i).is_some_and(|&c| is_word_char(c, wide));
-    (1..=run).rev().find(|&length| word(length - 1) != word(length))
-}
-
-/// Length of the word piece at the start, 1 to 7, that ends at a word boundary.
-fn head_word(text: &str, wide: bool) -> Option<usize> {
-    let head: Vec<char> = text.chars().take(8).collect();
-    let run = head.iter().take(7).take_while(|&&c| in_word(c, wide)).count();
-    let word = |i: usize| head.get(i).is_some_and(|&c| is_word_char(c, wide));
-    (1..=run).rev().find(|&length| word(length - 1) != word(length))
-}
-
-/// Width or height in pixels on a screen of 800 by 600; 200 if it cannot be told.
-fn pixels(value: &str, per_percent: f64) -> f64 {
-    let value = value.strip_suffix('\n').unwrap_or(value);
-    let (digits, scale) = match value.strip_suffix('%') {
-        Some(digits) => (digits, per_percent),
-        None => (value, 1.0),
-    };
-    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-    let size = if plain { digits.parse::<f64>().unwrap_or(0.0) * scale } else { 0.0 };
-    if size > 0.0 { size } else { 200.0 }
-}
-
-/// How many characters beyond ASCII are white space.
-fn other_spaces(text: &str) -> usize {
-    // They begin with one of these bytes.
-    let bytes = text.as_bytes();
-    let starts =
-        memchr::memchr3_iter(0xc2, 0xe2, 0xe3, bytes).chain(memchr::memchr_iter(0xe1, bytes));
-    starts.filter(|&i| text[i..].chars().next().is_some_and(char::is_whitespace)).count()
-}
-
-/// Whether there is anything but spaces.
-fn has_text(text: &str) -> bool {
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        if c == '\u{c2}' && chars.peek() == Some(&'\u{a0}') {
-            chars.next();
-        } else if !(c.is_ascii() && perl::is_space(c as u8)) {
-            return true;
-        }
-    }
-    false
-}
-
-/// Appends the text; runs of white space become one space, so does a no-break space that was decoded as
-/// Latin-1.
-fn squeeze(text: &str, out: &mut String) {
-    const NO_BREAK: &str = "\u{c2}\u{a0}";
-    let bytes = text.as_bytes();
-    let mut i = 0;
-    while i < bytes.len() {
-        let start = i;
-        i += perl::plain_blocks(&bytes[i..]);
-        while let Some(&byte) = bytes.get(i) {
-            let stops = match byte {
-                b' ' => bytes.get(i + 1).is_some_and(|&next| perl::is_space(next)),
-                b'\t'..=b'\r' => true,
-                0xc3 => bytes[i..].starts_with(NO_BREAK.as_bytes()),
-                _ => false,
-            };
-            if stops {
-                break;
-            }
-            i += 1;
-        }
-        out.push_str(&text[start..i]);
-        match bytes.get(i) {
-            None => break,
-            Some(0xc3) => i += NO_BREAK.len(),
-            Some(_) => {
-                let rest = &bytes[i..];
-                i += rest.iter().position(|&b| !perl::is_space(b)).unwrap_or(rest.len());
-            }
-        }
-        out.push(' ');
-    }
-}
-
-impl Events for HtmlState {
-    fn text(&mut self, source: &str, cdata: bool) {
-        let wide = self.source_wide;
-        let text =
-            if cdata { Piece::plain(source, wide) } else { entities::decode(source, wide, true) };
-        if self.known.depth(SCRIPT) > 0 {
-            if self.script.len() < PIECES_MAX {
-                self.script.push(text.into_text());
-            }
-            return;
-        }
-        if self.known.depth(STYLE) > 0 {
-            return;
-        }
-        if self.known.depth(ANCHOR) > 0 {
-            self.anchor_text(&text.chars, text.wide);
-        }
-        if self.known.depth(TITLE) > 0
-            && let Some(title) = self.title.last_mut()
-        {
-            title.chars.push_str(&text.chars);
-            title.wide |= text.wide;
-        }
-        let hidden = has_text(&text.chars) && self.judge_visibility();
-        self.note_split_words(&text);
-        self.show(&text, hidden);
-    }
-
-    fn start(&mut self, name: &str, attributes: &Attributes<'_>) {
-        let element = element::find(name);
-        self.count_tag(name, 1, element);
-        let Some(element) = element else { return };
-        if element.styles {
-            let sizes = self.style.open(name, attributes);
-            if let Some(size) = sizes {
-                if size > self.max_size {
-                    self.max_size = size;
-                } else if size < self.min_size {
-                    self.min_size = size;
-                }
-            }
-        }
-        self.space_of(element);
-        if element.links {
-            self.note_links(element.name, attributes);
-        }
-        self.test_start(name, attributes);
-    }
-
-    fn end(&mut self, name: &str) {
-        let element = element::find(name);
-        self.count_tag(name, -1, element);
-        let Some(element) = element else { return };
-        if element.styles && name != "body" {
-            self.style.close(name);
-        }
-        self.space_of(element);
-    }
-
-    fn comment(&mut self, text: &str) {
-        if self.comment.len() < PIECES_MAX {
-            let wide = self.source_wide;
-            self.comment.push(Text { chars: text.to_owned(), wide });
-        }
-    }
-
-    fn declaration(&mut self, text: &str) {
-        if perl::starts_no_case(text.as_bytes(), b"<!doctype") {
-            self.elements += 1;
-            self.tags += 1;
-            self.inside.insert("!doctype".into(), 0);
         }
     }
 }

@@ -1,8 +1,9 @@
-//! What Perl means by "white space", "word" and "lower case": the views are specified by Perl code,
-//! so its notions are needed to the letter.
+//! Perl's notions of "white space", "word" and "lower case": the views are specified by Perl code,
+//! so they must be exactly Perl's.
 //!
 //! A Perl string is either *narrow* (bytes; only ASCII has properties) or *wide* (characters with
-//! Unicode properties), and the same code answers differently for the two. [`Text`] keeps that flag.
+//! Unicode properties), and the same code answers differently for the two. [`Text`] keeps that
+//! flag.
 
 use std::borrow::Cow;
 
@@ -28,7 +29,7 @@ pub(crate) fn trim_end(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
-/// Roughly how common each byte is in header fields.
+/// Approximate frequency of each byte in header fields.
 const COMMONNESS: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -45,13 +46,13 @@ const COMMONNESS: [u8; 256] = {
     table
 };
 
-/// The place of a word's rarest byte.
+/// Offset of a word's rarest byte.
 pub(crate) fn rarest(word: &[u8]) -> Option<usize> {
     (0..word.len()).min_by_key(|at| COMMONNESS[usize::from(word[*at])])
 }
 
-/// First place of a short constant `needle` in a short `haystack`: its rarest byte is looked for.
-/// What prepares for long texts costs more than that.
+/// First position of a short constant `needle` in a short `haystack`, found by its rarest byte:
+/// searchers for long texts take longer to prepare.
 pub(crate) fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     let at = rarest(needle)?;
     memchr::memchr_iter(needle[at], haystack).find_map(|found| {
@@ -60,7 +61,7 @@ pub(crate) fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     })
 }
 
-/// First place of `needle` (lower case) in `haystack`, ASCII case ignored.
+/// First position of `needle` (lower case) in `haystack`, ignoring ASCII case.
 pub(crate) fn find_no_case(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     let (&first, rest) = needle.split_first()?;
     let mut at = 0;
@@ -75,7 +76,7 @@ pub(crate) fn find_no_case(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether `haystack` begins with `needle`, ASCII case ignored.
+/// Whether `haystack` begins with `needle`, ignoring ASCII case.
 pub(crate) fn starts_no_case(haystack: &[u8], needle: &[u8]) -> bool {
     haystack.get(..needle.len()).is_some_and(|head| head.eq_ignore_ascii_case(needle))
 }
@@ -94,21 +95,22 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// How many bytes of a text are so. Counted in bytes as far as these do, which vectors hold many of.
+/// Number of bytes for which `is` holds. Counted in bytes as far as these can, because a vector
+/// holds many.
 pub(crate) fn count(text: &[u8], is_so: impl Fn(&u8) -> bool) -> usize {
     let chunks = text.chunks(usize::from(u8::MAX));
     chunks.map(|chunk| usize::from(chunk.iter().map(|b| u8::from(is_so(b))).sum::<u8>())).sum()
 }
 
-/// Bytes that are looked at together whether they are plain.
+/// Bytes that are examined at once.
 const BLOCK_BYTES: usize = 32;
 
-/// How many bytes that stand first are plain ones of ASCII, with single spaces between; in whole blocks.
+/// Length of the beginning of plain ASCII bytes with single spaces between, in whole blocks.
 pub(crate) fn plain_blocks(bytes: &[u8]) -> usize {
     let blocks = bytes.as_chunks::<BLOCK_BYTES>().0;
     let nexts = bytes.get(1..).unwrap_or_default().as_chunks::<BLOCK_BYTES>().0;
     let is_plain = |(block, next): &(&[u8; BLOCK_BYTES], &[u8; BLOCK_BYTES])| {
-        // Without a way out within, so that vector instructions come of it.
+        // No early exit within a block, so that the compiler vectorizes it.
         !block.iter().zip(*next).fold(false, |other, (byte, next)| {
             let is_shown = |byte: u8| byte.wrapping_sub(b'!') < 0x80 - b'!';
             other | !(is_shown(*byte) | (*byte == b' ') & is_shown(*next))
@@ -122,7 +124,8 @@ pub(crate) fn plain_blocks(bytes: &[u8]) -> usize {
 pub struct Text {
     /// The characters; all below U+0100 if the string is narrow.
     pub chars: String,
-    /// Unicode properties apply, and its bytes are UTF-8; else its bytes are its characters' values.
+    /// Unicode properties apply, and its bytes are UTF-8; else its bytes are its characters'
+    /// values.
     pub wide: bool,
 }
 
@@ -146,7 +149,7 @@ impl Text {
         to_bytes(&self.chars, self.wide)
     }
 
-    /// The same, lent if that can be.
+    /// The same, borrowed if possible.
     pub(crate) fn as_bytes(&self) -> Cow<'_, [u8]> {
         if self.wide || self.chars.is_ascii() {
             return Cow::Borrowed(self.chars.as_bytes());

@@ -1,5 +1,5 @@
-//! The path a message took, as SpamAssassin reads it from the Received fields: newest first, split
-//! into trusted and untrusted, internal and external relays.
+//! The relays of a message as SpamAssassin parses the Received fields: newest first, split into
+//! trusted and untrusted, internal and external relays.
 
 mod formats;
 pub(crate) mod ip;
@@ -18,27 +18,27 @@ use super::perl::trim;
 pub(crate) use self::ip::{addresses_in, is_private};
 pub use self::networks::{Networks, TrustSettings};
 
-/// Received fields read; further ones are left out.
+/// Most Received fields that are parsed.
 const RELAYS_MAX: usize = 500;
 
-/// One hand-over: who gave the message to whom.
+/// One relay: a client that delivered the message to a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Relay {
     /// Address of the client, as text.
     pub ip: Vec<u8>,
-    /// The same, if it is one.
+    /// The parsed address, if it is valid.
     pub address: Option<IpAddr>,
     /// The client's name by reverse DNS; empty if not known.
     pub rdns: Vec<u8>,
-    /// What the client called itself.
+    /// The client's HELO name.
     pub helo: Vec<u8>,
-    /// Who received.
+    /// The server that received the message.
     pub by: Vec<u8>,
-    /// What the ident protocol said (RFC 1413).
+    /// The answer of the ident protocol (RFC 1413).
     pub ident: Vec<u8>,
     /// Envelope sender, if the field names one.
     pub envfrom: Option<Vec<u8>>,
-    /// The receiver's name for the message.
+    /// The receiver's queue id of the message.
     pub id: Vec<u8>,
     /// How the client authenticated; empty if it did not.
     pub auth: Vec<u8>,
@@ -46,7 +46,7 @@ pub struct Relay {
     pub private: bool,
     /// The receiver looks names up and found none.
     pub no_reverse_dns: bool,
-    /// There is no name, but the receiver may not have looked for one.
+    /// There is no name, but the receiver may not have looked one up.
     pub rdns_not_in_headers: bool,
     /// Received by an internal relay.
     pub internal: bool,
@@ -60,12 +60,12 @@ impl Relay {
         self.rdns.to_ascii_lowercase()
     }
 
-    /// What the client called itself, in lower case.
+    /// The client's HELO name, in lower case.
     pub fn lc_helo(&self) -> Vec<u8> {
         self.helo.to_ascii_lowercase()
     }
 
-    /// Who received, in lower case.
+    /// The receiving server, in lower case.
     pub fn lc_by(&self) -> Vec<u8> {
         self.by.to_ascii_lowercase()
     }
@@ -98,11 +98,11 @@ impl Relay {
 #[derive(Debug, Default)]
 pub struct Relays {
     all: Vec<Relay>,
-    /// How many of them are trusted: trust that ends does not begin again.
+    /// Number of trusted relays: trust that has ended does not begin again.
     trusted: usize,
-    /// How many are internal; these are trusted.
+    /// Number of internal relays, which are trusted too.
     internal: usize,
-    /// Fields that could not be read.
+    /// Number of fields that could not be parsed.
     pub unparseable: u32,
     /// Index among the Received fields of the last trusted one; -1 if there is none.
     pub last_trusted_index: i32,
@@ -118,7 +118,7 @@ pub struct Relays {
     pub external_text: Vec<u8>,
 }
 
-/// A relay's address as DNS lists are asked, e.g. `4.3.2.1`; empty if it has none.
+/// A relay's address as a label of DNS lists, e.g. `4.3.2.1`; empty if it has none.
 pub(crate) fn reversed_ip(relay: &Relay) -> Vec<u8> {
     relay.address.map_or_else(Vec::new, |address| ip::reversed(address).into_bytes())
 }
@@ -134,7 +134,7 @@ fn text_of(relays: &[Relay]) -> Vec<u8> {
     out
 }
 
-/// How far trust reaches while the path is walked.
+/// State of trust while the relays are walked.
 struct Walk {
     trusted: bool,
     internal: bool,
@@ -142,7 +142,7 @@ struct Walk {
 }
 
 impl Relays {
-    /// Those whose word is taken.
+    /// Trusted relays.
     pub fn trusted(&self) -> &[Relay] {
         &self.all[..self.trusted]
     }
@@ -152,7 +152,7 @@ impl Relays {
         &self.all[self.trusted..]
     }
 
-    /// Those that belong to the receiving site.
+    /// Internal relays, of the receiving site.
     pub fn internal(&self) -> &[Relay] {
         &self.all[..self.internal]
     }
@@ -167,7 +167,7 @@ impl Relays {
         &self.all
     }
 
-    /// Reads the path of a message.
+    /// Parses the relays of a message.
     pub fn read(tree: &MimeTree<'_>, settings: &TrustSettings) -> Relays {
         let mut relays =
             Relays { last_trusted_index: -1, last_internal_index: -1, ..Relays::default() };
@@ -182,7 +182,7 @@ impl Relays {
                     match other {
                         Outcome::Unknown => relays.unparseable += 1,
                         Outcome::Scanner(from) => sender = from,
-                        // None but trusted ones came before.
+                        // Only trusted relays came before.
                         Outcome::Fetched if may_fetch => {
                             relays.all.clear();
                             (relays.trusted, relays.internal) = (0, 0);

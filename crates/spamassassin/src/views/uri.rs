@@ -1,7 +1,7 @@
 //! URIs as `uri` rules see them: those in the rendered text, and those in the attributes of HTML.
 //!
-//! `gauntlet_mail` owns URLs for everything else; the variants here exist because rules were written
-//! against them.
+//! Everything else uses the URLs of `gauntlet_mail`; the variants here exist because rules were
+//! written for them.
 
 mod canonical;
 mod redirector;
@@ -18,10 +18,10 @@ pub(super) use redirector::{Redirector, Redirectors};
 
 /// Longest form of a URI; longer ones are cut.
 const URI_BYTES_MAX: usize = 8192;
-/// Different URIs of a message.
+/// Most different URIs of a message.
 const URIS_MAX: usize = 20_000;
 
-/// All URIs of a message by what was written.
+/// All URIs of a message as they were written.
 #[derive(Debug, Default)]
 pub struct Uris {
     /// Details by the URI as it was found.
@@ -31,8 +31,8 @@ pub struct Uris {
 }
 
 impl Uris {
-    /// Finds all URIs. `body` is the body view, `rendered` are the parts, `signatures` the values of
-    /// DKIM fields.
+    /// Finds all URIs. `body` is the body view, `rendered` are the parts, `signatures` the values
+    /// of DKIM fields.
     pub(super) fn find<'r>(
         body: &[Vec<u8>],
         rendered: impl Iterator<Item = &'r Rendered>,
@@ -59,7 +59,7 @@ impl Uris {
                 let Some(detail) = uris.add(&target, false, boundaries, redirectors) else {
                     continue;
                 };
-                // Known as the target of an anchor only: that counts as text.
+                // A URI known only as the target of an anchor counts as text.
                 detail.is_parsed |= link.types.is_empty();
                 for element in &link.types {
                     if !detail.elements.contains(element) {
@@ -78,7 +78,7 @@ impl Uris {
         uris
     }
 
-    /// Adds the domains that a DKIM field says sign (`d=`): hosts without a form that rules match.
+    /// Adds the signing domains of a DKIM field (`d=`): hosts without a form that rules match.
     fn add_signers(&mut self, value: &[u8], boundaries: &Boundaries) {
         let mut from = 0;
         while let Some(at) = memchr::memchr(b'd', value.get(from..).unwrap_or_default()) {
@@ -137,7 +137,7 @@ impl Uris {
             return None;
         }
         if self.truncated {
-            // What was cut may be the same now.
+            // Forms that were cut may be equal now.
             for form in forms {
                 if !detail.forms.contains(&form) {
                     detail.forms.push(form);

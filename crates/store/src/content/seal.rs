@@ -1,12 +1,13 @@
-//! Bodies sealed at rest.
+//! Encryption of bodies at rest.
 //!
-//! A sealed body is `GNTLSEAL`, a format byte, the id of the key (8 bytes), a salt (24), and the bytes
-//! under ChaCha20-Poly1305 (RFC 8439) with its tag. Each body has a key of its own, made of ours and the
-//! salt by BLAKE3's keyed hash: so the nonce may be the same always, and no number of bodies is too many.
-//! Head and name are authenticated with the bytes: a body that was moved to another name is not opened.
+//! An encrypted body is `GNTLSEAL`, a format byte, the id of the key (8 bytes), a salt (24), and
+//! the ciphertext of ChaCha20-Poly1305 (RFC 8439) with its tag. Each body has its own key, derived
+//! from the file's key and the salt by BLAKE3's keyed hash: so the nonce may be constant, and the
+//! number of bodies is not limited. Header and name are authenticated as associated data: a body
+//! that was moved to another name cannot be decrypted.
 //!
-//! The keys are lines of 64 hexadecimal digits in a file of their own; the first seals, the others still
-//! open. The file is read again when it changed, so a new key counts without a restart.
+//! The keys are lines of 64 hexadecimal digits in a file of their own; the first encrypts, all
+//! decrypt. The file is read again when it changed, so a new key needs no restart.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -25,7 +26,7 @@ const KEY_BYTES: usize = 32;
 const ID_BYTES: usize = 8;
 const SALT_BYTES: usize = 24;
 const HEAD_BYTES: usize = MAGIC.len() + 1 + ID_BYTES + SALT_BYTES;
-/// Keys of a file; rotation drops those that seal nothing any more.
+/// Most keys of a file; rotation drops those that are no longer needed.
 const KEYS_MAX: usize = 100;
 const HEAD_OF_FILE: &str = "\
 # Keys that seal held mail: the first seals, the others still open. Keep a copy of this file in another
@@ -36,7 +37,7 @@ const HEAD_OF_FILE: &str = "\
 struct Key([u8; KEY_BYTES]);
 
 impl Key {
-    /// Names the key without telling it.
+    /// Identifies the key without revealing it.
     fn id(&self) -> [u8; ID_BYTES] {
         let whole = blake3::derive_key("gauntlet 2026-11 id of a key of held mail", &self.0);
         let mut id = [0; ID_BYTES];
@@ -44,24 +45,24 @@ impl Key {
         id
     }
 
-    /// The key of one body.
+    /// Derives the key of one body.
     fn of_body(&self, salt: &[u8]) -> Option<LessSafeKey> {
         let own = blake3::keyed_hash(&self.0, salt);
         UnboundKey::new(&CHACHA20_POLY1305, own.as_bytes()).ok().map(LessSafeKey::new)
     }
 }
 
-/// The keys of held mail.
+/// The keys of encrypted bodies.
 pub struct BodyKeys {
     path: PathBuf,
-    /// New bodies are sealed; else what was sealed before is still opened.
+    /// New bodies are encrypted; else existing ones are still decrypted.
     seal: bool,
     known: RwLock<Known>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// Time, number and length of the file as it was read.
+    /// Modification time, inode and length of the file as it was read.
     changed: Option<(SystemTime, u64, u64)>,
     keys: Vec<Key>,
 }
@@ -73,11 +74,11 @@ impl std::fmt::Debug for BodyKeys {
 }
 
 impl BodyKeys {
-    /// The keys of this file. If bodies are to be sealed and there is none, it is made, for its owner
-    /// only.
+    /// Opens the keys of this file. If bodies are to be encrypted and there is no file, it is
+    /// created, for its owner only.
     ///
     /// # Errors
-    /// If the file cannot be read or made, or holds something else.
+    /// If the file cannot be read or created, or is not a valid key file.
     pub fn open(path: &Path, seal: bool) -> Result<Self, StoreError> {
         if seal && !path.exists() {
             write_keys(path, &[new_key()?])?;
@@ -89,17 +90,17 @@ impl BodyKeys {
         Ok(keys)
     }
 
-    /// Where the keys are.
+    /// Path of the key file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// New bodies are sealed.
+    /// Whether new bodies are encrypted.
     pub fn seals(&self) -> bool {
         self.seal
     }
 
-    /// Puts a new key in the first place; those that are there still open.
+    /// Adds a new first key; the others still decrypt.
     ///
     /// # Errors
     /// If the file cannot be read or written.
@@ -112,7 +113,7 @@ impl BodyKeys {
         self.refresh()
     }
 
-    /// Forgets all keys but the first. What they sealed cannot be read any more.
+    /// Removes all keys but the first. What they encrypted cannot be read any more.
     ///
     /// # Errors
     /// If the file cannot be read or written.
@@ -143,7 +144,7 @@ impl BodyKeys {
         Ok(())
     }
 
-    /// Seals a body under the first key.
+    /// Encrypts a body with the first key.
     pub(super) fn seal(&self, hash: ContentHash, bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
         self.refresh()?;
         let key = self.known().keys.first().cloned();
@@ -159,27 +160,26 @@ impl BodyKeys {
         let aad = [out.as_slice(), &hash.0].concat();
         let mut sealed = bytes.to_vec();
         own.seal_in_place_append_tag(nonce(), Aad::from(aad), &mut sealed)
-            .map_err(|_| self.wrong("a body could not be sealed"))?;
+            .map_err(|_| self.wrong("a body could not be encrypted"))?;
         out.extend_from_slice(&sealed);
         Ok(out)
     }
 
-    /// Opens a sealed body.
     pub(super) fn open_body(
         &self,
         hash: ContentHash,
-        place: &Path,
+        path: &Path,
         sealed: &[u8],
     ) -> Result<Vec<u8>, StoreError> {
         let damaged = |cause: &str| StoreError::Damaged {
-            path: place.to_owned(),
+            path: path.to_owned(),
             what: hash.to_string(),
             cause: cause.to_owned(),
         };
         let (head, rest) =
-            sealed.split_at_checked(HEAD_BYTES).ok_or_else(|| damaged("it is cut short"))?;
+            sealed.split_at_checked(HEAD_BYTES).ok_or_else(|| damaged("it is truncated"))?;
         if head.get(MAGIC.len()) != Some(&FORMAT_1) {
-            return Err(damaged("it was sealed by a newer version of the program"));
+            return Err(damaged("it was encrypted by a newer version of the program"));
         }
         let (_, id_and_salt) = head.split_at(MAGIC.len() + 1);
         let (id, salt) = id_and_salt.split_at(ID_BYTES);
@@ -198,7 +198,7 @@ impl BodyKeys {
         let mut bytes = rest.to_vec();
         let length = own
             .open_in_place(nonce(), Aad::from(aad), &mut bytes)
-            .map_err(|_| damaged("its bytes are not those that were sealed"))?
+            .map_err(|_| damaged("its ciphertext was changed"))?
             .len();
         bytes.truncate(length);
         Ok(bytes)
@@ -216,27 +216,27 @@ impl BodyKeys {
         StoreError::Invalid {
             what: "the key of held mail",
             cause: format!(
-                "body {:.16} was sealed with key {shown}, which {path} {there}; put the file of keys \
-                 back (quarantine.key_file)",
+                "body {:.16} was encrypted with key {shown}, which {path} {there}; restore the key file \
+                 (quarantine.key_file)",
                 hash.to_string()
             ),
         }
     }
 }
 
-/// These bytes are a sealed body.
+/// Whether these bytes are an encrypted body.
 pub(super) fn is_sealed(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }
 
-/// Which key sealed this body is the first one's: nothing is to be done when all are sealed anew.
+/// Whether this body is encrypted with the first key.
 pub(super) fn is_by_first(keys: &BodyKeys, bytes: &[u8]) -> bool {
     let first = keys.known().keys.first().map(Key::id);
     let at = MAGIC.len() + 1;
     is_sealed(bytes) && first.is_some_and(|id| bytes.get(at..at + ID_BYTES) == Some(&id[..]))
 }
 
-/// The same for all: each body has a key of its own.
+/// Constant: each body has a key of its own.
 fn nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; 12])
 }
@@ -245,7 +245,7 @@ fn new_key() -> Result<Key, StoreError> {
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(|e| StoreError::Invalid {
         what: "a new key",
-        cause: format!("the system has no randomness to give: {e}"),
+        cause: format!("the system provides no randomness: {e}"),
     })?;
     Ok(Key(key))
 }
@@ -263,7 +263,7 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Key>, StoreError> {
         }
         let hash = blake3::Hash::from_hex(line).ok();
         let why = || {
-            let cause = "is no key of 64 hexadecimal digits; put the file back from a backup";
+            let cause = "is not a key of 64 hexadecimal digits; restore the file from a backup";
             wrong(format!("line {} {cause}", n + 1))
         };
         keys.push(Key(*hash.ok_or_else(why)?.as_bytes()));
@@ -272,14 +272,14 @@ fn parse(path: &Path, text: &str) -> Result<Vec<Key>, StoreError> {
         }
     }
     if keys.is_empty() {
-        let cause = "there is no key in it; put the file back from a backup: mail that is sealed with a lost \
+        let cause = "there is no key in it; restore the file from a backup: mail that is encrypted with a lost \
                      key is lost. A new file is 64 hexadecimal digits on a line (openssl rand -hex 32)";
         return Err(wrong(cause.to_owned()));
     }
     Ok(keys)
 }
 
-/// Writes the keys beside the file, makes them durable, and puts them in its place.
+/// Writes the key file atomically and durably.
 fn write_keys(path: &Path, keys: &[Key]) -> Result<(), StoreError> {
     let mut text = HEAD_OF_FILE.to_owned();
     for key in keys {

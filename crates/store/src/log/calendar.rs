@@ -1,6 +1,6 @@
-//! Days since 1970-01-01 and their names, `2026-11-21` (proleptic Gregorian calendar, UTC).
+//! Day numbers since 1970-01-01 and their names, `2026-11-21` (proleptic Gregorian calendar, UTC).
 
-/// The name of a day.
+/// The name of a day number.
 pub fn day_name(day: i64) -> String {
     let (year, month, day) = civil(day);
     format!("{year:04}-{month:02}-{day:02}")
@@ -21,7 +21,7 @@ pub fn civil(day: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day_of_month)
 }
 
-/// The number of a day named `YYYY-MM-DD`; none if there is no such day.
+/// The day number of a name `YYYY-MM-DD`; none if there is no such day.
 pub fn day_number(name: &str) -> Option<i64> {
     let mut fields = name.split('-');
     let mut field = |digits: usize| {

@@ -1,29 +1,29 @@
-//! Counts for dashboards and reports, kept while messages are logged.
+//! Counts for dashboards and reports, updated while messages are logged.
 
 use std::collections::BTreeMap;
 
-use gauntlet_engine::Class;
+use gauntlet_verdict::Class;
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
 use super::{Log, tops};
 use crate::error::StoreError;
 
-/// Names kept in a list of the most frequent.
+/// Most names in a top list.
 const TOP_MAX: usize = 20;
-/// Names of a day that are added up for it.
+/// Names of each day that are summed for it.
 const NAMES_OF_A_DAY: usize = 100;
 
-/// Messages of one class and one end in one span of time.
+/// Messages of one class and one disposition in one time span.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bucket {
     /// Unix time in milliseconds at which the span begins.
     pub start_ms: i64,
-    /// Class.
+    /// Class of the messages.
     pub class: Class,
-    /// Final disposition for the first recipient.
+    /// Final disposition of the first recipient.
     pub action: String,
-    /// How many messages.
+    /// Number of messages.
     pub messages: u64,
     /// Their size in bytes.
     pub bytes: u64,
@@ -34,24 +34,24 @@ pub struct Bucket {
 pub struct Top {
     /// The rule or domain.
     pub name: String,
-    /// In how many messages.
+    /// Number of messages with it.
     pub messages: u64,
 }
 
-/// Counts of a range of time.
+/// Counts of a time range.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
     /// In order of time, class and disposition.
     pub buckets: Vec<Bucket>,
-    /// Rules that hit most, over the whole days that the range touches.
+    /// The most frequent rules, over the whole days that the range touches.
     pub top_rules: Vec<Top>,
-    /// Domains that sent most, over the whole days that the range touches.
+    /// The most frequent sender domains, over the whole days that the range touches.
     pub top_senders: Vec<Top>,
 }
 
 impl Log {
-    /// Messages received in `[since_ms, until_ms)`, in spans of `span_minutes`: in order of time, class and
-    /// disposition.
+    /// Messages received in `[since_ms, until_ms)`, in spans of `span_minutes`: in order of time,
+    /// class and disposition.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -68,7 +68,7 @@ impl Log {
         Ok(found)
     }
 
-    /// [`Log::volume`], and the names seen most.
+    /// [`Log::volume`], and the most frequent names.
     ///
     /// # Errors
     /// If a file cannot be read.

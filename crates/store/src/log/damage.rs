@@ -1,5 +1,5 @@
-//! Days whose file is damaged. They are set aside, so that the others can be read and the log goes on; what is
-//! left of them stays for a person to look at, and is told until it is gone.
+//! Damaged days. Their files are moved aside, so that the other days can be read and logging
+//! continues; the administrator is messages of them until the files are gone.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use super::day_path;
 use crate::error::StoreError;
 use crate::files;
 
-/// What the name of a damaged file gets.
-const MARK: &str = "damaged";
+/// Suffix of a damaged file.
+const SUFFIX: &str = "damaged";
 
 /// Moves the file of a day to a name that the log does not read.
 ///
@@ -24,11 +24,12 @@ pub(super) fn set_aside(folder: &Path, day: i64, why: &str) -> Result<(), StoreE
         PathBuf::from(name)
     };
     let named = |n: u32| match n {
-        1 => with(&path, &format!(".{MARK}")),
-        n => with(&path, &format!(".{MARK}-{n}")),
+        1 => with(&path, &format!(".{SUFFIX}")),
+        n => with(&path, &format!(".{SUFFIX}-{n}")),
     };
     let Some(aside) = (1..=u32::MAX).map(named).find(|to| !to.exists()) else { return Ok(()) };
-    // First what belongs to it: beside a new file of the same name SQLite would take it for that one's.
+    // SQLite's own files first: beside a new file of the same name it would take them for that
+    // one's.
     for suffix in ["-wal", "-shm", ""] {
         let from = with(&path, suffix);
         match std::fs::rename(&from, with(&aside, suffix)) {
@@ -37,37 +38,38 @@ pub(super) fn set_aside(folder: &Path, day: i64, why: &str) -> Result<(), StoreE
         }
     }
     files::sync_folder(folder).map_err(StoreError::io(folder, "sync"))?;
-    tracing::error!(why, folder = %folder.display(), "{}", told(&aside));
+    tracing::error!(why, folder = %folder.display(), "{}", describe(&aside));
     Ok(())
 }
 
-/// A damaged day, for people. Without the folder: anybody may read it at `/healthz`.
-fn told(path: &Path) -> String {
+/// Message for the administrator. Without the folder, since `/healthz` shows it to everyone.
+fn describe(path: &Path) -> String {
     format!(
-        "a day of the message log is damaged and was set aside as log/{}; the other days are as they were. Stop \
-         the node and put the day back from a backup under its old name, save what can be read with `sqlite3 \
-         FILE .recover`, or remove the file",
+        "a day of the message log is damaged and was set aside as log/{}; the other days are not \
+         affected. Stop the node and restore the day from a backup under its old name, save what is \
+         readable with `sqlite3 FILE .recover`, or remove the file",
         path.file_name().unwrap_or_default().display()
     )
 }
 
-/// What was set aside and is still there, for people, in order.
-pub(super) fn standing(folder: &Path) -> Vec<String> {
+/// Messages on the damaged files that are still there, sorted by name.
+pub(super) fn list(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries
         .map(|entry| entry.path())
         .filter(|path| {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let end = name.split_once(".db.").map(|(_, end)| end).unwrap_or_default();
-            let number = end.strip_prefix(MARK).map(|rest| rest.trim_start_matches('-'));
+            let number = end.strip_prefix(SUFFIX).map(|rest| rest.trim_start_matches('-'));
             number.is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
         })
         .collect();
     found.sort();
-    found.iter().map(|path| told(path)).collect()
+    found.iter().map(|path| describe(path)).collect()
 }
 
-/// The file of a day is damaged as it is now: who says so may have had another one open.
+/// Whether the file of a day is damaged now: a reader that reports damage may have had another file
+/// open.
 pub(super) fn is_damaged(folder: &Path, day: i64) -> bool {
     let path = day_path(folder, day);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -87,7 +89,11 @@ mod tests {
     use super::*;
 
     fn open(folder: &Path) -> Log {
-        Log::open_with(folder, LogOptions { sets_aside: true, ..LogOptions::default() }).unwrap()
+        Log::open_with(
+            folder,
+            LogOptions { sets_damaged_days_aside: true, ..LogOptions::default() },
+        )
+        .unwrap()
     }
 
     fn two_days(folder: &Path) -> PathBuf {
@@ -99,7 +105,7 @@ mod tests {
         day_path(folder, DAY / DAY_MS)
     }
 
-    fn spoil(path: &Path, from: usize) {
+    fn corrupt(path: &Path, from: usize) {
         let mut bytes = std::fs::read(path).unwrap();
         bytes.iter_mut().skip(from).for_each(|byte| *byte = 0x5a);
         std::fs::write(path, bytes).unwrap();
@@ -112,8 +118,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = two_days(folder.path());
         for from in [0, 100] {
-            spoil(&path, from);
-            // A command beside the node leaves it out and moves nothing.
+            corrupt(&path, from);
+            // A command that runs beside the node skips it and moves nothing.
             let beside = Log::open(folder.path()).unwrap();
             assert_eq!(ids(&beside, &Query::default()), OTHERS);
             drop(beside);
@@ -121,19 +127,21 @@ mod tests {
             let log = open(folder.path());
             assert!(!path.exists());
             assert_eq!(ids(&log, &Query::default()), OTHERS);
-            // What comes late for that day is kept in a file of its own.
+            // A late record of that day goes into a new file.
             assert_eq!(log.append(vec![record(7, DAY + 7)]).unwrap().new, 2);
             assert_eq!(log.get("id-7").unwrap().unwrap().record.id, "id-7");
         }
-        let told = open(folder.path()).damaged();
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told.iter().all(|line| line.contains(".db.damaged") && line.contains("backup")));
+        let messages = open(folder.path()).damaged_days();
+        assert_eq!(messages.len(), 2, "{messages:?}");
+        assert!(
+            messages.iter().all(|line| line.contains(".db.damaged") && line.contains("backup"))
+        );
         for entry in std::fs::read_dir(folder.path()).unwrap().flatten() {
             if entry.file_name().to_string_lossy().contains("damaged") {
                 std::fs::remove_file(entry.path()).unwrap();
             }
         }
-        assert!(open(folder.path()).damaged().is_empty());
+        assert!(open(folder.path()).damaged_days().is_empty());
     }
 
     #[test]
@@ -142,23 +150,23 @@ mod tests {
         let path = two_days(folder.path());
         let log = open(folder.path());
         let size = std::fs::metadata(&path).unwrap().len();
-        // The first page is sound, so that the file opens; its tables are not.
-        spoil(&path, 4_096);
+        // The first page is intact, so that the file opens; its tables are damaged.
+        corrupt(&path, 4_096);
         assert!(size > 40_000, "{size}");
         assert_eq!(ids(&log, &Query::default()), OTHERS);
         log.append(vec![record(7, DAY + 7)]).unwrap();
-        assert_eq!(log.damaged().len(), 1);
+        assert_eq!(log.damaged_days().len(), 1);
         assert_eq!(log.get("id-7").unwrap().unwrap().record.id, "id-7");
-        // A reader that complains about what was set aside already does not cost the new file.
+        // A reader's report on a file that was moved aside already does not affect the new file.
         log.leave_out(DAY / DAY_MS, &StoreError::Closed { path: path.clone() });
         log.append(vec![record(8, DAY + 8)]).unwrap();
         assert_eq!(log.get("id-7").unwrap().unwrap().record.id, "id-7");
         drop(log);
-        spoil(&path, 4_096);
+        corrupt(&path, 4_096);
         let log = open(folder.path());
         log.append(vec![record(9, DAY + 9)]).unwrap();
         assert_eq!(log.get("id-9").unwrap().unwrap().record.id, "id-9");
-        assert_eq!(log.damaged().len(), 2);
+        assert_eq!(log.damaged_days().len(), 2);
         assert_eq!(log.newest_ms().unwrap(), Some(DAY + 2 * DAY_MS));
     }
 }

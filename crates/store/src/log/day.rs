@@ -1,53 +1,44 @@
 //! Writing one day of the log.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod statements;
+mod tallies;
+
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use gauntlet_engine::Class;
-use gauntlet_mail::Direction;
-use gauntlet_policy::Disposition;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, params};
+use gauntlet_verdict::{Class, Disposition};
+use rusqlite::{Connection, OptionalExtension, params};
 
+use super::addresses::{self, AddressStatus};
 use super::dictionary::{Dictionary, Trainer};
 use super::index::{self, Index};
 use super::pack::Packer;
-use super::people::{self, Person};
-use super::report::{self, TopKind};
+use super::report;
 use super::schema::MIGRATIONS;
+use super::seq::{SEQ_PER_MS, ms_of, seq_of, tie_break};
 use super::terms::{self, Field, KnownTerms};
 use super::tops;
 use crate::database;
 use crate::error::StoreError;
 use crate::record::{Delivery, Event, LogRecord};
+use statements::Statements;
+use tallies::Tallies;
 
-/// Milliseconds of a day.
-pub(crate) const DAY_MS: i64 = 86_400_000;
-/// Messages that can share a millisecond.
-const SEQ_PER_MS: i64 = 4096;
 /// Longest subject, From or Message-ID kept, in bytes.
 const FIELD_BYTES_MAX: usize = 200;
 
-/// The first key of this moment.
-pub(crate) fn seq_of(ms: i64) -> i64 {
-    ms.saturating_mul(SEQ_PER_MS)
-}
-
-/// The moment of a key.
-pub(crate) fn ms_of(seq: i64) -> i64 {
-    seq.div_euclid(SEQ_PER_MS)
-}
-
-/// Pages that gather in the write-ahead log before they go into the file: those that every batch writes go once.
+/// Pages that collect in the write-ahead log before a checkpoint: pages that every batch writes go
+/// into the file once.
 const WAL_PAGES: u32 = 4_000;
-/// Pages of the term index that are written in one step of putting it together.
+/// Pages of the term index that one merge step writes.
 const MERGE_PAGES: u16 = 64;
 
-/// What a batch changed.
+/// What an append changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Appended {
-    /// Recipients whose disposition was logged now.
+    /// Recipients whose disposition is new.
     pub new: u64,
-    /// Recipients whose disposition was logged before; the first stays.
+    /// Recipients whose disposition was logged before, which stays.
     pub known: u64,
 }
 
@@ -59,102 +50,21 @@ pub(crate) struct DayWriter {
     trainer: Trainer,
     known: KnownTerms,
     text: String,
-    people: Vec<u8>,
-    /// None for a day that was begun with FTS5.
+    addresses: Vec<u8>,
+    /// None for a day that an earlier version began with FTS5.
     index: Option<Index>,
-    /// A transaction failed, so that the index may not be what is known of it.
+    /// A transaction failed, so the state in memory may differ from the file.
     is_stale: bool,
 }
 
-/// Where the terms of a message go.
-enum Terms<'b> {
-    Fts5(CachedStatement<'b>),
-    Index(&'b mut Index),
-}
-
-impl Terms<'_> {
-    fn push(&mut self, seq: i64, text: &str) -> rusqlite::Result<()> {
-        match self {
-            Terms::Fts5(insert) => insert.execute(params![seq, text]).map(drop),
-            Terms::Index(index) => {
-                index.batch.push(seq, text);
-                Ok(())
-            }
-        }
-    }
-}
-
-/// The statements of a batch, prepared once for all its records.
-struct Statements<'b> {
-    find_seq: CachedStatement<'b>,
-    find_people: CachedStatement<'b>,
-    message: CachedStatement<'b>,
-    pack: CachedStatement<'b>,
-    /// Number of the next pack.
-    next_pack: i64,
-    recipient: CachedStatement<'b>,
-    delivery: CachedStatement<'b>,
-    event: CachedStatement<'b>,
-    terms: Terms<'b>,
-}
-
-impl<'b> Statements<'b> {
-    fn prepare(batch: &'b Transaction<'_>, index: Option<&'b mut Index>) -> rusqlite::Result<Self> {
-        let terms = match index {
-            Some(index) => Terms::Index(index),
-            None => Terms::Fts5(
-                batch.prepare_cached("INSERT INTO posting (rowid, term) VALUES (?1, ?2)")?,
-            ),
-        };
-        Ok(Statements {
-            find_seq: batch.prepare_cached("SELECT seq FROM message WHERE id = ?1")?,
-            find_people: batch.prepare_cached("SELECT people FROM message WHERE seq = ?1")?,
-            message: batch.prepare_cached(
-                "INSERT OR IGNORE INTO message (seq, id, class, score, size, sender, subject, \
-                 message_id, latency_ms, rest, people) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-            )?,
-            pack: batch.prepare_cached("INSERT INTO pack (number, records) VALUES (?1, ?2)")?,
-            next_pack: batch
-                .prepare_cached("SELECT coalesce(max(number), 0) + 1 FROM pack")?
-                .query_row([], |row| row.get(0))?,
-            recipient: batch.prepare_cached(
-                "INSERT OR IGNORE INTO recipient (seq, recipient, place, action, rest) \
-                 VALUES (?1, ?2, ?3, ?4, ?5)",
-            )?,
-            delivery: batch.prepare_cached(
-                "INSERT INTO delivery (seq, address, outcome, at_ms, attempts, next_hop, reply) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
-                 ON CONFLICT DO UPDATE SET outcome = excluded.outcome, at_ms = excluded.at_ms, \
-                 attempts = excluded.attempts, next_hop = excluded.next_hop, \
-                 reply = excluded.reply \
-                 WHERE excluded.at_ms > at_ms OR excluded.attempts > attempts \
-                 OR (excluded.at_ms = at_ms AND excluded.outcome <> outcome)",
-            )?,
-            event: batch.prepare_cached(
-                "INSERT OR IGNORE INTO event (seq, at_ms, kind, recipient, detail) \
-                 VALUES (?1, ?2, ?3, ?4, ?5)",
-            )?,
-            terms,
-        })
-    }
-}
-
-/// Counts of a batch, summed up before they are written.
-#[derive(Debug, Default)]
-struct Tallies<'a> {
-    minutes: BTreeMap<(i64, &'static str, &'static str), (i64, i64)>,
-    tops: HashMap<&'static str, HashMap<&'a str, i64>>,
-}
-
 impl DayWriter {
-    /// Opens or creates the file. A new one begins with these words as its dictionary.
+    /// Opens or creates the file. A new one begins with `before` as its dictionary.
     pub(crate) fn open(path: &Path, before: Option<&[u8]>) -> Result<Self, StoreError> {
         let connection = database::open_write(path, MIGRATIONS)?;
         let wider = format!("PRAGMA wal_autocheckpoint = {WAL_PAGES};");
         connection.execute_batch(&wider).map_err(StoreError::db(path))?;
         let found = |c: &Connection| match (Dictionary::newest(c)?, before) {
-            (None, Some(words)) => Dictionary::keep(c, words),
+            (None, Some(dictionary)) => Dictionary::save(c, dictionary),
             (newest, _) => Ok(newest),
         };
         let dictionary = found(&connection).map_err(StoreError::db(path))?;
@@ -165,25 +75,26 @@ impl DayWriter {
             trainer: Trainer::default(),
             known: KnownTerms::default(),
             text: String::new(),
-            people: Vec::new(),
+            addresses: Vec::new(),
             index,
             is_stale: false,
         })
     }
 
-    /// Puts some of the term index together, so that in the end a search looks into one part of it and not into
+    /// Does one step of merging the term index, so that in the end a search reads one part and not
     /// many. Takes milliseconds. False when nothing is left to do.
     pub(crate) fn merge_some(&mut self, is_begun: bool) -> rusqlite::Result<bool> {
         self.refresh()?;
         let Some(index) = &mut self.index else {
-            // A negative number takes in all parts, whatever their size; a positive one goes on with them.
+            // A negative number starts a merge of all parts, whatever their size; a positive one
+            // continues it.
             let pages = i32::from(MERGE_PAGES);
             let pages = if is_begun { pages } else { -pages };
             let before = self.connection.total_changes();
             self.connection
                 .prepare_cached("INSERT INTO posting (posting, rank) VALUES ('merge', ?1)")?
                 .execute([pages])?;
-            // As SQLite's documentation has it: less than two changes are none.
+            // As documented by SQLite: fewer than two changes mean that nothing was merged.
             return Ok(self.connection.total_changes() - before >= 2);
         };
         self.is_stale = true;
@@ -194,7 +105,7 @@ impl DayWriter {
         Ok(more)
     }
 
-    /// Reads again what the index is made of, if a transaction failed.
+    /// Reloads the state of the index after a failed transaction.
     fn refresh(&mut self) -> rusqlite::Result<()> {
         if self.is_stale {
             self.index = load_index(&self.connection)?;
@@ -203,7 +114,7 @@ impl DayWriter {
         Ok(())
     }
 
-    /// Counts what is counted once of a day that is over.
+    /// Computes the counts of a day that is over.
     pub(crate) fn finish(&self) -> rusqlite::Result<()> {
         let counted = self.connection.unchecked_transaction()?;
         tops::gather(&counted)?;
@@ -211,13 +122,8 @@ impl DayWriter {
         counted.commit()
     }
 
-    /// Where a message stands among those of its millisecond.
-    pub(crate) fn tie_break(id: &str) -> i64 {
-        i64::from(crc32fast::hash(id.as_bytes())) % SEQ_PER_MS
-    }
-
     /// Writes all of these or none; durable when it returns. Adds what each record changed to the
-    /// place of `appended` that it names.
+    /// entry of `appended` with its index.
     pub(crate) fn write(
         &mut self,
         records: &[(usize, &LogRecord)],
@@ -225,10 +131,11 @@ impl DayWriter {
         appended: &mut [Appended],
     ) -> rusqlite::Result<()> {
         self.refresh()?;
-        let DayWriter { connection, packer, trainer, known, text, people, index, is_stale } = self;
+        let DayWriter { connection, packer, trainer, known, text, addresses, index, is_stale } =
+            self;
         packer.clear();
-        if let Some(words) = trainer.made()
-            && let Some(kept) = Dictionary::keep(connection, &words)?
+        if let Some(dictionary) = trainer.finished()
+            && let Some(kept) = Dictionary::save(connection, &dictionary)?
         {
             packer.dictionary = kept;
         }
@@ -238,14 +145,14 @@ impl DayWriter {
         let mut tallies = Tallies::default();
         let mut changes = Vec::with_capacity(records.len());
         for (_, record) in records {
-            let mut into = Into {
+            let mut encoders = Encoders {
                 packer: &mut *packer,
                 trainer: &mut *trainer,
                 known: &mut *known,
                 text: &mut *text,
-                people: &mut *people,
+                addresses: &mut *addresses,
             };
-            changes.push(write_record(&mut statements, &mut into, record, &mut tallies)?);
+            changes.push(write_record(&mut statements, &mut encoders, record, &mut tallies)?);
         }
         write_pack(&mut statements, packer, trainer)?;
         for event in events {
@@ -258,8 +165,8 @@ impl DayWriter {
         }
         batch.commit()?;
         *is_stale = false;
-        for (&(place, _), change) in records.iter().zip(changes) {
-            if let Some(total) = appended.get_mut(place) {
+        for (&(position, _), change) in records.iter().zip(changes) {
+            if let Some(total) = appended.get_mut(position) {
                 total.new += change.new;
                 total.known += change.known;
             }
@@ -268,7 +175,7 @@ impl DayWriter {
     }
 }
 
-/// The index of this day; none if that is FTS5.
+/// The index of this day; none if it has FTS5.
 fn load_index(connection: &Connection) -> rusqlite::Result<Option<Index>> {
     let opened = connection.unchecked_transaction()?;
     index::begin(&opened)?;
@@ -280,7 +187,7 @@ fn load_index(connection: &Connection) -> rusqlite::Result<Option<Index>> {
     Ok(index)
 }
 
-/// The term index of this day is in more than one part.
+/// Whether the term index of this day has more than one part.
 pub(crate) fn is_in_parts(connection: &Connection) -> rusqlite::Result<bool> {
     let sql = match index::is_fts5(connection)? {
         true => "SELECT min(segid) < max(segid) FROM posting_idx",
@@ -289,105 +196,109 @@ pub(crate) fn is_in_parts(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row(sql, [], |row| Ok(row.get::<_, Option<bool>>(0)?.unwrap_or(false)))
 }
 
-/// What records are made into, with buffers that are used again.
-struct Into<'w> {
+/// Encoders of records, with reused buffers.
+struct Encoders<'w> {
     packer: &'w mut Packer,
     trainer: &'w mut Trainer,
     known: &'w mut KnownTerms,
     text: &'w mut String,
-    people: &'w mut Vec<u8>,
+    addresses: &'w mut Vec<u8>,
 }
 
-/// Whether a message was in the log.
+/// Whether a message was in the log before, with its key.
 enum Written {
     Now(i64),
     Before(i64),
 }
 
-/// Writes the message unless it is known, and those of its recipients that are not.
+/// Writes the message unless it is known, and those of its recipients that are new.
 fn write_record<'a>(
     statements: &mut Statements<'_>,
-    into: &mut Into<'_>,
+    encoders: &mut Encoders<'_>,
     record: &'a LogRecord,
     tallies: &mut Tallies<'a>,
 ) -> rusqlite::Result<Appended> {
-    into.text.clear();
-    let people = people::of_record(record);
-    people::pack(&people, into.people).map_err(other_error)?;
-    let (seq, appended) = match insert_message(statements, into, record)? {
+    encoders.text.clear();
+    let addresses = addresses::from_record(record);
+    addresses::pack(&addresses, encoders.addresses).map_err(other_error)?;
+    let (seq, appended) = match insert_message(statements, encoders, record)? {
         Written::Now(seq) => {
-            into.packer.push(record).map_err(other_error)?;
-            if into.packer.is_full() {
-                write_pack(statements, into.packer, into.trainer)?;
+            encoders.packer.push(record).map_err(other_error)?;
+            if encoders.packer.is_full() {
+                write_pack(statements, encoders.packer, encoders.trainer)?;
             }
             tallies.count(record);
-            terms::push_message(into.text, record, into.known);
-            (seq, push_people(into, record, &people))
+            terms::push_message(encoders.text, record, encoders.known);
+            (seq, push_addresses(encoders, record, &addresses))
         }
-        Written::Before(seq) => (seq, write_later(statements, into, record, seq)?),
+        Written::Before(seq) => (seq, write_later(statements, encoders, record, seq)?),
     };
-    if !into.text.is_empty() {
-        statements.terms.push(seq, into.text)?;
+    if !encoders.text.is_empty() {
+        statements.terms.push(seq, encoders.text)?;
     }
     Ok(appended)
 }
 
-/// Appends the terms of everybody a new message is for.
-fn push_people(into: &mut Into<'_>, record: &LogRecord, people: &[Person<'_>]) -> Appended {
-    let new = people.iter().filter(|p| !p.action.is_empty()).count() as u64;
+/// Appends the terms of a new message's recipients and deliveries.
+fn push_addresses(
+    encoders: &mut Encoders<'_>,
+    record: &LogRecord,
+    addresses: &[AddressStatus<'_>],
+) -> Appended {
+    let new = addresses.iter().filter(|p| !p.action.is_empty()).count() as u64;
     for disposition in &record.dispositions {
-        push_disposition(into.text, into.known, record.verdict.class, disposition);
+        push_disposition(encoders.text, encoders.known, record.verdict.class, disposition);
     }
     for delivery in &record.deliveries {
-        terms::push_name(into.text, Field::Outcome, delivery.outcome.name());
+        terms::push_name(encoders.text, Field::Outcome, delivery.outcome.name());
     }
     Appended { new, known: record.dispositions.len() as u64 - new }
 }
 
-/// Writes what is new in a record of a message that is in the log.
+/// Writes what is new in a record of a known message.
 fn write_later(
     statements: &mut Statements<'_>,
-    into: &mut Into<'_>,
+    encoders: &mut Encoders<'_>,
     record: &LogRecord,
     seq: i64,
 ) -> rusqlite::Result<Appended> {
-    let packed: Vec<u8> = statements.find_people.query_row([seq], |row| row.get(0))?;
-    let people = people::unpack(&packed);
+    let packed: Vec<u8> = statements.find_addresses.query_row([seq], |row| row.get(0))?;
+    let addresses = addresses::unpack(&packed);
     let known: BTreeSet<&str> =
-        people.iter().filter(|p| !p.action.is_empty()).map(|p| &*p.address).collect();
+        addresses.iter().filter(|p| !p.action.is_empty()).map(|p| &*p.address).collect();
     let mut appended = Appended::default();
-    for (place, disposition) in record.dispositions.iter().enumerate() {
+    for (position, disposition) in record.dispositions.iter().enumerate() {
         if !known.contains(&*disposition.recipient)
-            && insert_recipient(statements, seq, place, disposition)?
+            && insert_recipient(statements, seq, position, disposition)?
         {
             appended.new += 1;
-            push_disposition(into.text, into.known, record.verdict.class, disposition);
+            push_disposition(encoders.text, encoders.known, record.verdict.class, disposition);
         } else {
             appended.known += 1;
         }
     }
     for delivery in &record.deliveries {
-        if people::is_news(&people, delivery, ms_of(seq))
+        if addresses::is_newer_delivery(&addresses, delivery, ms_of(seq))
             && upsert_delivery(statements, seq, delivery)?
         {
-            terms::push_name(into.text, Field::Outcome, delivery.outcome.name());
+            terms::push_name(encoders.text, Field::Outcome, delivery.outcome.name());
         }
     }
     Ok(appended)
 }
 
-fn other_error(cause: String) -> rusqlite::Error {
+fn other_error(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
     rusqlite::Error::ToSqlConversionFailure(cause.into())
 }
 
-/// Writes the pack that is begun.
+/// Writes the current pack.
 fn write_pack(
     statements: &mut Statements<'_>,
     packer: &mut Packer,
     trainer: &mut Trainer,
 ) -> rusqlite::Result<()> {
-    for record in packer.in_want_of_words() {
-        trainer.take(record);
+    for record in packer.training_samples() {
+        trainer.add_sample(record);
     }
     if let Some(packed) = packer.pack().map_err(other_error)? {
         statements.pack.execute(params![statements.next_pack, packed])?;
@@ -400,21 +311,22 @@ fn find_seq(statements: &mut Statements<'_>, id: &str) -> rusqlite::Result<Optio
     statements.find_seq.query_row([id], |row| row.get(0)).optional()
 }
 
-/// Writes the message's row if it is not known, under a key that nobody has, of the record's millisecond. Where among
-/// its peers depends on the id alone, as long as there is no collision, so that writing again gives the same order.
+/// Writes the message's row if it is not known, under a free key of the record's millisecond. The
+/// first key tried depends on the id alone, so that without collisions writing again gives the same
+/// order.
 fn insert_message(
     statements: &mut Statements<'_>,
-    into: &Into<'_>,
+    encoders: &Encoders<'_>,
     record: &LogRecord,
 ) -> rusqlite::Result<Written> {
     let sender = if record.from.is_empty() { &record.envelope.mail_from } else { &record.from };
     let verdict = &record.verdict;
     let score = if verdict.score.is_finite() { verdict.score } else { 0.0 };
-    let place = into.packer.next_place(statements.next_pack);
+    let position = encoders.packer.next_position(statements.next_pack);
     let first = seq_of(record.received_ms);
-    let tie_break = DayWriter::tie_break(&record.id);
+    let offset = tie_break(&record.id);
     for step in 0..SEQ_PER_MS {
-        let seq = first + (tie_break + step) % SEQ_PER_MS;
+        let seq = first + (offset + step) % SEQ_PER_MS;
         let written = statements.message.execute(params![
             seq,
             record.id,
@@ -425,8 +337,8 @@ fn insert_message(
             cut(&record.subject),
             cut(&record.message_id),
             record.latency_ms,
-            place,
-            into.people.as_slice(),
+            position,
+            encoders.addresses.as_slice(),
         ])?;
         if written == 1 {
             return Ok(Written::Now(seq));
@@ -441,18 +353,18 @@ fn insert_message(
 fn insert_recipient(
     statements: &mut Statements<'_>,
     seq: i64,
-    place: usize,
+    position: usize,
     disposition: &Disposition,
 ) -> rusqlite::Result<bool> {
     let rest = serde_json::to_string(disposition)
         .map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))?;
-    let place = i64::try_from(place).unwrap_or(i64::MAX);
+    let position = i64::try_from(position).unwrap_or(i64::MAX);
     let name = disposition.end.name();
-    let values = params![seq, disposition.recipient, place, name, rest];
+    let values = params![seq, disposition.recipient, position, name, rest];
     Ok(statements.recipient.execute(values)? == 1)
 }
 
-/// Writes how far a delivery is, unless something later is known. False if nothing changed.
+/// Writes a delivery state, unless a newer one is known. False if nothing changed.
 fn upsert_delivery(
     statements: &mut Statements<'_>,
     seq: i64,
@@ -478,7 +390,7 @@ fn push_disposition(
     }
 }
 
-/// Events of messages that are not in the log are dropped: there is no place to show them.
+/// Drops events of messages that are not in the log.
 fn write_event(
     statements: &mut Statements<'_>,
     text: &mut String,
@@ -494,50 +406,7 @@ fn write_event(
     Ok(())
 }
 
-impl<'a> Tallies<'a> {
-    fn count(&mut self, record: &'a LogRecord) {
-        let action = record.dispositions.first().map_or("none", |d| d.end.name());
-        let minute = record.received_ms.div_euclid(60_000);
-        let entry = self.minutes.entry((minute, record.verdict.class.name(), action));
-        let (messages, bytes) = entry.or_default();
-        *messages += 1;
-        *bytes += i64::try_from(record.size).unwrap_or(i64::MAX);
-        let rules = self.tops.entry(TopKind::Rule.name()).or_default();
-        for hit in &record.verdict.hits {
-            *rules.entry(&*hit.rule).or_default() += 1;
-        }
-        let sender = terms::domain(&record.envelope.mail_from);
-        if let Some(domain) = sender {
-            *self.tops.entry(TopKind::Sender.name()).or_default().entry(domain).or_default() += 1;
-        }
-        let ours = match record.envelope.direction {
-            Direction::Inbound => {
-                record.dispositions.first().and_then(|d| terms::domain(&d.recipient))
-            }
-            Direction::Outbound => sender,
-        };
-        if let Some(domain) = ours {
-            let kind = TopKind::Ours(record.verdict.class).name();
-            *self.tops.entry(kind).or_default().entry(domain).or_default() += 1;
-        }
-    }
-
-    fn write(&self, batch: &Transaction<'_>) -> rusqlite::Result<()> {
-        let mut minute = batch.prepare_cached(
-            "INSERT INTO tally (minute, class, action, messages, bytes) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT DO UPDATE SET messages = messages + excluded.messages,
-                                       bytes = bytes + excluded.bytes",
-        )?;
-        for (&(at, class, action), &(messages, bytes)) in &self.minutes {
-            minute.execute(params![at, class, action, messages, bytes])?;
-        }
-        let sorted = |names: &HashMap<&'a str, i64>| names.iter().map(|(&k, &n)| (k, n)).collect();
-        let tops = self.tops.iter().map(|(&kind, names)| (kind, sorted(names))).collect();
-        tops::write(batch, &tops)
-    }
-}
-
-/// At most [`FIELD_BYTES_MAX`] bytes, cut at a character.
+/// The first [`FIELD_BYTES_MAX`] bytes, cut at a character boundary.
 fn cut(text: &str) -> &str {
     let end = (0..=text.len().min(FIELD_BYTES_MAX)).rev().find(|&i| text.is_char_boundary(i));
     &text[..end.unwrap_or(0)]

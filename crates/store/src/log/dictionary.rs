@@ -1,28 +1,30 @@
-//! A day's own dictionary: what its records have in common, so that each is kept in little room.
+//! Compression dictionaries: what the records of a day have in common, so that each takes little
+//! space.
 //!
-//! Rules and what they say of themselves, hosts, phrases of next hops: they differ from place to place and hardly
-//! from message to message. So the dictionary is made from the first records of the day, beside the writing and on
-//! a thread of its own, and kept in the day's file. A new day begins with the dictionary of the day before.
+//! Rule names and descriptions, hosts, replies of next hops: they differ between nodes and hardly
+//! between messages. So a dictionary is trained on the first records of the day, on a thread of its
+//! own, and stored in the day's file. A new day begins with the dictionary of the day before.
 
 use std::thread::JoinHandle;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use zstd_safe::CDict;
 
-/// Records that a dictionary is made from.
+/// Records that a dictionary is trained on.
 const SAMPLES: usize = 512;
-/// Most bytes of records that a dictionary is made from.
+/// Most bytes of records that a dictionary is trained on.
 const SAMPLE_BYTES_MAX: usize = 4 << 20;
 /// Largest dictionary, in bytes.
 const DICTIONARY_BYTES_MAX: usize = 16 << 10;
-/// Most dictionaries of a day; a frame names its dictionary by one byte.
+/// Most dictionaries of a day; a frame stores the id of its dictionary in one byte.
 const DICTIONARIES_MAX: u32 = 255;
-/// How hard Zstandard tries: below 1 it leaves single bytes as they are. The dictionary saves most of what there is.
+/// Compression level of Zstandard: below 1 it leaves literals uncompressed. The dictionary saves
+/// most of the space.
 const LEVEL: i32 = -1;
-/// Where a dictionary says its number (RFC 8878, section 5).
+/// Position of the dictionary id (RFC 8878, section 5).
 const NUMBER_AT: std::ops::Range<usize> = 4..8;
 
-/// A dictionary, ready to pack with.
+/// A dictionary, prepared for compression.
 pub(crate) struct Dictionary {
     number: u32,
     encoder: CDict<'static>,
@@ -35,17 +37,16 @@ impl std::fmt::Debug for Dictionary {
 }
 
 impl Dictionary {
-    /// What to pack with.
     pub(crate) fn encoder(&self) -> &CDict<'static> {
         &self.encoder
     }
 
-    /// One that is part of the program; frames that are packed against it name none.
-    pub(crate) fn of_the_program(words: &[u8]) -> Self {
+    /// The dictionary that is part of the program; frames that use it store no id.
+    pub(crate) fn built_in(words: &[u8]) -> Self {
         Dictionary { number: 0, encoder: zstd_safe::create_cdict(words, LEVEL) }
     }
 
-    /// The newest of this day.
+    /// The newest dictionary of this day.
     pub(crate) fn newest(connection: &Connection) -> rusqlite::Result<Option<Self>> {
         let found = connection.query_row(
             "SELECT number, words FROM dictionary ORDER BY number DESC LIMIT 1",
@@ -59,18 +60,20 @@ impl Dictionary {
         Ok(found.optional()?.map(ready))
     }
 
-    /// Keeps these words as the next dictionary of this day. None if it has as many as there can be.
-    pub(crate) fn keep(connection: &Connection, words: &[u8]) -> rusqlite::Result<Option<Self>> {
+    /// Stores these bytes as the next dictionary of this day. None if there are
+    /// [`DICTIONARIES_MAX`].
+    pub(crate) fn save(connection: &Connection, words: &[u8]) -> rusqlite::Result<Option<Self>> {
         let last: u32 =
             connection.query_row("SELECT coalesce(max(number), 0) FROM dictionary", [], |row| {
                 row.get(0)
             })?;
         let number = last + 1;
         let mut words = words.to_vec();
-        let Some(place) = words.get_mut(NUMBER_AT).filter(|_| number <= DICTIONARIES_MAX) else {
+        let Some(number_bytes) = words.get_mut(NUMBER_AT).filter(|_| number <= DICTIONARIES_MAX)
+        else {
             return Ok(None);
         };
-        place.copy_from_slice(&number.to_le_bytes());
+        number_bytes.copy_from_slice(&number.to_le_bytes());
         let mut insert =
             connection.prepare_cached("INSERT INTO dictionary (number, words) VALUES (?1, ?2)")?;
         insert.execute(params![number, words])?;
@@ -78,8 +81,8 @@ impl Dictionary {
     }
 }
 
-/// The words of a dictionary of this day; of the newest if no number is given.
-pub(crate) fn words(
+/// The bytes of a dictionary of this day; of the newest if no number is given.
+pub(crate) fn load(
     connection: &Connection,
     number: Option<u32>,
 ) -> rusqlite::Result<Option<Vec<u8>>> {
@@ -89,7 +92,7 @@ pub(crate) fn words(
     find.query_row([number], |row| row.get(0)).optional()
 }
 
-/// Gathers records, then makes a dictionary of them.
+/// Collects records, then trains a dictionary on them.
 #[derive(Debug, Default)]
 pub(crate) struct Trainer {
     samples: Vec<u8>,
@@ -99,8 +102,8 @@ pub(crate) struct Trainer {
 }
 
 impl Trainer {
-    /// Takes a record, as it is before it is packed, while some are still missing.
-    pub(crate) fn take(&mut self, record: &[u8]) {
+    /// Adds an uncompressed record, while more are needed.
+    pub(crate) fn add_sample(&mut self, record: &[u8]) {
         if self.is_done || self.under_way.is_some() {
             return;
         }
@@ -114,15 +117,17 @@ impl Trainer {
             let train = move || train(&samples, &lengths);
             match std::thread::Builder::new().name("log-dictionary".to_owned()).spawn(train) {
                 Ok(thread) => self.under_way = Some(thread),
-                // Records are packed all the same, only less tightly.
-                Err(error) => tracing::warn!(%error, "no thread for the dictionary of the log"),
+                // Records are compressed anyway, only less.
+                Err(error) => {
+                    tracing::warn!(%error, "cannot start the thread that trains the log's dictionary");
+                }
             }
             self.is_done = true;
         }
     }
 
-    /// The words of the dictionary, once, when it is made.
-    pub(crate) fn made(&mut self) -> Option<Vec<u8>> {
+    /// The bytes of the trained dictionary, once, when training is finished.
+    pub(crate) fn finished(&mut self) -> Option<Vec<u8>> {
         let thread = self.under_way.take_if(|thread| thread.is_finished())?;
         thread.join().ok().flatten()
     }
@@ -134,13 +139,13 @@ fn train(samples: &[u8], lengths: &[usize]) -> Option<Vec<u8>> {
         Ok(_) => Some(words),
         Err(code) => {
             let why = error_name(code);
-            tracing::debug!(why, "these records make no dictionary");
+            tracing::debug!(why, "cannot train a dictionary on these records");
             None
         }
     }
 }
 
-/// What a code of Zstandard means.
+/// The name of an error code of Zstandard.
 pub(crate) fn error_name(code: usize) -> &'static str {
     zstd_safe::get_error_name(code)
 }

@@ -1,14 +1,17 @@
-//! The index of a day: which messages have which term (see `terms.rs`).
+//! The inverted index of a day: which messages have which term (see `terms.rs`).
 //!
-//! Written in parts. A batch of messages makes one part: its messages' keys in order, and its terms in order, each
-//! with the ordinals of its messages among those keys. A part is never changed; when there are many of one level
-//! they are put together to one of the next (O'Neil and others 1996, the log-structured merge-tree), a few pages
-//! with each batch, so that nobody waits for it. When the day is over all of them become one.
+//! A log-structured merge-tree (O'Neil and others 1996). Each batch of messages makes one part: the
+//! sorted keys of its messages, and its sorted terms, each with the ordinals of its messages among
+//! those keys. A part is immutable; when there are many of one level they are merged into one of
+//! the next, a few pages with each batch, so that no append waits for it. When the day is over all
+//! parts become one.
 //!
-//! It is not SQLite's FTS5, which does the same and more (positions, ranking, deletion, any text) for four times
-//! the instructions: days that were begun with that are still read and finished (`day.rs`, `search.rs`).
+//! SQLite's FTS5 does the same and more (positions, ranking, deletion, any text) for four times the
+//! instructions: days that an earlier version began with it are still read and finished (`day.rs`,
+//! `search.rs`).
 //!
-//! The terms of a part lie in leaves, rows that fill a page each; the part's row has the first term of each leaf.
+//! The terms of a part are stored in leaves, rows that fill a page each; the part's row has the
+//! first term of each leaf.
 
 mod find;
 mod leaf;
@@ -21,27 +24,27 @@ use leaf::{LeafWriter, Leaves};
 pub(crate) use leaf::{push_number, take_number};
 use merge::Merge;
 
-/// Longest term kept, in bytes; longer ones are cut, here and where they are looked for.
+/// Longest term in bytes; longer ones are cut, here and in queries.
 const TERM_BYTES_MAX: usize = 64;
-/// Parts of one level that are put together.
+/// Parts of one level that are merged.
 const PARTS_MERGED: usize = 16;
-/// Level of a part that is not complete yet; nobody reads it.
+/// Level of an incomplete part; searches ignore it.
 const UNFINISHED: i64 = -1;
-/// A leaf's place is its part times this, plus its number.
+/// The row id of a leaf is its part times this, plus its number.
 const LEAVES_OF_A_PART: i64 = 1 << 24;
 /// Bytes of a key in a part: its distance from the part's first. A day has 2^39 keys.
 const KEY_BYTES: usize = 5;
 
-/// Leaves written for each leaf of a batch while parts are put together: each term is written twice or three times
-/// in the end, so that this is enough to keep up.
+/// Leaves that a merge writes for each leaf of a batch: each term is written twice or three times
+/// in the end, so this is enough to keep up.
 const MERGED_PER_LEAF: usize = 4;
-/// Leaves written at least.
+/// Fewest leaves that a merge step writes.
 const MERGED_MIN: usize = 16;
 
-/// Bytes of a term that order it as a number.
+/// Length of a term prefix that is compared as a number.
 const PREFIX_BYTES: usize = 16;
 
-/// The first bytes of a term as a number, which orders as they do.
+/// The first bytes of a term as a number with the same order.
 fn prefix_of(term: &[u8]) -> u128 {
     let mut bytes = [0; PREFIX_BYTES];
     let short = term.get(..PREFIX_BYTES).unwrap_or(term);
@@ -51,20 +54,20 @@ fn prefix_of(term: &[u8]) -> u128 {
     u128::from_be_bytes(bytes)
 }
 
-/// At most [`TERM_BYTES_MAX`] bytes.
+/// The first [`TERM_BYTES_MAX`] bytes.
 fn cut(term: &[u8]) -> &[u8] {
     term.get(..TERM_BYTES_MAX).unwrap_or(term)
 }
 
-/// That a message has a term, as a number that orders: the term's first eight bytes, the place of the message in the
-/// order in which they came (four bytes), and which of the batch's terms it is (four).
+/// A term of a message as a number that sorts: the term's first eight bytes, the message's position
+/// in the batch (four bytes), the term's position in the batch (four).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Posting(u128);
 
 impl Posting {
-    fn new(term: &[u8], message: u32, place: u32) -> Self {
+    fn new(term: &[u8], message: u32, position: u32) -> Self {
         let begin = prefix_of(term) >> 64 << 64;
-        Posting(begin | u128::from(message) << 32 | u128::from(place))
+        Posting(begin | u128::from(message) << 32 | u128::from(position))
     }
 
     fn begin(self) -> u64 {
@@ -75,7 +78,7 @@ impl Posting {
         (self.0 >> 32) as u32 as usize
     }
 
-    fn place(self) -> usize {
+    fn position(self) -> usize {
         self.0 as u32 as usize
     }
 }
@@ -85,29 +88,29 @@ impl Posting {
 pub(crate) struct Batch {
     keys: Vec<i64>,
     text: String,
-    /// Where each term ends in the text; it begins where the one before ends.
+    /// End of each term in the text; it begins at the end of the one before.
     ends: Vec<u32>,
     postings: Vec<Posting>,
 }
 
 impl Batch {
-    /// Adds terms of the message with this key, with spaces between them.
+    /// Adds the terms of the message with this key, separated by spaces.
     pub(crate) fn push(&mut self, key: i64, terms: &str) {
         let message = self.keys.len() as u32;
         self.keys.push(key);
         for term in terms.split(' ').filter(|t| !t.is_empty()) {
-            let place = self.ends.len() as u32;
+            let position = self.ends.len() as u32;
             self.text.push_str(term);
             self.ends.push(self.text.len() as u32);
-            self.postings.push(Posting::new(cut(term.as_bytes()), message, place));
+            self.postings.push(Posting::new(cut(term.as_bytes()), message, position));
         }
     }
 
     fn term(&self, posting: &Posting) -> &[u8] {
-        let place = posting.place();
-        let end = |place: usize| self.ends.get(place).map(|&end| end as usize);
-        let start = place.checked_sub(1).and_then(end).unwrap_or(0);
-        let end = end(place).unwrap_or(start);
+        let position = posting.position();
+        let end = |position: usize| self.ends.get(position).map(|&end| end as usize);
+        let start = position.checked_sub(1).and_then(end).unwrap_or(0);
+        let end = end(position).unwrap_or(start);
         cut(self.text.as_bytes().get(start..end).unwrap_or_default())
     }
 
@@ -118,7 +121,7 @@ impl Batch {
         self.postings.clear();
     }
 
-    /// Sorts everything. Returns the keys, each once, and the leaves of the terms.
+    /// Sorts the batch. Returns the keys, each once, and the leaves of the terms.
     fn sort(&mut self) -> (Vec<i64>, Leaves) {
         let mut keys = self.keys.clone();
         keys.sort_unstable();
@@ -127,9 +130,9 @@ impl Batch {
         let ordinals: Vec<u32> = self.keys.iter().map(ordinal).collect();
         let mut postings = std::mem::take(&mut self.postings);
         postings.sort_unstable();
-        let begins_alike = |a: &Posting, b: &Posting| a.begin() == b.begin();
+        let same_prefix = |a: &Posting, b: &Posting| a.begin() == b.begin();
         let is_same = |a: &Posting, b: &Posting| self.term(a) == self.term(b);
-        for run in postings.chunk_by_mut(begins_alike) {
+        for run in postings.chunk_by_mut(same_prefix) {
             let first = run.first().copied().unwrap_or_default();
             if !run.iter().all(|p| is_same(p, &first)) {
                 run.sort_by(|a, b| {
@@ -139,10 +142,10 @@ impl Batch {
         }
         let mut writer = LeafWriter::default();
         let mut messages: Vec<u32> = Vec::new();
-        for run in postings.chunk_by(|a, b| begins_alike(a, b) && is_same(a, b)) {
+        for run in postings.chunk_by(|a, b| same_prefix(a, b) && is_same(a, b)) {
             messages.clear();
             messages.extend(run.iter().filter_map(|p| ordinals.get(p.message())));
-            // Messages come in the order of their keys but for a few.
+            // Nearly all messages come in the order of their keys.
             if !messages.is_sorted() {
                 messages.sort_unstable();
             }
@@ -156,26 +159,26 @@ impl Batch {
     }
 }
 
-/// What is known of a part without reading it.
+/// Number and level of a part.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     number: i64,
     level: i64,
 }
 
-/// The index of a day that is written.
+/// The index of a day that is being written.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     pub(crate) batch: Batch,
     parts: Vec<Part>,
     next: i64,
     merging: Option<Merge>,
-    /// Parts cannot be put together: something in the file cannot be read.
+    /// Parts cannot be merged: something in the file cannot be read.
     is_damaged: bool,
 }
 
 impl Index {
-    /// Reads which parts there are, and removes what a crash left unfinished.
+    /// Reads the list of parts, and removes incomplete ones that a crash left.
     pub(crate) fn load(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         self.batch.clear();
         self.merging = None;
@@ -190,7 +193,7 @@ impl Index {
         Ok(())
     }
 
-    /// Writes what is in the batch as a part, and goes on putting parts together.
+    /// Writes the batch as a part, and continues merging.
     pub(crate) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut leaves_written = 0;
         if !self.batch.keys.is_empty() {
@@ -199,7 +202,7 @@ impl Index {
             leaves_written = leaves.leaves.len();
             let part = Part { number: self.next_part(), level: 0 };
             write_leaves(connection, part.number, 0, &leaves.leaves)?;
-            write_part(connection, part, &keys, &leaves.firsts)?;
+            write_part(connection, part, &keys, &leaves.first_terms)?;
             self.parts.push(part);
         }
         if self.is_damaged {
@@ -207,15 +210,15 @@ impl Index {
         }
         connection.execute_batch("SAVEPOINT merging")?;
         if let Err(error) = self.merge(connection, leaves_written) {
-            // Writing goes on; searches look into more parts.
-            tracing::warn!(%error, "parts of the log's index cannot be put together");
+            // Writing continues; searches read more parts.
+            tracing::warn!(%error, "the parts of the log's index cannot be merged");
             (self.merging, self.is_damaged) = (None, true);
             connection.execute_batch("ROLLBACK TO merging")?;
         }
         connection.execute_batch("RELEASE merging")
     }
 
-    /// Goes on putting parts together, the more the more was written.
+    /// Continues merging, in proportion to the leaves that were written.
     fn merge(&mut self, connection: &Connection, leaves_written: usize) -> rusqlite::Result<()> {
         if self.merging.is_none() {
             let mut counts = [0_usize; 16];
@@ -230,12 +233,12 @@ impl Index {
             }
         }
         if self.merging.is_some() {
-            self.go_on(connection, (MERGED_PER_LEAF * leaves_written).max(MERGED_MIN))?;
+            self.step(connection, (MERGED_PER_LEAF * leaves_written).max(MERGED_MIN))?;
         }
         Ok(())
     }
 
-    /// Goes on putting all parts together to one. False when they are.
+    /// Continues merging all parts into one. False when that is done.
     pub(crate) fn merge_all(
         &mut self,
         connection: &Connection,
@@ -245,7 +248,7 @@ impl Index {
             let highest = self.parts.iter().map(|p| p.level).max().unwrap_or(0);
             self.begin_merge(connection, highest + 1, |_| true)?;
         }
-        self.go_on(connection, leaves)?;
+        self.step(connection, leaves)?;
         Ok(self.parts.len() > 1)
     }
 
@@ -267,10 +270,10 @@ impl Index {
         Ok(())
     }
 
-    /// Writes about so many leaves of the part that is being made.
-    fn go_on(&mut self, connection: &Connection, leaves: usize) -> rusqlite::Result<()> {
+    /// Writes about so many leaves of the merged part.
+    fn step(&mut self, connection: &Connection, leaves: usize) -> rusqlite::Result<()> {
         let Some(merge) = &mut self.merging else { return Ok(()) };
-        if merge.go_on(connection, leaves)? {
+        if merge.step(connection, leaves)? {
             return Ok(());
         }
         let Some(merge) = self.merging.take() else { return Ok(()) };
@@ -283,13 +286,13 @@ impl Index {
     }
 }
 
-/// This day's messages are found by FTS5, as days were that an earlier version began.
+/// Whether messages of this day are indexed by FTS5, as an earlier version did.
 pub(crate) fn is_fts5(connection: &Connection) -> rusqlite::Result<bool> {
     let sql = "SELECT 1 FROM sqlite_schema WHERE name = 'posting'";
     connection.prepare_cached(sql)?.exists([])
 }
 
-/// Makes a file that has no messages one whose index is this one.
+/// Switches a file without messages from FTS5 to this index.
 pub(crate) fn begin(connection: &Connection) -> rusqlite::Result<()> {
     let first = "SELECT seq FROM message LIMIT 1";
     let known: Option<i64> = connection.query_row(first, [], |row| row.get(0)).optional()?;
@@ -303,7 +306,7 @@ fn write_part(
     connection: &Connection,
     part: Part,
     keys: &[i64],
-    firsts: &[u8],
+    first_terms: &[u8],
 ) -> rusqlite::Result<()> {
     let (first, last) = (keys.first().copied().unwrap_or(0), keys.last().copied().unwrap_or(0));
     let mut packed = Vec::with_capacity(keys.len() * KEY_BYTES);
@@ -316,7 +319,7 @@ fn write_part(
             "INSERT OR REPLACE INTO term_part (part, level, first, last, leaves, keys) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?
-        .execute(params![part.number, part.level, first, last, firsts, packed])
+        .execute(params![part.number, part.level, first, last, first_terms, packed])
         .map(drop)
 }
 
@@ -328,8 +331,8 @@ fn write_leaves(
 ) -> rusqlite::Result<()> {
     let mut insert =
         connection.prepare_cached("INSERT INTO term_leaf (place, entries) VALUES (?1, ?2)")?;
-    for (place, leaf) in (part * LEAVES_OF_A_PART + from..).zip(leaves) {
-        insert.execute(params![place, leaf])?;
+    for (position, leaf) in (part * LEAVES_OF_A_PART + from..).zip(leaves) {
+        insert.execute(params![position, leaf])?;
     }
     Ok(())
 }
@@ -339,7 +342,7 @@ fn read_leaf(connection: &Connection, part: i64, number: i64) -> rusqlite::Resul
     read.query_row([part * LEAVES_OF_A_PART + number], |row| row.get(0))
 }
 
-/// The keys of a part's messages, ascending.
+/// The sorted keys of a part's messages.
 fn read_keys(connection: &Connection, part: i64) -> rusqlite::Result<Vec<i64>> {
     let mut read =
         connection.prepare_cached("SELECT first, keys FROM term_part WHERE part = ?1")?;

@@ -1,22 +1,23 @@
-//! What reports ask of the log: names counted over days, and what people said about verdicts.
+//! Data for reports: counts of names over days, and feedback of users on verdicts.
 
 use std::collections::{BTreeMap, HashMap};
 
-use gauntlet_engine::Class;
+use gauntlet_verdict::Class;
 use rusqlite::{Connection, params};
 use serde::Serialize;
 
 use super::Log;
-use super::day::{DAY_MS, ms_of, seq_of};
-use super::{people, tops};
+use super::seq::{DAY_MS, ms_of, seq_of};
+use super::{addresses, tops};
 use crate::error::StoreError;
 
-/// Names read of one day and kind; the most frequent ones.
+/// Most names read of one day and kind; the most frequent ones.
 const NAMES_OF_A_DAY_MAX: usize = 10_000;
 
-/// Recipients kept of a day that is over: those who got most.
+/// Most recipients kept of a day that is over; the most frequent ones.
 const RECIPIENTS_OF_A_DAY_MAX: usize = 1_000;
-/// Counts the recipients of a day that is over, once and for all. The connection should be in a transaction.
+/// Counts the recipients of a day that is over and stores the counts. The connection should be in a
+/// transaction.
 pub(super) fn count_recipients(connection: &Connection) -> rusqlite::Result<()> {
     let mut insert =
         connection.prepare_cached("INSERT OR REPLACE INTO tally_top VALUES (?1, ?2, ?3)")?;
@@ -27,7 +28,7 @@ pub(super) fn count_recipients(connection: &Connection) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// Those who got most of a day, in lower case.
+/// The most frequent recipients of a day, in lower case.
 fn recipients(connection: &Connection) -> rusqlite::Result<Vec<(String, u64)>> {
     let mut names: HashMap<String, u64> = HashMap::new();
     let mut count = |name: &str| {
@@ -37,8 +38,8 @@ fn recipients(connection: &Connection) -> rusqlite::Result<Vec<(String, u64)>> {
     let mut first = connection.prepare_cached("SELECT people FROM message")?;
     let mut rows = first.query([])?;
     while let Some(row) = rows.next()? {
-        let people = people::unpack(row.get_ref(0)?.as_blob()?);
-        people.iter().filter(|p| !p.action.is_empty()).for_each(|p| count(&p.address));
+        let addresses = addresses::unpack(row.get_ref(0)?.as_blob()?);
+        addresses.iter().filter(|p| !p.action.is_empty()).for_each(|p| count(&p.address));
     }
     let mut later = connection.prepare_cached("SELECT recipient FROM recipient")?;
     let mut rows = later.query([])?;
@@ -51,22 +52,22 @@ fn recipients(connection: &Connection) -> rusqlite::Result<Vec<(String, u64)>> {
     Ok(most)
 }
 
-/// What is counted by name.
+/// Kinds of names that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TopKind {
-    /// Rules that hit.
+    /// Rules that matched.
     Rule,
-    /// Domains that sent.
+    /// Sender domains.
     Sender,
-    /// Recipients; counted when their day is over ([`Log::top_recipients`] knows the others).
+    /// Recipients; stored when their day is over ([`Log::top_recipients`] counts other days).
     Recipient,
-    /// Our own domains (of recipients where mail came in, of the sender where it went out), by the
-    /// class of the message.
+    /// Local domains (of recipients of inbound mail, of the sender of outbound mail), by the class
+    /// of the message.
     Ours(Class),
 }
 
 impl TopKind {
-    /// Its name in the tables.
+    /// Name in the tables.
     pub(super) fn name(self) -> &'static str {
         match self {
             TopKind::Rule => "rule",
@@ -83,19 +84,19 @@ impl TopKind {
     }
 }
 
-/// How often people did something with messages of one class.
+/// Number of messages of one class with feedback of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Said {
-    /// `released`, `corrected_ham`, `corrected_spam`.
+pub struct Feedback {
+    /// The kind: `released`, `corrected_ham`, `corrected_spam`.
     pub kind: String,
     /// Class of the messages.
     pub class: Class,
-    /// How many messages.
+    /// Number of messages.
     pub messages: u64,
 }
 
 impl Log {
-    /// In how many messages each name occurred, over the whole days that `[since_ms, until_ms)` touches.
+    /// Number of messages with each name, over the whole days that `[since_ms, until_ms)` touches.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -115,8 +116,9 @@ impl Log {
         Ok(names)
     }
 
-    /// In how many messages each recipient occurred, over the whole days that `[since_ms, until_ms)` touches; of each
-    /// day those who got most. Days that are over were counted then; the others are counted now.
+    /// Number of messages for each recipient, over the whole days that `[since_ms, until_ms)`
+    /// touches; of each day the most frequent ones. Days that are over have stored counts; others
+    /// are counted now.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -139,11 +141,11 @@ impl Log {
         Ok(names)
     }
 
-    /// What people did with messages received in `[since_ms, until_ms)`: in order of kind and class.
+    /// Feedback of users on messages received in `[since_ms, until_ms)`, ordered by kind and class.
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub fn said(&self, since_ms: i64, until_ms: i64) -> Result<Vec<Said>, StoreError> {
+    pub fn feedback(&self, since_ms: i64, until_ms: i64) -> Result<Vec<Feedback>, StoreError> {
         let mut sums: BTreeMap<(String, Class), u64> = BTreeMap::new();
         self.each_day(since_ms, until_ms, |c| {
             let mut statement = c.prepare_cached(
@@ -163,11 +165,12 @@ impl Log {
             }
             Ok(())
         })?;
-        let said = sums.into_iter().map(|((kind, class), messages)| Said { kind, class, messages });
-        Ok(said.collect())
+        let feedback =
+            sums.into_iter().map(|((kind, class), messages)| Feedback { kind, class, messages });
+        Ok(feedback.collect())
     }
 
-    /// The moment of the oldest message that is kept, in Unix milliseconds; none if there is none.
+    /// Time of reception of the oldest message, in Unix milliseconds; none if there is none.
     ///
     /// # Errors
     /// If a file cannot be read.

@@ -3,9 +3,9 @@
 /// Version N is made by the first N of these. Never edit one that was released: add another.
 pub(crate) const MIGRATIONS: &[&str] = &[DAY_1, DAY_2, DAY_3, DAY_4];
 
-/// `seq` is received_ms * 4096 plus a tie-break, so that the row's own key orders and cuts by time
-/// and no second index is needed. `posting` finds messages by exact values (see `terms.rs`); it keeps
-/// no text, and no deletes are needed because a day is forgotten as a whole file.
+/// `seq` is received_ms * 4096 plus a tie-break, so that the row id orders and selects by time and
+/// no second index is needed. `posting` finds messages by exact values (see `terms.rs`); it stores
+/// no text, and needs no deletes because a day is deleted as a whole file.
 const DAY_1: &str = "
 CREATE TABLE message (
     seq        INTEGER PRIMARY KEY,
@@ -65,9 +65,9 @@ CREATE TABLE tally_top (
 ) WITHOUT ROWID;
 ";
 
-/// What records of the day are packed against (see `dictionary.rs`), by number. And the term index waits for more
-/// parts before it puts them together: while the day lasts each word is written twice and not four times, and when
-/// it is over all parts become one.
+/// Compression dictionaries of the day (see `dictionary.rs`), by number. And the term index
+/// collects more parts before it merges them: while the day lasts each word is written twice and
+/// not four times, and when it is over all parts become one.
 const DAY_2: &str = "
 CREATE TABLE dictionary (
     number INTEGER PRIMARY KEY,
@@ -77,8 +77,8 @@ INSERT INTO posting (posting, rank) VALUES ('automerge', 16);
 INSERT INTO posting (posting, rank) VALUES ('crisismerge', 64);
 ";
 
-/// An index of our own (see `index.rs`). Files that have messages keep `posting`, others lose it when they are
-/// written.
+/// The log's own index (see `index.rs`). Files with messages keep `posting`, others lose it when
+/// they are written.
 const DAY_3: &str = "
 CREATE TABLE term_part (
     part   INTEGER PRIMARY KEY,
@@ -94,8 +94,9 @@ CREATE TABLE term_leaf (
 );
 ";
 
-/// Records are packed many at a time (see `pack.rs`), `rest` says where; and whom a message was for when it was
-/// logged is in its own row (see `people.rs`). Counts of a batch wait in a row of their own (see `tops.rs`).
+/// Records are packed many at a time (see `pack.rs`), `rest` is the position; the addresses that a
+/// message was logged with are in its own row (see `addresses.rs`). Counts of a batch are collected
+/// in a row of their own (see `tops.rs`).
 const DAY_4: &str = "
 ALTER TABLE message ADD COLUMN people BLOB NOT NULL DEFAULT x'';
 CREATE TABLE pack (

@@ -1,139 +1,30 @@
-//! Finding messages in the log.
+//! Searching the log.
 
-use gauntlet_engine::Class;
-use gauntlet_mail::{Envelope, Facts};
-use gauntlet_policy::Disposition;
-use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter, types::Value};
-use serde::{Deserialize, Serialize};
+use gauntlet_verdict::Class;
+use rusqlite::{Connection, Row, params_from_iter, types::Value};
 
-use super::day::{DAY_MS, ms_of, seq_of};
 use super::index::{self, Clause, Pattern};
+use super::query::{Cursor, Page, Query, Summary};
+use super::seq::{DAY_MS, ms_of, seq_of};
 use super::terms::{self, Field};
-use super::{Log, RECEIVED_MS_MAX};
-use super::{dictionary, pack, people};
+use super::{Log, RECEIVED_MS_MAX, addresses};
 use crate::error::StoreError;
-use crate::record::{Delivery, Event, LogRecord, Outcome};
 
 /// Most messages of a page.
 const PAGE_MAX: usize = 500;
-/// Messages of a page when the query does not say.
+/// Default number of messages of a page.
 const PAGE_DEFAULT: usize = 50;
 /// Recipients listed in a summary; the others are counted.
 const SUMMARY_RECIPIENTS_MAX: usize = 3;
-/// Events read for one message.
-const EVENTS_MAX: usize = 1000;
-/// Threads of one search: what is not in memory is waited for together.
+/// Threads of one search, so that disk reads overlap.
 const SEARCH_THREADS: usize = 4;
-/// Most days that are searched before it is looked whether they are enough.
+/// Most days that are searched at once.
 const DAYS_AT_ONCE_MAX: usize = 16;
-/// Terms of one query.
+/// Most terms of one query.
 const TERMS_MAX: usize = 40;
 
-/// Which messages to find. Every field that is set must match; text ignores letter case.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Query {
-    /// Address of the sender, in the envelope or the From field; or `@domain`.
-    pub sender: String,
-    /// Address of a recipient, or `@domain`.
-    pub recipient: String,
-    /// Domain of the sender or of a recipient.
-    pub domain: String,
-    /// Words of the subject, all of them, in any order; a last `*` asks for a word's beginning.
-    pub subject: String,
-    /// Message-ID, with or without angle brackets.
-    pub message_id: String,
-    /// The message's id: the reference code of replies.
-    pub id: String,
-    /// Any of these classes; empty is all.
-    pub classes: Vec<Class>,
-    /// What was done for a recipient: the name of a final disposition, e.g. `quarantine`.
-    pub action: String,
-    /// A rule of the engine that hit.
-    pub rule: String,
-    /// A rule of the policy that matched.
-    pub policy_rule: String,
-    /// Address of the SMTP client.
-    pub client: String,
-    /// How far a delivery is or was, e.g. `queued`, `failed`: the name of an [`Outcome`].
-    pub outcome: String,
-    /// Something that happened later, e.g. `released`.
-    pub event: String,
-    /// Received at or after this Unix time in milliseconds.
-    pub since_ms: Option<i64>,
-    /// Received before this Unix time in milliseconds.
-    pub until_ms: Option<i64>,
-    /// At least this score.
-    pub score_min: Option<f64>,
-    /// Go on after this message of the page before.
-    pub after: Option<Cursor>,
-    /// Messages of a page, at most 500; 0 is 50.
-    pub limit: usize,
-}
-
-/// A place in the log, between two messages. Ordered by time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Cursor(pub i64);
-
-/// What became of a message for one of its recipients.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecipientSummary {
-    /// The recipient.
-    pub recipient: String,
-    /// Name of the final disposition.
-    pub action: String,
-    /// How far the delivery to it is, where there is one.
-    pub outcome: Option<Outcome>,
-}
-
-/// A line of a list of messages.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// Place in the log; of the last line of a page, where the next page goes on.
-    pub cursor: Cursor,
-    /// The message's id.
-    pub id: String,
-    /// Unix time in milliseconds at which it was received.
-    pub received_ms: i64,
-    /// Class.
-    pub class: Class,
-    /// Rule points.
-    pub score: f64,
-    /// Bytes.
-    pub size: u64,
-    /// The From field, else the envelope's sender.
-    pub from: String,
-    /// Subject.
-    pub subject: String,
-    /// The first three recipients, and what was done for each.
-    pub recipients: Vec<RecipientSummary>,
-    /// How many recipients there are.
-    pub recipients_count: u64,
-}
-
-/// A page of a search, newest message first.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Page {
-    /// The messages.
-    pub messages: Vec<Summary>,
-    /// Where the next page goes on; none on the last.
-    pub next: Option<Cursor>,
-}
-
-/// A message of the log, whole.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Logged {
-    /// Place in the log.
-    pub cursor: Cursor,
-    /// The record.
-    pub record: LogRecord,
-    /// What happened after it was logged, in order of time.
-    pub events: Vec<Event>,
-}
-
 impl Log {
-    /// The newest messages that the query asks for.
+    /// The newest messages that match the query.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -149,7 +40,7 @@ impl Log {
         days.retain(|&day| range(day).0 < range(day).1);
         let mut messages: Vec<Summary> = Vec::new();
         let (mut rest, mut at_once) = (days.as_slice(), 1);
-        // The newest days alone, since they mostly fill the page; then more and more together.
+        // The newest days alone, since they mostly fill the page; then more and more at once.
         while messages.len() <= limit && !rest.is_empty() {
             let (some, others) = rest.split_at(rest.len().min(at_once));
             // One more than the page, to know whether there is a next.
@@ -169,7 +60,7 @@ impl Log {
         Ok(Page { messages, next })
     }
 
-    /// What is found in each of these days, in their order.
+    /// The results of each of these days, in their order.
     fn search_days(
         &self,
         days: &[i64],
@@ -196,51 +87,17 @@ impl Log {
                 let part =
                     worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
                 for (at, messages) in part {
-                    if let Some(place) = found.get_mut(at) {
-                        *place = messages;
+                    if let Some(slot) = found.get_mut(at) {
+                        *slot = messages;
                     }
                 }
             }
             Ok(found)
         })
     }
-
-    /// The message with this id; none if there is none, or it is forgotten.
-    ///
-    /// # Errors
-    /// If a file cannot be read, or the record is damaged.
-    pub fn get(&self, id: &str) -> Result<Option<Logged>, StoreError> {
-        for day in self.days() {
-            let Some(Some(found)) = self.read_day(day, |c| get_from_day(c, id))? else { continue };
-            let Found { cursor, mut record, packed, pack, words, recipients, events } = found;
-            let damaged = |cause| StoreError::Damaged {
-                path: super::day_path(&self.folder, day),
-                what: format!("record of {id}"),
-                cause,
-            };
-            let rest = match &pack {
-                Some(pack) => pack::unpack_from(pack, &packed, words.as_deref()),
-                None => pack::unpack(&packed, words.as_deref()),
-            };
-            let rest = rest.map_err(damaged)?;
-            let pack::Rest { envelope, facts, verdict, stages, dispositions, deliveries } = rest;
-            let mut last = people::last_of_each(deliveries, record.received_ms);
-            for later in std::mem::take(&mut record.deliveries) {
-                last.insert(later.address.clone(), later);
-            }
-            record.deliveries = last.into_values().collect();
-            record.dispositions = all_dispositions(recipients, &dispositions).map_err(damaged)?;
-            record.envelope = envelope;
-            record.facts = facts;
-            record.verdict = verdict;
-            record.stages = stages;
-            return Ok(Some(Logged { cursor, record, events }));
-        }
-        Ok(None)
-    }
 }
 
-/// What of the index a message must have: those clauses first that mostly few messages meet.
+/// The clauses of a query for the index, the most selective ones first.
 fn clauses(query: &Query) -> Vec<Clause> {
     let mut all = String::new();
     let exact = [
@@ -305,7 +162,7 @@ fn clauses(query: &Query) -> Vec<Clause> {
     clauses
 }
 
-/// The clauses in FTS5's language.
+/// The clauses in the query language of FTS5.
 fn match_expression(clauses: &[Clause]) -> String {
     let pattern = |p: &Pattern| format!("\"{}\"{}", p.term, if p.is_prefix { "*" } else { "" });
     let clause = |any: &Clause| {
@@ -318,7 +175,7 @@ fn match_expression(clauses: &[Clause]) -> String {
 
 const COLUMNS: &str = "message.seq, message.id, class, score, size, sender, subject, people";
 
-/// The conditions that are not of the index, with the values that they are about.
+/// SQL conditions that the index does not cover; appends their values.
 fn conditions(query: &Query, values: &mut Vec<Value>) -> String {
     let mut conditions = String::new();
     if let Some(score) = query.score_min {
@@ -339,7 +196,7 @@ fn search_day(
     (since, until): (i64, i64),
     limit: usize,
 ) -> rusqlite::Result<Vec<Summary>> {
-    // What is read belongs together then.
+    // All reads see one state.
     let snapshot = connection.unchecked_transaction()?;
     let mut values = vec![
         Value::Integer(since),
@@ -373,7 +230,7 @@ fn search_day(
     }
 }
 
-/// The newest of the messages with these keys, which ascend, that meet the other conditions.
+/// The newest of the messages with these sorted keys that match the other conditions.
 fn read_summaries(
     connection: &Connection,
     query: &Query,
@@ -403,9 +260,9 @@ fn read_summaries(
 
 fn summary(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Summary> {
     let seq = row.get(0)?;
-    let people = people::unpack(row.get_ref(7)?.as_blob()?);
+    let addresses = addresses::unpack(row.get_ref(7)?.as_blob()?);
     let (recipients, recipients_count) =
-        people::summaries(connection, Cursor(seq), &people, SUMMARY_RECIPIENTS_MAX)?;
+        addresses::summaries(connection, Cursor(seq), &addresses, SUMMARY_RECIPIENTS_MAX)?;
     Ok(Summary {
         cursor: Cursor(seq),
         id: row.get(1)?,
@@ -418,128 +275,4 @@ fn summary(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Summary> 
         recipients,
         recipients_count,
     })
-}
-
-/// What a day's file has of a message.
-struct Found {
-    cursor: Cursor,
-    record: LogRecord,
-    packed: Vec<u8>,
-    /// What it is in, if it is packed together with others.
-    pack: Option<Vec<u8>>,
-    /// The dictionary that it is packed against.
-    words: Option<Vec<u8>>,
-    /// Recipients in order, with their dispositions as JSON; nothing where that is packed.
-    recipients: Vec<(String, String)>,
-    events: Vec<Event>,
-}
-
-/// What was decided for each recipient, from their own rows or from what is packed.
-fn all_dispositions(
-    recipients: Vec<(String, String)>,
-    packed: &[Disposition],
-) -> Result<Vec<Disposition>, String> {
-    let one = |(recipient, rest): (String, String)| {
-        if !rest.is_empty() {
-            return serde_json::from_str(&rest).map_err(|e| e.to_string());
-        }
-        let found = packed.iter().find(|d| d.recipient == recipient);
-        found.cloned().ok_or_else(|| format!("nothing is kept of the decision for {recipient}"))
-    };
-    recipients.into_iter().map(one).collect()
-}
-
-fn get_from_day(connection: &Connection, id: &str) -> rusqlite::Result<Option<Found>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT seq, size, sender, subject, message_id, latency_ms, rest, people FROM message \
-         WHERE id = ?1",
-    )?;
-    let found = statement.query_row([id], |row| {
-        let seq: i64 = row.get(0)?;
-        let record = LogRecord {
-            id: id.to_owned(),
-            received_ms: ms_of(seq),
-            envelope: Envelope::default(),
-            size: u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0),
-            from: row.get(2)?,
-            subject: row.get(3)?,
-            message_id: row.get(4)?,
-            facts: Facts::default(),
-            latency_ms: row.get(5)?,
-            ..LogRecord::default()
-        };
-        let first = people::unpack(row.get_ref(7)?.as_blob()?);
-        let first = first.into_iter().filter(|p| !p.action.is_empty());
-        let first: Vec<String> = first.map(|p| p.address.into_owned()).collect();
-        Ok((Cursor(seq), record, row.get(6)?, first))
-    });
-    let found: Option<(Cursor, LogRecord, Vec<u8>, Vec<String>)> = found.optional()?;
-    let Some((cursor, mut record, packed, first)) = found else { return Ok(None) };
-    let pack = match pack::pack_of(&packed) {
-        Some(number) => Some(
-            connection
-                .prepare_cached("SELECT records FROM pack WHERE number = ?1")?
-                .query_row([number], |row| row.get::<_, Vec<u8>>(0))
-                .optional()?
-                // Read as a pack without records: damage, which names the message.
-                .unwrap_or_default(),
-        ),
-        None => None,
-    };
-    let words = match pack::dictionary_of(pack.as_ref().unwrap_or(&packed)) {
-        Some(number) => dictionary::words(connection, Some(number))?,
-        None => None,
-    };
-    let mut recipients = recipients(connection, cursor)?;
-    recipients.splice(..0, first.into_iter().map(|address| (address, String::new())));
-    record.deliveries = deliveries(connection, cursor)?;
-    let events = events(connection, cursor, &record)?;
-    Ok(Some(Found { cursor, record, packed, pack, words, recipients, events }))
-}
-
-fn recipients(connection: &Connection, cursor: Cursor) -> rusqlite::Result<Vec<(String, String)>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT recipient, rest FROM recipient WHERE seq = ?1 ORDER BY place, recipient",
-    )?;
-    let rows = statement.query_map([cursor.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    rows.collect()
-}
-
-fn deliveries(connection: &Connection, cursor: Cursor) -> rusqlite::Result<Vec<Delivery>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT address, outcome, at_ms, attempts, next_hop, reply FROM delivery WHERE seq = ?1 \
-         ORDER BY address",
-    )?;
-    let rows = statement.query_map([cursor.0], |row| {
-        Ok(Delivery {
-            address: row.get(0)?,
-            outcome: Outcome::parse(row.get_ref(1)?.as_str()?),
-            at_ms: row.get(2)?,
-            attempts: row.get(3)?,
-            next_hop: row.get(4)?,
-            reply: row.get(5)?,
-        })
-    })?;
-    rows.collect()
-}
-
-fn events(
-    connection: &Connection,
-    cursor: Cursor,
-    record: &LogRecord,
-) -> rusqlite::Result<Vec<Event>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT at_ms, kind, recipient, detail FROM event WHERE seq = ?1 ORDER BY at_ms LIMIT ?2",
-    )?;
-    let rows = statement.query_map(params![cursor.0, EVENTS_MAX as i64], |row| {
-        Ok(Event {
-            id: record.id.clone(),
-            received_ms: record.received_ms,
-            at_ms: row.get(0)?,
-            kind: row.get(1)?,
-            recipient: row.get(2)?,
-            detail: row.get(3)?,
-        })
-    })?;
-    rows.collect()
 }

@@ -1,30 +1,30 @@
-//! The words by which messages are found.
+//! The terms of messages in the search index.
 //!
-//! A term is a letter for the field and then the value: spelled out where people search by word
-//! (subjects), a number or a name where there are few, else a hash, so that a search is for exactly
-//! this address however it is written. All searches, whatever they combine, are then the same:
-//! walk a few sorted lists of messages together.
+//! A term is a letter for the field and then the value: plain text where users search by word
+//! (subjects), a number or a name where there are few values, else a hash, so that a search finds
+//! exactly this address however it is written. So all searches are alike, whatever they combine:
+//! intersect a few sorted lists of messages.
 
 use std::collections::HashMap;
 
-use gauntlet_engine::Class;
+use gauntlet_verdict::Class;
 
 use crate::record::LogRecord;
 
-/// Most words of a subject that can be found.
+/// Most words of a subject that are indexed.
 const SUBJECT_WORDS_MAX: usize = 24;
 /// Longest word kept, in bytes; longer ones are cut.
 const WORD_BYTES_MAX: usize = 32;
-/// Most names of a field whose terms are remembered.
+/// Most names of a field whose terms are cached.
 const KNOWN_TERMS_MAX: usize = 8192;
 
-/// Which field a term is of.
+/// The field of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Field {
     Class,
     Action,
-    /// Class and action in one: both are frequent, and walking two long lists to find that they
-    /// have nothing in common is the slowest search there is.
+    /// Class and action in one: both are frequent, and intersecting two long lists to find that
+    /// they have nothing in common is the slowest search.
     ClassAction,
     Sender,
     SenderDomain,
@@ -60,7 +60,7 @@ impl Field {
     }
 }
 
-/// Appends the term of an exact value, whose letter case does not count.
+/// Appends the term of an exact, case-insensitive value.
 pub(crate) fn push_exact(out: &mut String, field: Field, value: &str) {
     push_start(out, field);
     let mut lower = [0; 128];
@@ -73,7 +73,7 @@ pub(crate) fn push_exact(out: &mut String, field: Field, value: &str) {
         None => blake3::hash(value.to_lowercase().as_bytes()),
     };
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-    // 60 bits: among 10 million values, one look-up in 10^11 finds a stranger.
+    // 60 bits: among 10 million values, one look-up in 10^11 is a false match.
     let mut digits = [0; 12];
     for (digit, five) in digits.iter_mut().zip(hash.as_bytes()) {
         *digit = DIGITS[usize::from(five & 31)];
@@ -81,8 +81,8 @@ pub(crate) fn push_exact(out: &mut String, field: Field, value: &str) {
     out.push_str(str::from_utf8(&digits).unwrap_or_default());
 }
 
-/// Terms of names that come again and again, as those of rules do, which are half of a message's: hashing is most of
-/// their cost.
+/// Cache of the terms of names that recur, as those of rules do, which are half of a message's
+/// terms: hashing is most of their cost.
 #[derive(Debug, Default)]
 pub(crate) struct KnownTerms {
     rules: Names,
@@ -91,11 +91,11 @@ pub(crate) struct KnownTerms {
     recipient_domains: Names,
 }
 
-/// The terms of one field by name.
+/// Terms of one field by name.
 type Names = HashMap<Box<str>, Box<str>>;
 
 impl KnownTerms {
-    /// As [`push_exact`].
+    /// Appends the term of a name, as [`push_exact`], from the cache if it is one that recurs.
     pub(crate) fn push(&mut self, out: &mut String, field: Field, name: &str) {
         let known = match field {
             Field::Rule => &mut self.rules,
@@ -138,13 +138,13 @@ impl KnownTerms {
     }
 }
 
-/// Appends the term of a name of ours: letters, digits and `_` only.
+/// Appends the term of an internal name: letters, digits and `_` only.
 pub(crate) fn push_name(out: &mut String, field: Field, name: &str) {
     push_start(out, field);
     push_letters(out, name);
 }
 
-/// The letters and digits of a name.
+/// Appends the letters and digits of a name.
 fn push_letters(out: &mut String, name: &str) {
     out.extend(name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()));
 }
@@ -156,13 +156,13 @@ fn push_start(out: &mut String, field: Field) {
     out.push(field.letter());
 }
 
-/// Appends the term of a class together with what was done.
+/// Appends the term of a class together with an action.
 pub(crate) fn push_class_action(out: &mut String, class: Class, action: &str) {
     push_name(out, Field::ClassAction, class.name());
     push_letters(out, action);
 }
 
-/// The words of a text in lower case, without the signs between them.
+/// The words of a text in lower case, without punctuation.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = String> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || (!c.is_ascii() && c.is_alphanumeric());
     text.split(move |c| !is_word(c)).filter(|w| !w.is_empty()).take(SUBJECT_WORDS_MAX).map(|word| {
@@ -184,13 +184,13 @@ pub(crate) fn domain(address: &str) -> Option<&str> {
     address.rsplit_once('@').map(|(_, domain)| domain).filter(|d| !d.is_empty())
 }
 
-/// The address inside `Name <address>`, or the text itself.
+/// The address of `Name <address>`, or the text itself.
 pub(crate) fn bare_address(from: &str) -> &str {
     let inner = from.rsplit_once('<').and_then(|(_, rest)| rest.split_once('>'));
     inner.map_or(from, |(address, _)| address).trim()
 }
 
-/// Appends the terms of everything but the recipients.
+/// Appends the terms of a message without those of its recipients.
 pub(crate) fn push_message(out: &mut String, record: &LogRecord, known: &mut KnownTerms) {
     push_name(out, Field::Class, record.verdict.class.name());
     let header_from = bare_address(&record.from);

@@ -1,8 +1,7 @@
 use super::*;
 use crate::record::{Delivery, Outcome};
-use gauntlet_engine::{Class, Verdict};
 use gauntlet_mail::{Evidence, Hit, View};
-use gauntlet_policy::{Disposition, Final};
+use gauntlet_verdict::{Class, Disposition, Final, Verdict};
 
 pub(super) const DAY: i64 = 20_778 * DAY_MS;
 
@@ -74,7 +73,7 @@ fn what_is_logged_is_read_back_and_logged_once() {
 fn every_field_finds() {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::open(folder.path()).unwrap();
-    // Across midnight, so that a search meets two files.
+    // Across midnight, so that a search reads two files.
     let records = (0..20).map(|n| record(n, DAY - 10 + n)).collect();
     log.append(records).unwrap();
     let q = Query::default;
@@ -128,7 +127,8 @@ fn pages_follow_each_other() {
 fn many_days_are_searched_as_one() {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::open(folder.path()).unwrap();
-    // Some days have two messages, some many, some none of a kind; more days than are searched at once.
+    // Some days have two messages, some many, some none of a kind; more days than are searched at
+    // once.
     let times = (0..60_i64).flat_map(|day| {
         let of_day = if day % 7 == 3 { 9 } else { 2 };
         (0..of_day).map(move |n| DAY + day * DAY_MS + n * 1_000)
@@ -259,7 +259,7 @@ fn one_record_that_cannot_be_written_does_not_hold_up_others() {
 fn a_day_gets_a_dictionary_that_the_next_begins_with() {
     let folder = tempfile::tempdir().unwrap();
     let log = Log::open(folder.path()).unwrap();
-    // Many at once are packed without a dictionary: none is made of them.
+    // Many at once are compressed without a dictionary: none is trained on them.
     let of_day = |from: i64, upto: i64| (from..upto).map(|n| record(n, DAY + n)).collect();
     log.append(of_day(100_000, 100_700)).unwrap();
     log.append(of_day(0, 1)).unwrap();
@@ -274,7 +274,7 @@ fn a_day_gets_a_dictionary_that_the_next_begins_with() {
         };
         log.read_day(day / DAY_MS, read).unwrap().unwrap()
     };
-    // It is made beside the writing; what comes later is packed against it.
+    // It is trained in the background; later records are compressed with it.
     let mut n = 601;
     while words(DAY).0 == 0 {
         log.append(vec![record(n, DAY + n)]).unwrap();
@@ -299,7 +299,7 @@ fn a_day_gets_a_dictionary_that_the_next_begins_with() {
     };
     let (first, last) = (packed("id-0", DAY), packed(&format!("id-{n}"), DAY));
     assert!(last.len() < first.len() / 2, "{} and {} bytes", first.len(), last.len());
-    // The next day's first record is packed as tightly; a restart goes on with what there is.
+    // The next day's first record is compressed as well; a restart continues with the same.
     let tomorrow = DAY + DAY_MS;
     log.append(vec![record(1_000_000, tomorrow)]).unwrap();
     assert_eq!(words(tomorrow).0, 1);
@@ -333,7 +333,7 @@ fn the_index_of_a_day_that_is_over_is_put_together() {
     }
     assert!(!in_parts(&log));
     assert_eq!(ids(&log, &Query { subject: "nr 7".to_owned(), ..Query::default() }), ["id-7"]);
-    // Recipients are counted with it, and of the other day when somebody asks.
+    // Recipients are counted then, and those of the other day on demand.
     assert_eq!(tops(&log).len(), 18);
     let all = log.top_recipients(DAY, DAY + 2 * DAY_MS).unwrap();
     assert_eq!((all.len(), all["a7@example.com"], all["b100@example.com"]), (20, 1, 1));
@@ -375,13 +375,13 @@ fn what_is_learned_later_is_added_to_what_the_message_was_logged_with() {
         to("a1@example.com", Outcome::Delivered, 9, 1),
     ];
     assert_eq!(log.append(vec![one.clone()]).unwrap(), Appended { new: 2, known: 1 });
-    let told = |log: &Log| {
+    let found = |log: &Log| {
         let found = log.search(&Query::default()).unwrap().messages.remove(0);
         let outcomes: Vec<_> = found.recipients.iter().map(|r| r.outcome).collect();
         (found.recipients_count, outcomes)
     };
-    assert_eq!(told(&log), (2, vec![Some(Outcome::Delivered), None]));
-    // Older news of the one, newer of the others, and one more recipient.
+    assert_eq!(found(&log), (2, vec![Some(Outcome::Delivered), None]));
+    // An older state of the one, a newer of the others, and one more recipient.
     let mut later = one.clone();
     let third = Disposition { recipient: "c@x".to_owned(), ..one.dispositions[0].clone() };
     later.dispositions.push(third.clone());
@@ -391,7 +391,7 @@ fn what_is_learned_later_is_added_to_what_the_message_was_logged_with() {
         vec![to("a1@example.com", Outcome::Queued, 5, 0), failed.clone(), kept.clone()];
     assert_eq!(log.append(vec![later]).unwrap(), Appended { new: 1, known: 3 });
     let expected = vec![Some(Outcome::Delivered), Some(Outcome::Quarantined), None];
-    assert_eq!(told(&log), (3, expected));
+    assert_eq!(found(&log), (3, expected));
     let read = log.get("id-1").unwrap().unwrap().record;
     let delivered = to("a1@example.com", Outcome::Delivered, 9, 1);
     assert_eq!(read.deliveries, [delivered, kept, failed]);

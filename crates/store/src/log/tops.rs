@@ -1,19 +1,20 @@
-//! How often names occurred in a day's messages: rules that hit, domains that sent.
+//! Frequency of names in a day's messages: rules that matched, sender domains.
 //!
-//! A batch has hundreds of names. So its counts are written as one row, and added to the table of names
-//! (`tally_top`) when some dozens of such rows have gathered, or the day is over; whoever asks meanwhile adds them up.
+//! A batch has hundreds of names. So its counts are written as one row, and added to the table of
+//! names (`tally_top`) when some dozens of such rows have collected, or the day is over; readers
+//! add up both.
 
 use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// Rows that gather before they are added to the table.
+/// Rows that collect before they are added to the table.
 const PARTS_MAX: i64 = 64;
 
 /// Counts by kind, then by name.
 pub(super) type Tops<'a> = BTreeMap<&'a str, BTreeMap<&'a str, i64>>;
 
-/// Keeps the counts of a batch.
+/// Stores the counts of a batch.
 pub(super) fn write(connection: &Connection, tops: &Tops<'_>) -> rusqlite::Result<()> {
     if tops.is_empty() {
         return Ok(());
@@ -26,7 +27,7 @@ pub(super) fn write(connection: &Connection, tops: &Tops<'_>) -> rusqlite::Resul
     if parts >= PARTS_MAX { gather(connection) } else { Ok(()) }
 }
 
-/// Adds what is in single rows to the table of names. The connection should be in a transaction.
+/// Adds the collected rows to the table of names. The connection should be in a transaction.
 pub(super) fn gather(connection: &Connection) -> rusqlite::Result<()> {
     let parts = parts(connection)?;
     let mut sums = Tops::new();
@@ -50,7 +51,7 @@ pub(super) fn gather(connection: &Connection) -> rusqlite::Result<()> {
     connection.prepare_cached("DELETE FROM tally_part")?.execute([]).map(drop)
 }
 
-/// The names of this kind seen most, and how often: the most frequent first.
+/// The most frequent names of this kind with their counts, in descending order.
 pub(super) fn read(
     connection: &Connection,
     kind: &str,
@@ -75,7 +76,7 @@ pub(super) fn read(
     for (name, messages) in &mut sums {
         *messages += waiting.remove(name.as_str()).unwrap_or(0);
     }
-    // A name that is not among the first comes there by what waits only.
+    // A name that is not in the top of the table can be there only through the collected rows.
     let mut one =
         snapshot.prepare_cached("SELECT messages FROM tally_top WHERE kind = ?1 AND name = ?2")?;
     for (name, messages) in waiting {
@@ -92,7 +93,7 @@ fn parts(connection: &Connection) -> rusqlite::Result<Vec<Vec<u8>>> {
     read.query_map([], |row| row.get(0))?.collect()
 }
 
-/// Nothing if it is damaged: these are counts for people to look at.
+/// Empty if it is damaged: these counts are for display only.
 fn read_part(packed: &[u8]) -> Tops<'_> {
     rmp_serde::from_slice(packed).unwrap_or_default()
 }
@@ -115,7 +116,7 @@ mod tests {
         write(&connection, &counts(&[("A", 9), ("B", 8), ("C", 2), ("D", 1)])).unwrap();
         gather(&connection).unwrap();
         assert_eq!(top(2), [named("A", 9), named("B", 8)]);
-        // One from behind comes first, one is new.
+        // One moves to the front, one is new.
         write(&connection, &counts(&[("C", 8), ("E", 9)])).unwrap();
         assert_eq!(top(3), [named("C", 10), named("A", 9), named("E", 9)]);
         gather(&connection).unwrap();

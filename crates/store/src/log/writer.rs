@@ -6,29 +6,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use super::day::{Appended, DAY_MS, DayWriter};
+use super::day::{Appended, DayWriter};
 use super::schema::MIGRATIONS;
+use super::seq::{DAY_MS, tie_break};
 use super::{LogOptions, OnLogged, day_name, day_path, dictionary};
 use crate::database;
 use crate::error::StoreError;
-use crate::inbox::{Empty, Reader};
+use crate::inbox::{Reader, RecvError};
 use crate::record::{Event, LogRecord};
 
-/// Days kept open for writing: today, and the days of messages that were long deferred.
+/// Days kept open for writing: the current one, and those of messages that were deferred for long.
 const DAYS_OPEN_MAX: usize = 4;
 
-/// What the writer is asked to do.
+/// Commands of the writer thread.
 pub(crate) enum Command {
-    /// Make these durable; what is urgent waits for nothing but what is queued already.
+    /// Make these durable; an urgent one waits only for what is queued already.
     Append { records: Vec<LogRecord>, events: Vec<Event>, done: OnLogged, urgent: bool },
-    /// Remove the days before this one; `Appended::new` is how many.
+    /// Delete the days before this one; `Appended::new` is how many.
     Retain { first_kept: i64, done: OnLogged },
-    /// Set this day aside if it is damaged, as a reader says.
+    /// Move this day aside if it is damaged, as a reader reports.
     SetAside { day: i64, why: String },
 }
 
 impl Command {
-    /// Says that it was not done.
+    /// Reports that it failed.
     pub(crate) fn fail(self, error: StoreError) {
         match self {
             Command::Append { done, .. } | Command::Retain { done, .. } => done(Err(error)),
@@ -38,15 +39,15 @@ impl Command {
 }
 
 /// An append that waits for its batch.
-struct Waiting {
+struct PendingAppend {
     records: Vec<LogRecord>,
     events: Vec<Event>,
     done: OnLogged,
 }
 
-/// The part of a batch that belongs to one day; each record with the place of its append.
+/// The part of a batch that belongs to one day; each record with the index of its append.
 #[derive(Default)]
-struct Part<'a> {
+struct DayBatch<'a> {
     records: Vec<(usize, &'a LogRecord)>,
     events: Vec<&'a Event>,
 }
@@ -58,9 +59,8 @@ pub(crate) struct Writer {
     options: LogOptions,
     days: Arc<RwLock<BTreeSet<i64>>>,
     open: BTreeMap<i64, DayWriter>,
-    /// Days that are over, whose term index is in many parts, and whether putting it together has begun.
+    /// Days that are over whose term index has many parts, and whether merging them has begun.
     unmerged: BTreeMap<i64, bool>,
-    /// Transactions made durable.
     commits: Arc<AtomicU64>,
 }
 
@@ -76,7 +76,7 @@ impl Writer {
         Writer { folder, options, days, open: BTreeMap::new(), unmerged, commits }
     }
 
-    /// Works until the queue is closed and empty.
+    /// Runs until the queue is closed and empty.
     pub(crate) fn run(mut self, commands: &Reader<Command>) {
         let mut next = commands.recv(Duration::MAX).ok();
         while let Some(command) = next.take() {
@@ -86,24 +86,24 @@ impl Writer {
                     self.set_aside(day, &why);
                 }
                 Command::Append { records, events, done, urgent } => {
-                    let mut batch = vec![Waiting { records, events, done }];
+                    let mut batch = vec![PendingAppend { records, events, done }];
                     next = self.gather(commands, &mut batch, urgent);
                     self.write(batch);
                 }
             }
             if next.is_none() {
-                next = self.wait(commands);
+                next = self.next_command(commands);
             }
         }
     }
 
-    /// The next command. What waits for a quiet moment is done until it comes.
-    fn wait(&mut self, commands: &Reader<Command>) -> Option<Command> {
+    /// Waits for the next command, and merges indexes until it comes.
+    fn next_command(&mut self, commands: &Reader<Command>) -> Option<Command> {
         while let Some((&day, &is_begun)) = self.unmerged.first_key_value() {
             match commands.recv(Duration::ZERO) {
                 Ok(command) => return Some(command),
-                Err(Empty::Closed) => return None,
-                Err(Empty::Late) => {}
+                Err(RecvError::Closed) => return None,
+                Err(RecvError::Timeout) => {}
             }
             let merged = self
                 .day(day)
@@ -119,7 +119,7 @@ impl Writer {
                 }
                 Err(error) => {
                     let day = day_name(day);
-                    tracing::warn!(day, error, "the term index of a day stays in many parts");
+                    tracing::warn!(day, error, "the term index of a day cannot be merged");
                     self.unmerged.pop_first();
                 }
             }
@@ -127,24 +127,24 @@ impl Writer {
         commands.recv(Duration::MAX).ok()
     }
 
-    /// What is counted of a day once it is over.
+    /// Computes the counts of a day that is over.
     fn finish(&mut self, day: i64) {
         let done = self.day(day).map_err(|error| error.to_string());
         let done = done.and_then(|writer| writer.finish().map_err(|error| error.to_string()));
         if let Err(error) = done {
-            tracing::warn!(day = day_name(day), error, "the recipients of a day are not counted");
+            tracing::warn!(day = day_name(day), error, "the recipients of a day cannot be counted");
         }
     }
 
-    /// Adds what is queued, and what comes within the wait, up to a full batch. Returns a command
+    /// Adds what is queued, and what arrives within the wait, up to a full batch. Returns a command
     /// that has to wait for the batch.
     fn gather(
         &self,
         commands: &Reader<Command>,
-        batch: &mut Vec<Waiting>,
-        hurry: bool,
+        batch: &mut Vec<PendingAppend>,
+        urgent: bool,
     ) -> Option<Command> {
-        if !hurry {
+        if !urgent {
             commands.linger(self.options.batch_wait, self.options.batch_records_max);
         }
         let mut gathered = batch.iter().map(|w| w.records.len() + w.events.len()).sum::<usize>();
@@ -152,7 +152,7 @@ impl Writer {
             match commands.try_recv() {
                 Some(Command::Append { records, events, done, .. }) => {
                     gathered += records.len() + events.len();
-                    batch.push(Waiting { records, events, done });
+                    batch.push(PendingAppend { records, events, done });
                 }
                 Some(other) => return Some(other),
                 None => return None,
@@ -161,46 +161,46 @@ impl Writer {
         None
     }
 
-    /// Writes the batch and tells everyone. If it fails, each append is tried by itself, so that
-    /// one that cannot be written does not hold up the others for ever.
-    fn write(&mut self, batch: Vec<Waiting>) {
+    /// Writes the batch and calls the callbacks. If it fails, each append is retried by itself, so
+    /// that one that cannot be written does not block the others for ever.
+    fn write(&mut self, batch: Vec<PendingAppend>) {
         match self.write_all(&batch) {
             Ok(appended) => {
-                for (waiting, appended) in batch.into_iter().zip(appended) {
-                    (waiting.done)(Ok(appended));
+                for (pending, appended) in batch.into_iter().zip(appended) {
+                    (pending.done)(Ok(appended));
                 }
             }
             Err(error) if batch.len() == 1 => {
                 batch.into_iter().for_each(|w| (w.done)(Err(StoreError::Shared(error.clone()))));
             }
             Err(_) => {
-                for waiting in batch {
-                    self.write(vec![waiting]);
+                for pending in batch {
+                    self.write(vec![pending]);
                 }
             }
         }
     }
 
     /// Writes day by day. Returns what each append changed.
-    fn write_all(&mut self, batch: &[Waiting]) -> Result<Vec<Appended>, Arc<StoreError>> {
-        let mut by_day: BTreeMap<i64, Part<'_>> = BTreeMap::new();
-        for (i, waiting) in batch.iter().enumerate() {
-            for record in &waiting.records {
+    fn write_all(&mut self, batch: &[PendingAppend]) -> Result<Vec<Appended>, Arc<StoreError>> {
+        let mut by_day: BTreeMap<i64, DayBatch<'_>> = BTreeMap::new();
+        for (i, pending) in batch.iter().enumerate() {
+            for record in &pending.records {
                 let day = record.received_ms.div_euclid(DAY_MS);
                 by_day.entry(day).or_default().records.push((i, record));
             }
-            for event in &waiting.events {
+            for event in &pending.events {
                 let day = event.received_ms.div_euclid(DAY_MS);
                 by_day.entry(day).or_default().events.push(event);
             }
         }
         let mut appended = vec![Appended::default(); batch.len()];
         for (day, mut part) in by_day {
-            // The term index takes ascending keys in memory; a step back makes it flush.
-            part.records.sort_by_key(|(_, r)| (r.received_ms, DayWriter::tie_break(&r.id)));
+            // The term index expects ascending keys within a batch.
+            part.records.sort_by_key(|(_, r)| (r.received_ms, tie_break(&r.id)));
             let before = appended.clone();
             if let Err(error) = self.write_day(day, &part, &mut appended) {
-                // Of a day that is damaged what comes now can still be kept.
+                // New records of a damaged day can still be stored, in a new file.
                 if !error.is_damage() || !self.set_aside(day, &error.to_string()) {
                     return Err(error.into());
                 }
@@ -215,7 +215,7 @@ impl Writer {
     fn write_day(
         &mut self,
         day: i64,
-        part: &Part<'_>,
+        part: &DayBatch<'_>,
         appended: &mut [Appended],
     ) -> Result<(), StoreError> {
         let path = day_path(&self.folder, day);
@@ -223,12 +223,13 @@ impl Writer {
         written.map_err(StoreError::db(&path))
     }
 
-    /// Sets a day aside that is said to be damaged; false if it is not, or that is not ours to do.
+    /// Moves a day aside that is reported as damaged; false if it is not damaged, or this process
+    /// may not.
     fn set_aside(&mut self, day: i64, why: &str) -> bool {
-        if !self.options.sets_aside {
+        if !self.options.sets_damaged_days_aside {
             return false;
         }
-        // What it has open may be what is wrong.
+        // The open connection may be the one with the error.
         self.open.remove(&day);
         self.unmerged.remove(&day);
         if !super::damage::is_damaged(&self.folder, day) {
@@ -237,7 +238,7 @@ impl Writer {
         self.days.write().unwrap_or_else(PoisonError::into_inner).remove(&day);
         let set_aside = super::damage::set_aside(&self.folder, day, why);
         if let Err(error) = &set_aside {
-            tracing::error!(%error, "a damaged day of the message log cannot be set aside");
+            tracing::error!(%error, "a damaged day of the message log cannot be moved aside");
         }
         set_aside.is_ok()
     }
@@ -248,7 +249,7 @@ impl Writer {
                 self.open.pop_first();
             }
             let path = day_path(&self.folder, day);
-            let before = if path.exists() { None } else { self.words_before(day) };
+            let before = if path.exists() { None } else { self.previous_dictionary(day) };
             let writer = DayWriter::open(&path, before.as_deref())?;
             let over = self.open.keys().copied().filter(|&open| open < day);
             self.unmerged.extend(over.map(|day| (day, false)));
@@ -258,12 +259,13 @@ impl Writer {
         self.open.get_mut(&day).ok_or_else(|| StoreError::Closed { path: self.folder.clone() })
     }
 
-    /// The dictionary of the last day before this one. None if that has none, or cannot be read.
-    fn words_before(&self, day: i64) -> Option<Vec<u8>> {
+    /// The newest dictionary of the last day before this one. None if that has none, or cannot be
+    /// read.
+    fn previous_dictionary(&self, day: i64) -> Option<Vec<u8>> {
         let days = self.days.read().unwrap_or_else(PoisonError::into_inner);
         let before = days.range(..day).next_back().copied()?;
         let connection = database::open_read(&day_path(&self.folder, before), MIGRATIONS).ok()?;
-        dictionary::words(&connection, None).ok().flatten()
+        dictionary::load(&connection, None).ok().flatten()
     }
 
     fn retain(&mut self, first_kept: i64) -> Result<Appended, StoreError> {

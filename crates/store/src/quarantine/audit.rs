@@ -1,4 +1,4 @@
-//! Who did what with held messages.
+//! Audit log of the quarantine.
 
 use rusqlite::{Transaction, params};
 use serde::{Deserialize, Serialize};
@@ -9,22 +9,22 @@ use crate::error::StoreError;
 /// Most lines returned at once.
 const LINES_MAX: usize = 500;
 
-/// One line of the audit log.
+/// One entry of an audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditLine {
     /// Unix time in milliseconds.
     pub at_ms: i64,
-    /// Login of the person, or `gauntlet`.
+    /// Login of the user, or `gauntlet`.
     pub who: String,
     /// `release`, `released`, `delete`, `read`, ...
     pub action: String,
     /// Id of the item.
     pub item: String,
-    /// A word more.
+    /// Details; may be empty.
     pub detail: String,
 }
 
-/// Adds a line, in the transaction of what it tells.
+/// Adds an entry, in the transaction of the change that it records.
 pub(super) fn write(
     batch: &Transaction<'_>,
     at_ms: i64,
@@ -41,7 +41,7 @@ pub(super) fn write(
 }
 
 impl Quarantine {
-    /// Notes something that changed nothing, e.g. that a person downloaded a message.
+    /// Records an action that changed nothing, e.g. that a user downloaded a message.
     ///
     /// # Errors
     /// If it could not be made durable.
@@ -56,7 +56,7 @@ impl Quarantine {
         self.change(|batch| write(batch, at_ms, who, action, item, detail))
     }
 
-    /// The newest lines, of one item or (with an empty id) of all.
+    /// The newest entries, of one item or (with an empty id) of all.
     ///
     /// # Errors
     /// If the database cannot be read.

@@ -1,36 +1,36 @@
-//! Releasing a held message, once, and who may do it.
+//! Releasing a held message exactly once, and authorization for it.
 //!
-//! [`Quarantine::released_by`] is the one place that says whether a recipient may release a message to
-//! themselves. Pages, the API, digests and their links ask it to show what is possible;
+//! [`Quarantine::released_by`] is the only place that decides whether recipients may release a
+//! message to themselves. Pages, the API, digests and their links ask it to show what is possible;
 //! [`Quarantine::begin_release`] asks it again in the transaction that begins the release, so that
-//! no way in can forget to, and a setting that changed meanwhile counts.
+//! no entry point can forget to, and a changed setting applies.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
-use gauntlet_engine::Class;
 use gauntlet_mail::Direction;
-use gauntlet_policy::{ADMIN_ONLY_FOLDERS, ReleasedBy};
+use gauntlet_verdict::{ADMIN_ONLY_FOLDERS, Class, ReleasedBy};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
-use super::{Held, Quarantine, QuarantineItem, State, audit, search, set_state};
+use super::rows::set_state;
+use super::{Held, Quarantine, QuarantineItem, State, audit, search};
 use crate::error::StoreError;
 
-/// Folders whose mail its recipients may release where neither the rule nor the settings say
-/// anything: mail that is unwanted at most. All other folders are for administrators.
+/// Folders whose mail its recipients may release unless rule or settings say otherwise: mail that
+/// is at most unwanted. All other folders need an administrator.
 pub const USER_FOLDERS: [&str; 3] = ["spam", "suspect", "bulk"];
 
-/// Who may release what is held in a folder, by its name, as the settings say.
+/// Who may release what is held in a folder, by the name of the folder, as configured.
 pub type FolderRelease = BTreeMap<String, ReleasedBy>;
 
-/// By what right a release is asked for. The default may release nothing.
+/// The authorization of a release. The default permits nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReleaseRight {
-    /// Of a reviewer who may decide in the folder, or an administrator.
+    /// A reviewer of the folder, or an administrator.
     Admin,
-    /// Of a recipient, to themselves: these are their addresses.
+    /// A recipient with these addresses, to themselves.
     Recipient(Vec<String>),
 }
 
@@ -40,57 +40,56 @@ impl Default for ReleaseRight {
     }
 }
 
-/// What a person asked for.
+/// A request to release a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ReleaseOrder {
-    /// Login of the person.
+    /// Login of the user.
     pub who: String,
-    /// By what right; not kept with the release, which is allowed once it has begun.
+    /// Authorization; not stored with the release, which is authorized once it has begun.
     #[serde(skip)]
     pub right: ReleaseRight,
     /// Addresses to send it to instead of the recipients; empty for the recipients.
     pub to: Vec<String>,
-    /// Teach the classifier that the message is wanted.
+    /// Train the classifier with the message as ham.
     pub learn: bool,
 }
 
-/// A release that was begun and must be finished or abandoned by whoever holds it.
+/// A release in progress, which its caller must finish or abandon.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Release {
-    /// Names this release; use it as the spool's name for the message, so that after a crash the
-    /// same release is not delivered again. Unique for ever.
+    /// Id of this release; use it as the spool's name for the message, so that after a crash the
+    /// same release is not delivered again. Never reused.
     pub token: String,
-    /// The item.
+    /// The item to release.
     pub held: Held,
-    /// What was asked for.
+    /// The request.
     pub order: ReleaseOrder,
-    /// Where to send it: the order's addresses, else the item's recipients.
+    /// Where to send it: the addresses of the request, else the item's recipients.
     pub recipients: Vec<String>,
 }
 
-/// What became of a request to release.
+/// Outcome of [`Quarantine::begin_release`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Begin {
-    /// The caller holds the release now.
+    /// The release has begun; the caller must finish or abandon it.
     Started(Box<Release>),
-    /// It is not held any more; its state says why.
+    /// The item is not held; this is its state.
     NotHeld(State),
-    /// Who asked may not release it.
+    /// The request is not authorized.
     NotAllowed,
-    /// There is no such item, or it is forgotten.
+    /// There is no such item, or retention removed it.
     Unknown,
 }
 
 impl Quarantine {
-    /// Takes over what the settings say about releasing from single folders.
+    /// Applies the configuration of who may release from which folder.
     pub fn set_folder_release(&self, folders: FolderRelease) {
         *self.folder_release.write().unwrap_or_else(PoisonError::into_inner) = folders;
     }
 
-    /// Who may release this item: [`ReleasedBy::Admin`] whatever is set if its class or folder is
-    /// dangerous; else the strictest of what the rule and the setting of the folder say; where
-    /// neither says anything, [`ReleasedBy::User`] in [`USER_FOLDERS`] only. What goes out is never its
-    /// recipients' to decide.
+    /// Who may release this item: [`ReleasedBy::Admin`] if its class or folder is dangerous; else
+    /// the stricter one of the rule and the folder's setting; without both, [`ReleasedBy::User`] in
+    /// [`USER_FOLDERS`] only. Outbound mail is never released by its recipients.
     pub fn released_by(&self, item: &QuarantineItem) -> ReleasedBy {
         let dangerous = matches!(item.class, Class::Phishing | Class::Malware | Class::Unscannable);
         let folder = item.folder.as_str();
@@ -99,23 +98,23 @@ impl Quarantine {
             return ReleasedBy::Admin;
         }
         let folders = self.folder_release.read().unwrap_or_else(PoisonError::into_inner);
-        let said = [item.release, folders.get(folder).copied()].into_iter().flatten().max();
-        said.unwrap_or(match USER_FOLDERS.contains(&folder) {
+        let strictest = [item.release, folders.get(folder).copied()].into_iter().flatten().max();
+        strictest.unwrap_or(match USER_FOLDERS.contains(&folder) {
             true => ReleasedBy::User,
             false => ReleasedBy::Admin,
         })
     }
 
-    /// Somebody with these addresses may release this item to themselves: it is for them alone, and
-    /// [`Quarantine::released_by`] says [`ReleasedBy::User`].
+    /// Whether a user with these addresses may release this item to themselves: they are its only
+    /// recipients, and [`Quarantine::released_by`] is [`ReleasedBy::User`].
     pub fn is_released_by_recipient(&self, item: &QuarantineItem, addresses: &[String]) -> bool {
         let own = |r: &String| addresses.iter().any(|a| a.eq_ignore_ascii_case(r));
-        // Of a message held for several, one of them must not decide for the others.
+        // Of a message held for several recipients, one must not decide for the others.
         let alone = !item.recipients.is_empty() && item.recipients.iter().all(own);
         alone && self.released_by(item) == ReleasedBy::User
     }
 
-    /// The order is within the right that it is given by.
+    /// Whether the request is within its authorization.
     fn allows(&self, item: &QuarantineItem, order: &ReleaseOrder) -> bool {
         match &order.right {
             ReleaseRight::Admin => true,
@@ -127,8 +126,8 @@ impl Quarantine {
         }
     }
 
-    /// Begins a release: the item is nobody else's from now on. Refused to who may not release it,
-    /// which the audit log notes.
+    /// Begins a release, which reserves the item for the caller. An unauthorized request is refused
+    /// and recorded in the audit log.
     ///
     /// # Errors
     /// If the change could not be made durable.
@@ -150,8 +149,8 @@ impl Quarantine {
             if state != State::Held {
                 return Ok(Err(Begin::NotHeld(state)));
             }
-            // `seq` is never used again and an item is released at most once unless a release is
-            // abandoned, which nothing was spooled for: the name is unique.
+            // `seq` is never reused and an item is released at most once unless a release is
+            // abandoned, for which nothing was spooled: the token is unique.
             let token = format!("release-{seq}-{now_ms}");
             set_state(batch, seq, State::Releasing, now_ms)?;
             let order_json = serde_json::to_string(order).map_err(json)?;
@@ -173,16 +172,16 @@ impl Quarantine {
         }
     }
 
-    /// The message is in the spool: the item is released. False if this release is not under way.
+    /// The message is in the spool: the item is released. False if this release is not in progress.
     ///
     /// # Errors
-    /// If the change could not be made durable; then finish again.
+    /// If the change could not be made durable; then call it again.
     pub fn finish_release(&self, token: &str, now_ms: i64) -> Result<bool, StoreError> {
         self.end_release(token, State::Released, "released", "", now_ms)
     }
 
-    /// The message could not be spooled: the item is held again. False if this release is not
-    /// under way.
+    /// The message could not be spooled: the item is held again. False if this release is not in
+    /// progress.
     ///
     /// # Errors
     /// If the change could not be made durable.
@@ -216,8 +215,8 @@ impl Quarantine {
         })
     }
 
-    /// Releases that were begun and neither finished nor abandoned: after a start, those that a
-    /// crash interrupted. Whether the message reached the spool, the spool knows by the token.
+    /// Releases in progress: after a start, those that a crash interrupted. The spool knows by the
+    /// token whether the message reached it.
     ///
     /// # Errors
     /// If the database cannot be read.

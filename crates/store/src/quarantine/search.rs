@@ -1,7 +1,6 @@
-//! Listing what is held.
+//! Listing held messages.
 
-use gauntlet_engine::Class;
-use gauntlet_policy::ReleasedBy;
+use gauntlet_verdict::{Class, ReleasedBy};
 use rusqlite::types::{Type, Value};
 use rusqlite::{Row, params, params_from_iter};
 use serde::{Deserialize, Serialize};
@@ -11,13 +10,13 @@ use crate::error::StoreError;
 
 /// Most items of a page.
 const PAGE_MAX: usize = 500;
-/// Items of a page when the query does not say.
+/// Default number of items of a page.
 const PAGE_DEFAULT: usize = 50;
 
 /// The columns that [`held`] reads.
 pub(super) const COLUMNS: &str = "item.seq, id, message, folder, state, received_ms, changed_ms, \
      class, score, size, sender, subject, recipients, rest, released_by";
-/// How many they are.
+/// Number of those columns.
 pub(super) const COLUMNS_COUNT: usize = 15;
 
 /// Which items to list. Every field that is set must match; text ignores the case of ASCII letters.
@@ -26,7 +25,7 @@ pub(super) const COLUMNS_COUNT: usize = 15;
 pub struct HeldQuery {
     /// Folder; empty is all.
     pub folder: String,
-    /// Folders a reviewer may see; empty is all.
+    /// Folders that a reviewer may see; empty is all.
     pub folders: Vec<String>,
     /// State; none is all.
     pub state: Option<State>,
@@ -36,7 +35,7 @@ pub struct HeldQuery {
     pub message: String,
     /// Part of the subject, the From field or a recipient.
     pub text: String,
-    /// `text` is not looked for among the recipients: for people who may see only their own.
+    /// Do not search `text` among the recipients: for users who may see only their own.
     pub hide_recipients: bool,
     /// Any of these classes; empty is all.
     pub classes: Vec<Class>,
@@ -44,7 +43,7 @@ pub struct HeldQuery {
     pub since_ms: Option<i64>,
     /// Received before this Unix time in milliseconds.
     pub until_ms: Option<i64>,
-    /// Go on after the item of this `seq`.
+    /// Continue after the item of this `seq`.
     pub after: Option<i64>,
     /// Items of a page, at most 500; 0 is 50.
     pub limit: usize,
@@ -53,7 +52,7 @@ pub struct HeldQuery {
 /// A page of a list, newest item first.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct HeldPage {
-    /// The items.
+    /// At most [`HeldQuery::limit`] items, newest first.
     pub items: Vec<Held>,
     /// `after` of the next page; none on the last.
     pub next: Option<i64>,
@@ -62,18 +61,18 @@ pub struct HeldPage {
 /// A folder and what is held in it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FolderSummary {
-    /// Name.
+    /// Name of the folder.
     pub name: String,
-    /// Items held.
+    /// Number of held items.
     pub items: u64,
-    /// Their bytes.
+    /// Bytes of the held items.
     pub bytes: u64,
     /// Unix time in milliseconds at which the oldest was received.
     pub oldest_ms: i64,
 }
 
 impl Quarantine {
-    /// The newest items that the query asks for.
+    /// The newest items that match the query.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -95,7 +94,7 @@ impl Quarantine {
         Ok(HeldPage { items, next })
     }
 
-    /// Recipients for whom something is held, in order, after `after`.
+    /// Recipients of held items, sorted, after `after`.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -113,7 +112,7 @@ impl Quarantine {
         })
     }
 
-    /// The folders that hold something, by name.
+    /// The folders with held items, by name.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -213,7 +212,7 @@ pub(super) fn held(row: &Row<'_>) -> rusqlite::Result<Held> {
     })
 }
 
-/// What a column says about releasing. A word that is unknown here allows the least.
+/// Parses the column of who may release an item. An unknown value permits the least.
 fn released_by(word: Option<String>) -> Option<ReleasedBy> {
     word.map(|word| match word == ReleasedBy::User.name() {
         true => ReleasedBy::User,
@@ -221,7 +220,7 @@ fn released_by(word: Option<String>) -> Option<ReleasedBy> {
     })
 }
 
-/// Reads a column of JSON.
+/// Parses a column of JSON.
 pub(super) fn json<T: serde::de::DeserializeOwned>(
     row: &Row<'_>,
     column: usize,

@@ -1,3 +1,6 @@
+use gauntlet_mail::Envelope;
+use gauntlet_verdict::Class;
+
 use super::*;
 
 fn item(n: i64) -> QuarantineItem {
@@ -64,7 +67,7 @@ fn releasing_twice_delivers_once() {
     assert_eq!(release.recipients, item(1).recipients);
     assert_eq!(q.begin_release("q1", &order(), 11).unwrap(), Begin::NotHeld(State::Releasing));
     assert_eq!(q.delete("q1", "ada", 12).unwrap(), Deletion::NotHeld(State::Releasing));
-    // A crash here: the next start takes the same release up again.
+    // A crash here: the next start resumes the same release.
     drop(q);
     let q = Quarantine::open(folder.path()).unwrap();
     assert_eq!(q.unfinished_releases().unwrap(), std::slice::from_ref(&release));
@@ -164,7 +167,7 @@ fn folders_have_limits_of_their_own() {
     let (now, left) = (10 * 86_400_000, |id: &str| q.get(id).unwrap().is_some());
     assert_eq!(q.retain_folders(&[limit(4, None)], now).unwrap(), 3);
     assert!(!left("q5") && left("q7") && left("q0"), "only of its folder");
-    // What has limits of its own is not too old by the others' age.
+    // Folders with limits of their own are not subject to the general age.
     assert_eq!(q.retain_except(9 * 86_400_000, None, &[limit(4, None)], now).unwrap(), 5);
     assert!(left("q7") && !left("q8"));
     assert_eq!(q.retain_folders(&[limit(99, Some(7))], now).unwrap(), 1);
@@ -186,19 +189,19 @@ fn held_mail_is_sealed_and_sealed_anew() {
     q.put(&item(2), b"a secret").unwrap();
     assert_eq!(q.body("q1").unwrap().as_deref(), Some(&b"before it was switched on"[..]));
     assert_eq!(q.body("q2").unwrap().as_deref(), Some(&b"a secret"[..]));
-    assert_eq!(q.seal_anew().unwrap(), 1, "the one from before");
+    assert_eq!(q.reencrypt().unwrap(), 1, "the one from before");
     q.keys().unwrap().rotate().unwrap();
-    assert_eq!(q.seal_anew().unwrap(), 2);
+    assert_eq!(q.reencrypt().unwrap(), 2);
     assert_eq!(q.keys().unwrap().drop_old().unwrap(), 1);
     drop(q);
     let again = open(true);
     assert_eq!(again.body("q2").unwrap().as_deref(), Some(&b"a secret"[..]));
-    assert_eq!(again.seal_anew().unwrap(), 0);
+    assert_eq!(again.reencrypt().unwrap(), 0);
     drop(again);
     std::fs::remove_file(&key_file).unwrap();
     let lost = Quarantine::open(&folder.path().join("q")).unwrap();
     let error = lost.body("q2").unwrap_err().to_string();
-    assert!(error.contains("sealed") && error.contains("quarantine.key_file"), "{error}");
+    assert!(error.contains("encrypted") && error.contains("quarantine.key_file"), "{error}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A medium that loses, refuses and tears, for tests: it remembers what was synced and what only
-//! written, and can be cut off from power at any moment.
+//! A fault-injecting medium for tests: it knows what was synced and what only written, and
+//! simulates power failures at any point.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,27 +7,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::medium::{Medium, MediumFile, copy_at};
 
-/// What goes wrong next.
+/// The fault to inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     #[default]
     None,
-    /// Writes say ENOSPC, and write nothing.
+    /// Writes fail with ENOSPC, and write nothing.
     NoSpace,
-    /// Writes write half, then say EIO.
+    /// Writes write half, then fail with EIO.
     ShortWrite,
-    /// Syncs say EIO.
+    /// Syncs fail with EIO.
     SyncFails,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Bytes {
-    /// What a reader sees.
+    /// The content that a reader sees.
     written: Vec<u8>,
-    /// How much of it survives.
+    /// How many bytes of it survive a power failure.
     synced: usize,
-    /// The name survives.
+    /// Whether the name survives a power failure.
     named: bool,
 }
 
@@ -48,13 +48,13 @@ impl Faulty {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on this goes wrong.
+    /// Sets the fault from now on.
     pub fn set_fault(&self, fault: Fault) {
         self.state().fault = fault;
     }
 
-    /// The medium after a power cut at this moment. Of unsynced bytes a part survives that
-    /// `keep(unsynced)` chooses, in bytes; names that were not made durable are gone.
+    /// The medium after a power failure now. Of unsynced bytes `keep(unsynced)` survive; names that
+    /// were not made durable are gone.
     pub fn power_cut(&self, mut keep: impl FnMut(usize) -> usize) -> Faulty {
         let mut files = BTreeMap::new();
         for (name, bytes) in &self.state().files {
@@ -69,7 +69,7 @@ impl Faulty {
         Faulty { state: Arc::new(Mutex::new(State { files, fault: Fault::None })) }
     }
 
-    /// Changes one byte of a file.
+    /// Flips one byte of a file.
     pub fn damage(&self, name: &str, offset: usize) {
         if let Some(byte) =
             self.state().files.get_mut(name).and_then(|bytes| bytes.written.get_mut(offset))

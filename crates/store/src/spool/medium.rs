@@ -1,6 +1,6 @@
-//! What a spool is kept on: a flat folder of files that only grow.
+//! The storage of a spool: a flat folder of append-only files.
 //!
-//! Three media exist: [`Disk`], [`Ram`] (for measuring, and for nodes that may lose mail), and the
+//! Three media exist: [`Disk`], [`Ram`] (for benchmarks, and for nodes that may lose mail), and the
 //! fault-injecting one of [`super::fault`] for tests.
 
 use std::collections::BTreeMap;
@@ -21,17 +21,17 @@ pub trait Medium: Send + Sync + Debug {
     fn create(&self, name: &str) -> io::Result<Arc<dyn MediumFile>>;
     /// Opens a file that exists.
     fn open(&self, name: &str) -> io::Result<Arc<dyn MediumFile>>;
-    /// Removes a file.
+    /// Removes a file; not durable before [`Medium::sync_folder`].
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations and removals durable.
     fn sync_folder(&self) -> io::Result<()>;
-    /// Bytes that may still be written.
+    /// Free space in bytes.
     fn free_bytes(&self) -> io::Result<u64>;
-    /// Where this is, for messages to people.
+    /// Description of the location, for error messages.
     fn describe(&self) -> String;
 }
 
-/// A file that only grows, or is cut.
+/// An append-only file that may be truncated.
 pub trait MediumFile: Send + Sync + Debug {
     /// Writes all parts at the end. After an error any part of them may have been written.
     fn append(&self, parts: &[&[u8]]) -> io::Result<()>;
@@ -39,9 +39,9 @@ pub trait MediumFile: Send + Sync + Debug {
     fn sync(&self) -> io::Result<()>;
     /// Reads exactly `buffer.len()` bytes from `offset` on.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
-    /// Length in bytes.
+    /// Length of the file in bytes.
     fn size(&self) -> io::Result<u64>;
-    /// Cuts the file to this length.
+    /// Truncates the file to this length.
     fn truncate(&self, size: u64) -> io::Result<()>;
 }
 
@@ -52,7 +52,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Uses this folder, which is created if it is missing.
+    /// Uses this folder, which is created if it does not exist.
     pub fn open(folder: &Path) -> io::Result<Self> {
         files::create_folder(folder)?;
         Ok(Disk { folder: folder.to_owned() })
@@ -144,13 +144,13 @@ impl MediumFile for DiskFile {
     }
 }
 
-/// Files that this process keeps by itself: nothing survives it.
+/// Files in memory only: nothing survives the process.
 #[derive(Debug, Default)]
 pub struct Volatile<F> {
     files: Mutex<BTreeMap<String, Arc<F>>>,
 }
 
-/// Memory.
+/// A medium in memory.
 pub type Ram = Volatile<RamFile>;
 
 impl<F> Volatile<F> {

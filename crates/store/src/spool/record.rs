@@ -1,63 +1,63 @@
-//! Records of a spool file, as bytes.
+//! Encoding of the records of a spool file.
 //!
 //! ```text
 //! file    "GNTSPOOL" version:u32 key_crc:u32 key:u8*32, then records
-//! record  tag:u8*4 head_crc:u32 payload_crc:u32 kind:u8 tag:u8*3 id:u64 due:i64 meta:u32 payload:u32
-//!         payload (the first `meta` bytes are the message's meta data, the rest its body)
+//! record  tag:u8*4 head_crc:u32 payload_crc:u32 kind:u8 tag:u8*3 id:u64 due:i64 meta:u32
+//!         payload:u32, then the payload (the first `meta` bytes are the message's metadata, the
+//!         rest its body)
 //! ```
 //!
-//! Numbers are little-endian. `head_crc` covers the head from `payload_crc` on, so that heads can be
-//! trusted without reading payloads.
+//! Numbers are little-endian. `head_crc` covers the header from `payload_crc` on, so that headers
+//! can be verified without reading payloads.
 //!
-//! A body may hold bytes that look like a record. Where a record is known to begin, its checksum tells
-//! whether it is whole; where one is searched for, behind damage, only the tag tells that it is ours: 56 bits
-//! of BLAKE3 under the file's random key over the record's offset and head. The key is in no message, so
-//! that nobody who sends one can make such a tag.
+//! A body may contain bytes that look like a record. Where a record is known to begin, its checksum
+//! shows that it is intact; where one is searched for, behind damage, only the tag authenticates
+//! it: 56 bits of BLAKE3 under the file's random key over the record's offset and header. The key
+//! is in no message, so that no sender can forge such a tag.
 //!
-//! Format 1 had neither key nor tags: a file's head of 16 bytes, "GRec" and zeros in the tag's places. Its
-//! files are still read.
+//! Format 1 had neither key nor tags: a file header of 16 bytes, "GRec" and zeros instead of the
+//! tag. Its files are still read.
 
 use std::io;
 
-/// First bytes of a file.
+/// Magic number of a file.
 const FILE_MAGIC: &[u8; 8] = b"GNTSPOOL";
-/// Format that this program writes; newer ones are refused.
+/// Format version that this program writes; newer ones are refused.
 pub(super) const VERSION: u32 = 2;
-/// Bytes of a new file before its first record.
+/// Bytes of the file header.
 pub(super) const FILE_HEAD_BYTES: u64 = 48;
-/// The same of a file of format 1.
+/// Bytes of the file header in format 1.
 pub(super) const FILE_HEAD_BYTES_1: u64 = 16;
-/// First bytes of a record of format 1.
+/// Magic number of a record in format 1.
 const RECORD_MAGIC_1: &[u8; 4] = b"GRec";
 /// Bytes of a file's key.
 const KEY_BYTES: usize = 32;
-/// Where the key is.
+/// Offset of the key in the file header.
 const KEY_AT: usize = 16;
-/// Bytes of a record before its payload.
+/// Bytes of a record's header.
 pub(super) const HEAD_BYTES: usize = 40;
-/// Largest payload.
+/// Largest payload in bytes.
 pub(super) const PAYLOAD_BYTES_MAX: u32 = 1 << 30;
 
-/// What a record says.
+/// Kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A message: meta data and body.
+    /// A message: metadata and body.
     Message = 1,
-    /// How far a message is; the latest counts.
+    /// Delivery state of a message; the latest counts.
     State = 2,
-    /// A message needs nothing more.
+    /// A message is done.
     Done = 3,
 }
 
-/// A record's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
     pub kind: Kind,
-    /// The message's id.
+    /// Id of the message.
     pub id: u64,
-    /// Unix time in milliseconds at which something is to be done next.
+    /// Due time of the next action, in Unix milliseconds.
     pub due: i64,
-    /// Bytes of meta data at the start of the payload.
+    /// Bytes of metadata at the start of the payload.
     pub meta: u32,
     /// Bytes of the payload.
     pub payload: u32,
@@ -65,7 +65,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// A head for this payload, given in pieces.
+    /// The header for this payload, given in pieces.
     pub(super) fn new(kind: Kind, id: u64, due: i64, meta: u32, pieces: &[&[u8]]) -> Self {
         let mut crc = crc32fast::Hasher::new();
         pieces.iter().for_each(|piece| crc.update(piece));
@@ -79,7 +79,7 @@ impl Head {
         HEAD_BYTES as u64 + u64::from(self.payload)
     }
 
-    /// The bytes of the head of a record at `offset` in a file of this format.
+    /// Encodes the header of a record at `offset` in a file of this format.
     pub(super) fn encode(&self, format: &Format, offset: u64) -> [u8; HEAD_BYTES] {
         let tag = match format {
             Format::Plain => *b"GRec\0\0\0",
@@ -101,7 +101,7 @@ impl Head {
         bytes
     }
 
-    /// What only the node that wrote the file can know of this record.
+    /// The authentication tag, which only the node that wrote the file can compute.
     fn tag(&self, key: Option<&FileKey>, offset: u64) -> [u8; 7] {
         let key = key.map_or([0; KEY_BYTES], |key| key.0);
         let mut hash = blake3::Hasher::new_keyed(&key);
@@ -117,8 +117,8 @@ impl Head {
         tag
     }
 
-    /// The head that these bytes begin with, if it is one of ours that belongs at `offset`: for searching.
-    /// None without a key; format 1 has none, and any sound head will have to do.
+    /// Decodes a header that was found by a search, if its tag proves that it was written at
+    /// `offset`. None without a key; format 1 has none, so any valid header is accepted.
     pub(super) fn decode_found(bytes: &[u8], format: &Format, offset: u64) -> Option<Self> {
         let head = Self::decode(bytes, format)?;
         match format {
@@ -132,7 +132,7 @@ impl Head {
         }
     }
 
-    /// None unless the bytes begin with a sound head. For where a record is known to begin.
+    /// Decodes a header where a record is known to begin. None if it is invalid.
     pub(super) fn decode(bytes: &[u8], format: &Format) -> Option<Self> {
         let bytes = bytes.get(..HEAD_BYTES)?;
         let u32_at = |at: usize| {
@@ -142,7 +142,7 @@ impl Head {
             bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes)
         };
         let kind = *bytes.get(12)?;
-        // Before the checksum: a search asks this of every byte.
+        // Before the checksum: a search tries every byte.
         if !(1..=3).contains(&kind) || u32_at(36)? > PAYLOAD_BYTES_MAX {
             return None;
         }
@@ -180,27 +180,27 @@ impl std::fmt::Debug for FileKey {
     }
 }
 
-/// How a file tells its records.
+/// Format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
-    /// Format 1: nothing tells a record from a body that looks like one.
+    /// Format 1: nothing distinguishes a record from a body that looks like one.
     Plain,
-    /// Format 2, with the file's key; none if that is damaged: then nothing may be searched for.
+    /// Format 2, with the file's key; none if that is damaged: then records cannot be searched for.
     Keyed(Option<FileKey>),
 }
 
 impl Format {
-    /// A new file's, with a key of its own.
+    /// The format of a new file, with a random key.
     ///
     /// # Errors
-    /// If the system gives no randomness.
+    /// If the system provides no randomness.
     pub(super) fn new() -> io::Result<Self> {
         let mut key = [0; KEY_BYTES];
         getrandom::fill(&mut key).map_err(|e| io::Error::other(e.to_string()))?;
         Ok(Format::Keyed(Some(FileKey(key))))
     }
 
-    /// Bytes before the first record.
+    /// Length of the file header.
     pub(super) fn file_head_bytes(&self) -> u64 {
         match self {
             Format::Plain => FILE_HEAD_BYTES_1,
@@ -208,7 +208,6 @@ impl Format {
         }
     }
 
-    /// The first bytes of a new file of this format.
     pub(super) fn file_head(&self) -> Vec<u8> {
         let mut bytes = FILE_MAGIC.to_vec();
         match self {
@@ -223,8 +222,8 @@ impl Format {
         bytes
     }
 
-    /// The format that a file's first bytes tell; the version if it is a newer one, none if they are no
-    /// file head.
+    /// Parses a file header. The error is the version of a newer format, or none if this is not a
+    /// file header.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, Option<u32>> {
         let word = |at: usize| -> Option<u32> {
             Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))

@@ -1,79 +1,80 @@
 //! Reading a spool back after a stop or a crash.
 //!
 //! Only the newest message file can end in a torn record: a file is synced before the next begins.
-//! There everything is checked, payloads too; in older files the heads are enough, and a payload is
-//! checked when it is read. What follows the last sound record of the newest is a torn tail and is cut
-//! off. Damage elsewhere is no torn tail: it is stepped over, reported and left in place.
+//! There everything is verified, payloads too; in older files headers suffice, and a payload is
+//! verified when it is read. What follows the last valid record of the newest file is a torn write
+//! and is truncated. Damage elsewhere is not a torn write: it is skipped, reported and left in
+//! place.
 //!
-//! A record with a sound head and a damaged payload is stepped over by the length that the head tells:
-//! nothing inside a body is ever taken for a record. Where the head itself is damaged the next record is
-//! searched for by its tag (see [`super::record`]). Each byte is looked at once.
+//! A record with a valid header and a damaged payload is skipped by the length in its header:
+//! nothing inside a body is ever taken for a record. Where the header itself is damaged the next
+//! record is searched for by its tag (see [`super::record`]). Each byte is read once.
 //!
-//! Files of format 1 have no tags. There any sound record will have to do, and whatever comes from behind
-//! such a search is reported as unproven: whoever sent the damaged message may have written it.
+//! Files of format 1 have no tags. There any valid record is accepted, and whatever is found by
+//! such a search is reported as unverified: the sender of the damaged message may have written it.
 
 use std::collections::BTreeMap;
 use std::io;
 
 use super::medium::MediumFile;
 use super::record::{FILE_HEAD_BYTES, FILE_HEAD_BYTES_1, Format, HEAD_BYTES, Head, Kind};
-use super::{Place, SpoolError};
+use super::{RecordLocation, SpoolError};
 
-/// Bytes read at once while stepping over damage.
+/// Bytes read at once while searching behind damage.
 const SEARCH_BYTES: usize = 1 << 20;
-/// In files of format 1: most payload bytes checked while searching, in lengths of the file. Forged heads
-/// may each claim all that follows.
+/// In files of format 1: most payload bytes verified while searching, in multiples of the file's
+/// length. Forged headers may each claim all that follows.
 const SEARCH_PAYLOADS_MAX: u64 = 2;
 
-/// What a file is for.
+/// Role of a file, which decides how damage is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     /// Messages, in the newest file: its end may be torn.
     NewestMessages,
     /// Messages, in a file that was synced before a newer one was begun.
     OlderMessages,
-    /// States: to lose the end repeats work, to take a forged one may lose a message.
+    /// States: losing the end repeats work, accepting a forged one may lose a message.
     States,
 }
 
-/// What a file held.
+/// Result of scanning a file.
 #[derive(Debug)]
-pub(super) struct Found {
-    /// How it tells its records.
+pub(super) struct Scan {
+    /// Format of the file.
     pub format: Format,
-    /// Every sound record and where it begins.
+    /// Every valid record and its offset.
     pub records: Vec<(Head, u64)>,
     /// Bytes up to the end of what is to be kept.
-    pub sound_bytes: u64,
-    /// Bytes cut off as a torn tail.
+    pub valid_bytes: u64,
+    /// Bytes of a torn write at the end.
     pub torn_bytes: u64,
-    /// Damaged places that were stepped over.
+    /// Damaged regions that were skipped.
     pub damaged: u64,
-    /// Records from here on were found by a search without tags: they may be forged.
-    pub unproven_from: Option<u64>,
+    /// Records from this offset on were found by a search without tags: they may be forged.
+    pub unverified_from: Option<u64>,
 }
 
-impl Found {
-    /// Of no file, or of one whose creation was torn.
+impl Scan {
+    /// Of a missing file, or of one whose creation was torn.
     pub(super) fn nothing(torn_bytes: u64) -> Self {
-        Found {
+        Scan {
             format: Format::Plain,
             records: Vec::new(),
-            sound_bytes: 0,
+            valid_bytes: 0,
             torn_bytes,
             damaged: 0,
-            unproven_from: None,
+            unverified_from: None,
         }
     }
 }
 
-/// Reads the records of a file.
-pub(super) fn scan(name: &str, file: &dyn MediumFile, role: Role) -> Result<Found, SpoolError> {
+/// Scans the records of a file.
+pub(super) fn scan(name: &str, file: &dyn MediumFile, role: Role) -> Result<Scan, SpoolError> {
     let io = |source| SpoolError::Io { path: name.to_owned(), what: "read", source };
     let size = file.size().map_err(io)?;
     if size < FILE_HEAD_BYTES_1 {
         // Its creation was torn; it cannot hold a record.
-        return Ok(Found::nothing(size));
+        return Ok(Scan::nothing(size));
     }
     let mut head = vec![0; usize::try_from(size.min(FILE_HEAD_BYTES)).unwrap_or_default()];
     file.read_at(&mut head, 0).map_err(io)?;
@@ -82,52 +83,52 @@ pub(super) fn scan(name: &str, file: &dyn MediumFile, role: Role) -> Result<Foun
         None => SpoolError::NoSpoolFile { path: name.to_owned() },
     })?;
     if size < format.file_head_bytes() {
-        return Ok(Found::nothing(size));
+        return Ok(Scan::nothing(size));
     }
     scan_records(file, format, role, size).map_err(io)
 }
 
-fn scan_records(file: &dyn MediumFile, format: Format, role: Role, size: u64) -> io::Result<Found> {
+fn scan_records(file: &dyn MediumFile, format: Format, role: Role, size: u64) -> io::Result<Scan> {
     let mut at = format.file_head_bytes();
-    let mut found = Found { format, sound_bytes: at, ..Found::nothing(0) };
+    let mut found = Scan { format, valid_bytes: at, ..Scan::nothing(0) };
     let mut search = Search { file, format, size, payloads: SEARCH_PAYLOADS_MAX * size };
     while at < size {
         let next = match read_record(file, &format, at, size, role != Role::OlderMessages)? {
-            Read::Sound(head) => {
+            Read::Valid(head) => {
                 found.records.push((head, at));
                 at += head.record_bytes();
-                found.sound_bytes = at;
+                found.valid_bytes = at;
                 continue;
             }
             Read::DamagedPayload(head) => {
                 found.damaged += 1;
                 at += head.record_bytes();
-                found.sound_bytes = at;
+                found.valid_bytes = at;
                 continue;
             }
-            // Written last, and not to its end: nothing can follow.
-            Read::CutShort if found.unproven_from.is_none() => Next::None,
-            Read::CutShort | Read::NoHead if role == Role::States && !search.has_tags() => {
+            // The last write was not completed: nothing can follow.
+            Read::CutShort if found.unverified_from.is_none() => Next::None,
+            Read::CutShort | Read::InvalidHead if role == Role::States && !search.has_tags() => {
                 Next::None
             }
-            Read::CutShort | Read::NoHead => search.next_record(at + 1)?,
+            Read::CutShort | Read::InvalidHead => search.next_record(at + 1)?,
         };
         match next {
             Next::At(next) => {
                 found.damaged += 1;
                 if !search.has_tags() {
-                    found.unproven_from.get_or_insert(next);
+                    found.unverified_from.get_or_insert(next);
                 }
                 at = next;
             }
-            Next::None if role != Role::OlderMessages && found.unproven_from.is_none() => {
-                found.torn_bytes = size - found.sound_bytes;
+            Next::None if role != Role::OlderMessages && found.unverified_from.is_none() => {
+                found.torn_bytes = size - found.valid_bytes;
                 break;
             }
-            // Not torn, and nobody knows what it is: it stays for somebody to look at.
+            // Not a torn write but unknown data: it stays for inspection.
             Next::None | Next::Unknown => {
                 found.damaged += 1;
-                found.sound_bytes = size;
+                found.valid_bytes = size;
                 break;
             }
         }
@@ -135,14 +136,14 @@ fn scan_records(file: &dyn MediumFile, format: Format, role: Role, size: u64) ->
     Ok(found)
 }
 
-/// What is where a record is known to begin.
+/// What is read where a record is known to begin.
 enum Read {
-    Sound(Head),
-    /// The head is sound, so its length is.
+    Valid(Head),
+    /// The header is valid, so its length is.
     DamagedPayload(Head),
-    /// The head is sound and tells of more bytes than the file has.
+    /// The header is valid and its length is beyond the end of the file.
     CutShort,
-    NoHead,
+    InvalidHead,
 }
 
 fn read_record(
@@ -153,33 +154,33 @@ fn read_record(
     check_payload: bool,
 ) -> io::Result<Read> {
     if size - at < HEAD_BYTES as u64 {
-        return Ok(Read::NoHead);
+        return Ok(Read::InvalidHead);
     }
     let mut bytes = [0; HEAD_BYTES];
     file.read_at(&mut bytes, at)?;
-    let Some(head) = Head::decode(&bytes, format) else { return Ok(Read::NoHead) };
+    let Some(head) = Head::decode(&bytes, format) else { return Ok(Read::InvalidHead) };
     if head.record_bytes() > size - at {
         return Ok(Read::CutShort);
     }
-    if check_payload && !has_sound_payload(file, &head, at)? {
+    if check_payload && !has_valid_payload(file, &head, at)? {
         return Ok(Read::DamagedPayload(head));
     }
-    Ok(Read::Sound(head))
+    Ok(Read::Valid(head))
 }
 
-fn has_sound_payload(file: &dyn MediumFile, head: &Head, at: u64) -> io::Result<bool> {
+fn has_valid_payload(file: &dyn MediumFile, head: &Head, at: u64) -> io::Result<bool> {
     let mut payload = vec![0; head.payload as usize];
     file.read_at(&mut payload, at + HEAD_BYTES as u64)?;
     Ok(crc32fast::hash(&payload) == head.payload_crc)
 }
 
-/// What a search came to.
+/// Result of a search.
 enum Next {
-    /// A record begins here.
+    /// A record begins at this offset.
     At(u64),
-    /// There is none any more.
+    /// There is no further record.
     None,
-    /// There may be one, which nobody can tell.
+    /// There may be one, which cannot be determined.
     Unknown,
 }
 
@@ -188,12 +189,12 @@ struct Search<'f> {
     file: &'f dyn MediumFile,
     format: Format,
     size: u64,
-    /// Payload bytes that may still be checked.
+    /// Payload bytes that may still be verified.
     payloads: u64,
 }
 
 impl Search<'_> {
-    /// The file's records can be told from what only looks like one.
+    /// Whether tags authenticate the file's records.
     fn has_tags(&self) -> bool {
         matches!(self.format, Format::Keyed(Some(_)))
     }
@@ -208,8 +209,8 @@ impl Search<'_> {
             let rest = usize::try_from(self.size - start).unwrap_or(usize::MAX);
             let mut bytes = vec![0; rest.min(SEARCH_BYTES)];
             self.file.read_at(&mut bytes, start)?;
-            let places = bytes.len() + 1 - HEAD_BYTES;
-            for i in 0..places {
+            let locations = bytes.len() + 1 - HEAD_BYTES;
+            for i in 0..locations {
                 let at = start + i as u64;
                 let window = bytes.get(i..).unwrap_or_default();
                 let Some(head) = Head::decode_found(window, &self.format, at) else { continue };
@@ -223,11 +224,11 @@ impl Search<'_> {
                     return Ok(Next::Unknown);
                 };
                 self.payloads = left;
-                if has_sound_payload(self.file, &head, at)? {
+                if has_valid_payload(self.file, &head, at)? {
                     return Ok(Next::At(at));
                 }
             }
-            start += places as u64;
+            start += locations as u64;
         }
         Ok(Next::None)
     }
@@ -236,38 +237,38 @@ impl Search<'_> {
 /// A message that is not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Its record.
-    pub place: Place,
-    /// Its latest state, if it has one.
-    pub state: Option<Place>,
-    /// When something is to be done next, Unix time in milliseconds.
+    /// Location of its record.
+    pub location: RecordLocation,
+    /// Location of its latest state, if it has one.
+    pub state: Option<RecordLocation>,
+    /// Due time of the next action, in Unix milliseconds.
     pub due: i64,
 }
 
-/// Plays the records of one message file and its state file. A message that an earlier file holds
-/// too was moved here: the later place counts.
+/// Applies the records of one message file and its state file. A message that an earlier file has
+/// too was moved: the later location counts.
 pub(super) fn replay(
     segment: u64,
-    messages: &Found,
-    states: &Found,
+    messages: &Scan,
+    states: &Scan,
     live: &mut BTreeMap<u64, Entry>,
 ) {
     for (head, at) in messages.records.iter().filter(|(head, _)| head.kind == Kind::Message) {
-        // One that may be forged takes no other's place.
-        let proven = messages.unproven_from.is_none_or(|from| *at < from);
+        // An unverified record must not replace another message.
+        let proven = messages.unverified_from.is_none_or(|from| *at < from);
         if !proven && live.contains_key(&head.id) {
             continue;
         }
-        let place = Place { segment, offset: *at, bytes: head.payload };
-        live.insert(head.id, Entry { place, state: None, due: head.due });
+        let location = RecordLocation { segment, offset: *at, bytes: head.payload };
+        live.insert(head.id, Entry { location, state: None, due: head.due });
     }
     for (head, at) in &states.records {
-        let Some(entry) = live.get_mut(&head.id).filter(|e| e.place.segment == segment) else {
+        let Some(entry) = live.get_mut(&head.id).filter(|e| e.location.segment == segment) else {
             continue;
         };
         match head.kind {
             Kind::State => {
-                entry.state = Some(Place { segment, offset: *at, bytes: head.payload });
+                entry.state = Some(RecordLocation { segment, offset: *at, bytes: head.payload });
                 entry.due = head.due;
             }
             Kind::Done => {

@@ -1,7 +1,7 @@
-//! States beside the messages: written at once by whoever settles a message, without a sync.
+//! State files beside the segments: written at once by the caller, without a sync.
 //!
-//! They do not go through the commit thread: while that waits for the disk, a delivery that is
-//! over must be on record already, or a crash in that moment repeats it.
+//! They bypass the commit thread: while that waits for the disk, a completed delivery must be
+//! recorded already, or a crash then repeats it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,25 +9,31 @@ use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use super::record::{Format, HEAD_BYTES, Head, Kind};
-use super::{MESSAGES, Place, STATES, Shared, file_name};
+use super::{MESSAGES, RecordLocation, STATES, Shared, file_name};
 
-/// Messages that are done and not written down as such, by segment. To write each by itself would cost as
+/// Messages that are done and not yet recorded as such, by segment. A write for each would cost as
 /// much as its state.
-pub(super) type Unwritten = BTreeMap<u64, Vec<u64>>;
+pub(super) type UnwrittenDone = BTreeMap<u64, Vec<u64>>;
 
-/// Messages of one segment that may be unwritten.
+/// Most such messages of one segment.
 const UNWRITTEN_MAX: usize = 256;
 
 impl Shared {
-    /// Held while states are written and segments removed.
-    pub(super) fn states_lock(&self) -> MutexGuard<'_, Unwritten> {
+    /// Locks the writing of states and the removal of segments.
+    pub(super) fn states_lock(&self) -> MutexGuard<'_, UnwrittenDone> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends a state to the file beside a message's segment. The caller holds the lock.
-    pub(super) fn write_state(&self, unwritten: &mut Unwritten, id: u64, due: i64, state: &[u8]) {
+    pub(super) fn write_state(
+        &self,
+        unwritten: &mut UnwrittenDone,
+        id: u64,
+        due: i64,
+        state: &[u8],
+    ) {
         let Some(entry) = self.index().entries.get(&id).copied() else { return };
-        let number = entry.place.segment;
+        let number = entry.location.segment;
         let head = Head::new(Kind::State, id, due, 0, &[state]);
         let finished = unwritten.remove(&number).unwrap_or_default();
         match self.append_states(number, &finished, Some((&head, state))) {
@@ -35,17 +41,18 @@ impl Shared {
                 if let Some(entry) = self.index().entries.get_mut(&id) {
                     entry.due = due;
                     let bytes = head.payload;
-                    entry.state = Some(Place { segment: number, offset, bytes });
+                    entry.state = Some(RecordLocation { segment: number, offset, bytes });
                 }
             }
             Err(error) => {
                 let path = file_name(number, STATES);
-                tracing::error!(%error, path, "the spool could not note a state");
+                tracing::error!(%error, path, "the spool cannot write a state");
             }
         }
     }
 
-    /// Appends that these messages are done, then a state if there is one. Returns where that is.
+    /// Appends records that these messages are done, then a state if there is one. Returns the
+    /// offset of the state.
     fn append_states(
         &self,
         number: u64,
@@ -83,7 +90,7 @@ impl Shared {
         let payload = state.map_or(&[][..], |(_, payload)| payload);
         let written = file.append(&[&bytes, payload]);
         if written.is_err() {
-            // What cannot be cut off stays in the way: what comes next begins behind it.
+            // What cannot be truncated stays; the next record begins behind it.
             if file.truncate(start).is_err()
                 && let Ok(size) = file.size()
                 && let Some(segment) = self.index().segments.get_mut(&number)
@@ -96,8 +103,8 @@ impl Shared {
         written.map(|()| offset)
     }
 
-    /// Writes down what is done. The caller holds the lock.
-    pub(super) fn write_finished(&self, unwritten: &mut Unwritten) {
+    /// Records the messages that are done. The caller holds the lock.
+    pub(super) fn write_finished(&self, unwritten: &mut UnwrittenDone) {
         for (number, finished) in std::mem::take(unwritten) {
             self.write_finished_of(number, &finished);
         }
@@ -106,21 +113,21 @@ impl Shared {
     fn write_finished_of(&self, number: u64, finished: &[u64]) {
         if let Err(error) = self.append_states(number, finished, None) {
             let path = file_name(number, STATES);
-            tracing::error!(%error, path, "the spool could not note finished messages");
+            tracing::error!(%error, path, "the spool cannot write that messages are done");
         }
     }
 
-    /// Notes that a message is done; removes its segment if it was the last there. The caller holds
+    /// Marks a message as done; removes its segment if it was the last live one. The caller holds
     /// the lock.
-    pub(super) fn finish(&self, unwritten: &mut Unwritten, id: u64) {
+    pub(super) fn finish(&self, unwritten: &mut UnwrittenDone, id: u64) {
         let number = {
             let mut index = self.index();
             let Some(entry) = index.entries.remove(&id) else { return };
-            let number = entry.place.segment;
+            let number = entry.location.segment;
             let is_open = index.open == Some(number);
             if let Some(segment) = index.segments.get_mut(&number) {
                 segment.live = segment.live.saturating_sub(1);
-                let bytes = u64::from(entry.place.bytes) + HEAD_BYTES as u64;
+                let bytes = u64::from(entry.location.bytes) + HEAD_BYTES as u64;
                 segment.live_bytes = segment.live_bytes.saturating_sub(bytes);
                 if segment.live == 0 && !is_open {
                     drop(index);
@@ -139,7 +146,7 @@ impl Shared {
     }
 
     /// Removes a segment without live messages. The caller holds the lock.
-    pub(super) fn remove_segment(&self, unwritten: &mut Unwritten, number: u64) {
+    pub(super) fn remove_segment(&self, unwritten: &mut UnwrittenDone, number: u64) {
         unwritten.remove(&number);
         let mut index = self.index();
         let Some(segment) = index.segments.remove(&number) else { return };
@@ -149,30 +156,30 @@ impl Shared {
         drop(index);
         self.bytes.fetch_sub(segment.bytes, Ordering::Relaxed);
         let medium = &self.medium;
-        // The message file first: a state file alone says nothing, a message file alone would bring
+        // The message file first: a state file alone is ignored, a message file alone would bring
         // its messages back.
         let mut removed = medium.remove(&file_name(number, MESSAGES));
         if segment.states.is_some() {
             removed = removed.and(medium.remove(&file_name(number, STATES)));
         }
         if let Err(error) = removed {
-            tracing::error!(%error, number, "the spool could not remove a finished segment");
+            tracing::error!(%error, number, "the spool cannot remove a finished segment");
         }
     }
 
-    /// Writes down what is done, and makes states durable.
+    /// Records the messages that are done, and makes states durable.
     pub(super) fn sync_states(&self) {
         self.write_finished(&mut self.states_lock());
         self.sync_files();
     }
 
-    /// Makes states that are written durable.
+    /// Makes written states durable.
     pub(super) fn sync_files(&self) {
         let files: Vec<_> =
             self.index().segments.values().filter_map(|s| s.states.clone()).collect();
         for (file, _) in files {
             if let Err(error) = file.sync() {
-                tracing::error!(%error, "the spool could not sync states");
+                tracing::error!(%error, "the spool cannot sync states");
             }
         }
     }

@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::mpsc::channel;
 
 use super::fault::{Fault, Faulty};
+use super::recover::Role;
 use super::*;
 
 fn small() -> SpoolOptions {
@@ -15,7 +17,13 @@ fn open(medium: &Faulty) -> (Spool, Recovery) {
 fn put(spool: &Spool, id: u64, body: &[u8]) -> Result<(), SpoolError> {
     let (sender, durable) = channel();
     let done = Box::new(move |result| sender.send(result).unwrap());
-    spool.put(id, id.cast_signed(), format!("meta {id}").into_bytes(), Arc::new(body.into()), done);
+    spool.put(
+        id,
+        id.cast_signed(),
+        format!("meta {id}").into_bytes(),
+        Bytes::copy_from_slice(body),
+        done,
+    );
     durable.recv().unwrap()
 }
 
@@ -96,7 +104,7 @@ fn a_torn_tail_is_dropped_and_nothing_else() {
 }
 
 #[test]
-fn damage_in_the_middle_costs_one_message_and_is_told() {
+fn damage_in_the_middle_costs_one_message_and_is_reported() {
     let medium = Faulty::default();
     let (spool, _) = open(&medium);
     for id in 1..=3 {
@@ -113,7 +121,7 @@ fn damage_in_the_middle_costs_one_message_and_is_told() {
         assert_eq!((recovery.damaged, recovery.torn_bytes), (1, 0));
         assert_eq!(spool.read(3).unwrap().body, b"a body");
     }
-    // The tag is for searching: where a record is known to begin, its checksum says that it is whole.
+    // The tag is for searching: where a record is known to begin, its checksum suffices.
     let bad = medium.power_cut(|_| 0);
     bad.damage(&file_name(1, MESSAGES), second);
     let (spool, recovery) = open(&bad);
@@ -170,8 +178,8 @@ fn nearly_finished_segments_are_emptied() {
     assert_eq!(spool.read(0).unwrap().body, [b'x'; 900]);
 }
 
-/// Random work, power cuts at random moments: whatever was reported durable and is not done comes
-/// back whole; what comes back was put.
+/// Random operations, power failures at random points: whatever was reported durable and is not
+/// done is recovered intact; what is recovered was put.
 #[test]
 fn power_cuts_lose_nothing_that_was_acknowledged() {
     for seed in 1..=60 {
@@ -221,14 +229,14 @@ fn power_cuts_lose_nothing_that_was_acknowledged() {
     }
 }
 
-/// A record of the old format, as anybody can make one, of bytes that stand in a mail.
+/// A record of the old format, as any sender can write it into a mail.
 fn forged(id: u64) -> Vec<u8> {
     let (meta, body) = (b"forged envelope", b"forged body");
     let head = Head::new(record::Kind::Message, id, 0, meta.len() as u32, &[meta, body]);
     [&head.encode(&Format::Plain, 0)[..], meta, body].concat()
 }
 
-/// The attack: a body that holds a record, and damage to the record that the body belongs to.
+/// The attack: a body that contains a record, and damage to the record that the body belongs to.
 #[test]
 fn a_record_forged_in_a_body_never_comes_back() {
     let medium = Faulty::default();
@@ -241,17 +249,18 @@ fn a_record_forged_in_a_body_never_comes_back() {
     let name = file_name(1, MESSAGES);
     let second = record::FILE_HEAD_BYTES as usize + HEAD_BYTES + 6 + 5;
     let whole = usize::try_from(medium.open(&name).unwrap().size().unwrap()).unwrap();
-    // Every byte of the second record is damaged once: of its head (but the tag), its meta data, its body.
+    // Every byte of the second record is damaged once: of its header (but the tag), its metadata,
+    // its body.
     for offset in second + 4..second + HEAD_BYTES + 6 + body.len() {
         let bad = medium.power_cut(|_| 0);
         bad.damage(&name, offset);
         let (spool, recovery) = open(&bad);
         assert_eq!(recovery.messages, [(1, 1), (3, 3)], "offset {offset}");
         assert_eq!((recovery.damaged, recovery.torn_bytes), (1, 0), "offset {offset}");
-        assert!(recovery.unproven.is_empty());
+        assert!(recovery.unverified.is_empty());
         assert_eq!(spool.read(3).unwrap().body, b"third");
     }
-    // A power cut anywhere in the attacker's record, and in the next.
+    // A power failure anywhere in the attacker's record, and in the next.
     for length in second..whole {
         let torn = medium.power_cut(|_| 0);
         torn.open(&name).unwrap().truncate(length as u64).unwrap();
@@ -259,7 +268,8 @@ fn a_record_forged_in_a_body_never_comes_back() {
         let ids: Vec<u64> = recovery.messages.iter().map(|(id, _)| *id).collect();
         assert!(ids == [1] || ids == [1, 2], "{length}: {ids:?}");
     }
-    // The key itself is damaged: sound records are read, nothing is searched for, nothing is cut off.
+    // The key itself is damaged: valid records are read, nothing is searched for, nothing is
+    // truncated.
     let bad = medium.power_cut(|_| 0);
     bad.damage(&name, 20);
     assert_eq!(open(&bad).1.messages, [(1, 1), (2, 2), (3, 3)]);
@@ -269,7 +279,7 @@ fn a_record_forged_in_a_body_never_comes_back() {
     assert_eq!(bad.open(&name).unwrap().size().unwrap(), whole as u64);
 }
 
-/// A file of the format before this one, with these records.
+/// A file of the previous format with these records.
 fn old_file(records: &[(u64, &[u8])]) -> Vec<u8> {
     let mut bytes = Format::Plain.file_head();
     for (id, body) in records {
@@ -296,7 +306,7 @@ fn files_of_the_old_format_are_read_and_what_may_be_forged_is_marked() {
     let medium = made(&bytes);
     let (spool, recovery) = open(&medium);
     assert_eq!(recovery.messages, [(1, 1), (2, 2), (3, 3)]);
-    assert!(recovery.unproven.is_empty());
+    assert!(recovery.unverified.is_empty());
     // States beside it and new messages are of the new format; all is read again.
     spool.set_state(2, 9, b"tried");
     spool.done(1);
@@ -307,25 +317,26 @@ fn files_of_the_old_format_are_read_and_what_may_be_forged_is_marked() {
     assert_eq!(recovery.messages, [(2, 9), (3, 3), (4, 4)]);
     assert_eq!(spool.read(2).unwrap().state.as_deref(), Some(&b"tried"[..]));
     drop(spool);
-    // Damage in the body: its length is known, nothing in it counts.
+    // Damage in the body: its length is known, so its content is skipped.
     let second = record::FILE_HEAD_BYTES_1 as usize + HEAD_BYTES + 6 + 5;
     let mut bad = bytes.clone();
     bad[second + HEAD_BYTES + 6 + body.len() - 1] ^= 1;
     let (_, recovery) = open(&made(&bad));
     assert_eq!((recovery.messages, recovery.damaged), (vec![(1, 1), (3, 3)], 1));
-    assert!(recovery.unproven.is_empty());
-    // Damage in the head: what is found behind it may be forged, and is marked. Nothing is cut off.
+    assert!(recovery.unverified.is_empty());
+    // Damage in the header: what is found behind it may be forged, and is marked. Nothing is
+    // truncated.
     let mut bad = bytes.clone();
     bad[second + 20] ^= 1;
     let medium = made(&bad);
     let (_, recovery) = open(&medium);
     assert_eq!(recovery.messages.first(), Some(&(1, 1)));
     let behind: Vec<u64> = recovery.messages.iter().skip(1).map(|(id, _)| *id).collect();
-    assert_eq!(recovery.unproven, behind);
+    assert_eq!(recovery.unverified, behind);
     assert_eq!(medium.open(&name).unwrap().size().unwrap(), bytes.len() as u64);
 }
 
-/// A file that counts what is read of it.
+/// A file that counts the bytes read from it.
 #[derive(Debug)]
 struct Counted {
     bytes: Vec<u8>,
@@ -351,8 +362,8 @@ impl MediumFile for Counted {
     }
 }
 
-/// A body of sound heads, each of which claims all that follows it, behind a damaged head: to check each
-/// of them would read the file thousands of times.
+/// A body of valid headers, each of which claims all that follows it, behind a damaged header:
+/// verifying each of them would read the file thousands of times.
 #[test]
 fn a_search_reads_a_file_a_few_times_however_many_heads_are_forged() {
     for format in [Format::Plain, Format::new().unwrap()] {
@@ -405,9 +416,9 @@ fn a_failed_sync_closes_the_segment_also_while_messages_are_moved() {
     assert!([3, 40, 41].iter().all(|id| ids.contains(id)), "{ids:?}");
 }
 
-/// A node that is sent no mail while it is unhealthy must find out by itself that it is well again.
+/// A node that gets no mail while it is unhealthy must find out by itself that it is healthy again.
 #[test]
-fn a_failed_write_is_told_until_one_works() {
+fn a_failed_write_is_reported_until_one_works() {
     for fault in [Fault::NoSpace, Fault::ShortWrite, Fault::SyncFails] {
         let medium = Faulty::default();
         let (spool, _) = open(&medium);

@@ -1,4 +1,4 @@
-//! The commit thread: the only one that writes messages.
+//! The commit thread, the only one that writes messages.
 
 use std::io;
 use std::sync::Arc;
@@ -6,18 +6,21 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use super::medium::MediumFile;
 use super::record::{Format, Head, Kind};
 use super::recover::Entry;
-use super::states::Unwritten;
+use super::states::UnwrittenDone;
 use super::{
-    MESSAGES, OnDurable, Place, Segment, Shared, SpoolError, SpoolOptions, file_name, read_payload,
+    MESSAGES, OnDurable, RecordLocation, Segment, Shared, SpoolError, SpoolOptions, file_name,
+    read_payload,
 };
-use crate::inbox::{Empty, Reader};
+use crate::inbox::{Reader, RecvError};
 
-/// What the commit thread is asked to do.
+/// Commands of the commit thread.
 pub(super) enum Command {
-    Put { id: u64, due: i64, meta: Vec<u8>, body: Arc<Vec<u8>>, done: OnDurable },
+    Put { id: u64, due: i64, meta: Vec<u8>, body: Bytes, done: OnDurable },
     Flush { reply: Sender<()> },
 }
 
@@ -25,27 +28,27 @@ pub(super) enum Command {
 struct Pending {
     head: Head,
     meta: Vec<u8>,
-    body: Arc<Vec<u8>>,
+    body: Bytes,
     done: OnDurable,
 }
 
-/// Idle time after which the thread tidies up.
-const TIDY_AFTER: Duration = Duration::from_millis(500);
-/// Between two tries whether writing works again.
-const TRY_AGAIN_AFTER: Duration = Duration::from_secs(2);
-/// A closed segment is emptied when less than this share of its bytes is live: one in ...
+/// Idle time after which the thread compacts.
+const COMPACT_AFTER: Duration = Duration::from_millis(500);
+/// Time between two probes of a failed medium.
+const PROBE_AFTER: Duration = Duration::from_secs(2);
+/// A closed segment is compacted when less than this share of its bytes is live: one in ...
 const MOVE_BELOW_ONE_IN: u64 = 4;
-/// Bytes moved in one go, so that messages do not wait behind it.
+/// Most bytes moved at once, so that messages do not wait behind it.
 const MOVE_BYTES_MAX: u64 = 8 << 20;
 
 pub(super) struct Writer {
     shared: Arc<Shared>,
     options: SpoolOptions,
-    /// Number of the segment to be created next.
+    /// Number of the next segment.
     next: u64,
     batch: Vec<Pending>,
     batch_bytes: u64,
-    /// When it was last tried whether writing works again.
+    /// Time of the last probe of a failed medium.
     tried: Option<Instant>,
 }
 
@@ -57,13 +60,13 @@ impl Writer {
     pub(super) fn run(mut self, commands: &Reader<Command>) {
         let mut several = false;
         loop {
-            match commands.recv(TIDY_AFTER) {
-                Ok(command) => self.take(command),
-                Err(Empty::Late) => {
-                    self.tidy();
+            match commands.recv(COMPACT_AFTER) {
+                Ok(command) => self.accept(command),
+                Err(RecvError::Timeout) => {
+                    self.compact();
                     continue;
                 }
-                Err(Empty::Closed) => break,
+                Err(RecvError::Closed) => break,
             }
             if several {
                 commands.linger(self.options.batch_wait, self.options.batch_messages_max);
@@ -72,9 +75,9 @@ impl Writer {
                 && self.batch_bytes < self.options.batch_bytes_max
                 && let Some(command) = commands.try_recv()
             {
-                self.take(command);
+                self.accept(command);
             }
-            // Where one comes after the other, each waits for the one before: nothing would be shared.
+            // Sequential puts each wait for the one before: waiting for more would share no sync.
             several = self.batch.len() > 1;
             self.commit();
         }
@@ -82,7 +85,7 @@ impl Writer {
         self.shared.sync_states();
     }
 
-    fn take(&mut self, command: Command) {
+    fn accept(&mut self, command: Command) {
         match command {
             Command::Put { id, due, meta, body, done } => {
                 let meta_bytes = u32::try_from(meta.len()).unwrap_or(u32::MAX);
@@ -93,7 +96,7 @@ impl Writer {
             Command::Flush { reply } => {
                 self.commit();
                 self.shared.sync_states();
-                let _nobody_waits_any_more = reply.send(());
+                let _caller_stopped_waiting = reply.send(());
             }
         }
     }
@@ -106,19 +109,19 @@ impl Writer {
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
         match self.write_batch(&batch) {
-            Ok(places) => {
+            Ok(locations) => {
                 let mut index = self.shared.index();
-                for (pending, place) in batch.iter().zip(&places) {
+                for (pending, location) in batch.iter().zip(&locations) {
                     let due = pending.head.due;
-                    let entry = Entry { place: *place, state: None, due };
+                    let entry = Entry { location: *location, state: None, due };
                     index.entries.insert(pending.head.id, entry);
-                    if let Some(segment) = index.segments.get_mut(&place.segment) {
+                    if let Some(segment) = index.segments.get_mut(&location.segment) {
                         segment.live += 1;
                         segment.live_bytes += pending.head.record_bytes();
                     }
                 }
-                // Only now, in the same step: a closed segment without live messages is removed.
-                if places.last().is_some_and(|p| {
+                // Only now, under the same lock: a closed segment without live messages is removed.
+                if locations.last().is_some_and(|p| {
                     let end = p.offset + u64::from(p.bytes);
                     end >= self.options.segment_bytes_max
                 }) {
@@ -128,7 +131,7 @@ impl Writer {
                 batch.into_iter().for_each(|pending| (pending.done)(Ok(())));
             }
             Err(error) => {
-                tracing::error!(%error, messages = batch.len(), "the spool could not write");
+                tracing::error!(%error, messages = batch.len(), "the spool cannot write messages");
                 let text = error.to_string();
                 for pending in batch {
                     (pending.done)(Err(SpoolError::NotWritten(text.clone())));
@@ -137,15 +140,15 @@ impl Writer {
         }
     }
 
-    fn write_batch(&mut self, batch: &[Pending]) -> Result<Vec<Place>, SpoolError> {
+    fn write_batch(&mut self, batch: &[Pending]) -> Result<Vec<RecordLocation>, SpoolError> {
         let written = self.append_batch(batch);
         *self.shared.failure() = written.as_ref().err().map(ToString::to_string);
         written
     }
 
-    /// After a failure: begins a segment, which writes and syncs, to see whether that works again.
-    fn try_again(&mut self) {
-        let is_due = self.tried.is_none_or(|tried| tried.elapsed() >= TRY_AGAIN_AFTER);
+    /// Probes a failed medium: begins a segment, which writes and syncs.
+    fn probe_medium(&mut self) {
+        let is_due = self.tried.is_none_or(|tried| tried.elapsed() >= PROBE_AFTER);
         if self.shared.failure().is_none() || !is_due {
             return;
         }
@@ -154,10 +157,10 @@ impl Writer {
         *self.shared.failure() = tried.err().map(|error| error.to_string());
     }
 
-    fn append_batch(&mut self, batch: &[Pending]) -> Result<Vec<Place>, SpoolError> {
+    fn append_batch(&mut self, batch: &[Pending]) -> Result<Vec<RecordLocation>, SpoolError> {
         let (number, file, format, start) = self.open_segment()?;
         let mut parts: Vec<&[u8]> = Vec::with_capacity(3 * batch.len());
-        let mut places = Vec::with_capacity(batch.len());
+        let mut locations = Vec::with_capacity(batch.len());
         let mut at = start;
         let mut heads = Vec::with_capacity(batch.len());
         for pending in batch {
@@ -167,7 +170,11 @@ impl Writer {
         at = start;
         for (pending, head) in batch.iter().zip(&heads) {
             parts.extend([&head[..], &pending.meta, &pending.body[..]]);
-            places.push(Place { segment: number, offset: at, bytes: pending.head.payload });
+            locations.push(RecordLocation {
+                segment: number,
+                offset: at,
+                bytes: pending.head.payload,
+            });
             at += pending.head.record_bytes();
         }
         let failed =
@@ -175,11 +182,11 @@ impl Writer {
         let written = file.append(&parts).map_err(failed("append to"));
         let written = written.and_then(|()| file.sync().map_err(failed("sync")));
         if let Err(error) = written {
-            // Best effort: the batch is reported as not taken, so that it had better not come back
-            // after a restart; if it does, its client sends it twice.
+            // Best effort: the batch is reported as failed, so it should not come back after a
+            // restart; if it does, its client sends it twice.
             let _cut = file.truncate(start);
-            // What is wrong may pass: the next batch begins a new segment. This one is not to be trusted
-            // any more: after a failed sync nobody knows what of the cache is on the disk.
+            // The error may be transient: the next batch begins a new segment. This one is not
+            // trusted any more: after a failed sync it is unknown what of the cache is on the disk.
             self.shared.index().open = None;
             return Err(error);
         }
@@ -187,7 +194,7 @@ impl Writer {
         if let Some(segment) = self.shared.index().segments.get_mut(&number) {
             segment.bytes = at;
         }
-        Ok(places)
+        Ok(locations)
     }
 
     /// The segment to append to: number, file, format, length.
@@ -239,9 +246,9 @@ impl Writer {
         Ok((number, messages, format, bytes))
     }
 
-    /// When idle: removes what is finished, moves what is left of nearly finished segments.
-    fn tidy(&mut self) {
-        self.try_again();
+    /// When idle: removes segments without live messages, compacts sparse ones.
+    fn compact(&mut self) {
+        self.probe_medium();
         let shared = self.shared.clone();
         let mut unwritten = shared.states_lock();
         shared.write_finished(&mut unwritten);
@@ -251,7 +258,7 @@ impl Writer {
                 .segments
                 .iter()
                 .filter(|(number, s)| {
-                    // One that was just begun waits for its first message.
+                    // A new segment waits for its first message.
                     let begun = s.bytes <= s.format.file_head_bytes();
                     s.live == 0 && !(begun && index.open == Some(**number))
                 })
@@ -266,44 +273,49 @@ impl Writer {
         if let Some(number) = sparse
             && let Err(error) = self.move_messages(&mut unwritten, number)
         {
-            tracing::warn!(%error, number, "the spool could not empty a segment");
+            tracing::warn!(%error, number, "the spool cannot compact a segment");
         }
     }
 
-    /// Copies live messages of a segment, with their states, to the open one.
-    fn move_messages(&mut self, unwritten: &mut Unwritten, number: u64) -> Result<(), SpoolError> {
+    /// Moves live messages of a segment, with their states, to the open one.
+    fn move_messages(
+        &mut self,
+        unwritten: &mut UnwrittenDone,
+        number: u64,
+    ) -> Result<(), SpoolError> {
         let (entries, segment) = {
             let index = self.shared.index();
             let Some(segment) = index.segments.get(&number).cloned() else { return Ok(()) };
-            let here = index.entries.iter().filter(|(_, e)| e.place.segment == number);
+            let here = index.entries.iter().filter(|(_, e)| e.location.segment == number);
             let mut bytes = 0;
             let chosen = here.take_while(|(_, e)| {
-                bytes += u64::from(e.place.bytes);
-                bytes <= MOVE_BYTES_MAX + u64::from(e.place.bytes)
+                bytes += u64::from(e.location.bytes);
+                bytes <= MOVE_BYTES_MAX + u64::from(e.location.bytes)
             });
             (chosen.map(|(id, e)| (*id, *e)).collect::<Vec<_>>(), segment)
         };
         for (id, entry) in entries {
-            let (head, mut meta) = read_payload(&*segment.messages, &segment.format, entry.place)?;
+            let (head, mut meta) =
+                read_payload(&*segment.messages, &segment.format, entry.location)?;
             let state = match (entry.state, &segment.states) {
-                (Some(place), Some((file, format))) => {
-                    Some(read_payload(&**file, format, place)?.1)
+                (Some(location), Some((file, format))) => {
+                    Some(read_payload(&**file, format, location)?.1)
                 }
                 _ => None,
             };
             let body = meta.split_off((head.meta as usize).min(meta.len()));
             let head = Head::new(Kind::Message, id, entry.due, head.meta, &[&meta, &body]);
             let done: OnDurable = Box::new(|_| {});
-            let pending = Pending { head, meta, body: Arc::new(body), done };
-            let place = self.write_batch(&[pending])?.first().copied();
-            let Some(place) = place else { continue };
+            let pending = Pending { head, meta, body: body.into(), done };
+            let location = self.write_batch(&[pending])?.first().copied();
+            let Some(location) = location else { continue };
             let mut index = self.shared.index();
             let due = entry.due;
-            index.entries.insert(id, Entry { place, state: None, due });
-            for (number, sign) in [(number, false), (place.segment, true)] {
+            index.entries.insert(id, Entry { location, state: None, due });
+            for (number, is_new) in [(number, false), (location.segment, true)] {
                 if let Some(segment) = index.segments.get_mut(&number) {
                     let bytes = head.record_bytes();
-                    if sign {
+                    if is_new {
                         segment.live += 1;
                         segment.live_bytes += bytes;
                     } else {

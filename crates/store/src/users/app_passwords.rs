@@ -1,36 +1,38 @@
-//! Passwords of mail programs: for SMTP AUTH and nothing else, one for each program, made here and shown
-//! once. A mail program keeps its password for ever and cannot ask for a code; so once somebody has a
-//! second factor, their own password is refused there, and these are what is left.
+//! App passwords: for SMTP AUTH only, one for each mail program, generated here and shown once. A
+//! mail program stores its password and cannot ask for a second factor; so users with a second
+//! factor cannot use their own password there, only app passwords.
 //!
-//! A password of 100 random bits needs no slow hash against guessing: only its BLAKE3 hash is kept, and the
-//! keys of SCRAM. All of one person share a salt, since SCRAM names the salt before it is known which
-//! password the program has; random passwords lose nothing by that.
+//! A password of 100 random bits needs no slow hash: only its BLAKE3 hash is stored, and its SCRAM
+//! keys. All of one user share a salt, since SCRAM sends the salt before it is known which password
+//! the program has; random passwords lose nothing by that.
 
 use rusqlite::{OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
 
+use super::audit::audit;
+use super::random::random_text;
 use super::scram::{self, ScramKeys};
-use super::{SecondFactor, User, UserDatabase, audit, random_text};
+use super::{SecondFactor, User, UserDatabase};
 use crate::error::StoreError;
 
-/// Passwords of mail programs that one person may have.
+/// Most app passwords of one user.
 pub const APP_PASSWORDS_MAX: i64 = 20;
 /// Characters of a password, five random bits each.
 const PASSWORD_CHARS: usize = 20;
 /// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// The last use is written down at most this often, in milliseconds.
+/// Shortest time between two updates of the last use, in milliseconds.
 const USED_STEP_MS: i64 = 60_000;
 
-/// A mail program's password, without the password.
+/// An app password without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppPassword {
-    /// Which program it is for; unique for its person.
+    /// Name of the mail program; unique for its user.
     pub name: String,
-    /// Unix time in milliseconds.
+    /// Time of creation, in Unix milliseconds.
     pub created_ms: i64,
-    /// Unix time in milliseconds of its last use by PLAIN or LOGIN, within a minute; none if there was
-    /// none. A use by SCRAM does not say which password it was.
+    /// Time of its last use by PLAIN or LOGIN, within a minute, in Unix milliseconds; none if there
+    /// was none. SCRAM does not show which password was used.
     pub used_ms: Option<i64>,
 }
 
@@ -39,12 +41,11 @@ fn invalid(cause: String) -> StoreError {
 }
 
 impl UserDatabase {
-    /// Makes a password for one of somebody's mail programs and returns it; it is kept nowhere. None if
-    /// there is nobody of this login.
+    /// Generates an app password and returns it; it is not stored. None if there is no such user.
     ///
     /// # Errors
-    /// If the name is unfit or taken, there are [`APP_PASSWORDS_MAX`] already, or the change could not
-    /// be made durable.
+    /// If the name is invalid or taken, there are [`APP_PASSWORDS_MAX`] already, or the change
+    /// could not be made durable.
     pub fn add_app_password(
         &self,
         login: &str,
@@ -60,7 +61,7 @@ impl UserDatabase {
             )));
         }
         let password = random_text(PASSWORD_CHARS)?;
-        let salt = self.keys_kept(login)?.into_iter().next().map(|keys| keys.salt);
+        let salt = self.stored_scram_keys(login)?.into_iter().next().map(|keys| keys.salt);
         let keys = scram::keys_with(&password, salt)?;
         let added = self.change(|batch| {
             let sql = "SELECT login FROM user WHERE login = ?1";
@@ -73,7 +74,7 @@ impl UserDatabase {
                 return Ok(Some(Err(StoreError::Full {
                     what: "the list of app passwords".to_owned(),
                     limit: APP_PASSWORDS_MAX.cast_unsigned(),
-                    mend: "revoke those that are not needed any more",
+                    hint: "revoke those that are not needed any more",
                 })));
             }
             let added = batch.execute(
@@ -91,7 +92,7 @@ impl UserDatabase {
         added.transpose().map(|added| added.map(|()| password))
     }
 
-    /// Somebody's passwords of mail programs, by name.
+    /// The app passwords of a user, by name.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -108,7 +109,7 @@ impl UserDatabase {
         })
     }
 
-    /// Revokes a mail program's password. False if there is none of this name.
+    /// Revokes an app password. False if there is none of this name.
     ///
     /// # Errors
     /// If the change could not be made durable.
@@ -129,7 +130,7 @@ impl UserDatabase {
         })
     }
 
-    /// Somebody has a password of their own, which the console asks for.
+    /// Whether a user has a password for the console.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -140,8 +141,9 @@ impl UserDatabase {
         })
     }
 
-    /// The person whose mail program shows this password: one made for it, or the person's own unless
-    /// they have a second factor. Nobody with a one-time password. Costs as [`UserDatabase::verify`].
+    /// Authenticates a mail program: by an app password, or by the user's own password unless they
+    /// have a second factor. None for one-time passwords. Takes as long as
+    /// [`UserDatabase::verify`].
     ///
     /// # Errors
     /// If the database cannot be read or written.
@@ -154,20 +156,20 @@ impl UserDatabase {
         if let Some(user) = self.by_app_password(login, password, now_ms)? {
             return Ok(Some(user).filter(|u| !u.must_change));
         }
-        // Asked in any case, so that the time does not tell who has a second factor.
+        // Verified in any case, so that the time does not reveal who has a second factor.
         let user = self.verify(login, password)?.filter(|u| !u.must_change);
         let own_counts = !matches!(self.second_factor(login)?, SecondFactor::On { .. });
         Ok(user.filter(|_| own_counts))
     }
 
-    /// The person, and what proves by SCRAM the passwords that [`UserDatabase::mail_login`] takes; all have one
-    /// salt. None if there is none.
+    /// The user, and the SCRAM keys of the passwords that [`UserDatabase::mail_login`] accepts; all
+    /// have one salt. None if there are none.
     ///
     /// # Errors
     /// If the database cannot be read.
     pub fn mail_scram(&self, login: &str) -> Result<Option<(User, Vec<ScramKeys>)>, StoreError> {
-        let Some(user) = self.person(login)?.filter(|u| !u.must_change) else { return Ok(None) };
-        let mut keys = self.keys_kept(login)?;
+        let Some(user) = self.find_user(login)?.filter(|u| !u.must_change) else { return Ok(None) };
+        let mut keys = self.stored_scram_keys(login)?;
         if matches!(self.second_factor(login)?, SecondFactor::On { .. }) {
             let own = self.scram(login)?.map(|(_, keys)| keys);
             keys.retain(|k| Some(k) != own.as_ref());
@@ -175,15 +177,15 @@ impl UserDatabase {
         Ok((!keys.is_empty()).then_some((user, keys)))
     }
 
-    /// The salt, [`SCRAM_SALT_BYTES`] bytes, that a challenge shows for a login that nobody has: the same each
-    /// time, also after a restart, as that of a login which exists.
+    /// The salt, [`SCRAM_SALT_BYTES`] bytes, of a challenge for an unknown login: the same each
+    /// time, also after a restart, as that of an existing login.
     ///
     /// # Errors
-    /// If the database cannot be read, or the key, made at the first call, cannot be written.
+    /// If the database cannot be read, or the key, generated by the first call, cannot be written.
     ///
     /// [`SCRAM_SALT_BYTES`]: super::SCRAM_SALT_BYTES
     pub fn scram_decoy(&self, login: &str) -> Result<Vec<u8>, StoreError> {
-        let key = self.kept_key("decoys")?;
+        let key = self.stored_key("decoys")?;
         let fake = blake3::keyed_hash(&key, login.to_lowercase().as_bytes());
         Ok(fake.as_bytes().get(..super::SCRAM_SALT_BYTES).unwrap_or_default().to_vec())
     }
@@ -208,16 +210,15 @@ impl UserDatabase {
                 batch.execute(sql, params![login, name, now_ms])
             })?;
         }
-        self.person(login)
+        self.find_user(login)
     }
 
-    fn person(&self, login: &str) -> Result<Option<User>, StoreError> {
+    fn find_user(&self, login: &str) -> Result<Option<User>, StoreError> {
         Ok(self.list()?.into_iter().find(|u| u.login.eq_ignore_ascii_case(login)))
     }
 
-    /// The keys of SCRAM of somebody's own password and of those of their mail programs, as far as they have
-    /// the salt of the first.
-    fn keys_kept(&self, login: &str) -> Result<Vec<ScramKeys>, StoreError> {
+    /// The SCRAM keys of a user's own password and app passwords that have the salt of the first.
+    fn stored_scram_keys(&self, login: &str) -> Result<Vec<ScramKeys>, StoreError> {
         let texts: Vec<String> = self.read(|c| {
             let mut find = c.prepare_cached(
                 "SELECT scram FROM user WHERE login = ?1 \
@@ -234,7 +235,7 @@ impl UserDatabase {
     }
 }
 
-/// Takes all of somebody's away, in the transaction that gives them another password of their own.
+/// Revokes all app passwords of a user, in the transaction that changes their own password.
 pub(super) fn revoke_all(batch: &Transaction<'_>, login: &str) -> rusqlite::Result<usize> {
     batch.execute("DELETE FROM app_password WHERE login = ?1", [login])
 }
@@ -246,7 +247,7 @@ fn hash(password: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::users::{Role, Users, code_shown};
+    use crate::users::{Role, Users, totp_code};
 
     const OWN: &str = "a long password";
 
@@ -272,15 +273,15 @@ mod tests {
         assert_eq!(users.mail_scram("ada").unwrap().unwrap().1.len(), 3);
         let raw = std::fs::read(folder.path().join("users.db-wal")).unwrap();
         assert!(!raw.windows(phone.len()).any(|w| w == phone.as_bytes()), "only hashes are kept");
-        // With a second factor one's own is refused, by PLAIN and SCRAM.
+        // With a second factor the user's own password is refused, by PLAIN and SCRAM.
         let (now, secret) = (1_795_235_000_000, users.begin_totp("ada").unwrap());
-        users.enable_totp("ada", &code_shown(&secret, now).unwrap(), now).unwrap().unwrap();
+        users.enable_totp("ada", &totp_code(&secret, now).unwrap(), now).unwrap().unwrap();
         assert!(!is_in(OWN) && is_in(&phone));
         let own = users.scram("ada").unwrap().unwrap().1;
         let keys = users.mail_scram("ada").unwrap().unwrap().1;
         assert!(keys.len() == 2 && !keys.contains(&own));
         assert!(keys.iter().all(|k| k.salt == own.salt), "one salt");
-        // They go one by one, and all with a new password of one's own.
+        // They are revoked one by one, and all with a new own password.
         assert!(users.revoke_app_password("ada", "phone", "ada", 3).unwrap());
         assert!(!users.revoke_app_password("ada", "phone", "ada", 3).unwrap());
         assert!(!is_in(&phone) && is_in(&desk));
@@ -288,9 +289,9 @@ mod tests {
         users.set_password("ada", "another password", false, "admin", 4).unwrap();
         assert!(!is_in(&desk) && users.app_passwords("ada").unwrap().is_empty());
         assert_eq!(users.mail_scram("ada").unwrap(), None);
-        // Somebody without a password, from a single sign-on.
+        // A user without a password, from a single sign-on.
         let eve = ["eve@b.example".to_owned()];
-        users.person_from_outside(&eve[0], Some(Role::User), &eve, 5).unwrap().unwrap();
+        users.user_from_single_sign_on(&eve[0], Some(Role::User), &eve, 5).unwrap().unwrap();
         assert!(
             !users.has_password("eve@b.example").unwrap() && users.has_password("ada").unwrap()
         );
@@ -300,7 +301,7 @@ mod tests {
         assert!(users.mail_login("eve@b.example", &one, 6).unwrap().is_some());
         assert!(users.mail_login("eve@b.example", "", 6).unwrap().is_none());
         assert!(users.mail_login("ada", &one, 6).unwrap().is_none(), "another's");
-        // Names, and how many.
+        // Invalid names, and the limit.
         assert_eq!(users.add_app_password("nobody", "x", "x", 1).unwrap(), None);
         for name in ["", "a b", "one", &"x".repeat(65)] {
             assert!(users.add_app_password("eve@b.example", name, "x", 1).is_err(), "{name}");
@@ -310,7 +311,7 @@ mod tests {
         }
         assert!(users.add_app_password("eve@b.example", "more", "x", 1).is_err());
         users.remove("eve@b.example", "ada", 9).ok();
-        // A one-time password opens nothing.
+        // A one-time password is refused.
         users.add_app_password("ada", "phone", "ada", 2).unwrap().unwrap();
         users.set_password("ada", "a one-time word", true, "admin", 4).unwrap();
         assert!(!is_in("a one-time word") && users.mail_scram("ada").unwrap().is_none());

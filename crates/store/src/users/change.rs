@@ -1,17 +1,18 @@
-//! Changing what a person may do.
+//! Changing the permissions of a user.
 
 use rusqlite::{Transaction, params};
 
-use super::{Role, UserDatabase, audit, session, tokens};
+use super::audit::audit;
+use super::{Role, UserDatabase, session, tokens};
 use crate::error::StoreError;
 
 impl UserDatabase {
-    /// Gives a person another role, other folders and addresses. Their sessions end if any of them changes;
-    /// tokens that they made are revoked if they are no administrator any more. False if there is no such
-    /// person.
+    /// Changes role, folders and addresses of a user. Their sessions end if any of them changes;
+    /// tokens that they created are revoked if they are no longer an administrator. False if there
+    /// is no such user.
     ///
     /// # Errors
-    /// If it is the last administrator who would be none, or the change could not be made durable.
+    /// If no administrator would be left, or the change could not be made durable.
     pub fn change_rights(
         &self,
         login: &str,
@@ -47,12 +48,12 @@ impl UserDatabase {
         })
     }
 
-    /// The person of this login, who comes with a proof of somebody else's (a single sign-on). `role`
-    /// says what a new one may do; without it, or without addresses, nobody new is let in. None then.
+    /// The user of this login, authenticated by a single sign-on. `role` is that of a new user;
+    /// without a role or addresses no user is created. None then.
     ///
     /// # Errors
-    /// If the login is unfit, or the change could not be made durable.
-    pub fn person_from_outside(
+    /// If the login is invalid, or the change could not be made durable.
+    pub fn user_from_single_sign_on(
         &self,
         login: &str,
         role: Option<Role>,
@@ -62,13 +63,13 @@ impl UserDatabase {
         let known = self.list()?.into_iter().find(|u| u.login.eq_ignore_ascii_case(login));
         let (None, Some(role)) = (&known, role) else { return Ok(known) };
         if addresses.is_empty() {
-            // Who has no addresses of their own may write as anybody: only people decide that.
+            // A user without addresses may send as any address: only administrators decide that.
             return Ok(None);
         }
         super::check_login(login)?;
         let addresses = serde_json::to_string(addresses).unwrap_or_default();
         self.change(|batch| {
-            // No hash: no password opens it.
+            // No hash: no password matches.
             batch.execute(
                 "INSERT OR IGNORE INTO user (login, role, hash, folders, addresses, must_change, \
                  created_ms, scram) VALUES (?1, ?2, '', '[]', ?3, 0, ?4, '')",
@@ -80,8 +81,8 @@ impl UserDatabase {
     }
 }
 
-/// This is the only administrator there is. Asked in the transaction that would change it: of two
-/// administrators who take each other's rights at once, one stays.
+/// Whether this is the only administrator. Checked in the transaction of the change: of two
+/// administrators who remove each other's role at once, one stays.
 pub(super) fn is_last_administrator(
     batch: &Transaction<'_>,
     login: &str,
@@ -102,7 +103,7 @@ mod tests {
     fn rights_change_but_an_administrator_stays() {
         let folder = tempfile::tempdir().unwrap();
         let users = UserDatabase::open(folder.path()).unwrap();
-        users.first_start(1).unwrap();
+        users.create_first_administrator(1).unwrap();
         let user = |login: &str| User {
             login: login.to_owned(),
             role: Role::User,
@@ -119,13 +120,13 @@ mod tests {
         assert!(!users.change_rights("eve", Role::User, &[], &[], "admin", 2).unwrap());
         assert!(users.change_rights("admin", Role::User, &[], &[], "admin", 2).is_err());
         let role = Some(Role::User);
-        assert_eq!(users.person_from_outside("eve@b.example", None, &[], 3).unwrap(), None);
+        assert_eq!(users.user_from_single_sign_on("eve@b.example", None, &[], 3).unwrap(), None);
         let own = ["eve@b.example".to_owned()];
-        assert_eq!(users.person_from_outside("eve@b.example", role, &[], 3).unwrap(), None);
-        let eve = users.person_from_outside("eve@b.example", role, &own, 3).unwrap().unwrap();
+        assert_eq!(users.user_from_single_sign_on("eve@b.example", role, &[], 3).unwrap(), None);
+        let eve = users.user_from_single_sign_on("eve@b.example", role, &own, 3).unwrap().unwrap();
         assert_eq!((eve.role, eve.must_change), (Role::User, false));
         assert_eq!(users.verify("eve@b.example", "").unwrap(), None, "no password opens it");
-        let ada = users.person_from_outside("ada", role, &[], 3).unwrap().unwrap();
+        let ada = users.user_from_single_sign_on("ada", role, &[], 3).unwrap().unwrap();
         assert_eq!(ada.role, Role::Reviewer, "who is known keeps the rights given here");
     }
 }

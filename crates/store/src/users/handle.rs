@@ -1,7 +1,7 @@
-//! The user database from wherever it is: in this process, or in the secrets process of a node.
+//! Access to the user database in this process, or in the secrets process of a node.
 //!
-//! One line in [`requests!`] makes a method of [`UserDatabase`] one of [`Users`]: its name and arguments go
-//! over the wire in MessagePack, and so does what it returns.
+//! A line in [`requests!`] makes a method of [`UserDatabase`] one of [`Users`]: its name and
+//! arguments are sent in MessagePack, and so is its result.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,38 +12,39 @@ use gauntlet_policy::people::{People, Strictness, Wishes};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::attempts_kept::Keeper;
+use super::attempts::AttemptStore;
 use super::{
-    AppPassword, Attempts, KeptAttempt, Link, ListedSender, Proof, Role, SavedSearch, Scope,
-    ScramKeys, SecondFactor, Session, Shown, Started, Token, User, UserDatabase,
+    AppPassword, Attempts, Link, LinkStatus, ListedSender, Proof, Role, SavedSearch, Scope,
+    ScramKeys, SecondFactor, Session, StartedSession, StoredAttempt, Token, User, UserDatabase,
 };
 use crate::error::StoreError;
 use crate::quarantine::AuditLine;
 
-/// Words of errors that come over the wire at most: the program has some dozen.
-const WORDS_MAX: usize = 256;
+/// Most distinct static strings of received errors: the program has some dozen.
+const INTERNED_MAX: usize = 256;
 
-/// The way to a [`UserDatabase`] in another process, which answers with [`UserDatabase::answer`].
+/// Connection to a [`UserDatabase`] in another process, which answers with
+/// [`UserDatabase::answer`].
 pub trait Remote: std::fmt::Debug + Send + Sync {
-    /// The bytes of the value, or of the error, that the method returned there.
+    /// Calls a method there. Returns the encoded value or error.
     ///
     /// # Errors
-    /// If there is no answer.
-    fn ask(&self, method: &str, arguments: Vec<u8>) -> io::Result<Result<Vec<u8>, Vec<u8>>>;
+    /// If there is no reply.
+    fn call(&self, method: &str, arguments: Vec<u8>) -> io::Result<Result<Vec<u8>, Vec<u8>>>;
 }
 
-/// The people of a node. Share it as `Arc<Users>`; every method may be called from any thread and
+/// The users of a node. Share it as `Arc<Users>`; every method may be called from any thread and
 /// blocks.
 #[derive(Debug)]
 pub struct Users {
-    place: Arc<Place>,
+    backend: Arc<Backend>,
     attempts: Attempts,
 }
 
 #[derive(Debug)]
-enum Place {
-    Here(UserDatabase),
-    Elsewhere { remote: Arc<dyn Remote>, words: Mutex<BTreeSet<&'static str>> },
+enum Backend {
+    Local(UserDatabase),
+    Remote { remote: Arc<dyn Remote>, interned: Mutex<BTreeSet<&'static str>> },
 }
 
 impl Users {
@@ -52,118 +53,120 @@ impl Users {
     /// # Errors
     /// As [`UserDatabase::open`].
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        Ok(Users::at(Place::Here(UserDatabase::open(folder)?)))
+        Ok(Users::at(Backend::Local(UserDatabase::open(folder)?)))
     }
 
-    /// Those of a database in another process.
-    pub fn elsewhere(remote: Arc<dyn Remote>) -> Self {
-        Users::at(Place::Elsewhere { remote, words: Mutex::default() })
+    /// The users of a database in another process.
+    pub fn remote(remote: Arc<dyn Remote>) -> Self {
+        Users::at(Backend::Remote { remote, interned: Mutex::default() })
     }
 
-    fn at(place: Place) -> Self {
-        let place = Arc::new(place);
-        Users { attempts: Attempts::kept_by(place.clone()), place }
+    fn at(backend: Backend) -> Self {
+        let backend = Arc::new(backend);
+        Users { attempts: Attempts::backed_by(backend.clone()), backend }
     }
 
-    /// How often passwords and codes may be tried, counted for everything that shares this handle.
+    /// Rate limits of passwords and codes, for all users of this handle.
     pub fn attempts(&self) -> &Attempts {
         &self.attempts
     }
 }
 
-/// For the thread that writes behind, which is not to hold on to the whole handle.
-impl Keeper for Place {
-    fn attempts_kept(&self) -> Result<Vec<KeptAttempt>, StoreError> {
+/// For the writer thread, which must not keep the whole handle alive.
+impl AttemptStore for Backend {
+    fn load_attempts(&self) -> Result<Vec<StoredAttempt>, StoreError> {
         match self {
-            Place::Here(database) => database.attempts_kept(),
-            Place::Elsewhere { remote, words } => ask(&**remote, words, "attempts_kept", &()),
+            Backend::Local(database) => database.load_attempts(),
+            Backend::Remote { remote, interned } => call(&**remote, interned, "attempts_kept", &()),
         }
     }
 
-    fn keep_attempts(&self, changed: &[KeptAttempt]) -> Result<(), StoreError> {
+    fn save_attempts(&self, changed: &[StoredAttempt]) -> Result<(), StoreError> {
         match self {
-            Place::Here(database) => database.keep_attempts(changed),
-            Place::Elsewhere { remote, words } => {
-                ask(&**remote, words, "keep_attempts", &(changed,))
+            Backend::Local(database) => database.save_attempts(changed),
+            Backend::Remote { remote, interned } => {
+                call(&**remote, interned, "keep_attempts", &(changed,))
             }
         }
     }
 }
 
-/// An error on its way.
+/// A [`StoreError`] as it is sent.
 #[derive(Debug, Serialize, Deserialize)]
-enum Refusal {
+enum WireError {
     Invalid { what: String, cause: String },
-    Full { what: String, limit: u64, mend: String },
+    Full { what: String, limit: u64, hint: String },
     Other { message: String, retry: bool },
 }
 
-impl Refusal {
+impl WireError {
     fn of(error: &StoreError) -> Self {
         match error {
             StoreError::Invalid { what, cause } => {
-                Refusal::Invalid { what: (*what).to_owned(), cause: cause.clone() }
+                WireError::Invalid { what: (*what).to_owned(), cause: cause.clone() }
             }
-            StoreError::Full { what, limit, mend } => {
-                Refusal::Full { what: what.clone(), limit: *limit, mend: (*mend).to_owned() }
+            StoreError::Full { what, limit, hint } => {
+                WireError::Full { what: what.clone(), limit: *limit, hint: (*hint).to_owned() }
             }
-            other => Refusal::Other { message: other.to_string(), retry: other.may_retry() },
+            other => WireError::Other { message: other.to_string(), retry: other.may_retry() },
         }
     }
 }
 
-/// A word that the program itself has somewhere; errors name such words.
-fn known(words: &Mutex<BTreeSet<&'static str>>, word: String) -> &'static str {
-    let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = words.get(word.as_str()) {
+/// Makes a received string static, as [`StoreError`] needs it; there are few distinct ones.
+fn intern(interned: &Mutex<BTreeSet<&'static str>>, word: String) -> &'static str {
+    let mut interned = interned.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = interned.get(word.as_str()) {
         return known;
     }
-    if words.len() >= WORDS_MAX {
+    if interned.len() >= INTERNED_MAX {
         return "value";
     }
     let word: &'static str = Box::leak(word.into_boxed_str());
-    words.insert(word);
+    interned.insert(word);
     word
 }
 
-fn nonsense(cause: impl std::fmt::Display) -> StoreError {
-    let message = format!("the user database: a request or an answer makes no sense: {cause}");
-    StoreError::Elsewhere { message, retry: false }
+fn protocol_error(cause: impl std::fmt::Display) -> StoreError {
+    let message = format!("the user database: a request or reply is malformed: {cause}");
+    StoreError::Remote { message, retry: false }
 }
 
 fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, StoreError> {
-    // By name, since fields may be left out.
-    rmp_serde::to_vec_named(value).map_err(nonsense)
+    // With field names, since fields may be left out.
+    rmp_serde::to_vec_named(value).map_err(protocol_error)
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StoreError> {
-    rmp_serde::from_slice(bytes).map_err(nonsense)
+    rmp_serde::from_slice(bytes).map_err(protocol_error)
 }
 
-fn ask<T: DeserializeOwned>(
+fn call<T: DeserializeOwned>(
     remote: &dyn Remote,
-    words: &Mutex<BTreeSet<&'static str>>,
+    interned: &Mutex<BTreeSet<&'static str>>,
     method: &str,
     arguments: &impl Serialize,
 ) -> Result<T, StoreError> {
-    let answered = remote.ask(method, encode(arguments)?).map_err(|error| {
+    let answered = remote.call(method, encode(arguments)?).map_err(|error| {
         let message = format!("the secrets process, which has the user database: {error}");
-        StoreError::Elsewhere { message, retry: true }
+        StoreError::Remote { message, retry: true }
     })?;
-    let refusal = match answered {
+    let error = match answered {
         Ok(value) => return decode(&value),
-        Err(refusal) => decode(&refusal)?,
+        Err(error) => decode(&error)?,
     };
-    Err(match refusal {
-        Refusal::Invalid { what, cause } => StoreError::Invalid { what: known(words, what), cause },
-        Refusal::Full { what, limit, mend } => {
-            StoreError::Full { what, limit, mend: known(words, mend) }
+    Err(match error {
+        WireError::Invalid { what, cause } => {
+            StoreError::Invalid { what: intern(interned, what), cause }
         }
-        Refusal::Other { message, retry } => StoreError::Elsewhere { message, retry },
+        WireError::Full { what, limit, hint } => {
+            StoreError::Full { what, limit, hint: intern(interned, hint) }
+        }
+        WireError::Other { message, retry } => StoreError::Remote { message, retry },
     })
 }
 
-/// How an argument is kept while it is lent to a method.
+/// The owned form of an argument, which a received call borrows from.
 trait Argument<'a> {
     type Owned: DeserializeOwned + 'a;
     fn lend(owned: &'a Self::Owned) -> Self;
@@ -192,7 +195,7 @@ macro_rules! lent {
 }
 
 copied!(bool, i64, u64, usize, Role, Proof, Strictness, Option<Role>, Option<f64>);
-lent!(str => String, [String] => Vec<String>, [Scope] => Vec<Scope>, [KeptAttempt] => Vec<KeptAttempt>, User => User, Link => Link,
+lent!(str => String, [String] => Vec<String>, [Scope] => Vec<Scope>, [StoredAttempt] => Vec<StoredAttempt>, User => User, Link => Link,
       SavedSearch => SavedSearch);
 
 impl<'a> Argument<'a> for Option<&'a str> {
@@ -208,20 +211,19 @@ macro_rules! requests {
             #[doc = concat!("See [`UserDatabase::", stringify!($method), "`].")]
             ///
             /// # Errors
-            /// The same, or if the process that has the database does not answer.
+            /// The same, or if the process that has the database does not reply.
             pub fn $method(&self $(, $argument: $type)*) -> Result<$value, StoreError> {
-                match &*self.place {
-                    Place::Here(database) => database.$method($($argument),*),
-                    Place::Elsewhere { remote, words } => {
-                        ask(&**remote, words, stringify!($method), &($($argument,)*))
+                match &*self.backend {
+                    Backend::Local(database) => database.$method($($argument),*),
+                    Backend::Remote { remote, interned } => {
+                        call(&**remote, interned, stringify!($method), &($($argument,)*))
                     }
                 }
             }
         )*}
 
         impl UserDatabase {
-            /// Answers a request of [`Users`] in another process: the bytes of what the method returns, or of
-            /// its error.
+            /// Executes a call of [`Users`] in another process. Returns the encoded value or error.
             pub fn answer(&self, method: &str, arguments: &[u8]) -> Result<Vec<u8>, Vec<u8>> {
                 let answer = || -> Result<Vec<u8>, StoreError> {
                     match method {
@@ -231,17 +233,17 @@ macro_rules! requests {
                                 decode(arguments)?;
                             encode(&self.$method($(<$type as Argument<'_>>::lend(&$argument)),*)?)
                         })*
-                        other => Err(nonsense(format_args!("no method {other:?}"))),
+                        other => Err(protocol_error(format_args!("no method {other:?}"))),
                     }
                 };
-                answer().map_err(|e| encode(&Refusal::of(&e)).unwrap_or_default())
+                answer().map_err(|e| encode(&WireError::of(&e)).unwrap_or_default())
             }
         }
     };
 }
 
 requests! {
-    fn first_start(now_ms: i64) -> Option<String>;
+    fn create_first_administrator(now_ms: i64) -> Option<String>;
     fn one_time_password() -> String;
     fn add(user: &User, password: &str, who: &str, now_ms: i64) -> ();
     fn remove(login: &str, who: &str, now_ms: i64) -> bool;
@@ -252,25 +254,25 @@ requests! {
     fn verify(login: &str, password: &str) -> Option<User>;
     fn note(at_ms: i64, who: &str, action: &str, detail: &str) -> ();
     fn audit_log(limit: usize) -> Vec<AuditLine>;
-    fn whole_audit_log(limit: u64) -> Vec<AuditLine>;
+    fn full_audit_log(limit: u64) -> Vec<AuditLine>;
     fn change_rights(
         login: &str, role: Role, folders: &[String], addresses: &[String], who: &str, now_ms: i64
     ) -> bool;
-    fn person_from_outside(
+    fn user_from_single_sign_on(
         login: &str, role: Option<Role>, addresses: &[String], now_ms: i64
     ) -> Option<User>;
     fn sign_link(link: &Link) -> String;
-    fn look_at_link(text: &str, now_ms: i64) -> Shown;
-    fn use_link(text: &str, now_ms: i64) -> Shown;
-    fn give_link_back(text: &str) -> ();
-    fn list_own(address: &str, entry: &str, allow: bool, now_ms: i64) -> ();
-    fn unlist_own(address: &str, entry: &str) -> bool;
+    fn check_link(text: &str, now_ms: i64) -> LinkStatus;
+    fn use_link(text: &str, now_ms: i64) -> LinkStatus;
+    fn restore_link(text: &str) -> ();
+    fn list_personal_sender(address: &str, entry: &str, allow: bool, now_ms: i64) -> ();
+    fn unlist_personal_sender(address: &str, entry: &str) -> bool;
     fn set_strictness(
         address: &str, strictness: Strictness, spam_points: Option<f64>, now_ms: i64
     ) -> ();
     fn wishes(address: &str) -> Wishes;
     fn people() -> People;
-    fn person_of(address: &str, now_ms: i64) -> Option<User>;
+    fn user_for_address(address: &str, now_ms: i64) -> Option<User>;
     fn digest_mark(address: &str) -> i64;
     fn set_digest_mark(address: &str, upto: i64, now_ms: i64) -> ();
     fn scram(login: &str) -> Option<(User, ScramKeys)>;
@@ -280,10 +282,10 @@ requests! {
     fn list_sender(entry: &str, allow: bool, who: &str, now_ms: i64) -> ();
     fn unlist_sender(entry: &str, who: &str, now_ms: i64) -> bool;
     fn listed_senders() -> Vec<ListedSender>;
-    fn start_session(login: &str, now_ms: i64) -> Started;
-    fn start_session_by(login: &str, proof: Proof, address: &str, now_ms: i64) -> Started;
+    fn start_session(login: &str, now_ms: i64) -> StartedSession;
+    fn start_session_with(login: &str, proof: Proof, address: &str, now_ms: i64) -> StartedSession;
     fn session(token: &str, now_ms: i64, idle_ms: i64, age_ms: i64) -> Option<Session>;
-    fn session_unused(
+    fn peek_session(
         token: &str, now_ms: i64, idle_ms: i64, age_ms: i64
     ) -> Option<Session>;
     fn end_sessions(login: &str, who: &str, now_ms: i64) -> ();
@@ -299,7 +301,7 @@ requests! {
     fn begin_totp(login: &str) -> String;
     fn enable_totp(login: &str, code: &str, now_ms: i64) -> Option<Vec<String>>;
     fn remove_totp(login: &str, who: &str, now_ms: i64) -> bool;
-    fn passes_second_factor(login: &str, code: &str, now_ms: i64) -> bool;
+    fn verify_second_factor(login: &str, code: &str, now_ms: i64) -> bool;
     fn add_app_password(login: &str, name: &str, who: &str, now_ms: i64) -> Option<String>;
     fn app_passwords(login: &str) -> Vec<AppPassword>;
     fn revoke_app_password(login: &str, name: &str, who: &str, now_ms: i64) -> bool;
@@ -307,21 +309,21 @@ requests! {
     fn mail_login(login: &str, password: &str, now_ms: i64) -> Option<User>;
     fn mail_scram(login: &str) -> Option<(User, Vec<ScramKeys>)>;
     fn scram_decoy(login: &str) -> Vec<u8>;
-    fn attempts_kept() -> Vec<KeptAttempt>;
-    fn keep_attempts(changed: &[KeptAttempt]) -> ();
+    fn load_attempts() -> Vec<StoredAttempt>;
+    fn save_attempts(changed: &[StoredAttempt]) -> ();
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LinkKind, code_shown};
+    use super::super::{LinkKind, totp_code};
     use super::*;
 
-    /// A database at the other end of a wire without a process.
+    /// A connection to a database in the same process.
     #[derive(Debug)]
     struct Wire(UserDatabase);
 
     impl Remote for Wire {
-        fn ask(&self, method: &str, arguments: Vec<u8>) -> io::Result<Result<Vec<u8>, Vec<u8>>> {
+        fn call(&self, method: &str, arguments: Vec<u8>) -> io::Result<Result<Vec<u8>, Vec<u8>>> {
             Ok(self.0.answer(method, &arguments))
         }
     }
@@ -330,7 +332,7 @@ mod tests {
     struct Cut;
 
     impl Remote for Cut {
-        fn ask(&self, _: &str, _: Vec<u8>) -> io::Result<Result<Vec<u8>, Vec<u8>>> {
+        fn call(&self, _: &str, _: Vec<u8>) -> io::Result<Result<Vec<u8>, Vec<u8>>> {
             Err(io::ErrorKind::BrokenPipe.into())
         }
     }
@@ -339,8 +341,8 @@ mod tests {
     fn what_is_asked_elsewhere_is_answered_as_here() {
         let folder = tempfile::tempdir().unwrap();
         let database = UserDatabase::open(folder.path()).unwrap();
-        let users = Users::elsewhere(Arc::new(Wire(database)));
-        let password = users.first_start(1).unwrap().unwrap();
+        let users = Users::remote(Arc::new(Wire(database)));
+        let password = users.create_first_administrator(1).unwrap().unwrap();
         assert!(users.verify("admin", &password).unwrap().unwrap().must_change);
         assert_eq!(users.verify("admin", "wrong").unwrap(), None);
         let error = users.set_password("admin", "short", false, "admin", 2).unwrap_err();
@@ -359,8 +361,8 @@ mod tests {
         let secret = users.add_token("t", &[Scope::QueueRead], 5, "admin", 4).unwrap();
         assert_eq!(users.token(&secret, 5).unwrap().unwrap().scopes, [Scope::QueueRead]);
         let totp = users.begin_totp("admin").unwrap();
-        assert_eq!(users.second_factor("admin").unwrap(), SecondFactor::Begun);
-        let code = code_shown(&totp, 100_000).unwrap();
+        assert_eq!(users.second_factor("admin").unwrap(), SecondFactor::Pending);
+        let code = totp_code(&totp, 100_000).unwrap();
         assert_eq!(users.enable_totp("admin", &code, 100_000).unwrap().unwrap().len(), 10);
         // A field that is empty is left out on the wire.
         let link = Link {
@@ -371,10 +373,10 @@ mod tests {
             made_ms: 1,
         };
         let text = users.sign_link(&link).unwrap();
-        assert_eq!(users.use_link(&text, 2).unwrap(), Shown::Good(link.clone()));
-        assert_eq!(users.look_at_link(&text, 2).unwrap(), Shown::Used(link));
+        assert_eq!(users.use_link(&text, 2).unwrap(), LinkStatus::Valid(link.clone()));
+        assert_eq!(users.check_link(&text, 2).unwrap(), LinkStatus::Used(link));
         users.set_strictness("a@example.org", Strictness::Strict, Some(4.0), 5).unwrap();
-        users.list_own("a@example.org", "b@example.net", true, 5).unwrap();
+        users.list_personal_sender("a@example.org", "b@example.net", true, 5).unwrap();
         let wishes = users.people().unwrap().wishes.remove("a@example.org").unwrap();
         assert_eq!((wishes.strictness, wishes.spam_points), (Strictness::Strict, Some(4.0)));
         assert!(wishes.allow.contains("b@example.net"));
@@ -382,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_and_silence_is_told() {
+    fn malformed_calls_and_lost_connections_are_errors() {
         let folder = tempfile::tempdir().unwrap();
         let database = UserDatabase::open(folder.path()).unwrap();
         for (method, arguments) in
@@ -390,7 +392,7 @@ mod tests {
         {
             assert!(database.answer(method, arguments).is_err(), "{method}");
         }
-        let error = Users::elsewhere(Arc::new(Cut)).list().unwrap_err();
+        let error = Users::remote(Arc::new(Cut)).list().unwrap_err();
         assert!(error.may_retry() && error.to_string().contains("secrets process"), "{error}");
     }
 }

@@ -1,69 +1,71 @@
-//! Links in digests: signed, for one use, for a while.
+//! Links in digests: signed, for one use, with an expiry time.
 //!
-//! A link is `payload.mac`: what it allows, as JSON in base64url, and the keyed BLAKE3 hash of that text
-//! under a key of the node. Nothing is written down when a link is made; using one writes its hash, so that
-//! it works once.
+//! A link is `payload.mac`: its action as JSON in base64url, and the keyed BLAKE3 hash of that text
+//! under a key of the node. Creating a link stores nothing; using one stores its hash, so that it
+//! works once.
 
 use base64_simd::URL_SAFE_NO_PAD;
 use rusqlite::{OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
-use super::{UserDatabase, audit, random_bytes};
+use super::UserDatabase;
+use super::audit::audit;
+use super::random::random_bytes;
 use crate::error::StoreError;
 
-/// Longest link that is looked at, in bytes.
+/// Longest link that is verified, in bytes.
 const LINK_BYTES_MAX: usize = 2_000;
-/// Bytes of the key that signs.
+/// Bytes of the signing key.
 const KEY_BYTES: usize = 32;
-/// Characters of the signature: hexadecimal.
+/// Characters of the signature, which is hexadecimal.
 const MAC_CHARS: usize = 64;
 
-/// What a link does for whom.
+/// The content of a link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// What it allows.
+    /// The action of the link.
     pub kind: LinkKind,
-    /// Whose mail: an address in lower case.
+    /// The recipient's address, in lower case.
     pub address: String,
-    /// The held item; empty for [`LinkKind::Enter`].
+    /// Id of the held item; empty for [`LinkKind::Enter`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub item: String,
-    /// Unix time in milliseconds from which on it is refused.
+    /// Expiry time, in Unix milliseconds.
     pub until_ms: i64,
-    /// Tells two links apart that would do the same: the digest's time.
+    /// Time of the digest, which distinguishes links that are otherwise equal.
     pub made_ms: i64,
 }
 
-/// What a link allows.
+/// The action of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LinkKind {
-    /// See one's own held mail, without a password.
+    /// See the held mail of the address, without a password.
     Enter,
     /// Release one held message.
     Release,
-    /// Release it, and allow its sender for oneself.
+    /// Release it, and allow its sender for the address.
     Allow,
 }
 
-/// What became of a link that was shown.
+/// Result of verifying a link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Shown {
-    /// It is ours and may be used.
-    Good(Link),
-    /// It was ours, and its time is over.
+pub enum LinkStatus {
+    /// It is valid.
+    Valid(Link),
+    /// It has expired.
     Expired(Link),
-    /// It was ours, and was used before.
+    /// It was used before.
     Used(Link),
-    /// It is none of ours, or was changed.
+    /// Its signature is wrong.
     Forged,
 }
 
 impl UserDatabase {
-    /// The link as text: letters, digits, `-`, `_` and one `.`.
+    /// Signs a link. The text has letters, digits, `-`, `_` and one `.`.
     ///
     /// # Errors
-    /// If there is no key yet and none could be made.
+    /// If there is no key yet and none could be generated.
     pub fn sign_link(&self, link: &Link) -> Result<String, StoreError> {
         let payload = serde_json::to_vec(link).unwrap_or_default();
         let payload = URL_SAFE_NO_PAD.encode_to_string(payload);
@@ -71,34 +73,34 @@ impl UserDatabase {
         Ok(format!("{payload}.{mac}"))
     }
 
-    /// What a link would do, without using it.
+    /// Verifies a link without using it.
     ///
     /// # Errors
     /// If the database cannot be read.
-    pub fn look_at_link(&self, text: &str, now_ms: i64) -> Result<Shown, StoreError> {
-        let Some(link) = self.signed(text)? else { return Ok(Shown::Forged) };
+    pub fn check_link(&self, text: &str, now_ms: i64) -> Result<LinkStatus, StoreError> {
+        let Some(link) = self.verify_signature(text)? else { return Ok(LinkStatus::Forged) };
         let used = self.read(|c| {
             let mut find = c.prepare_cached("SELECT 1 FROM used_link WHERE hash = ?1")?;
             find.exists([hash(text)])
         })?;
         Ok(match link {
-            link if used => Shown::Used(link),
-            link if now_ms >= link.until_ms => Shown::Expired(link),
-            link => Shown::Good(link),
+            link if used => LinkStatus::Used(link),
+            link if now_ms >= link.until_ms => LinkStatus::Expired(link),
+            link => LinkStatus::Valid(link),
         })
     }
 
-    /// Uses a link: of all who try, one gets [`Shown::Good`].
+    /// Verifies and uses a link: of concurrent uses one gets [`LinkStatus::Valid`].
     ///
     /// # Errors
     /// If that could not be made durable; then it is not used.
-    pub fn use_link(&self, text: &str, now_ms: i64) -> Result<Shown, StoreError> {
-        let link = match self.look_at_link(text, now_ms)? {
-            Shown::Good(link) => link,
+    pub fn use_link(&self, text: &str, now_ms: i64) -> Result<LinkStatus, StoreError> {
+        let link = match self.check_link(text, now_ms)? {
+            LinkStatus::Valid(link) => link,
             other => return Ok(other),
         };
         let first = self.change(|batch| {
-            // Those that are over are refused by their time.
+            // Expired ones are refused anyway.
             batch.execute("DELETE FROM used_link WHERE until_ms < ?1", [now_ms])?;
             let first = batch.execute(
                 "INSERT OR IGNORE INTO used_link (hash, until_ms) VALUES (?1, ?2)",
@@ -114,31 +116,31 @@ impl UserDatabase {
             }
             Ok(first)
         })?;
-        Ok(if first { Shown::Good(link) } else { Shown::Used(link) })
+        Ok(if first { LinkStatus::Valid(link) } else { LinkStatus::Used(link) })
     }
 
-    /// Gives a link back whose deed could not be done.
+    /// Makes a used link valid again, if its action failed.
     ///
     /// # Errors
     /// If that could not be made durable.
-    pub fn give_link_back(&self, text: &str) -> Result<(), StoreError> {
+    pub fn restore_link(&self, text: &str) -> Result<(), StoreError> {
         self.change(|batch| {
             batch.execute("DELETE FROM used_link WHERE hash = ?1", [hash(text)])?;
             Ok(())
         })
     }
 
-    fn signed(&self, text: &str) -> Result<Option<Link>, StoreError> {
+    fn verify_signature(&self, text: &str) -> Result<Option<Link>, StoreError> {
         let Some((payload, mac)) = text.split_once('.') else { return Ok(None) };
         if text.len() > LINK_BYTES_MAX || mac.len() != MAC_CHARS {
             return Ok(None);
         }
-        // One spelling only: what was used is remembered as it was written.
+        // One spelling only: used links are stored by the hash of their text.
         if mac.bytes().any(|b| b.is_ascii_uppercase()) {
             return Ok(None);
         }
         let Ok(mac) = blake3::Hash::from_hex(mac) else { return Ok(None) };
-        // Compared in a time that tells nothing about where they differ.
+        // The comparison takes constant time.
         if blake3::keyed_hash(&self.link_key()?, payload.as_bytes()) != mac {
             return Ok(None);
         }
@@ -146,14 +148,13 @@ impl UserDatabase {
         Ok(serde_json::from_slice(&payload).ok())
     }
 
-    /// The key that signs.
     fn link_key(&self) -> Result<[u8; KEY_BYTES], StoreError> {
-        self.kept_key("links")
+        self.stored_key("links")
     }
 
-    /// A key of this name that never leaves the process that has the database; made and written when it
-    /// is first needed.
-    pub(super) fn kept_key(&self, name: &str) -> Result<[u8; KEY_BYTES], StoreError> {
+    /// A key of this name, which never leaves the process that has the database; generated and
+    /// stored when it is first needed.
+    pub(super) fn stored_key(&self, name: &str) -> Result<[u8; KEY_BYTES], StoreError> {
         const FIND: &str = "SELECT value FROM secret WHERE name = ?1";
         let found =
             self.read(|c| c.query_row(FIND, [name], |r| r.get::<_, Vec<u8>>(0)).optional())?;
@@ -198,36 +199,39 @@ mod tests {
         };
         let text = users.sign_link(&link).unwrap();
         assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)), "{text}");
-        // Every changed letter makes it none of ours.
+        // Every changed character makes it invalid.
         for i in 0..text.len() {
             let mut other = text.clone().into_bytes();
             other[i] = if other[i] == b'a' { b'b' } else { b'a' };
             let other = String::from_utf8(other).unwrap();
-            assert_eq!(users.look_at_link(&other, 5).unwrap(), Shown::Forged, "{other}");
+            assert_eq!(users.check_link(&other, 5).unwrap(), LinkStatus::Forged, "{other}");
         }
-        // Neither does another spelling of the signature: each would be a use more.
+        // So does another spelling of the signature: each would be a further use.
         let (payload, mac) = text.split_once('.').unwrap();
         for at in mac.match_indices(|c: char| c.is_ascii_lowercase()).map(|(at, _)| at) {
             let mut other = mac.to_owned();
             other[at..=at].make_ascii_uppercase();
-            assert_eq!(users.use_link(&format!("{payload}.{other}"), 5).unwrap(), Shown::Forged);
+            assert_eq!(
+                users.use_link(&format!("{payload}.{other}"), 5).unwrap(),
+                LinkStatus::Forged
+            );
         }
         for other in ["", ".", "a.b", &text[..text.len() - 1], &"x".repeat(5_000)] {
-            assert_eq!(users.use_link(other, 5).unwrap(), Shown::Forged);
+            assert_eq!(users.use_link(other, 5).unwrap(), LinkStatus::Forged);
         }
-        assert_eq!(users.look_at_link(&text, 999).unwrap(), Shown::Good(link.clone()));
-        assert_eq!(users.look_at_link(&text, 1_000).unwrap(), Shown::Expired(link.clone()));
-        assert_eq!(users.use_link(&text, 500).unwrap(), Shown::Good(link.clone()));
-        assert_eq!(users.use_link(&text, 501).unwrap(), Shown::Used(link.clone()));
-        users.give_link_back(&text).unwrap();
-        assert_eq!(users.use_link(&text, 502).unwrap(), Shown::Good(link.clone()));
+        assert_eq!(users.check_link(&text, 999).unwrap(), LinkStatus::Valid(link.clone()));
+        assert_eq!(users.check_link(&text, 1_000).unwrap(), LinkStatus::Expired(link.clone()));
+        assert_eq!(users.use_link(&text, 500).unwrap(), LinkStatus::Valid(link.clone()));
+        assert_eq!(users.use_link(&text, 501).unwrap(), LinkStatus::Used(link.clone()));
+        users.restore_link(&text).unwrap();
+        assert_eq!(users.use_link(&text, 502).unwrap(), LinkStatus::Valid(link.clone()));
         // Another node's key.
         let elsewhere = tempfile::tempdir().unwrap();
         let other = UserDatabase::open(elsewhere.path()).unwrap();
-        assert_eq!(other.look_at_link(&text, 5).unwrap(), Shown::Forged);
+        assert_eq!(other.check_link(&text, 5).unwrap(), LinkStatus::Forged);
         // The same after a restart.
         drop(users);
         let users = UserDatabase::open(folder.path()).unwrap();
-        assert_eq!(users.look_at_link(&text, 503).unwrap(), Shown::Used(link));
+        assert_eq!(users.check_link(&text, 503).unwrap(), LinkStatus::Used(link));
     }
 }

@@ -1,8 +1,8 @@
-//! A user database that is gone is no first start.
+//! Protection against a lost user database.
 //!
-//! At its first start a node makes an administrator and prints the password. Where mail was logged or held
-//! before, it is a node whose people, tokens and wishes are lost: whoever reads its output, or could
-//! empty the file, must not become its administrator by that.
+//! At its first start a node creates an administrator and prints the password. Where mail was
+//! logged or held before, the database was lost, with its users, tokens and settings: an attacker
+//! who reads the output, or could empty the file, must not become administrator by that.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use crate::content::Content;
 use crate::database;
 use crate::error::StoreError;
 
-/// Refuses a data folder whose user database is gone or empty, but which has had mail.
+/// Refuses a data folder whose user database is missing or empty, but which has mail.
 ///
 /// # Errors
 /// That it is lost, with what to do; or a file that cannot be read.
-pub fn refuse_lost(data: &Path) -> Result<(), StoreError> {
+pub fn check_not_lost(data: &Path) -> Result<(), StoreError> {
     let path = data.join("console/users.db");
     if !database::is_blank(&path)? {
         return Ok(());
@@ -29,16 +29,16 @@ pub fn refuse_lost(data: &Path) -> Result<(), StoreError> {
     }
     Err(StoreError::Lost {
         path,
-        cause: "the user database is empty or gone, but this node has had mail: this is no first start, \
-                and no new administrator is made"
+        cause: "the user database is empty or missing, but this node has had mail: this is no first start, \
+                and no new administrator is created"
             .to_owned(),
-        mend: "put it back from a backup (`gauntlet backup` makes one); or begin a new one, without the \
-               people, tokens, second factors and wishes of the old, by `gauntlet user new-database`"
+        hint: "restore it from a backup (`gauntlet backup`); or create a new one, without the users, tokens, \
+               second factors and personal settings of the old, by `gauntlet user new-database`"
             .to_owned(),
     })
 }
 
-/// There is no user database in this data folder, or an empty one.
+/// Whether there is no user database in this data folder, or an empty one.
 ///
 /// # Errors
 /// If it cannot be read.

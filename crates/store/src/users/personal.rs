@@ -1,26 +1,27 @@
-//! What single people want for their own mail, and which digests they were sent.
+//! Personal settings of mail addresses: sender lists, strictness, and state of digests.
 
 use std::collections::BTreeSet;
 
 use gauntlet_policy::people::{People, Strictness, Wishes};
 use rusqlite::{OptionalExtension, params};
 
-use super::{Role, User, UserDatabase, audit};
+use super::audit::audit;
+use super::{Role, User, UserDatabase};
 use crate::error::StoreError;
 
-/// Senders that one address may list.
+/// Most senders that one address may list.
 const SENDERS_MAX: i64 = 500;
 /// Longest entry, in bytes.
 const ENTRY_BYTES_MAX: usize = 254;
-/// Hash of people who never had a password: nothing verifies against it.
+/// Hash of users without a password: no password matches.
 const NO_PASSWORD: &str = "";
 
 impl UserDatabase {
-    /// Puts a sender on an address's own list; one that is listed is changed.
+    /// Adds a sender to the personal list of an address, or changes it.
     ///
     /// # Errors
     /// If it is neither an address nor a domain, the list is full, or it could not be made durable.
-    pub fn list_own(
+    pub fn list_personal_sender(
         &self,
         address: &str,
         entry: &str,
@@ -47,15 +48,15 @@ impl UserDatabase {
             Ok(true)
         })?;
         let (what, limit) = ("your list of senders".to_owned(), SENDERS_MAX.cast_unsigned());
-        let mend = "remove senders that are not needed any more";
-        if done { Ok(()) } else { Err(StoreError::Full { what, limit, mend }) }
+        let hint = "remove senders that are not needed any more";
+        if done { Ok(()) } else { Err(StoreError::Full { what, limit, hint }) }
     }
 
-    /// Takes a sender off an address's own list.
+    /// Removes a sender from the personal list of an address.
     ///
     /// # Errors
     /// If it could not be made durable.
-    pub fn unlist_own(&self, address: &str, entry: &str) -> Result<bool, StoreError> {
+    pub fn unlist_personal_sender(&self, address: &str, entry: &str) -> Result<bool, StoreError> {
         let (address, entry) = (address.to_lowercase(), entry.trim().to_lowercase());
         self.change(|batch| {
             let sql = "DELETE FROM own_sender WHERE address = ?1 AND entry = ?2";
@@ -63,10 +64,10 @@ impl UserDatabase {
         })
     }
 
-    /// Sets how strict an address wants its mail judged.
+    /// Sets the strictness and spam threshold of an address.
     ///
     /// # Errors
-    /// If the points are none, or it could not be made durable.
+    /// If the threshold is out of range, or it could not be made durable.
     pub fn set_strictness(
         &self,
         address: &str,
@@ -91,24 +92,24 @@ impl UserDatabase {
         })
     }
 
-    /// What one address wants.
+    /// The personal settings of one address.
     ///
     /// # Errors
     /// If the database cannot be read.
     pub fn wishes(&self, address: &str) -> Result<Wishes, StoreError> {
-        let mut people = self.wishes_of(Some(&address.to_lowercase()))?;
+        let mut people = self.load_settings(Some(&address.to_lowercase()))?;
         Ok(people.wishes.pop_first().map(|(_, wishes)| wishes).unwrap_or_default())
     }
 
-    /// What everybody wants, for the policy.
+    /// The personal settings of all addresses, for the policy.
     ///
     /// # Errors
     /// If the database cannot be read.
     pub fn people(&self) -> Result<People, StoreError> {
-        self.wishes_of(None)
+        self.load_settings(None)
     }
 
-    fn wishes_of(&self, address: Option<&str>) -> Result<People, StoreError> {
+    fn load_settings(&self, address: Option<&str>) -> Result<People, StoreError> {
         let mut people = People::default();
         self.read(|c| {
             let mut listed = c.prepare_cached(
@@ -135,13 +136,13 @@ impl UserDatabase {
         Ok(people)
     }
 
-    /// The person who comes by a link for this address: the one who has it as login or as their only own
-    /// address, else somebody new who sees the mail of this address and has no password. None if the login
-    /// is taken by somebody who may do more: a link must not open that door.
+    /// The user who signs in by a link for this address: the one who has it as login or as their
+    /// only address, else a new one without password who sees the mail of this address. None if the
+    /// login belongs to a user with more permissions, which a link must not give.
     ///
     /// # Errors
     /// If the change could not be made durable.
-    pub fn person_of(&self, address: &str, now_ms: i64) -> Result<Option<User>, StoreError> {
+    pub fn user_for_address(&self, address: &str, now_ms: i64) -> Result<Option<User>, StoreError> {
         let address = address.to_lowercase();
         let all = self.list()?;
         let only = BTreeSet::from([address.clone()]);
@@ -176,7 +177,8 @@ impl UserDatabase {
         Ok(Some(user))
     }
 
-    /// Until when (the `seq` of the last item) an address was told what is held; 0 if never.
+    /// The `seq` of the last held item that was in a digest for this address; 0 if there was no
+    /// digest.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -187,7 +189,7 @@ impl UserDatabase {
         })
     }
 
-    /// Notes that an address was told of everything up to this item.
+    /// Records that all items up to this one were in a digest for this address.
     ///
     /// # Errors
     /// If it could not be made durable.
@@ -203,7 +205,7 @@ impl UserDatabase {
     }
 }
 
-/// An entry of a person's own list: an address or a domain, in lower case.
+/// Normalises an entry of a personal list: an address or a domain, in lower case.
 fn own_entry(entry: &str) -> Result<String, StoreError> {
     let entry = entry.trim().trim_start_matches('@').to_lowercase();
     let domain = entry.rsplit_once('@').map_or(entry.as_str(), |(_, domain)| domain);
@@ -221,22 +223,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_want_what_they_said_last() {
+    fn the_latest_settings_apply() {
         let folder = tempfile::tempdir().unwrap();
         let users = UserDatabase::open(folder.path()).unwrap();
-        users.list_own("Ann@example.org", " @Shop.example", true, 1).unwrap();
-        users.list_own("ann@example.org", "bob@else.example", true, 1).unwrap();
-        users.list_own("ann@example.org", "bob@else.example", false, 2).unwrap();
+        users.list_personal_sender("Ann@example.org", " @Shop.example", true, 1).unwrap();
+        users.list_personal_sender("ann@example.org", "bob@else.example", true, 1).unwrap();
+        users.list_personal_sender("ann@example.org", "bob@else.example", false, 2).unwrap();
         users.set_strictness("ann@example.org", Strictness::Lax, Some(4.5), 3).unwrap();
         let wishes = users.wishes("ANN@example.org").unwrap();
         assert!(wishes.allow.contains("shop.example") && wishes.block.contains("bob@else.example"));
         assert_eq!((wishes.strictness, wishes.spam_points), (Strictness::Lax, Some(4.5)));
         assert_eq!(users.people().unwrap().wishes["ann@example.org"], wishes);
-        assert!(users.unlist_own("ann@example.org", "Shop.example").unwrap());
+        assert!(users.unlist_personal_sender("ann@example.org", "Shop.example").unwrap());
         assert!(users.wishes("ann@example.org").unwrap().allow.is_empty());
         assert_eq!(users.wishes("eve@example.org").unwrap(), Wishes::default());
         for wrong in ["", "shop", "a b@c.example", "*.example.org", "10.0.0.0/8", "x\ny.example"] {
-            assert!(users.list_own("ann@example.org", wrong, true, 1).is_err(), "{wrong}");
+            assert!(
+                users.list_personal_sender("ann@example.org", wrong, true, 1).is_err(),
+                "{wrong}"
+            );
         }
         assert!(users.set_strictness("a@b.example", Strictness::Lax, Some(0.0), 3).is_err());
     }
@@ -245,16 +250,16 @@ mod tests {
     fn who_comes_by_a_link_sees_one_address_and_nothing_more() {
         let folder = tempfile::tempdir().unwrap();
         let users = UserDatabase::open(folder.path()).unwrap();
-        let user = users.person_of("Ann@example.org", 1).unwrap().unwrap();
+        let user = users.user_for_address("Ann@example.org", 1).unwrap().unwrap();
         assert_eq!(
             (user.role, user.addresses.as_slice()),
             (Role::User, &["ann@example.org".to_owned()][..])
         );
-        assert_eq!(users.person_of("ann@example.org", 2).unwrap().unwrap(), user);
+        assert_eq!(users.user_for_address("ann@example.org", 2).unwrap().unwrap(), user);
         assert_eq!(users.verify("ann@example.org", "").unwrap(), None, "no password opens it");
         let boss = User { login: "boss@example.org".to_owned(), role: Role::Administrator, ..user };
         users.add(&boss, "a long password", "test", 1).unwrap();
-        assert_eq!(users.person_of("boss@example.org", 3).unwrap(), None);
+        assert_eq!(users.user_for_address("boss@example.org", 3).unwrap(), None);
         assert_eq!(users.digest_mark("ann@example.org").unwrap(), 0);
         users.set_digest_mark("Ann@example.org", 7, 9).unwrap();
         assert_eq!(users.digest_mark("ann@example.org").unwrap(), 7);

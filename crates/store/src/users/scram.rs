@@ -1,5 +1,5 @@
-//! What is kept for logins by SCRAM-SHA-256 (RFC 7677): keys that prove a password, and do not give it
-//! away at once to whoever reads the file.
+//! Stored SCRAM-SHA-256 keys (RFC 7677), which verify a password without revealing it directly to a
+//! reader of the file.
 
 use std::num::NonZeroU32;
 
@@ -7,25 +7,26 @@ use ring::{digest, hmac, pbkdf2};
 use rusqlite::OptionalExtension;
 use serde::{Deserialize, Serialize};
 
-use super::{COLUMNS, COLUMNS_COUNT, User, UserDatabase, random_bytes, user};
+use super::random::random_bytes;
+use super::{COLUMNS, COLUMNS_COUNT, User, UserDatabase, user};
 use crate::error::StoreError;
 
-/// Rounds of PBKDF2: RFC 7677 asks for 4,096 at least. A guess at a stolen file costs as many.
+/// PBKDF2 iterations: RFC 7677 asks for 4,096 at least. Each guess at a stolen file costs as many.
 pub const SCRAM_ITERATIONS: u32 = 100_000;
-/// Bytes of salt.
+/// Length of the PBKDF2 salt in bytes.
 pub const SCRAM_SALT_BYTES: usize = 16;
 const KEY_BYTES: usize = digest::SHA256_OUTPUT_LEN;
 
-/// What proves a password (RFC 5802 section 3).
+/// The keys of one password (RFC 5802 section 3).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScramKeys {
-    /// Salt.
+    /// Salt of PBKDF2.
     pub salt: Vec<u8>,
-    /// Rounds of PBKDF2.
+    /// PBKDF2 iterations.
     pub iterations: u32,
-    /// `H(ClientKey)`.
+    /// `StoredKey`: `H(ClientKey)`.
     pub stored_key: [u8; KEY_BYTES],
-    /// `ServerKey`.
+    /// `ServerKey`, which proves the server to the client.
     pub server_key: [u8; KEY_BYTES],
 }
 
@@ -35,7 +36,7 @@ impl std::fmt::Debug for ScramKeys {
     }
 }
 
-/// The keys of a new password, as the table has them.
+/// Derives the keys of a new password, as the table stores them.
 pub(super) fn keys_of(password: &str) -> Result<String, StoreError> {
     keys_with(password, None)
 }
@@ -60,8 +61,8 @@ pub(super) fn keys_with(password: &str, salt: Option<Vec<u8>>) -> Result<String,
 }
 
 impl UserDatabase {
-    /// The person, and what proves their password by SCRAM. None for a login that nobody has, or whose
-    /// password was set before such keys were kept.
+    /// The user and the SCRAM keys of their password. None for an unknown login, or a password that
+    /// was set before such keys were stored.
     ///
     /// # Errors
     /// If the database cannot be read.

@@ -1,36 +1,37 @@
-//! Searches that people keep by a name: for themselves, or for everybody who sees messages.
+//! Saved searches of the message log: personal ones and shared ones.
 
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
-use super::{UserDatabase, audit};
+use super::UserDatabase;
+use super::audit::audit;
 use crate::error::StoreError;
 
-/// Searches that one person may keep.
+/// Most saved searches of one user.
 pub const SEARCHES_MAX: u64 = 100;
 /// Longest name, in characters.
 const NAME_CHARS_MAX: usize = 60;
 /// Longest query, in bytes.
 const QUERY_BYTES_MAX: usize = 4_000;
 
-/// A search that was kept.
+/// A saved search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedSearch {
-    /// Who keeps it.
+    /// Login of the owner.
     pub login: String,
-    /// What its owner calls it; unique among theirs.
+    /// Name of the search; unique for its owner.
     pub name: String,
-    /// The query of the page's address: `class=spam&sender=%40example.org`.
+    /// The query string of the page: `class=spam&sender=%40example.org`.
     pub query: String,
-    /// Others see it, too.
+    /// Whether other users see it, too.
     pub shared: bool,
 }
 
 impl UserDatabase {
-    /// Keeps a search; one of the same name is replaced.
+    /// Saves a search, or replaces the one of the same name.
     ///
     /// # Errors
-    /// If name or query are unfit, the person keeps too many, or it could not be made durable.
+    /// If name or query are invalid, the user has too many, or it could not be made durable.
     pub fn save_search(&self, search: &SavedSearch, now_ms: i64) -> Result<(), StoreError> {
         let SavedSearch { login, name, query, shared } = search;
         let name_fits = !name.trim().is_empty()
@@ -62,11 +63,11 @@ impl UserDatabase {
             Ok(true)
         })?;
         let what = "your list of searches".to_owned();
-        let mend = "remove searches that are not needed any more";
-        if done { Ok(()) } else { Err(StoreError::Full { what, limit: SEARCHES_MAX, mend }) }
+        let hint = "remove searches that are not needed any more";
+        if done { Ok(()) } else { Err(StoreError::Full { what, limit: SEARCHES_MAX, hint }) }
     }
 
-    /// Forgets a search; false if there is none of this name.
+    /// Deletes a search; false if there is none of this name.
     ///
     /// # Errors
     /// If it could not be made durable.
@@ -77,7 +78,7 @@ impl UserDatabase {
         })
     }
 
-    /// The searches that a person sees: their own by name, then what others share.
+    /// The searches that a user sees: their own by name, then those that others share.
     ///
     /// # Errors
     /// If the database cannot be read.

@@ -1,30 +1,30 @@
-//! Senders that people allowed or blocked in the console, for the whole node.
+//! Senders that users allowed or blocked in the console, for the whole node.
 
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
-use super::{UserDatabase, audit};
+use super::UserDatabase;
+use super::audit::audit;
 use crate::error::StoreError;
 
-/// Senders listed at most.
 const SENDERS_MAX: u64 = 10_000;
 
-/// A line of the list.
+/// An entry of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedSender {
     /// Address, domain or network, in lower case.
     pub entry: String,
-    /// Allowed, else blocked.
+    /// Whether it is allowed; else it is blocked.
     pub allow: bool,
-    /// Login of who listed it.
+    /// Login of the user who listed it.
     pub who: String,
-    /// Unix time in milliseconds.
+    /// Time of the last change, in Unix milliseconds.
     pub at_ms: i64,
 }
 
 impl UserDatabase {
-    /// Allows or blocks a sender; one that is listed is changed. Whether `entry` is an address, domain
-    /// or network is the caller's to check.
+    /// Allows or blocks a sender, or changes an existing entry. Whether `entry` is an address,
+    /// domain or network is up to the caller.
     ///
     /// # Errors
     /// If the list is full, or it could not be made durable.
@@ -54,12 +54,12 @@ impl UserDatabase {
             audit(batch, now_ms, who, action, &entry, "")?;
             Ok(true)
         })?;
-        let mend = "remove senders that are not needed any more";
+        let hint = "remove senders that are not needed any more";
         let what = "the list of senders".to_owned();
-        if done { Ok(()) } else { Err(StoreError::Full { what, limit: SENDERS_MAX, mend }) }
+        if done { Ok(()) } else { Err(StoreError::Full { what, limit: SENDERS_MAX, hint }) }
     }
 
-    /// Takes a sender off the list. False if it was not on it.
+    /// Removes a sender from the list. False if it was not on it.
     ///
     /// # Errors
     /// If it could not be made durable.
@@ -74,7 +74,7 @@ impl UserDatabase {
         })
     }
 
-    /// Everything listed, in order of the entries.
+    /// All entries, sorted.
     ///
     /// # Errors
     /// If the database cannot be read.

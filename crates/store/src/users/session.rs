@@ -1,38 +1,40 @@
-//! Sessions: who is signed in.
+//! Sessions of signed-in users.
 
 use rusqlite::{OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
 
-use super::{COLUMNS, COLUMNS_COUNT, Role, User, UserDatabase, random_text, user};
+use super::audit::audit;
+use super::random::random_text;
+use super::{COLUMNS, COLUMNS_COUNT, Role, User, UserDatabase, user};
 use crate::error::StoreError;
 
 /// Characters of a session's token, five random bits each.
 const TOKEN_CHARS: usize = 40;
-/// A session's last use is written down at most this often, in milliseconds.
+/// Shortest time between two updates of a session's last use, in milliseconds.
 const SEEN_STEP_MS: i64 = 30_000;
-/// Sessions of one person; the longest unused ends when there are more.
+/// Most sessions of one user; beyond, the least recently used ends.
 const SESSIONS_MAX: i64 = 20;
 
-/// A session that was started; the token is kept nowhere else.
+/// A new session; its token is not stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Started {
-    /// For the browser's cookie.
+pub struct StartedSession {
+    /// Session token, for the cookie.
     pub token: String,
-    /// What forms carry, so that other sites cannot send them.
+    /// CSRF token, which forms carry.
     pub csrf: String,
 }
 
-/// What somebody proved themselves with when a session began.
+/// How the user was authenticated when the session began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Proof {
-    /// Their password, and a code if they have a second factor.
+    /// By password, and second factor if they have one.
     Password,
-    /// The provider's word, which may be about a sign-in of long ago.
+    /// By single sign-on; the provider may have authenticated them long ago.
     SingleSignOn,
-    /// The provider's word that they signed in there for this session, not before it.
+    /// By single sign-on, authenticated by the provider for this session.
     FreshSingleSignOn,
-    /// A digest's link, which anybody may have who can read a mailbox: good for the mail of one address, and
-    /// for nothing about the account.
+    /// By a digest's link, which every reader of the mailbox may have: gives access to the mail of
+    /// one address, and not to the account.
     Link,
 }
 
@@ -50,47 +52,49 @@ impl Proof {
         }
     }
 
-    /// What is unknown proves the least.
-    fn named(name: &str) -> Self {
+    /// An unknown value has the fewest permissions.
+    fn parse(name: &str) -> Self {
         Proof::ALL.into_iter().find(|p| p.name() == name).unwrap_or(Proof::Link)
     }
 }
 
-/// A session in use.
+/// An active session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    /// Who is signed in. By a link: as somebody with the role user and the link's address, whatever else they
-    /// may do.
+    /// The signed-in user. By a link: with the role user and the link's address, whatever other
+    /// permissions they have.
     pub user: User,
-    /// What forms must carry.
+    /// CSRF token, which forms must carry.
     pub csrf: String,
-    /// What it began with.
+    /// How the user was authenticated.
     pub proof: Proof,
-    /// Unix time in milliseconds when it began.
+    /// Time at which it began, in Unix milliseconds.
     pub begun_ms: i64,
 }
 
 impl UserDatabase {
-    /// Starts a session of a person whose password was verified.
+    /// Starts a session of a user whose password was verified.
     ///
     /// # Errors
-    /// If there is no such person, or it could not be made durable.
-    pub fn start_session(&self, login: &str, now_ms: i64) -> Result<Started, StoreError> {
-        self.start_session_by(login, Proof::Password, "", now_ms)
+    /// If there is no such user, or it could not be made durable.
+    pub fn start_session(&self, login: &str, now_ms: i64) -> Result<StartedSession, StoreError> {
+        self.start_session_with(login, Proof::Password, "", now_ms)
     }
 
-    /// Starts a session of a person who proved themselves so; `address` is that of a digest's link, else empty.
+    /// Starts a session of a user who was authenticated in this way; `address` is that of a
+    /// digest's link, else empty.
     ///
     /// # Errors
-    /// If there is no such person, or it could not be made durable.
-    pub fn start_session_by(
+    /// If there is no such user, or it could not be made durable.
+    pub fn start_session_with(
         &self,
         login: &str,
         proof: Proof,
         address: &str,
         now_ms: i64,
-    ) -> Result<Started, StoreError> {
-        let started = Started { token: random_text(TOKEN_CHARS)?, csrf: random_text(TOKEN_CHARS)? };
+    ) -> Result<StartedSession, StoreError> {
+        let started =
+            StartedSession { token: random_text(TOKEN_CHARS)?, csrf: random_text(TOKEN_CHARS)? };
         self.change(|batch| {
             batch.execute(
                 "INSERT INTO session (token, login, csrf, seen_ms, begun_ms, proof, address) \
@@ -108,8 +112,8 @@ impl UserDatabase {
         Ok(started)
     }
 
-    /// The session of this token, if it was used within the last `idle_ms` and began within the last `age_ms`.
-    /// Counts as a use.
+    /// The session of this token, if it was used within the last `idle_ms` and began within the
+    /// last `age_ms`. Counts as a use.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -120,7 +124,7 @@ impl UserDatabase {
         idle_ms: i64,
         age_ms: i64,
     ) -> Result<Option<Session>, StoreError> {
-        let Some((session, seen_ms)) = self.found(token, now_ms, idle_ms, age_ms)? else {
+        let Some((session, seen_ms)) = self.find_session(token, now_ms, idle_ms, age_ms)? else {
             return Ok(None);
         };
         if now_ms.saturating_sub(seen_ms) > SEEN_STEP_MS {
@@ -132,22 +136,23 @@ impl UserDatabase {
         Ok(Some(session))
     }
 
-    /// The same, but it does not count as a use: what a page asks for by itself keeps nobody signed in.
+    /// The same, but does not count as a use: requests that a page makes by itself must not keep a
+    /// session alive.
     ///
     /// # Errors
     /// If the database cannot be read.
-    pub fn session_unused(
+    pub fn peek_session(
         &self,
         token: &str,
         now_ms: i64,
         idle_ms: i64,
         age_ms: i64,
     ) -> Result<Option<Session>, StoreError> {
-        Ok(self.found(token, now_ms, idle_ms, age_ms)?.map(|(session, _)| session))
+        Ok(self.find_session(token, now_ms, idle_ms, age_ms)?.map(|(session, _)| session))
     }
 
-    /// A session that is not over, and its last use.
-    fn found(
+    /// A session that has not expired, and the time of its last use.
+    fn find_session(
         &self,
         token: &str,
         now_ms: i64,
@@ -162,16 +167,16 @@ impl UserDatabase {
             );
             let mut find = c.prepare_cached(&sql)?;
             find.query_row([&key], |row| {
-                let proof = Proof::named(row.get_ref(COLUMNS_COUNT + 3)?.as_str()?);
+                let proof = Proof::parse(row.get_ref(COLUMNS_COUNT + 3)?.as_str()?);
                 let (csrf, begun_ms) = (row.get(COLUMNS_COUNT)?, row.get(COLUMNS_COUNT + 2)?);
                 let mut user = user(row)?;
                 if proof == Proof::Link {
                     let address: String = row.get(COLUMNS_COUNT + 4)?;
                     user.role = Role::User;
                     user.folders.clear();
-                    // A password is nothing to them.
+                    // Without a password there is none to change.
                     user.must_change = false;
-                    // Not what was taken from the person since the link was followed.
+                    // Not addresses that the user lost since the link was followed.
                     user.addresses.retain(|own| own.eq_ignore_ascii_case(&address));
                 }
                 let seen_ms: i64 = row.get(COLUMNS_COUNT + 1)?;
@@ -189,14 +194,14 @@ impl UserDatabase {
         Ok(Some((session, seen_ms)))
     }
 
-    /// Ends all sessions of a person.
+    /// Ends all sessions of a user.
     ///
     /// # Errors
     /// If it could not be made durable.
     pub fn end_sessions(&self, login: &str, who: &str, now_ms: i64) -> Result<(), StoreError> {
         self.change(|batch| {
             end_all(batch, login)?;
-            super::audit(batch, now_ms, who, "end sessions", login, "")
+            audit(batch, now_ms, who, "end sessions", login, "")
         })
     }
 
@@ -212,8 +217,8 @@ impl UserDatabase {
     }
 }
 
-/// Ends all sessions of a person, in the transaction that changes what they may do or what proves them: who
-/// came in by what was true before must come in again.
+/// Ends all sessions of a user, in the transaction that changes their permissions or
+/// authentication.
 pub(super) fn end_all(batch: &Transaction<'_>, login: &str) -> rusqlite::Result<usize> {
     batch.execute("DELETE FROM session WHERE login = ?1 COLLATE NOCASE", [login])
 }

@@ -1,59 +1,61 @@
-//! Tokens of programs: what they may do, until when. Only a hash is kept.
+//! API tokens with scopes and an expiry time. Only a hash is stored.
 
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{UserDatabase, audit, random_text};
+use super::UserDatabase;
+use super::audit::audit;
+use super::random::random_text;
 use crate::error::StoreError;
 
-/// What a token begins with, so that it is known when it turns up where it should not.
-pub const TOKEN_MARK: &str = "gauntlet_";
+/// Prefix of tokens, so that secret scanners recognise leaked ones.
+pub const TOKEN_PREFIX: &str = "gauntlet_";
 /// Random characters of a token, five bits each.
 const TOKEN_CHARS: usize = 40;
-/// Tokens at most.
+/// Most tokens in all.
 const TOKENS_MAX: i64 = 1_000;
 /// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// Longest life of a token, in days.
+/// Longest validity of a token, in days.
 pub const TOKEN_DAYS_MAX: i64 = 3_650;
-/// A token's last use is written down at most this often, in milliseconds.
+/// Shortest time between two updates of a token's last use, in milliseconds.
 const USED_STEP_MS: i64 = 60_000;
 
-/// A part of what programs may do.
+/// A permission of API clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// See how the node is.
+    /// Read the status of the node.
     StatusRead,
-    /// Find and read messages of the log.
+    /// Search and read messages of the log.
     MessagesRead,
-    /// See held mail, its text included.
+    /// Read held mail, its content included.
     QuarantineRead,
     /// Release and delete held mail.
     QuarantineWrite,
-    /// Read the policy, check and replay others.
+    /// Read the policy, validate and replay others.
     PolicyRead,
-    /// Change the policy.
+    /// Put another policy into force.
     PolicyWrite,
-    /// See which senders are allowed or blocked.
+    /// List allowed and blocked senders.
     SendersRead,
     /// Allow and block senders.
     SendersWrite,
-    /// See who may use the console.
+    /// List the users of the console.
     UsersRead,
-    /// Remove people, make and revoke tokens; with [`Scope::SubmissionWrite`] add people, and change what they
-    /// may do and prove.
+    /// Remove users, create and revoke tokens; with [`Scope::SubmissionWrite`] add users, and
+    /// change their permissions and authentication.
     UsersWrite,
-    /// Give somebody what they can send mail with: every person may log in by SMTP AUTH, and write as their own
-    /// addresses, or as anybody where they have none.
+    /// Give users credentials that can send mail: every user may authenticate by SMTP AUTH, and
+    /// send as their own addresses, or as any where they have none.
     SubmissionWrite,
-    /// See what waits for delivery.
+    /// List the delivery queue.
     QueueRead,
-    /// Retry, hold and delete what waits.
+    /// Retry, hold and delete queued messages.
     QueueWrite,
 }
 
 impl Scope {
-    /// Every scope.
+    /// All scopes.
     pub const ALL: [Scope; 13] = [
         Scope::StatusRead,
         Scope::MessagesRead,
@@ -90,30 +92,33 @@ impl Scope {
     }
 }
 
+/// A name that is none of [`Scope::ALL`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no scope {0:?}; the scopes are {names}", names = Scope::ALL.map(Scope::name).join(", "))]
+pub struct UnknownScope(pub String);
+
 impl std::str::FromStr for Scope {
-    type Err = String;
-    fn from_str(name: &str) -> Result<Self, String> {
-        Scope::ALL.into_iter().find(|s| s.name() == name).ok_or_else(|| {
-            let names: Vec<&str> = Scope::ALL.iter().map(|s| s.name()).collect();
-            format!("no scope {name:?}; the scopes are {}", names.join(", "))
-        })
+    type Err = UnknownScope;
+    fn from_str(name: &str) -> Result<Self, UnknownScope> {
+        let found = Scope::ALL.into_iter().find(|s| s.name() == name);
+        found.ok_or_else(|| UnknownScope(name.to_owned()))
     }
 }
 
-/// A token, without its secret.
+/// A token without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token {
-    /// What it is for; unique.
+    /// Name of the token; unique.
     pub name: String,
-    /// What it may do.
+    /// Its permissions.
     pub scopes: Vec<Scope>,
-    /// Who made it.
+    /// Login of the user who created it, or [`token_login`] of a token.
     pub who: String,
-    /// Unix time in milliseconds.
+    /// Time of creation, in Unix milliseconds.
     pub created_ms: i64,
-    /// Unix time in milliseconds from which on it is refused.
+    /// Expiry time, in Unix milliseconds.
     pub expires_ms: i64,
-    /// Unix time in milliseconds of its last use, within a minute; none if it was never used.
+    /// Time of its last use, within a minute, in Unix milliseconds; none if it was never used.
     pub used_ms: Option<i64>,
 }
 
@@ -131,7 +136,7 @@ impl<'de> Deserialize<'de> for Scope {
 }
 
 impl UserDatabase {
-    /// Makes a token that lives so many days and returns its secret, which is kept nowhere.
+    /// Creates a token that is valid for so many days and returns its secret, which is not stored.
     ///
     /// # Errors
     /// As [`UserDatabase::add_token_until`].
@@ -150,12 +155,12 @@ impl UserDatabase {
         self.add_token_until(name, scopes, token_end(now_ms, days), who, now_ms)
     }
 
-    /// Makes a token that is refused from `expires_ms` on, a Unix time in milliseconds, and returns
-    /// its secret, which is kept nowhere.
+    /// Creates a token that expires at `expires_ms`, in Unix milliseconds, and returns its secret,
+    /// which is not stored.
     ///
     /// # Errors
-    /// If the name is unfit or taken, there is no scope, it would live too long, or the change could not
-    /// be made durable.
+    /// If the name is invalid or taken, there is no scope, it would be valid too long, or the
+    /// change could not be made durable.
     pub fn add_token_until(
         &self,
         name: &str,
@@ -179,7 +184,7 @@ impl UserDatabase {
         if expires_ms <= now_ms || expires_ms > token_end(now_ms, TOKEN_DAYS_MAX) {
             return invalid(format!("it lives up to {TOKEN_DAYS_MAX} days, and not into the past"));
         }
-        let secret = format!("{TOKEN_MARK}{}", random_text(TOKEN_CHARS)?);
+        let secret = format!("{TOKEN_PREFIX}{}", random_text(TOKEN_CHARS)?);
         let list: Vec<&str> = scopes.iter().map(|s| s.name()).collect();
         let added = self.change(|batch| {
             let count: i64 = batch.query_row("SELECT count(*) FROM token", [], |r| r.get(0))?;
@@ -202,12 +207,12 @@ impl UserDatabase {
             None => Err(StoreError::Full {
                 what: "the list of tokens".to_owned(),
                 limit: TOKENS_MAX.cast_unsigned(),
-                mend: "revoke those that are not needed any more",
+                hint: "revoke those that are not needed any more",
             }),
         }
     }
 
-    /// The token of this secret, if it is not over. Counts as a use.
+    /// The token of this secret, if it has not expired. Counts as a use.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -226,7 +231,7 @@ impl UserDatabase {
         Ok(Some(found))
     }
 
-    /// Every token, by name; those that are over, too.
+    /// All tokens by name, expired ones included.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -237,8 +242,8 @@ impl UserDatabase {
         })
     }
 
-    /// Revokes a token, and those that it made, and theirs: all are refused from now on. False if
-    /// there is none of this name.
+    /// Revokes a token, and those created with it, recursively. False if there is none of this
+    /// name.
     ///
     /// # Errors
     /// If the change could not be made durable.
@@ -247,8 +252,8 @@ impl UserDatabase {
     }
 }
 
-/// Revokes the tokens that a person made, and theirs, in the transaction that takes the rights from the person
-/// that these were made from.
+/// Revokes the tokens that a user created, recursively, in the transaction that removes the
+/// permissions of the user.
 pub(super) fn revoke_made_by(
     batch: &Transaction<'_>,
     login: &str,
@@ -278,7 +283,7 @@ fn revoke_all(
         }
         gone = true;
         audit(batch, now_ms, who, "revoke token", &name, "")?;
-        // Letter case counts in the names of tokens.
+        // Names of tokens are case-sensitive.
         let mut made = batch.prepare_cached("SELECT name FROM token WHERE who = ?1")?;
         let rows = made.query_map([token_login(&name)], |row| row.get(0))?;
         names.extend(rows.collect::<rusqlite::Result<Vec<String>>>()?);
@@ -286,12 +291,12 @@ fn revoke_all(
     Ok(gone)
 }
 
-/// What a token is called where logins stand: no person's login has a space.
+/// The name of a token in place of a login: no login has a space.
 pub fn token_login(name: &str) -> String {
     format!("token {name}")
 }
 
-/// When a token ends that lives so many days from now on, in Unix milliseconds.
+/// Expiry time of a token that is valid for so many days, in Unix milliseconds.
 pub fn token_end(now_ms: i64, days: i64) -> i64 {
     now_ms.saturating_add(days.saturating_mul(86_400_000))
 }
@@ -302,7 +307,7 @@ fn token(row: &Row<'_>) -> rusqlite::Result<Token> {
     let scopes = row.get_ref(1)?.as_str()?;
     Ok(Token {
         name: row.get(0)?,
-        // A scope that is unknown here allows nothing.
+        // An unknown scope permits nothing.
         scopes: scopes.split(' ').filter_map(|s| s.parse().ok()).collect(),
         who: row.get(2)?,
         created_ms: row.get(3)?,
@@ -325,7 +330,7 @@ mod tests {
         let users = UserDatabase::open(folder.path()).unwrap();
         let scopes = [Scope::QueueRead, Scope::PolicyWrite];
         let secret = users.add_token("ci", &scopes, 1, "ada", 1_000).unwrap();
-        assert!(secret.starts_with(TOKEN_MARK) && secret.len() == 49);
+        assert!(secret.starts_with(TOKEN_PREFIX) && secret.len() == 49);
         let raw = std::fs::read(folder.path().join("users.db-wal")).unwrap();
         let kept = raw.windows(secret.len()).any(|w| w == secret.as_bytes());
         assert!(!kept, "only a hash is kept");

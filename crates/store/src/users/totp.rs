@@ -1,48 +1,50 @@
-//! A second factor: codes of 30 seconds (RFC 6238) and recovery codes for a lost telephone.
+//! Second factor: time-based one-time passwords (TOTP, RFC 6238) and recovery codes.
 //!
-//! A code counts once: the step of the last one is kept, and only later ones are taken (RFC 6238, section
-//! 5.2). Recovery codes are kept as hashes and go with their use. How often codes may be tried is the
-//! caller's to limit.
+//! A code is accepted once: the time step of the last one is stored, and only later ones are
+//! accepted (RFC 6238, section 5.2). Recovery codes are stored as hashes and deleted when used.
+//! Limiting the rate of attempts is up to the caller.
 
 use ring::hmac;
 use rusqlite::{OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
-use super::{UserDatabase, audit, random_bytes, random_text, session};
+use super::audit::audit;
+use super::random::{random_bytes, random_text};
+use super::{UserDatabase, session};
 use crate::error::StoreError;
 
 /// Seconds of a step (RFC 6238, section 4.1).
 const STEP_SECONDS: i64 = 30;
 /// Digits of a code.
 const DIGITS: usize = 6;
-/// Steps that a clock may be off, either way (RFC 6238, section 5.2).
+/// Steps of clock drift that are accepted, either way (RFC 6238, section 5.2).
 const STEPS_OFF_MAX: i64 = 1;
-/// Bytes of a secret: as many as SHA-1 gives (RFC 4226, section 4).
+/// Bytes of a secret: the output length of SHA-1 (RFC 4226, section 4).
 const SECRET_BYTES: usize = 20;
-/// Recovery codes that are made.
+/// Number of recovery codes.
 pub const RECOVERY_CODES: usize = 10;
 /// Characters of a recovery code, five random bits each.
 const RECOVERY_CHARS: usize = 16;
 
-/// The letters of base32 (RFC 4648, section 6).
-const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+/// Alphabet of base32 (RFC 4648, section 6).
+const BASE32_ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// How somebody's second factor is.
+/// State of a user's second factor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SecondFactor {
-    /// There is none.
+    /// No second factor.
     Off,
-    /// A secret is made, and no code of it was shown yet.
-    Begun,
-    /// It is asked for; so many recovery codes are left.
+    /// A secret exists, but no code of it was verified yet.
+    Pending,
+    /// A code is required to sign in.
     On {
-        /// Recovery codes left.
+        /// Number of unused recovery codes.
         recovery_codes: usize,
     },
 }
 
 impl UserDatabase {
-    /// How somebody's second factor is.
+    /// The state of a user's second factor.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -56,17 +58,17 @@ impl UserDatabase {
             let recovery_codes = usize::try_from(left).unwrap_or(0);
             Ok(match found {
                 None => SecondFactor::Off,
-                Some(false) => SecondFactor::Begun,
+                Some(false) => SecondFactor::Pending,
                 Some(true) => SecondFactor::On { recovery_codes },
             })
         })
     }
 
-    /// Makes a secret for somebody who has none in use, and returns it in base32 (RFC 4648), as
-    /// authenticator apps read it. One that was begun before is replaced.
+    /// Generates a secret for a user without an enabled one, and returns it in base32 (RFC 4648),
+    /// as authenticator apps read it. Replaces a pending one.
     ///
     /// # Errors
-    /// If one is in use, or the change could not be made durable.
+    /// If one is enabled, or the change could not be made durable.
     pub fn begin_totp(&self, login: &str) -> Result<String, StoreError> {
         let secret = random_bytes(SECRET_BYTES)?;
         let begun = self.change(|batch| {
@@ -80,21 +82,21 @@ impl UserDatabase {
         if begun { Ok(base32(&secret)) } else { Err(invalid("a second factor is in use already")) }
     }
 
-    /// Puts the secret that was begun into use, because this is a code of it, and ends the person's sessions,
-    /// which began without it. Returns recovery codes, which are kept nowhere; none if the code is wrong.
+    /// Enables the pending secret if this is a code of it, and ends the user's sessions, which
+    /// began without it. Returns recovery codes, which are not stored; none if the code is wrong.
     ///
     /// # Errors
-    /// If none was begun, or the change could not be made durable.
+    /// If none is pending, or the change could not be made durable.
     pub fn enable_totp(
         &self,
         login: &str,
         code: &str,
         now_ms: i64,
     ) -> Result<Option<Vec<String>>, StoreError> {
-        if self.second_factor(login)? != SecondFactor::Begun {
+        if self.second_factor(login)? != SecondFactor::Pending {
             return Err(invalid("no second factor was begun"));
         }
-        if !self.takes_code(login, code, now_ms)? {
+        if !self.consume_code(login, code, now_ms)? {
             return Ok(None);
         }
         let codes = (0..RECOVERY_CODES).map(|_| random_text(RECOVERY_CHARS));
@@ -112,7 +114,7 @@ impl UserDatabase {
         Ok(Some(codes))
     }
 
-    /// Takes somebody's second factor away, and ends their sessions. False if there was none.
+    /// Removes a user's second factor, and ends their sessions. False if there was none.
     ///
     /// # Errors
     /// If the change could not be made durable.
@@ -128,26 +130,27 @@ impl UserDatabase {
         })
     }
 
-    /// Whether somebody whose password was right may come in with this code: they have no second factor
-    /// in use, or it is a code of theirs that was not used before. Using it up is part of the answer.
+    /// Whether a user whose password was right may sign in with this code: they have no second
+    /// factor, or the code is valid and was not used before. A valid code is used up.
     ///
     /// # Errors
     /// If the database cannot be read or written.
-    pub fn passes_second_factor(
+    pub fn verify_second_factor(
         &self,
         login: &str,
         code: &str,
         now_ms: i64,
     ) -> Result<bool, StoreError> {
         match self.second_factor(login)? {
-            SecondFactor::Off | SecondFactor::Begun => Ok(true),
-            SecondFactor::On { .. } => Ok(self.takes_code(login, code, now_ms)?
-                || self.takes_recovery(login, code, now_ms)?),
+            SecondFactor::Off | SecondFactor::Pending => Ok(true),
+            SecondFactor::On { .. } => Ok(self.consume_code(login, code, now_ms)?
+                || self.consume_recovery_code(login, code, now_ms)?),
         }
     }
 
-    /// The code is of a step near now, later than the last that was used; that step is used then.
-    fn takes_code(&self, login: &str, code: &str, now_ms: i64) -> Result<bool, StoreError> {
+    /// Accepts a code of a step near `now_ms` and later than the last used one, and stores that
+    /// step.
+    fn consume_code(&self, login: &str, code: &str, now_ms: i64) -> Result<bool, StoreError> {
         let code: String = code.chars().filter(|c| !c.is_whitespace()).collect();
         let step = now_ms.div_euclid(1_000 * STEP_SECONDS);
         self.change(|batch| {
@@ -158,9 +161,9 @@ impl UserDatabase {
                 return Ok(false);
             };
             let mut taken = None;
-            // All are computed, so that the time tells nothing.
+            // All are computed, for constant time.
             for step in step - STEPS_OFF_MAX..=step + STEPS_OFF_MAX {
-                if same(&code_at(&secret, step), &code) && step > last {
+                if constant_time_eq(&code_at(&secret, step), &code) && step > last {
                     taken = Some(step);
                 }
             }
@@ -171,7 +174,12 @@ impl UserDatabase {
         })
     }
 
-    fn takes_recovery(&self, login: &str, code: &str, now_ms: i64) -> Result<bool, StoreError> {
+    fn consume_recovery_code(
+        &self,
+        login: &str,
+        code: &str,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
         let code = code.trim().to_ascii_lowercase().replace(['-', ' '], "");
         self.change(|batch| {
             let sql = "DELETE FROM recovery WHERE login = ?1 COLLATE NOCASE AND hash = ?2";
@@ -184,12 +192,13 @@ impl UserDatabase {
     }
 }
 
-/// The code that an authenticator app shows for a secret in base32; none if it is no base32.
-pub fn code_shown(secret: &str, now_ms: i64) -> Option<String> {
+/// The current code of a secret in base32, as an authenticator app shows it; none if it is not
+/// base32.
+pub fn totp_code(secret: &str, now_ms: i64) -> Option<String> {
     let mut bytes = Vec::new();
     let (mut bits, mut count) = (0u32, 0);
     for letter in secret.bytes() {
-        let value = LETTERS.iter().position(|l| *l == letter.to_ascii_uppercase())?;
+        let value = BASE32_ALPHABET.iter().position(|l| *l == letter.to_ascii_uppercase())?;
         bits = bits << 5 | u32::try_from(value).ok()?;
         count += 5;
         if count >= 8 {
@@ -205,7 +214,7 @@ fn invalid(cause: &str) -> StoreError {
     StoreError::Invalid { what: "second factor", cause: cause.to_owned() }
 }
 
-/// The code of a step: HMAC-SHA-1 of its number, cut dynamically (RFC 4226, section 5.3).
+/// The code of a step: HOTP with HMAC-SHA-1 (RFC 4226, section 5.3).
 fn code_at(secret: &[u8], step: i64) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret);
     let tag = hmac::sign(&key, &step.to_be_bytes());
@@ -216,12 +225,12 @@ fn code_at(secret: &[u8], step: i64) -> String {
     format!("{:0width$}", number % 10u32.pow(DIGITS as u32), width = DIGITS)
 }
 
-/// Equal, in a time that tells nothing about where they differ.
-fn same(a: &str, b: &str) -> bool {
+/// Compares in constant time.
+fn constant_time_eq(a: &str, b: &str) -> bool {
     a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |d, (x, y)| d | (x ^ y)) == 0
 }
 
-/// RFC 4648, section 6, without padding: twenty bytes need none.
+/// Encodes base32 (RFC 4648, section 6) without padding: twenty bytes need none.
 fn base32(bytes: &[u8]) -> String {
     let (mut out, mut bits, mut count) = (String::new(), 0u32, 0);
     for byte in bytes {
@@ -229,7 +238,7 @@ fn base32(bytes: &[u8]) -> String {
         count += 8;
         while count >= 5 {
             count -= 5;
-            out.push(char::from(LETTERS[(bits >> count & 31) as usize]));
+            out.push(char::from(BASE32_ALPHABET[(bits >> count & 31) as usize]));
         }
         bits &= (1 << count) - 1;
     }
@@ -261,8 +270,8 @@ mod tests {
         }
         let key = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
         assert_eq!(base32(secret), key);
-        assert_eq!(code_shown(key, 59_000).as_deref(), Some("287082"));
-        assert_eq!(code_shown("1", 0), None);
+        assert_eq!(totp_code(key, 59_000).as_deref(), Some("287082"));
+        assert_eq!(totp_code("1", 0), None);
     }
 
     #[test]
@@ -278,7 +287,7 @@ mod tests {
             created_ms: 1,
         };
         users.add(&ada, "a long password", "x", 1).unwrap();
-        assert!(users.passes_second_factor("ada", "", 1).unwrap(), "without one nothing is asked");
+        assert!(users.verify_second_factor("ada", "", 1).unwrap(), "without one nothing is asked");
         assert!(users.enable_totp("ada", "123456", 1).is_err());
         users.begin_totp("ada").unwrap();
         users.begin_totp("Ada").unwrap();
@@ -287,23 +296,23 @@ mod tests {
         };
         let now = 1_795_235_000_000;
         let code = |steps: i64| code_at(&secret(), now / 30_000 + steps);
-        assert!(users.passes_second_factor("ada", "", now).unwrap(), "not before a code was shown");
+        assert!(users.verify_second_factor("ada", "", now).unwrap(), "not before a code was shown");
         assert_eq!(users.enable_totp("ada", "abc", now).unwrap(), None);
         let recovery = users.enable_totp("ada", &code(-1), now).unwrap().unwrap();
         assert_eq!(recovery.len(), RECOVERY_CODES);
         assert!(users.begin_totp("ada").is_err());
         for wrong in ["", "000000x", &code(-1), &code(2), &code(-2)] {
-            assert!(!users.passes_second_factor("ada", wrong, now).unwrap(), "{wrong}");
+            assert!(!users.verify_second_factor("ada", wrong, now).unwrap(), "{wrong}");
         }
-        assert!(users.passes_second_factor("ADA", &code(1), now).unwrap());
-        assert!(!users.passes_second_factor("ada", &code(0), now).unwrap(), "an earlier step");
-        assert!(!users.passes_second_factor("ada", &code(1), now).unwrap(), "the same again");
-        assert!(users.passes_second_factor("ada", &recovery[3].to_uppercase(), now).unwrap());
-        assert!(!users.passes_second_factor("ada", &recovery[3], now).unwrap());
+        assert!(users.verify_second_factor("ADA", &code(1), now).unwrap());
+        assert!(!users.verify_second_factor("ada", &code(0), now).unwrap(), "an earlier step");
+        assert!(!users.verify_second_factor("ada", &code(1), now).unwrap(), "the same again");
+        assert!(users.verify_second_factor("ada", &recovery[3].to_uppercase(), now).unwrap());
+        assert!(!users.verify_second_factor("ada", &recovery[3], now).unwrap());
         let left = SecondFactor::On { recovery_codes: RECOVERY_CODES - 1 };
         assert_eq!(users.second_factor("ada").unwrap(), left);
         assert!(users.remove_totp("ada", "ada", now).unwrap());
-        assert!(users.passes_second_factor("ada", "", now).unwrap());
+        assert!(users.verify_second_factor("ada", "", now).unwrap());
         assert_eq!(users.second_factor("ada").unwrap(), SecondFactor::Off);
     }
 
@@ -321,10 +330,10 @@ mod tests {
         };
         users.add(&ada, "a long password", "x", 1).unwrap();
         let (now, secret) = (1_795_235_000_000, users.begin_totp("ada").unwrap());
-        let first = code_shown(&secret, now - 30_000).unwrap();
+        let first = totp_code(&secret, now - 30_000).unwrap();
         let recovery = users.enable_totp("ada", &first, now).unwrap().unwrap();
-        for code in [code_shown(&secret, now).unwrap(), recovery[0].clone()] {
-            let come_in = || users.passes_second_factor("ada", &code, now).unwrap();
+        for code in [totp_code(&secret, now).unwrap(), recovery[0].clone()] {
+            let come_in = || users.verify_second_factor("ada", &code, now).unwrap();
             let came = std::thread::scope(|scope| {
                 let all: Vec<_> = (0..16).map(|_| scope.spawn(come_in)).collect();
                 all.into_iter().filter_map(|one| one.join().ok()).filter(|good| *good).count()

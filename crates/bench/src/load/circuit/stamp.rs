@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use gauntlet_smtp::stuff;
+use gauntlet_smtp::dot_stuff;
 
 /// Name of the header field. Not one of `X-Gauntlet-`: a gateway removes those as forged.
 const FIELD: &str = "X-Bench-Stamp";
@@ -74,7 +74,7 @@ impl Template {
             kept.extend_from_slice(line);
         }
         let mut rest = Vec::new();
-        stuff(&kept, &mut rest);
+        dot_stuff(&kept, &mut rest);
         Template { rest, eight_bit: !raw.is_ascii() }
     }
 }

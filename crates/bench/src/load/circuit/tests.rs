@@ -55,7 +55,7 @@ fn gateway(next: SocketAddr, does: Does) -> (tokio::runtime::Runtime, SocketAddr
                 let message = smtp::outgoing("a@b", &delivery.recipients, 1, false);
                 let mut body = Vec::new();
                 let head = delivery.head.strip_suffix(b".\r\n").unwrap_or(&delivery.head);
-                gauntlet_smtp::stuff(head, &mut body);
+                gauntlet_smtp::dot_stuff(head, &mut body);
                 conversation.send(message, &[&body]).await.unwrap();
             });
         }

@@ -1,4 +1,4 @@
-//! Colours as SpamAssassin reads them from attributes and style declarations.
+//! Colours as SpamAssassin parses them in attributes and style declarations.
 
 /// The colour names of CSS Color Module Level 3 section 4.3, sorted.
 #[rustfmt::skip]
@@ -50,14 +50,14 @@ const NAMES: &[(&str, u32)] = &[
     ("yellowgreen", 0x9acd32),
 ];
 
-/// A colour, or what SpamAssassin makes of what is none.
+/// A colour, or SpamAssassin's result for invalid ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Color {
     /// Red, green and blue.
     Rgb(u8, u8, u8),
-    /// Not understood.
+    /// Invalid.
     Invalid,
-    /// `transparent`, until it is replaced by what is behind it.
+    /// `transparent`, until it is replaced by the colour behind it.
     Transparent,
     /// A `#` without digits.
     Empty,
@@ -74,13 +74,13 @@ impl Color {
         Color::Rgb(r, g, b)
     }
 
-    /// A `#` and digits only, as most are written; none if it is anything else.
+    /// A `#` and digits only, the usual form; `None` for others.
     pub(super) fn of_digits(text: &str) -> Option<Color> {
         let is_digit = |b: u8| b == b'#' || b.is_ascii_hexdigit();
         (text.starts_with('#') && text.bytes().all(is_digit)).then(|| hex_color(text))
     }
 
-    /// A colour attribute: a name, `#` and digits, or `rgb(...)`. Digits without `#` are none.
+    /// A colour attribute: a name, `#` and digits, or `rgb(...)`. Digits without `#` are invalid.
     pub(super) fn of_name(text: &str) -> Color {
         if let Some(color) = Color::of_digits(text) {
             return color;
@@ -101,7 +101,7 @@ impl Color {
         }
     }
 
-    /// The value of a `color:` declaration, in lower case. None changes nothing.
+    /// The value of a `color:` declaration, in lower case. `None` changes nothing.
     pub(super) fn of_declaration(value: &str) -> Option<Color> {
         if value.contains("rgb") {
             let kept: String = value.chars().filter(|c| c.is_ascii_digit() || *c == ',').collect();
@@ -119,13 +119,13 @@ impl Color {
         }
     }
 
-    /// Text of this colour on `background` is said to be the same colour.
+    /// Whether text of this colour on `background` counts as the same colour.
     pub(super) fn same(self, background: Color) -> bool {
         self == background
     }
 
-    /// Distance to another colour, weighted by brightness, at most about 191; none if one of the two
-    /// is no colour.
+    /// Distance to another colour, weighted by brightness, at most about 191; `None` if one of the
+    /// two is no colour.
     pub(super) fn distance(self, other: Color) -> Option<f64> {
         let (Color::Rgb(r1, g1, b1), Color::Rgb(r2, g2, b2)) = (self, other) else { return None };
         let part = |a: u8, b: u8, weight: f64| (weight * (f64::from(a) - f64::from(b))).powi(2);
@@ -171,7 +171,7 @@ fn rgb_call(text: &str) -> Option<String> {
     let percent = inside.contains('%');
     let mut count = 0;
     for part in inside.split(',') {
-        // Spaces may stand before a number, and after the last one.
+        // Spaces may precede a number, and follow the last one.
         let part = if count == 0 { part } else { part.trim_start() };
         let part = if count == 2 { part.trim_end() } else { part };
         let digits = if percent { part.strip_suffix('%')? } else { part };

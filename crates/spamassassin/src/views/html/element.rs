@@ -1,6 +1,6 @@
-//! The elements that SpamAssassin knows and what it does with each.
+//! The elements that SpamAssassin knows and how it handles each.
 
-/// What is known of an element.
+/// Properties of an element.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Element {
     /// Its name.
@@ -11,9 +11,9 @@ pub(super) struct Element {
     pub(super) styles: bool,
     /// Has attributes that are URIs.
     pub(super) links: bool,
-    /// White space that its tags stand for.
+    /// White space that its tags are rendered as.
     pub(super) space: Option<&'static str>,
-    /// Its place among all.
+    /// Its index in the table.
     pub(super) place: usize,
 }
 
@@ -41,7 +41,7 @@ const TABLE: &[(&str, &str)] = &[
     ("ul", "v"), ("var", "v"), ("x-sigsep", "v"), ("x-tab", "v"), ("xmp", "p"),
 ];
 
-/// How many there are.
+/// Number of elements.
 pub(super) const COUNT: usize = TABLE.len();
 
 const ELEMENTS: [Element; COUNT] = {
@@ -56,7 +56,7 @@ const ELEMENTS: [Element; COUNT] = {
     all
 };
 
-/// For each byte where the names begin that start with it or one above.
+/// For each byte the index of the first name that starts with it or a greater one.
 const STARTS: [u8; 129] = {
     let mut starts = [COUNT as u8; 129];
     let mut place = COUNT;
@@ -104,7 +104,7 @@ pub(super) fn find(name: &str) -> Option<&'static Element> {
     all().get(usize::from(from)..usize::from(to))?.iter().find(|e| e.name == name)
 }
 
-/// The place of an element that the table has.
+/// The index of an element of the table.
 pub(super) const fn place_of(name: &str) -> usize {
     let name = name.as_bytes();
     let mut place = 0;

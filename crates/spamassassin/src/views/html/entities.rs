@@ -31,7 +31,7 @@ const LATIN: &[(&str, u8)] = &[
     ("yuml", 0xff),
 ];
 
-/// The other entities of HTML 4, sorted: known only with a final semicolon.
+/// The other entities of HTML 4, sorted: recognized only with a final semicolon.
 #[rustfmt::skip]
 const OTHER: &[(&str, u16)] = &[
     ("Alpha", 0x391), ("Beta", 0x392), ("Chi", 0x3a7), ("Dagger", 0x2021), ("Delta", 0x394),
@@ -67,7 +67,7 @@ const OTHER: &[(&str, u16)] = &[
     ("zwj", 0x200d), ("zwnj", 0x200c),
 ];
 
-/// A Perl string that may be a piece of the source.
+/// A Perl string, borrowed from the source if possible.
 #[derive(Debug, Clone)]
 pub(super) struct Piece<'s> {
     pub(super) chars: Cow<'s, str>,
@@ -75,7 +75,7 @@ pub(super) struct Piece<'s> {
 }
 
 impl<'s> Piece<'s> {
-    /// As it stands in the source.
+    /// A piece of the source.
     pub(super) fn plain(source: &'s str, wide: bool) -> Self {
         Piece { chars: Cow::Borrowed(source), wide }
     }
@@ -138,7 +138,7 @@ pub(super) fn decode(source: &str, wide: bool, prefixes: bool) -> Piece<'_> {
     Piece { chars: Cow::Owned(out), wide }
 }
 
-/// Appends a replacement; pairs of surrogates are put together.
+/// Appends a replacement; surrogate pairs are combined.
 fn push(found: &Replacement, out: &mut String, wide: &mut bool, high: &mut Option<u32>) {
     let value = found.value;
     if value <= 0xff && !found.wide {
@@ -171,7 +171,7 @@ fn push(found: &Replacement, out: &mut String, wide: &mut bool, high: &mut Optio
     out.push(char::from_u32(value).unwrap_or('\u{fffd}'));
 }
 
-/// Reads the reference after a `&`.
+/// Parses the reference after a `&`.
 fn reference(rest: &[u8], prefixes: bool) -> Option<Replacement> {
     if let Some(digits) = rest.strip_prefix(b"#") {
         return number(digits);

@@ -1,5 +1,5 @@
 //! URIs of an HTML part: attributes, the base, anchors and their text (RFC 3986 section 5.2 as
-//! SpamAssassin reads it).
+//! SpamAssassin applies it).
 
 use std::borrow::Cow;
 
@@ -8,9 +8,9 @@ use super::parser::Attributes;
 use super::{HtmlState, PIECES_MAX};
 use crate::views::perl::{self, Text};
 
-/// Characters of a URI kept.
+/// Most characters of a URI.
 pub(crate) const URI_CHARS_MAX: usize = 8192;
-/// Different URIs kept of one part.
+/// Most different URIs of one part.
 const URIS_MAX: usize = 20_000;
 
 /// One URI of an HTML part.
@@ -42,7 +42,7 @@ fn tidy<'u>(uri: &'u Piece<'_>, cut: &mut bool) -> Piece<'u> {
     Piece::plain(text, uri.wide)
 }
 
-/// `/\w{1,8}\/NAME/` in an attribute's name: how broken HTML runs attributes together.
+/// `/\w{1,8}\/NAME/` in an attribute's name: invalid HTML runs attributes together.
 fn ends_in(name: &str, wanted: &str) -> bool {
     name.match_indices(wanted).any(|(i, _)| {
         let before = name[..i].chars().next_back();
@@ -50,7 +50,7 @@ fn ends_in(name: &str, wanted: &str) -> bool {
     })
 }
 
-/// An attribute's value, also if its name is glued to something before it.
+/// An attribute's value, also if its name follows something without a space.
 fn glued<'s>(attributes: &Attributes<'s>, name: &str, wanted: &str) -> Option<Piece<'s>> {
     attributes.find_slashed(|key| ends_in(key, wanted)).or_else(|| attributes.get(name))
 }
@@ -101,7 +101,7 @@ impl HtmlState {
         }
     }
 
-    /// Notes the URIs among a start tag's attributes.
+    /// Records the URIs among a start tag's attributes.
     pub(super) fn note_links(&mut self, tag: &'static str, attributes: &Attributes<'_>) {
         let plain = match tag {
             "body" | "table" | "tr" | "td" => attributes.get("background"),
@@ -272,7 +272,7 @@ fn drop_segment(output: &mut String) {
     output.truncate(output.rfind('/').unwrap_or(0));
 }
 
-/// Whether this is a web URI that means itself, letter by letter, where there is no base.
+/// Whether this is a web URI that resolving leaves unchanged if there is no base.
 fn is_plain_absolute(uri: &str) -> bool {
     let bytes = uri.as_bytes();
     let rest = bytes.strip_prefix(b"http").unwrap_or_default();
@@ -281,7 +281,7 @@ fn is_plain_absolute(uri: &str) -> bool {
         && !memchr::memchr_iter(b'/', bytes).any(|i| bytes.get(i + 1) == Some(&b'.'))
 }
 
-/// The URI that `reference` means in a document with this base.
+/// Resolves `reference` in a document with this base.
 fn target(base: &str, reference: &str) -> String {
     let mut r = parts(reference);
     let base = parts(base);

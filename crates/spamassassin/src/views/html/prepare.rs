@@ -1,4 +1,4 @@
-//! What SpamAssassin changes in HTML source before it is parsed.
+//! Replacements that SpamAssassin makes in HTML source before it is parsed.
 
 use std::borrow::Cow;
 
@@ -52,7 +52,7 @@ pub(super) fn prepare(source: &str, wide: bool) -> Cow<'_, str> {
 /// `<name />`: the name, and the tag's length. Spaces may be `&nbsp;`, which was replaced before.
 fn empty_tag(text: &str, wide: bool) -> Option<(&str, usize)> {
     let rest = &text[1..];
-    // Most tags show within ASCII that they are not of this kind.
+    // Most tags are excluded by their ASCII bytes alone.
     let word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
     let letters = rest.bytes().take_while(|b| word(b)).count();
     match rest.as_bytes().get(letters..)? {

@@ -1,5 +1,5 @@
-//! Fonts and colours of the open elements, as far as SpamAssassin follows them, and whether text can
-//! be seen.
+//! Fonts and colours of the open elements, as far as SpamAssassin tracks them, and whether text is
+//! visible.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::HtmlState;
 use super::color::Color;
 use super::parser::Attributes;
 
-/// Elements open at once; deeper ones do not change the style.
+/// Most open elements; deeper ones do not change the style.
 const DEPTH_MAX: usize = 100_000;
 
 /// Elements that change the style; `th` counts as `td`.
@@ -105,8 +105,8 @@ impl StyleStack {
         }
     }
 
-    /// Opens an element. The font size that counts for the smallest and largest, if an attribute was
-    /// looked at.
+    /// Opens an element. Returns the font size that counts for the smallest and largest, if an
+    /// attribute was applied.
     pub(super) fn open(&mut self, tag: &str, attributes: &Attributes<'_>) -> Option<f64> {
         let kind = kind_of(tag)?;
         let tag = KINDS[usize::from(kind)];
@@ -125,16 +125,16 @@ impl StyleStack {
             "big" => style.size += 1.0,
             "small" => style.size -= 1.0,
             _ => {
-                let looked = self.apply(tag, attributes, outer, &mut style);
+                let applied = self.apply(tag, attributes, outer, &mut style);
                 self.push(style);
-                return looked.then_some(style.size);
+                return applied.then_some(style.size);
             }
         }
         self.push(style);
         None
     }
 
-    /// Applies the attributes that count for this element; whether there was one.
+    /// Applies the attributes that count for this element; returns whether there was one.
     fn apply(&self, tag: &str, attributes: &Attributes<'_>, outer: Style, new: &mut Style) -> bool {
         let names: &[&str] = match tag {
             "body" => &["text", "bgcolor", "link", "alink", "vlink", "background"],
@@ -143,15 +143,15 @@ impl StyleStack {
             "span" | "p" | "div" | "a" => &["style"],
             _ => &[],
         };
-        let mut looked = false;
+        let mut applied = false;
         for name in names {
             if !matches!(*name, "text" | "color" | "size" | "style") {
                 // A background colour given as an attribute never reaches SpamAssassin's styles.
-                looked |= attributes.has(name);
+                applied |= attributes.has(name);
                 continue;
             }
             let Some(value) = attributes.get(name) else { continue };
-            looked = true;
+            applied = true;
             match *name {
                 "size" => {
                     if let Some(step) = signed_number(&value.chars) {
@@ -164,7 +164,7 @@ impl StyleStack {
                 _ => new.color = Color::of_name(&value.chars),
             }
         }
-        looked
+        applied
     }
 }
 
@@ -247,7 +247,7 @@ fn background_color(text: &str) -> Option<Color> {
     let mut layer: Vec<String> = Vec::new();
     let mut last: Vec<String> = Vec::new();
     let mut token = String::new();
-    // What is open, outermost first: `(`, or a quote.
+    // The open brackets and quotes, outermost first.
     let mut open: Vec<char> = Vec::new();
     for c in text.chars() {
         match open.last() {
@@ -290,7 +290,7 @@ fn background_color(text: &str) -> Option<Color> {
     layer.iter().map(|v| Color::of_name(v)).find(|c| *c != Color::Invalid)
 }
 
-/// A `face` that looks like a list of font names.
+/// Whether a `face` is a list of font names.
 pub(super) fn is_font_face(face: &str) -> bool {
     static FACE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         let name = r#"[a-z][a-z -]*[a-z][0-9]?["']?"#;
@@ -302,7 +302,7 @@ pub(super) fn is_font_face(face: &str) -> bool {
 }
 
 impl HtmlState {
-    /// Whether text at this place is invisible; notes why, if colours are the reason.
+    /// Whether text here is invisible; records the reason if it is the colours.
     pub(super) fn judge_visibility(&mut self) -> bool {
         let Some(style) = self.style.top().copied() else { return false };
         let near = style.color.distance(style.background).is_some_and(|d| d < 12.0);

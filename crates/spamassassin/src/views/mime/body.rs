@@ -1,4 +1,4 @@
-//! What is done to the lines of a body before it is taken apart.
+//! Preparation of a body's lines before it is parsed.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -32,7 +32,8 @@ pub(super) fn has_long_line(lines: &[u8]) -> bool {
     false
 }
 
-/// Whether a multipart's body begins with text that is no boundary: a blank line then goes before.
+/// Whether a multipart's body begins with text that is no boundary: then a blank line is inserted
+/// before.
 pub(super) fn lacks_boundary(body: &[u8], boundary: Option<&[u8]>) -> bool {
     let mut lines = perl::lines(body);
     let (Some(first), Some(_)) = (lines.next(), lines.next()) else { return false };
@@ -85,7 +86,7 @@ fn may_have_blank_run(body: &[u8]) -> bool {
     false
 }
 
-/// What to leave out of runs of blank lines.
+/// Ranges to leave out of runs of blank lines.
 fn blank_runs(body: &[u8]) -> Vec<Range<usize>> {
     let mut cuts = Vec::new();
     // Where the lines of the run begin; the first line of the body does not count.

@@ -1,13 +1,13 @@
-//! The header block of a message, with what may stand before it.
+//! The header block of a message, and an mbox line before it.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::super::encoding;
 use super::super::perl::{self, is_space};
-use super::{FIELDS_MAX, NAME_MAX, VALUE_MAX, begins_with_field};
+use super::{FIELDS_MAX, NAME_MAX, VALUE_MAX};
 
-/// Room for the fields of most messages.
+/// Capacity for the fields of most messages.
 const FIELDS_USUAL: usize = 32;
 
 /// A header block with the body that follows.
@@ -63,8 +63,8 @@ fn is_mbx_line(line: &[u8]) -> bool {
         && flags[13..].iter().all(|&b| perl::is_word(b))
 }
 
-/// Reads the header block of a message that is not empty.
-pub(super) fn read_head(raw: &[u8]) -> Head<'_> {
+/// Parses the header block of a message that is not empty.
+pub(super) fn parse_head(raw: &[u8]) -> Head<'_> {
     let mbox = mbox_line(raw);
     let message = &raw[mbox..];
     let first = perl::lines(message).next().unwrap_or_default();
@@ -137,7 +137,7 @@ fn with_crlf(header: &[u8], crlf: bool) -> Cow<'_, [u8]> {
 }
 
 impl<'r> Head<'r> {
-    /// Adds the field in `range`; without a colon it is none.
+    /// Adds the field in `range`; a line without a colon is no field.
     fn add_field(&mut self, message: &'r [u8], range: Range<usize>) {
         if self.fields.len() >= FIELDS_MAX {
             self.truncated = true;
@@ -164,4 +164,12 @@ impl<'r> Head<'r> {
         }
         self.fields.push((name, value));
     }
+}
+
+/// Whether the text begins with a field name and a colon; with white space between them if
+/// `spaced`.
+pub(super) fn begins_with_field(text: &[u8], spaced: bool) -> bool {
+    let name = text.iter().take_while(|b| matches!(b, 0x21..=0x39 | 0x3b..=0x7e)).count();
+    let blank = text[name..].iter().take_while(|b| spaced && matches!(b, b' ' | b'\t')).count();
+    name > 0 && text.get(name + blank) == Some(&b':')
 }

@@ -1,46 +1,46 @@
 //! The formats of Received fields that name the client's address, in the order in which they are
-//! tried, and those that tell of hand-overs without one. The lines stand after `from `.
+//! tried, and those of hand-overs without one. The lines begin after `from `.
 //!
-//! Slots: `h` what the client called itself, `r` its name by reverse DNS, `i` its address, `b` who
-//! received, `t` what the ident protocol said, `s` text that holds `helo=` and `ident=`.
+//! Slots: `h` the client's HELO name, `r` its name by reverse DNS, `i` its address, `b` the
+//! receiving server, `t` the answer of ident, `s` text that contains `helo=` and `ident=`.
 
 use std::sync::LazyLock;
 
 use super::pattern::Pattern;
 use super::words::{Line, Pairs, Word};
 
-/// How a format's fields are meant.
+/// Meaning of a format's fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Meaning {
     /// The program looks names up: none given means that there is none.
     pub(super) looks_up: bool,
-    /// The name by reverse DNS is also what the client called itself.
+    /// The name by reverse DNS is also the HELO name.
     pub(super) name_is_helo: bool,
     /// The name may have an ident before an at sign, and is the client's HELO if `softdnserr`.
     pub(super) quirk: Quirk,
 }
 
-/// What one format alone needs.
+/// Special handling of one format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Quirk {
     /// Nothing.
     #[default]
     None,
-    /// An ident stands before the name.
+    /// An ident precedes the name.
     IdentInName,
     /// `softdnserr` as a name means that DNS gave no answer.
     SoftDnsError,
     /// The name must hold a dot.
     DottedName,
-    /// A mail fetcher: what came before does not count.
+    /// A mail fetcher: earlier hops do not count.
     Fetcher,
     /// Yahoo's receiver only.
     Yahoo,
 }
 
-/// A format: words that must occur, what it looks like, and what that means.
+/// A format: words that must occur, its pattern, and its meaning.
 pub(super) struct Format {
-    /// Quick test: text that the line must contain.
+    /// Text that the line must contain, as a quick test.
     guard: Word,
     /// Of that text and of those in the pattern.
     pairs: Pairs,
@@ -124,7 +124,7 @@ const REST: &[Row] = &[
     ("X-Originating-IP:", "X-Originating-IP: {i}{$}", PLAIN),
 ];
 
-/// Local deliveries, and hand-overs of programs that tell no address: left out of the path.
+/// Local deliveries, and hand-overs of programs that record no address: not counted as relays.
 const IGNORED: &[&str] = &[
     "{_+}@{local}) by {_+} (",
     "{_+} {_+} by {_+} with local-smtp ",

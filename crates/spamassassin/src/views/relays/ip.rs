@@ -1,4 +1,4 @@
-//! IP addresses in text, as SpamAssassin finds and judges them.
+//! IP addresses in text, as SpamAssassin finds and classifies them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -57,7 +57,7 @@ fn groups(text: &[u8], i: usize) -> Option<usize> {
         return None;
     }
     let last = memchr::memrchr(b':', &rest[..run])? + 1;
-    // A dotted quad may take the place of the last two groups.
+    // A dotted quad may replace the last two groups.
     if byte(text, i + run) == Some(b'.')
         && let Some(end) = dotted_quad(text, i + last)
         && !byte(text, end).is_some_and(is_group_byte)
@@ -72,7 +72,7 @@ fn parse_v6(text: &[u8]) -> Option<Ipv6Addr> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// An address, perhaps with the prefix `IPv6:`; none if the text is no address.
+/// An address, perhaps with the prefix `IPv6:`; `None` if the text is no address.
 pub(crate) fn parse(text: &[u8]) -> Option<IpAddr> {
     let text = if starts_no_case(text, b"ipv6:") { &text[5..] } else { text };
     std::str::from_utf8(text).ok()?.parse().ok()
@@ -82,7 +82,7 @@ fn may_begin(b: u8) -> bool {
     b.is_ascii_hexdigit() || matches!(b, b':' | b'i' | b'I')
 }
 
-/// The first address in a text; no dot or word character may touch it.
+/// The first address in a text without an adjacent dot or word character.
 pub(crate) fn first_address(text: &[u8]) -> Option<&[u8]> {
     let before = |i: usize| i.checked_sub(1).and_then(|p| byte(text, p));
     let edge = |i: usize| before(i).is_some_and(is_word) != is_word_at(text, i);
@@ -94,7 +94,7 @@ pub(crate) fn first_address(text: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// The first address anywhere in a text, whatever touches it.
+/// The first address in a text, whatever is adjacent.
 pub(crate) fn any_address(text: &[u8]) -> Option<&[u8]> {
     let starts = (0..text.len()).filter(|&i| may_begin(text[i]));
     starts.into_iter().find_map(|i| address_at(text, i).map(|end| &text[i..end]))
@@ -154,7 +154,7 @@ pub(crate) fn localhost_at(text: &[u8], i: usize) -> Vec<usize> {
     if local { vec![end] } else { Vec::new() }
 }
 
-/// The address reversed as DNS lists ask for it: bytes or, for IPv6, nibbles, the last first.
+/// The address reversed as a label of DNS lists: bytes or, for IPv6, nibbles, the last first.
 pub(crate) fn reversed(address: IpAddr) -> String {
     match address {
         IpAddr::V4(v4) => {

@@ -13,7 +13,7 @@ struct Network {
     excluded: bool,
 }
 
-/// A list of networks; the first that holds an address decides.
+/// A list of networks; the first that contains an address decides.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Networks {
     list: Vec<Network>,
@@ -55,8 +55,8 @@ fn network(word: &str) -> Option<Network> {
 }
 
 impl Networks {
-    /// Reads a command's lines; what `clear` removed is left out. `own`: the addresses of the host
-    /// itself always belong to it.
+    /// Reads a command's lines; those before `clear` are left out. `own`: whether the addresses of
+    /// the host itself always belong to it.
     fn of(settings: &Settings, name: &str, clear: &str, own: bool) -> Self {
         let cleared = settings.all(clear).last().map_or(0, |line| line.order);
         let lines = settings.all(name).iter().filter(|line| line.order >= cleared);
@@ -87,7 +87,7 @@ pub struct TrustSettings {
     internal: Networks,
     /// Mail submission servers.
     pub(super) msa: Networks,
-    /// Fields that name an address alone.
+    /// Fields with only an address (`originating_ip_headers`).
     pub(super) originating_ip_headers: Vec<String>,
     /// The field that holds the envelope sender, if one is configured.
     pub envelope_sender_header: Option<String>,
@@ -119,12 +119,12 @@ impl TrustSettings {
         self.networks().map_or(&self.trusted, |(trusted, _)| trusted).contains(address)
     }
 
-    /// Fields that name an address alone.
+    /// Fields with only an address (`originating_ip_headers`).
     pub(crate) fn originating_ip_headers(&self) -> &[String] {
         &self.originating_ip_headers
     }
 
-    /// Trusted and internal networks; none if neither is configured.
+    /// Trusted and internal networks; `None` if neither is configured.
     pub(super) fn networks(&self) -> Option<(&Networks, &Networks)> {
         match (self.trusted.configured, self.internal.configured) {
             (false, false) => None,

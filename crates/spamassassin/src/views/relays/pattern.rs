@@ -1,6 +1,5 @@
-//! A small pattern language for Received fields: what is between the words is fixed, the words are
-//! taken. It is much faster than regular expressions on these short lines, and a table of formats
-//! can be read.
+//! A small pattern language for Received fields: fixed text and slots for words. It is much faster
+//! than regular expressions on these short lines, and keeps the table of formats readable.
 //!
 //! | Token | Matches |
 //! |---|---|
@@ -21,10 +20,10 @@ use super::ip;
 use super::words::{Line, Pairs};
 use crate::views::perl::{self, is_space, is_word};
 
-/// Steps of backtracking on one line.
+/// Most steps of backtracking on one line.
 const STEPS_MAX: usize = 100_000;
 
-/// What a pattern kept: one range for each letter.
+/// The captures of a pattern: one range for each letter.
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
     slots: [Option<(u32, u32)>; 26],
@@ -32,7 +31,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Nothing kept, all steps left.
+    /// No captures, all steps left.
     pub(super) fn new() -> Self {
         Kept { slots: [None; 26], steps: STEPS_MAX }
     }
@@ -75,7 +74,7 @@ enum Piece {
 #[derive(Debug, Clone, PartialEq)]
 struct Literal {
     text: Vec<u8>,
-    /// The place of its rarest byte.
+    /// Offset of its rarest byte.
     rarest: usize,
 }
 
@@ -85,7 +84,7 @@ impl Literal {
         Literal { text, rarest }
     }
 
-    /// Where it stands last in a text.
+    /// Its last position in a text.
     fn last_in(&self, text: &[u8]) -> Option<usize> {
         memchr::memrchr_iter(*self.text.get(self.rarest)?, text).find_map(|at| {
             let start = at.checked_sub(self.rarest)?;
@@ -103,8 +102,8 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles a pattern of this module's tables; an unknown token matches nothing (a test compiles
-    /// them all).
+    /// Compiles a pattern of this module's tables; an unknown token matches nothing (a test
+    /// compiles them all).
     pub(super) fn new(text: &str) -> Self {
         let pieces = compile(text.as_bytes()).0;
         let pairs = pieces.iter().fold(Pairs::default(), |pairs, piece| match piece {
@@ -184,7 +183,7 @@ fn token(token: &[u8]) -> Piece {
     }
 }
 
-/// What follows the pieces of an optional part: the pieces behind it, and what follows these.
+/// The continuation of an optional part: the pieces after it, and their continuation.
 type Then<'p> = Option<&'p Rest<'p>>;
 
 struct Rest<'p> {
@@ -242,8 +241,8 @@ fn run(pieces: &[Piece], then: Then<'_>, line: &[u8], at: usize, kept: &mut Kept
     }
 }
 
-/// Tries lengths from the longest down; what follows decides. A literal that comes next is looked
-/// for before anything is tried.
+/// Tries lengths from the longest down; the continuation decides. A literal that comes next is
+/// searched first.
 fn longest(
     slot: u8,
     at: usize,

@@ -1,5 +1,5 @@
-//! One Received field: who handed the message to whom (RFC 5321 section 4.4, and what programs make
-//! of it).
+//! One Received field: client and server of a hand-over (RFC 5321 section 4.4, and the formats of
+//! mail programs).
 
 /// A regular expression, compiled when first used; `None` never happens with what is written here.
 macro_rules! regex {
@@ -24,22 +24,22 @@ use super::Relay;
 use super::words::{Line, Pairs, has, may_have};
 use crate::views::perl::{find, find_no_case, is_space, is_word, starts_no_case, trim};
 
-/// What a field turned out to be.
+/// The result of parsing a field.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// A hand-over by a known address.
+    /// A relay with an address.
     Relay(Box<Relay>),
-    /// A local delivery or the like; it does not count.
+    /// A local delivery or similar; it does not count.
     Ignored,
-    /// A mail fetcher's: what was read before does not count.
+    /// A mail fetcher's field: fields before it do not count.
     Fetched,
-    /// A scanner's copy of the line before, with the envelope sender that belongs to that.
+    /// A scanner's copy of the previous field, with the envelope sender that belongs to that.
     Scanner(Option<Vec<u8>>),
-    /// Not understood.
+    /// Not parsed.
     Unknown,
 }
 
-/// Reads the value of a field.
+/// Parses the value of a field.
 pub(super) fn read(value: &[u8]) -> Outcome {
     let mut line = squeezed(value);
     if !starts_no_case(&line, b"from ") && !starts_no_case(&line, b"(from ") {
@@ -113,7 +113,8 @@ fn squeezed(value: &[u8]) -> Vec<u8> {
     line
 }
 
-/// Whether all white space is single spaces, as in most fields. No branches: vectors hold many bytes.
+/// Whether all white space is single spaces, as in most fields. No branches: vectors hold many
+/// bytes.
 fn has_single_spaces(text: &[u8]) -> bool {
     let others = text.iter().fold(false, |any, b| any | matches!(b, b'\t'..=b'\r'));
     let next = text.get(1..).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Words that are looked for in a Received field: dozens in each line, of which it has two or three.
-//! What pairs of bytes a line has is noted once; a word with a pair that the line lacks is not in it.
+//! Search for words in a Received field: dozens in each line, of which it has two or three. The
+//! byte pairs of a line are recorded once; a word with a pair that the line lacks is not in it.
 
 use std::ops::Deref;
 
 use crate::views::perl;
 
-/// Which pairs of neighbouring bytes a text has, by a hash that takes letters of either case for the same.
+/// The set of byte pairs of a text, by a case-insensitive hash.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Pairs([u64; 8]);
 
@@ -24,12 +24,12 @@ impl Pairs {
         Pairs(pairs)
     }
 
-    /// These and those.
+    /// The union.
     pub(super) fn and(self, other: &Pairs) -> Self {
         Pairs(std::array::from_fn(|i| self.0[i] | other.0[i]))
     }
 
-    /// Whether some pair of the other is not among these.
+    /// Whether the other set has a pair that this one lacks.
     pub(super) fn lack(&self, other: &Pairs) -> bool {
         self.0.iter().zip(&other.0).fold(0, |missing, (here, wanted)| missing | wanted & !here) != 0
     }
@@ -69,23 +69,23 @@ impl<'t> Line<'t> {
         Line { text, pairs }
     }
 
-    /// What stands behind a prefix.
+    /// The text after a prefix.
     pub(super) fn after(&self, prefix: &[u8]) -> Option<Line<'t>> {
         self.text.strip_prefix(prefix).map(|text| Line { text, ..*self })
     }
 
-    /// What stands from here on.
+    /// The text from here on.
     pub(super) fn starting_at(&self, at: usize) -> Line<'t> {
         Line { text: self.text.get(at..).unwrap_or_default(), ..*self }
     }
 
-    /// Whether it has a word; it has the empty one.
+    /// Whether it contains a word; true for the empty one.
     pub(super) fn has(&self, word: &Word) -> bool {
         let is_there = || perl::find(self.text, word.text.as_bytes()).is_some();
         word.text.is_empty() || self.may_have(&word.pairs) && is_there()
     }
 
-    /// Whether it may have all words that have these pairs, in letters of either case.
+    /// Whether it may contain all words with these pairs, case-insensitively.
     pub(super) fn may_have(&self, pairs: &Pairs) -> bool {
         !self.pairs.lack(pairs)
     }
@@ -101,7 +101,7 @@ macro_rules! has {
 }
 pub(super) use has;
 
-/// Whether a line may have a constant word, in letters of either case.
+/// Whether a line may contain a constant word, case-insensitively.
 macro_rules! may_have {
     ($line:expr, $text:literal) => {{
         const PAIRS: $crate::views::relays::words::Pairs =

@@ -1,6 +1,5 @@
-//! The forms of a URI that rules see: as written, and as programs that follow it understand it:
-//! decoded, without user and default port, with numeric hosts as addresses, and the targets of
-//! redirectors.
+//! The forms of a URI that rules see: as written, and as browsers interpret it: decoded, without
+//! user and default port, with numeric hosts as addresses, and the targets of redirectors.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -12,7 +11,7 @@ use crate::views::perl::{is_space, starts_no_case, trim};
 use crate::views::relays::ip;
 use crate::views::uri::Redirectors;
 
-/// Redirections followed inside one URI.
+/// Most redirections followed inside one URI.
 const REDIRECTS_MAX: usize = 32;
 
 /// Whether there is a `%XX`.
@@ -88,7 +87,8 @@ pub(super) fn forms(
     out
 }
 
-/// The other forms of one without line ends: `given` gets those that are looked into as this one is.
+/// The other forms of a URI without line ends; `given` receives those that are processed as this
+/// one is.
 fn others(
     clean: &[u8],
     boundaries: &Boundaries,
@@ -117,7 +117,7 @@ fn others(
     hosts(&plain, boundaries, redirectors, given, made);
 }
 
-/// Takes out line feeds, then white space at both ends, then carriage returns.
+/// Removes line feeds, then white space at both ends, then carriage returns.
 fn without_line_ends(uri: &mut Vec<u8>) {
     let is_edge = |b: Option<&u8>| b.is_some_and(|&b| is_space(b));
     if memchr::memchr2(b'\n', b'\r', uri).is_none() && !is_edge(uri.first()) && !is_edge(uri.last())
@@ -148,7 +148,7 @@ fn addresses(uri: &[u8], made: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// Whether [`plain_form`] leaves a URI as it is, as most are written.
+/// Whether [`plain_form`] leaves a URI unchanged, the usual case.
 fn is_plain_form(uri: &[u8]) -> bool {
     let Some(start) = web_scheme(uri) else { return false };
     let host = start + run_until(&uri[start..], &ENDS_AUTHORITY);
@@ -233,7 +233,7 @@ fn shape(uri: &[u8]) -> Option<Shape<'_>> {
     let (scheme, after) = uri.split_at(web_scheme(uri)?);
     let user = run_until(after, &ENDS_USER);
     let user = if after.get(user) == Some(&b'@') { user + 1 } else { 0 };
-    // Without a host after it, what looks like a user is the host.
+    // Without a host after it, the apparent user is the host.
     let user = if run_until(&after[user..], &ENDS_HOST) == 0 { 0 } else { user };
     let after = &after[user..];
     let (host, rest) = after.split_at(run_until(after, &ENDS_HOST));
@@ -319,7 +319,7 @@ fn hosts(
     }
 }
 
-/// Where a redirector leads: by the configured patterns, else any URI inside this one.
+/// The target of a redirector: by the configured patterns, else any URI inside this one.
 fn target(whole: &[u8], rest: &[u8], redirectors: &Redirectors) -> Option<Vec<u8>> {
     let has_dot = |uri: &&[u8]| uri.contains(&b'.');
     if let Some(found) = redirectors.target(whole, has_dot) {
@@ -330,7 +330,7 @@ fn target(whole: &[u8], rest: &[u8], redirectors: &Redirectors) -> Option<Vec<u8
     Some(inner.as_bytes()).filter(has_dot).map(<[u8]>::to_vec)
 }
 
-/// The address that a host of hexadecimal, octal or decimal numbers stands for.
+/// The address of a host of hexadecimal, octal or decimal numbers.
 fn numeric_host(host: &[u8]) -> Option<Vec<u8>> {
     if !host.first().is_some_and(u8::is_ascii_digit) {
         return None;
@@ -384,7 +384,7 @@ fn octet(text: &[u8]) -> Vec<u8> {
     rest.to_vec()
 }
 
-/// The host of a URI; none if it has no real host.
+/// The host of a URI; `None` if it has no real host.
 pub(super) fn host_of(uri: &[u8], boundaries: &Boundaries) -> Option<Vec<u8>> {
     if [&b"javascript:"[..], b"cid:", b"file:"].iter().any(|s| starts_no_case(uri, s)) {
         return None;
@@ -420,7 +420,7 @@ pub(super) fn host_of(uri: &[u8], boundaries: &Boundaries) -> Option<Vec<u8>> {
     if ip::address_at(&host, 0) == Some(host.len()) {
         return Some(host);
     }
-    // A host name holds no white space.
+    // A host name has no white space.
     let top = memchr::memrchr(b'.', &host).map(|dot| &host[dot + 1..]);
     (top.is_some_and(|top| boundaries.is_top(top)) && is_host_name(&host)).then_some(host)
 }

@@ -1,18 +1,19 @@
-//! Sites that lead on to a URI inside theirs, by the `redirector_pattern` lines.
+//! Redirectors: sites with the target URI inside theirs, by the `redirector_pattern` lines.
 
 use memchr::memmem::Finder;
 use regex::bytes::Regex;
 
 use gauntlet_rules::pattern::Pattern;
 
-/// More strings are not looked for.
+/// Most strings that are searched.
 const STRINGS_MAX: usize = 8;
 
 /// All patterns.
 #[derive(Debug, Default)]
 pub(in crate::views) struct Redirectors {
     all: Vec<Redirector>,
-    /// In the lower case of each URI that one of them matches; none if that is not known.
+    /// Strings of which each URI that a pattern matches contains one, in lower case; `None` if
+    /// unknown.
     any: Option<Regex>,
 }
 
@@ -31,7 +32,7 @@ impl Redirectors {
         Redirectors { all, any }
     }
 
-    /// Where a URI leads: to what `is_wanted` takes of what the first patterns say.
+    /// The target of a URI: the first result of the patterns that `is_wanted` accepts.
     pub(super) fn target<'u>(
         &self,
         uri: &'u [u8],
@@ -48,11 +49,11 @@ impl Redirectors {
     }
 }
 
-/// One pattern, whose first group is where it leads.
+/// One pattern, whose first group is the target.
 #[derive(Debug)]
 pub(in crate::views) struct Redirector {
     pattern: Pattern,
-    /// One of these, in lower case, is in each URI that it matches; none if that is not known.
+    /// Strings of which each URI that it matches contains one, in lower case; `None` if unknown.
     strings: Vec<Finder<'static>>,
 }
 
@@ -64,10 +65,10 @@ impl Redirector {
         Redirector { pattern, strings }
     }
 
-    /// Where a URI leads; `lower` is the same in lower case. Most URIs are no redirector's.
+    /// The target of a URI; `lower` is the URI in lower case. Most URIs are no redirector's.
     fn target<'u>(&self, uri: &'u [u8], lower: &[u8]) -> Option<&'u [u8]> {
         let may = self.strings.is_empty() || self.strings.iter().any(|s| s.find(lower).is_some());
-        // Only a match needs room for its groups.
+        // Only a match needs memory for its groups.
         if !may || !self.pattern.is_match(uri) {
             return None;
         }

@@ -1,10 +1,10 @@
-//! URIs that stand in text, found as mail programs find them: with a scheme, with `www.`, as an
-//! address, or as a bare host name with a known top-level domain.
+//! URIs in text, found as mail programs find them: with a scheme, with `www.`, as an address, or as
+//! a bare host name with a known top-level domain.
 
 use crate::boundaries::{Boundaries, is_host_name};
 use crate::views::perl::{is_word, starts_no_case};
 
-/// Longest URI after its start, address part, and host name.
+/// Longest URI after its start, local part, and host name, in bytes.
 const REST_BYTES_MAX: usize = 2048;
 const ADDRESS_BYTES_MAX: usize = 251;
 const HOST_BYTES_MAX: usize = 252;
@@ -20,16 +20,16 @@ pub(super) struct Found {
 const ENDS_URI: u8 = 1;
 /// What ends an address.
 const ENDS_ADDRESS: u8 = 2;
-/// The same, and the sign inside it.
+/// The same, and the `@`.
 const ENDS_USER: u8 = 4;
-/// What a URI may stand after.
+/// Bytes that may precede a URI.
 const MAY_PRECEDE: u8 = 8;
-/// What a bare host name may stand after.
+/// Bytes that may precede a bare host name.
 const MAY_PRECEDE_HOST: u8 = 16;
 /// A letter, a digit or an underscore.
 const WORD: u8 = 32;
 
-/// What each byte is.
+/// The classes of each byte.
 const CLASSES: [u8; 256] = {
     let mut classes = [0u8; 256];
     let mut i = 0;
@@ -79,7 +79,7 @@ enum Kind {
 
 /// Every URI in a text, in order.
 pub(super) fn find(text: &[u8], boundaries: &Boundaries, out: &mut Vec<Found>) {
-    // Every URI holds one of these marks, and before it nothing that ends a URI.
+    // Every URI contains one of these characters, and no delimiter before it.
     let mark_from = |from: usize| {
         let rest = text.get(from..)?;
         memchr::memchr3(b'.', b'@', b':', rest).map(|at| from + at)
@@ -89,7 +89,7 @@ pub(super) fn find(text: &[u8], boundaries: &Boundaries, out: &mut Vec<Found>) {
     while at < text.len() {
         if mark.is_none_or(|mark| at > mark) {
             let Some(next) = mark_from(at) else { return };
-            // Nothing that a mark makes a URI of ends with it.
+            // A URI cannot end with such a character.
             if text.get(next + 1).is_none_or(|&b| is(b, ENDS_URI)) {
                 at = next + 1;
                 continue;
@@ -219,7 +219,7 @@ fn after_host(rest: &[u8], mut end: usize) -> Option<usize> {
     rest.get(end).is_none_or(|&b| is(b, ENDS_URI)).then_some(end)
 }
 
-/// The URI without what belongs to the sentence around it, with a scheme; none if it is none.
+/// The URI without the punctuation of the sentence around it, with a scheme; `None` if it is none.
 fn tidy(raw: &[u8], kind: Kind, host: Option<&[u8]>, boundaries: &Boundaries) -> Option<Vec<u8>> {
     // A closing parenthesis that none opens before it ends the URI.
     let open = memchr::memchr(b'(', raw).unwrap_or(raw.len());
@@ -260,7 +260,7 @@ fn with_scheme(raw: &[u8]) -> Option<Vec<u8>> {
         return Some([b"ftp://", raw].concat());
     }
     let sign = memchr::memrchr(b'@', raw);
-    // `/.+@`: something between a slash and the last sign.
+    // `/.+@`: something between a slash and the last `@`.
     let slash_first =
         sign.zip(memchr::memchr(b'/', raw)).is_some_and(|(sign, slash)| slash + 1 < sign);
     if www || slash_first {
@@ -278,7 +278,7 @@ fn with_scheme(raw: &[u8]) -> Option<Vec<u8>> {
     Some([b"http://", raw].concat())
 }
 
-/// The address without a word before it that was taken for a part of it.
+/// The address without a preceding word that was taken for a part of it.
 fn without_misread(raw: &[u8]) -> &[u8] {
     let prefixes: [&[u8]; 4] = [b"skype", b"e-mail", b"email", b"mail"];
     let word = prefixes.iter().find(|p| starts_no_case(raw, p) && raw.get(p.len()) == Some(&b':'));

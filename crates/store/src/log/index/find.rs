@@ -1,26 +1,26 @@
-//! Which messages have these terms.
+//! Queries: which messages have these terms.
 
 use rusqlite::{Connection, params};
 
-use super::leaf::{LeafReader, firsts, read_list};
+use super::leaf::{LeafReader, first_terms, read_list};
 use super::{cut, read_keys, read_leaf};
 
-/// A term, or what terms begin with.
+/// A term or a prefix of terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pattern {
     pub(crate) term: String,
     pub(crate) is_prefix: bool,
 }
 
-/// Patterns of which a message must have one.
+/// Alternatives, of which a message must match one.
 pub(crate) type Clause = Vec<Pattern>;
 
-/// A part, as far as a search knows it.
+/// A part as a search reads it.
 struct Part {
     number: i64,
     /// The first term of each leaf.
-    firsts: Vec<u8>,
-    /// Its messages' keys, once they are asked for.
+    first_terms: Vec<u8>,
+    /// The keys of its messages, read when they are needed.
     keys: Vec<i64>,
 }
 
@@ -32,18 +32,18 @@ impl Part {
         Ok(&self.keys)
     }
 
-    /// Appends the ordinals of the messages that have a term of this pattern: those of each term ascend. Returns
-    /// how many terms there were.
-    fn look(
+    /// Appends the ordinals of the messages that match this pattern, sorted within each term.
+    /// Returns how many terms matched.
+    fn collect(
         &self,
         connection: &Connection,
         pattern: &Pattern,
         out: &mut Vec<u32>,
     ) -> rusqlite::Result<usize> {
         let wanted = cut(pattern.term.as_bytes());
-        // It may begin in the last leaf whose first term is smaller, and reaches to the first whose first term is
-        // larger.
-        let smaller = firsts(&self.firsts).take_while(|first| *first < wanted).count();
+        // The term may begin in the last leaf whose first term is smaller, and extends to the first
+        // leaf whose first term is larger.
+        let smaller = first_terms(&self.first_terms).take_while(|first| *first < wanted).count();
         let (mut terms, mut last) = (0, Vec::new());
         let mut leaf = LeafReader::default();
         let fits = |term: &[u8]| match pattern.is_prefix {
@@ -51,7 +51,7 @@ impl Part {
             false => term == wanted,
         };
         let from = smaller.saturating_sub(1);
-        for (number, first) in firsts(&self.firsts).enumerate().skip(from) {
+        for (number, first) in first_terms(&self.first_terms).enumerate().skip(from) {
             if first > wanted && !fits(first) {
                 break;
             }
@@ -76,11 +76,11 @@ impl Part {
         Ok(terms)
     }
 
-    /// The ordinals of the messages that meet the clause, ascending.
-    fn meeting(&self, connection: &Connection, clause: &Clause) -> rusqlite::Result<Vec<u32>> {
+    /// The sorted ordinals of the messages that match the clause.
+    fn matching(&self, connection: &Connection, clause: &Clause) -> rusqlite::Result<Vec<u32>> {
         let (mut found, mut terms) = (Vec::new(), 0);
         for pattern in clause {
-            terms += self.look(connection, pattern, &mut found)?;
+            terms += self.collect(connection, pattern, &mut found)?;
         }
         if terms > 1 {
             sort_many(&mut found);
@@ -89,7 +89,8 @@ impl Part {
     }
 }
 
-/// Sorts ordinals and leaves each once. They are dense where there are many, so that a bit for each is quicker.
+/// Sorts and deduplicates ordinals. Many ordinals are dense, so that a bitmap is faster than
+/// sorting.
 fn sort_many(ordinals: &mut Vec<u32>) {
     let most = ordinals.iter().copied().max().unwrap_or(0) as usize;
     if most / 64 > ordinals.len() {
@@ -111,10 +112,10 @@ fn sort_many(ordinals: &mut Vec<u32>) {
     }
 }
 
-/// Leaves those that are in both; both ascend.
+/// Keeps the elements that are in both sorted lists.
 fn intersect<T: Ord + Copy>(found: &mut Vec<T>, mut other: &[T]) {
     found.retain(|one| {
-        // Doubling steps, then halving: few are looked for in many mostly.
+        // Exponential search, then binary search: mostly few elements are looked up in many.
         let mut step = 1;
         while other.get(step).is_some_and(|o| o < one) {
             step *= 2;
@@ -125,8 +126,8 @@ fn intersect<T: Ord + Copy>(found: &mut Vec<T>, mut other: &[T]) {
     });
 }
 
-/// The keys in `[since, until)` of the messages that meet all clauses, ascending. Clauses that few meet should come
-/// first. The connection must be in a transaction, so that what is read belongs together.
+/// The sorted keys in `[since, until)` of the messages that match all clauses. Selective clauses
+/// should come first. The connection must be in a transaction, so that all reads see one state.
 pub(crate) fn find(
     connection: &Connection,
     clauses: &[Clause],
@@ -136,7 +137,7 @@ pub(crate) fn find(
         "SELECT part, leaves FROM term_part WHERE level >= 0 AND last >= ?1 AND first < ?2",
     )?;
     let part = |row: &rusqlite::Row<'_>| {
-        Ok(Part { number: row.get(0)?, firsts: row.get(1)?, keys: Vec::new() })
+        Ok(Part { number: row.get(0)?, first_terms: row.get(1)?, keys: Vec::new() })
     };
     let rows = read.query_map(params![since, until], part)?;
     let mut parts = rows.collect::<rusqlite::Result<Vec<Part>>>()?;
@@ -153,7 +154,7 @@ fn find_in_one(
     clauses: &[Clause],
     part: &mut Part,
 ) -> rusqlite::Result<Vec<i64>> {
-    let found = in_all(clauses, |clause| part.meeting(connection, clause))?;
+    let found = intersect_all(clauses, |clause| part.matching(connection, clause))?;
     if found.is_empty() {
         return Ok(Vec::new());
     }
@@ -162,42 +163,42 @@ fn find_in_one(
     Ok(found.into_iter().filter_map(key).collect())
 }
 
-/// A message's terms may lie in several parts: what happened to it later is in a later one.
+/// A message's terms may be in several parts: those of later events are in a later one.
 fn find_in_many(
     connection: &Connection,
     clauses: &[Clause],
     parts: &mut [Part],
 ) -> rusqlite::Result<Vec<i64>> {
-    in_all(clauses, |clause| {
-        let mut meeting: Vec<i64> = Vec::new();
+    intersect_all(clauses, |clause| {
+        let mut matching: Vec<i64> = Vec::new();
         for part in parts.iter_mut() {
-            let ordinals = part.meeting(connection, clause)?;
+            let ordinals = part.matching(connection, clause)?;
             if !ordinals.is_empty() {
                 let keys = part.keys(connection)?;
                 let key = |ordinal: u32| keys.get(ordinal as usize).copied();
-                meeting.extend(ordinals.into_iter().filter_map(key));
+                matching.extend(ordinals.into_iter().filter_map(key));
             }
         }
-        if !meeting.is_sorted_by(|a, b| a < b) {
-            meeting.sort_unstable();
-            meeting.dedup();
+        if !matching.is_sorted_by(|a, b| a < b) {
+            matching.sort_unstable();
+            matching.dedup();
         }
-        Ok(meeting)
+        Ok(matching)
     })
 }
 
-/// What all clauses have in common of what `meeting` finds for each, ascending. Stops where nothing is left.
-fn in_all<T: Ord + Copy>(
+/// The intersection of what `matching` finds for each clause, sorted. Stops as soon as it is empty.
+fn intersect_all<T: Ord + Copy>(
     clauses: &[Clause],
-    mut meeting: impl FnMut(&Clause) -> rusqlite::Result<Vec<T>>,
+    mut matching: impl FnMut(&Clause) -> rusqlite::Result<Vec<T>>,
 ) -> rusqlite::Result<Vec<T>> {
     let Some((first, others)) = clauses.split_first() else { return Ok(Vec::new()) };
-    let mut found = meeting(first)?;
+    let mut found = matching(first)?;
     for clause in others {
         if found.is_empty() {
             break;
         }
-        intersect(&mut found, &meeting(clause)?);
+        intersect(&mut found, &matching(clause)?);
     }
     Ok(found)
 }

@@ -1,16 +1,16 @@
-//! How terms and their messages lie in a leaf.
+//! Encoding of terms and their messages in a leaf.
 //!
-//! One entry a term: how many bytes it shares with the term before (one byte), how many more it has (one byte), those
-//! bytes, the length of its list, and the list: the first ordinal, then the distances of the others. Lengths and
-//! ordinals take seven bits a byte, the lowest first. A list that is too long for its leaf goes on in the next
-//! under the same term.
+//! One entry per term: the length of the prefix shared with the term before (one byte), the length
+//! of the rest (one byte), the rest, the length of the list, and the list: the first ordinal, then
+//! the distances of the others (delta encoding). Lengths and ordinals are LEB128 numbers. A list
+//! that is too long for its leaf continues in the next under the same term.
 
 /// Bytes of a leaf: with its row's header it fills a page of SQLite.
 const LEAF_BYTES_MAX: usize = 4040;
-/// A list may be cut where its leaf has less room than this only if nothing else is in the leaf.
+/// With less room than this a list starts a new leaf rather than being split.
 const ROOM_MIN: usize = 1000;
 
-/// Appends a number.
+/// Appends a LEB128 number.
 pub(crate) fn push_number(out: &mut Vec<u8>, mut n: u32) {
     while n >= 0x80 {
         out.push(n as u8 | 0x80);
@@ -19,7 +19,7 @@ pub(crate) fn push_number(out: &mut Vec<u8>, mut n: u32) {
     out.push(n as u8);
 }
 
-/// Takes a number off the front. None if there is none.
+/// Takes a LEB128 number from the front. None if there is none.
 pub(crate) fn take_number(bytes: &mut &[u8]) -> Option<u32> {
     let mut n = 0_u32;
     for shift in (0..32).step_by(7) {
@@ -33,7 +33,7 @@ pub(crate) fn take_number(bytes: &mut &[u8]) -> Option<u32> {
     None
 }
 
-/// Appends the ordinals of a list.
+/// Appends the ordinals of a delta-encoded list.
 pub(super) fn read_list(mut list: &[u8], out: &mut Vec<u32>) {
     let mut last = 0_u32;
     while let Some(distance) = take_number(&mut list) {
@@ -42,14 +42,14 @@ pub(super) fn read_list(mut list: &[u8], out: &mut Vec<u32>) {
     }
 }
 
-/// Leaves that are ready, and what begins each: the length of its first term in a byte, and the term.
+/// Complete leaves, and the first term of each, after its length in a byte.
 #[derive(Debug, Default)]
 pub(super) struct Leaves {
     pub(super) leaves: Vec<Vec<u8>>,
-    pub(super) firsts: Vec<u8>,
+    pub(super) first_terms: Vec<u8>,
 }
 
-/// Fills leaves.
+/// Packs terms into leaves.
 #[derive(Debug, Default)]
 pub(super) struct LeafWriter {
     leaf: Vec<u8>,
@@ -59,7 +59,8 @@ pub(super) struct LeafWriter {
 }
 
 impl LeafWriter {
-    /// Adds a term, which must come after all before, with its messages' ordinals, which ascend.
+    /// Adds a term, which must be greater than all before, with the sorted ordinals of its
+    /// messages.
     pub(super) fn push(&mut self, term: &[u8], mut ordinals: &[u32]) {
         while !ordinals.is_empty() {
             let shared = match self.leaf.is_empty() {
@@ -67,7 +68,7 @@ impl LeafWriter {
                 false => self.term.iter().zip(term).take_while(|(a, b)| a == b).count(),
             };
             let rest = term.get(shared..).unwrap_or_default();
-            // Two bytes for how much is shared and how much is not, two for the length of the list.
+            // Two bytes for the lengths of prefix and rest, two for the length of the list.
             let head = 4 + rest.len();
             let room = LEAF_BYTES_MAX.saturating_sub(self.leaf.len() + head);
             let taken = self.encode(ordinals, room);
@@ -76,8 +77,8 @@ impl LeafWriter {
                 continue;
             }
             if self.leaf.is_empty() {
-                self.done.firsts.push(term.len() as u8);
-                self.done.firsts.extend_from_slice(term);
+                self.done.first_terms.push(term.len() as u8);
+                self.done.first_terms.extend_from_slice(term);
             }
             self.leaf.push(shared as u8);
             self.leaf.push(rest.len() as u8);
@@ -93,7 +94,7 @@ impl LeafWriter {
         }
     }
 
-    /// Writes as many ordinals as there is room for. Returns how many.
+    /// Encodes as many ordinals as there is room for. Returns how many.
     fn encode(&mut self, ordinals: &[u32], room: usize) -> usize {
         self.list.clear();
         let mut last = 0;
@@ -117,36 +118,36 @@ impl LeafWriter {
         }
     }
 
-    /// Takes out the leaves that are full; their first terms stay for the end.
+    /// Takes the complete leaves; their first terms stay until the end.
     pub(super) fn take_full(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.done.leaves)
     }
 
-    /// Everything that was not taken out.
+    /// The leaves that were not taken.
     pub(super) fn finish(mut self) -> Leaves {
         self.end_leaf();
         self.done
     }
 }
 
-/// Reads the entries of a leaf, one after the other. Damage ends it.
+/// Iterates over the entries of a leaf. Damage ends it.
 #[derive(Debug, Default)]
 pub(super) struct LeafReader {
     leaf: Vec<u8>,
     at: usize,
-    /// The term of the entry.
+    /// The term of the current entry.
     pub(super) term: Vec<u8>,
     list: std::ops::Range<usize>,
 }
 
 impl LeafReader {
-    /// Begins another leaf.
+    /// Starts with another leaf.
     pub(super) fn begin(&mut self, leaf: Vec<u8>) {
         *self = LeafReader { leaf, term: std::mem::take(&mut self.term), ..LeafReader::default() };
         self.term.clear();
     }
 
-    /// Steps to the next entry. None at the leaf's end.
+    /// Advances to the next entry. None at the end of the leaf.
     pub(super) fn step(&mut self) -> Option<()> {
         let all = self.leaf.get(self.at..)?;
         let (&[shared, rest], mut bytes) = all.split_first_chunk::<2>()?;
@@ -161,23 +162,23 @@ impl LeafReader {
         Some(())
     }
 
-    /// Says whether the entries went to the leaf's end: damage ends them before.
+    /// An error if the entries did not end where the leaf does, which means damage.
     pub(super) fn ended_well(&self) -> rusqlite::Result<()> {
         if self.at == self.leaf.len() {
             return Ok(());
         }
-        let damaged = "a leaf of the index of terms is damaged".into();
+        let damaged = "a leaf of the term index is damaged".into();
         Err(rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, damaged))
     }
 
-    /// The list of the entry.
+    /// The list of the current entry.
     pub(super) fn list(&self) -> &[u8] {
         self.leaf.get(self.list.clone()).unwrap_or_default()
     }
 }
 
-/// The number of each leaf and its first term, as [`Leaves::firsts`] has them.
-pub(super) fn firsts(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The first term of each leaf, as [`Leaves::first_terms`] stores them.
+pub(super) fn first_terms(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (&length, rest) = bytes.split_first()?;
         let (first, rest) = rest.split_at_checked(usize::from(length))?;

@@ -1,4 +1,4 @@
-//! Putting parts together to one.
+//! Merging parts into one.
 
 use rusqlite::Connection;
 
@@ -9,13 +9,13 @@ use super::{Part, prefix_of, read_keys, read_leaf, write_leaves, write_part};
 #[derive(Debug)]
 struct Source {
     part: i64,
-    /// Leaves read.
+    /// Number of leaves read so far.
     read: i64,
     leaves: i64,
     leaf: LeafReader,
     prefix: u128,
     is_over: bool,
-    /// The ordinal in the new part of each of its messages.
+    /// The ordinal in the merged part of each of its messages.
     ordinals: Vec<u32>,
 }
 
@@ -34,7 +34,7 @@ impl Source {
         Ok(())
     }
 
-    /// It stands before the term that begins so.
+    /// Whether its current term is before this one.
     fn is_before(&self, prefix: u128, term: &[u8]) -> bool {
         self.prefix < prefix || (self.prefix == prefix && self.leaf.term.as_slice() < term)
     }
@@ -44,7 +44,7 @@ impl Source {
     }
 }
 
-/// Parts being put together.
+/// A merge in progress.
 #[derive(Debug)]
 pub(super) struct Merge {
     from: Vec<i64>,
@@ -56,7 +56,7 @@ pub(super) struct Merge {
 }
 
 impl Merge {
-    /// Looks at the parts, which must not change until it is over.
+    /// Starts a merge. The parts must not change until it is finished.
     pub(super) fn begin(
         connection: &Connection,
         from: Vec<i64>,
@@ -94,18 +94,17 @@ impl Merge {
         Ok(Merge { from, into, keys, sources, writer, written: 0 })
     }
 
-    /// The parts that it makes superfluous.
+    /// The parts that are merged.
     pub(super) fn from(&self) -> &[i64] {
         &self.from
     }
 
-    /// The part that it has made.
     pub(super) fn into_part(self) -> Part {
         self.into
     }
 
-    /// Writes about so many leaves. False when the part is complete.
-    pub(super) fn go_on(
+    /// Writes about so many leaves. False when the merged part is complete.
+    pub(super) fn step(
         &mut self,
         connection: &Connection,
         leaves: usize,
@@ -155,14 +154,14 @@ impl Merge {
     fn finish(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let last = std::mem::take(&mut self.writer).finish();
         write_leaves(connection, self.into.number, self.written, &last.leaves)?;
-        write_part(connection, self.into, &self.keys, &last.firsts)
+        write_part(connection, self.into, &self.keys, &last.first_terms)
     }
 }
 
 fn leaves_of(connection: &Connection, part: i64) -> rusqlite::Result<i64> {
     let mut read = connection.prepare_cached("SELECT leaves FROM term_part WHERE part = ?1")?;
     read.query_row([part], |row| {
-        let count = super::leaf::firsts(row.get_ref(0)?.as_blob()?).count();
+        let count = super::leaf::first_terms(row.get_ref(0)?.as_blob()?).count();
         Ok(i64::try_from(count).unwrap_or(0))
     })
 }

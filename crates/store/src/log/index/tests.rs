@@ -18,7 +18,7 @@ fn all_of(terms: &[&str]) -> Vec<Clause> {
     terms.iter().map(one).collect()
 }
 
-fn look(connection: &Connection, terms: &[&str]) -> Vec<i64> {
+fn collect(connection: &Connection, terms: &[&str]) -> Vec<i64> {
     find(connection, &all_of(terms), (0, i64::MAX)).unwrap()
 }
 
@@ -35,7 +35,7 @@ fn what_was_put_in_is_found_while_parts_are_put_together_and_after() {
     index.load(&connection).unwrap();
     let mut expected: BTreeMap<String, BTreeSet<i64>> = BTreeMap::new();
     for batch in 0..300_i64 {
-        // Some keys come late, and some come twice.
+        // Some keys are late, and some are repeated.
         for n in 0..20 {
             let key = 1_000 + (batch * 20 + n) * 3 - (batch % 5) * 1_000 / 7;
             let terms = terms_of(key);
@@ -48,12 +48,12 @@ fn what_was_put_in_is_found_while_parts_are_put_together_and_after() {
         index.write(&connection).unwrap();
         if batch % 50 == 49 {
             for (term, keys) in expected.iter().step_by(37) {
-                let found = look(&connection, &[term]);
+                let found = collect(&connection, &[term]);
                 assert_eq!(found, keys.iter().copied().collect::<Vec<_>>(), "{term} {batch}");
             }
         }
         if batch == 150 {
-            // As after a crash, in the middle of putting parts together.
+            // As after a crash in the middle of a merge.
             assert!(index.merging.is_some() || index.parts.len() > 1);
             index = Index::default();
             index.load(&connection).unwrap();
@@ -62,18 +62,22 @@ fn what_was_put_in_is_found_while_parts_are_put_together_and_after() {
     while index.merge_all(&connection, 8).unwrap() {}
     assert_eq!(index.parts.len(), 1);
     for (term, keys) in &expected {
-        assert_eq!(look(&connection, &[term]), keys.iter().copied().collect::<Vec<_>>(), "{term}");
+        assert_eq!(
+            collect(&connection, &[term]),
+            keys.iter().copied().collect::<Vec<_>>(),
+            "{term}"
+        );
     }
     let both =
         |a: &str, b: &str| expected[a].intersection(&expected[b]).copied().collect::<Vec<i64>>();
-    assert_eq!(look(&connection, &["third1", "seventh4"]), both("third1", "seventh4"));
-    assert_eq!(look(&connection, &["all", "seventh4"]), both("all", "seventh4"));
+    assert_eq!(collect(&connection, &["third1", "seventh4"]), both("third1", "seventh4"));
+    assert_eq!(collect(&connection, &["all", "seventh4"]), both("all", "seventh4"));
     let begin_so = |start: &str| {
         let some = expected.range(start.to_owned()..).take_while(|(t, _)| t.starts_with(start));
         some.flat_map(|(_, keys)| keys.iter().copied()).collect::<BTreeSet<i64>>()
     };
     for start in ["one12", "third", "xxx", "a", "z"] {
-        let found = look(&connection, &[&format!("{start}*")]);
+        let found = collect(&connection, &[&format!("{start}*")]);
         assert_eq!(found, begin_so(start).into_iter().collect::<Vec<_>>(), "{start}");
     }
     let orphans: i64 = connection
@@ -95,7 +99,7 @@ fn a_long_list_goes_on_in_further_leaves() {
     writer.push(b"longer", &[1, 2]);
     let leaves = writer.finish();
     assert!(leaves.leaves.len() > 5);
-    assert_eq!(leaf::firsts(&leaves.firsts).count(), leaves.leaves.len());
+    assert_eq!(leaf::first_terms(&leaves.first_terms).count(), leaves.leaves.len());
     let mut read = Vec::new();
     for bytes in leaves.leaves {
         assert!(bytes.len() <= 4040);
@@ -132,7 +136,7 @@ fn damage_is_an_end_and_no_panic() {
 }
 
 #[test]
-fn damage_is_told_by_searches_and_does_not_stop_the_writing() {
+fn searches_report_damage_and_writing_continues() {
     let connection = empty();
     let mut index = Index::default();
     index.load(&connection).unwrap();
@@ -153,7 +157,7 @@ fn damage_is_told_by_searches_and_does_not_stop_the_writing() {
         write(batch * 5);
     }
     assert_eq!(write(200), (true, 41), "nothing was put together, everything was written");
-    assert_eq!(look(&connection, &["one203"]), [203]);
+    assert_eq!(collect(&connection, &["one203"]), [203]);
     let unfinished = "SELECT count(*) FROM term_part WHERE level < 0";
     assert_eq!(connection.query_row(unfinished, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
 }

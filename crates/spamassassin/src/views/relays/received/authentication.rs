@@ -1,4 +1,4 @@
-//! How a client authenticated, by what programs write into their Received fields.
+//! How a client authenticated, by what mail programs write into their Received fields.
 
 use std::sync::LazyLock;
 

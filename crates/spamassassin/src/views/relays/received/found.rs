@@ -1,10 +1,10 @@
-//! What was found in a Received field, while it is read.
+//! The values found in a Received field while it is parsed.
 
 use super::super::pattern::Kept;
 use super::super::{Relay, ip};
 use crate::views::perl::{is_space, starts_no_case, trim};
 
-/// What was found in a line so far.
+/// The values found so far.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Found {
     pub(super) ip: Vec<u8>,
@@ -18,7 +18,7 @@ pub(super) struct Found {
     pub(super) looks_up: bool,
 }
 
-/// Takes what a pattern kept.
+/// Takes the captures of a pattern.
 pub(super) fn take(found: &mut Found, kept: &Kept, line: &[u8]) {
     let places: [(u8, &mut Vec<u8>); 5] = [
         (b'h', &mut found.helo),
@@ -57,12 +57,12 @@ pub(super) fn take_named(found: &mut Found, text: &[u8]) {
 }
 
 fn clean(text: &mut [u8]) {
-    let is_odd = |byte: u8| {
+    let is_invalid = |byte: u8| {
         is_space(byte)
             | matches!(byte, b'\0' | b'#' | b'[' | b']' | b'(' | b')' | b'<' | b'>' | b'|')
     };
     for byte in text {
-        *byte = if is_odd(*byte) { b'!' } else { *byte };
+        *byte = if is_invalid(*byte) { b'!' } else { *byte };
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) fn clean_sender(sender: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Cleans what was found and makes a relay of it.
+/// Cleans the values and makes a relay of them.
 pub(super) fn finish(mut found: Found) -> Relay {
     while found.rdns.last() == Some(&b'.') {
         found.rdns.pop();

@@ -1,4 +1,4 @@
-//! The shapes that mail programs give their Received fields; the first that fits wins.
+//! The formats of mail programs' Received fields; the first that matches wins.
 
 use std::sync::LazyLock;
 
@@ -100,7 +100,7 @@ pub(super) fn after_from(line: &Line<'_>, found: &mut Found) -> Stage {
         stage => return stage,
     }
     let formats = &*FORMATS;
-    // qmail-ldap looks like sendmail, but means its names otherwise.
+    // qmail-ldap's format is like sendmail's, with other meanings of the names.
     let ldap = has!(line, "(qmail-")
         && regex!(r"(?-u) by \S+ \(qmail-\S+\) with ").is_some_and(|r| r.is_match(line));
     for (i, format) in formats.early.iter().enumerate() {
@@ -181,7 +181,7 @@ fn webmail(line: &Line<'_>, found: &mut Found) -> bool {
     false
 }
 
-/// Formats of programs that name themselves; the first that is named decides which.
+/// Formats of programs that name themselves; the first program named decides.
 fn programs(line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> Stage {
     let done = |fits: bool| if fits { Stage::Done } else { Stage::Next };
     if has!(line, " SMTPSVC") {
@@ -282,7 +282,7 @@ fn exim(line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> Stage {
         found.helo.clone_from(&found.rdns);
         return Stage::Done;
     }
-    // Pick up the pieces; with who received and an address it is enough.
+    // The last resort: a receiving server and an address are enough.
     let inner = |re: Option<&Regex>| Some(re?.captures(line)?.get(1)?.as_bytes().to_vec());
     if let Some(name) = inner(regex!(r"(?-u)^(\S+) ")) {
         found.rdns = name;
@@ -406,7 +406,7 @@ fn obtuse(line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> bool {
     fits
 }
 
-/// Hand-overs that do not count; else a guess at what the client called itself.
+/// Hand-overs that do not count; else a guess of the HELO name.
 fn ignorable(line: &Line<'_>, found: &mut Found, kept: &mut Kept) -> Stage {
     let formats = &*FORMATS;
     // A scanner of qmail repeats the line before it.

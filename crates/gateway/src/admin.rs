@@ -1,0 +1,8 @@
+//! What an administrator steers and what keeps the process safe: policy, groups, sandbox, the secrets process.
+
+pub mod groups;
+pub mod policy_source;
+pub mod postgres;
+pub mod quarantine;
+pub mod sandbox;
+pub mod secrets_process;

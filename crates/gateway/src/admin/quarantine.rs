@@ -1,0 +1,36 @@
+//! What settings mean to the quarantine: keys of held mail, folders and their limits.
+
+use anyhow::Context;
+use gauntlet_store::quarantine::FolderRelease;
+use gauntlet_store::{BodyKeys, FolderLimit};
+
+use crate::config::Config;
+
+/// The keys of held mail, where bodies are or were sealed.
+///
+/// # Errors
+/// If the file of keys cannot be read or made.
+pub fn body_keys(config: &Config) -> anyhow::Result<Option<BodyKeys>> {
+    let (path, seal) = (config.node.inside(&config.quarantine.key_file), config.quarantine.encrypt);
+    if !seal && !path.exists() {
+        return Ok(None);
+    }
+    let keys = BodyKeys::open(&path, seal).context("quarantine.key_file")?;
+    Ok(Some(keys))
+}
+
+/// What single folders of the quarantine keep.
+pub fn folder_limits(config: &Config) -> Vec<FolderLimit> {
+    let limits = config.folder.iter().map(|f| FolderLimit {
+        folder: f.name.clone(),
+        retention_days: f.retention_days,
+        bytes_max: (f.bytes_max > 0).then_some(f.bytes_max),
+    });
+    limits.collect()
+}
+
+/// Who may release what is held in single folders.
+pub fn folder_release(config: &Config) -> FolderRelease {
+    let said = config.folder.iter().filter_map(|f| Some((f.name.clone(), f.release?)));
+    said.collect()
+}

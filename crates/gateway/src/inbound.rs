@@ -1,0 +1,12 @@
+//! From a connection to an accepted message: admission, SMTP sessions, scan services, intake.
+
+pub mod admission;
+pub mod challenge_listener;
+pub mod intake;
+pub mod logins;
+pub mod rate_limiter;
+pub mod rates;
+pub mod receiver;
+pub mod recipients;
+pub mod services;
+pub mod settings;

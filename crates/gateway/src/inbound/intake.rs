@@ -1,0 +1,305 @@
+//! From a received message to its answer: scan, policy, spool.
+//!
+//! Design invariants 2 and 3 are kept here: 250 comes after the spool said that the message is
+//! durable; 5xx comes only if every recipient is refused.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use gauntlet_mail::{Direction, Envelope, Facts};
+use gauntlet_policy::Rates;
+use gauntlet_smtp::{MailCommand, RcptCommand, Reply};
+use gauntlet_store::record::Stage;
+use gauntlet_store::{Delivery, Log, LogRecord, Outcome, Spool};
+use gauntlet_verdict::Final;
+use tokio::sync::oneshot;
+
+use crate::clock::now_ms;
+use crate::current::Current;
+use crate::facts::auth_results::{stamp_in, without_return_path_in};
+use crate::facts::rules::CachedViews;
+use crate::ids;
+use crate::inbound::rate_limiter::RateLimiter;
+use crate::inbound::settings::InboundSettings;
+use crate::message::ReceivedMessage;
+use crate::metrics::Metrics;
+use crate::outbound::queue::accept::AcceptError;
+use crate::outbound::queue::{CutThrough, Queue};
+use crate::outbound::queued_message::{Answer, QueuedMessage, answer, with_reference};
+use crate::scan::judge::Work;
+use crate::scan::scan_pool::{NoVerdict, ScanPool};
+use crate::trace_fields::count_received;
+
+/// A message that is complete.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Its id.
+    pub id: u64,
+    /// What the connection said.
+    pub envelope: Envelope,
+    /// MAIL.
+    pub mail: MailCommand,
+    /// RCPTs that were accepted.
+    pub recipients: Vec<RcptCommand>,
+    /// Our Received field and the message.
+    pub body: ReceivedMessage,
+    /// Unix time in milliseconds at which it began.
+    pub received_ms: i64,
+    /// The same on the other clock.
+    pub began: Instant,
+    /// Each recipient gets a reply of its own.
+    pub lmtp: bool,
+}
+
+/// Takes messages over.
+#[derive(Debug)]
+pub struct Intake {
+    /// The settings in force: one generation for each message.
+    pub settings: Current<InboundSettings>,
+    /// Counts for policies.
+    pub rate_limiter: Arc<RateLimiter>,
+    /// Judges.
+    pub scan_pool: ScanPool,
+    /// Makes durable.
+    pub spool: Arc<Spool>,
+    /// Delivers.
+    pub queue: Arc<Queue>,
+    /// Message log, for what is refused here.
+    pub log: Arc<Log>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// The spool keeps nothing.
+    pub null: bool,
+}
+
+impl Intake {
+    /// A message of this size can be taken: checked before its body is read.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.null || self.spool.reserve(bytes).is_ok()
+    }
+
+    /// Judges a message, makes it durable, starts its delivery, and says what to answer: one reply,
+    /// or with LMTP one for each recipient.
+    pub async fn take(&self, arrival: Arrival) -> Vec<Reply> {
+        let count = if arrival.lmtp { arrival.recipients.len() } else { 1 };
+        let id = ids::to_text(arrival.id);
+        let settings = self.settings.get();
+        if count_received(arrival.body.bytes()) > settings.receiver.received_headers_max {
+            self.metrics.rejected.add_one();
+            return vec![Reply::new(554, (5, 4, 6), "too many hops: the message loops"); count];
+        }
+        let received = Stage::now("received", arrival.began);
+        let Arrival { envelope, body, received_ms, began, .. } = arrival;
+        let judged =
+            self.weigh_with(&settings, arrival.id, envelope, body, received_ms, began).await;
+        let (mut record, body) = match judged {
+            Ok(judged) => judged,
+            Err(why) => {
+                self.metrics.put_off.add_one();
+                let text = format!("cannot judge the message now ({why}), try again later");
+                return vec![Reply::new(451, (4, 7, 1), text); count];
+            }
+        };
+        record.stages.insert(0, received);
+        let verdict = answer(&record.dispositions);
+        let each: Vec<Option<Reply>> = if arrival.lmtp {
+            record.dispositions.iter().map(|d| refusal_of(&d.end, &id)).collect()
+        } else {
+            vec![None]
+        };
+        match verdict {
+            Answer::Reject(text) => {
+                self.metrics.rejected.add_one();
+                self.log_refused(record, &text);
+                let reply = Reply::new(550, (5, 7, 1), with_reference(&text, &id));
+                vec![reply; count]
+            }
+            Answer::Defer(text) => {
+                self.metrics.put_off.add_one();
+                vec![Reply::new(451, (4, 7, 1), with_reference(&text, &id)); count]
+            }
+            Answer::Accept => {
+                let size = body.len() as u64;
+                let mut message = QueuedMessage::new(record, &arrival.mail, &arrival.recipients);
+                if !arrival.lmtp
+                    && let Some(said) = self.queue.cut_through(&mut message, &body, began).await
+                {
+                    return vec![self.pass_on(&said, &id, size)];
+                }
+                let accepted = self.accept(arrival.id, message, body, began).await;
+                let reply = self.reply_to(accepted, &id, size);
+                if reply.is_positive() {
+                    each.into_iter().map(|own| own.unwrap_or_else(|| reply.clone())).collect()
+                } else {
+                    vec![reply; count]
+                }
+            }
+        }
+    }
+
+    /// Judges a message that is on its way now: asks the network, counts, and remembers its sender. The
+    /// body comes back as it was judged, with what the network said in its header.
+    ///
+    /// # Errors
+    /// [`NoVerdict`]: the client may try again later.
+    pub async fn weigh(
+        &self,
+        id: u64,
+        envelope: Envelope,
+        body: ReceivedMessage,
+        received_ms: i64,
+        began: Instant,
+    ) -> Result<(LogRecord, Bytes), NoVerdict> {
+        self.weigh_with(&self.settings.get(), id, envelope, body, received_ms, began).await
+    }
+
+    async fn weigh_with(
+        &self,
+        settings: &InboundSettings,
+        id: u64,
+        envelope: Envelope,
+        body: ReceivedMessage,
+        received_ms: i64,
+        began: Instant,
+    ) -> Result<(LogRecord, Bytes), NoVerdict> {
+        let (mut envelope, mut body) = (envelope, body);
+        let (facts, text) = self.facts(settings, &mut envelope, &mut body).await;
+        let body = body.freeze();
+        let work = Work {
+            id: ids::to_text(id),
+            raw: body.clone(),
+            rates: self.rate_limiter.policy_rates(&settings.rates, &envelope),
+            envelope,
+            facts,
+            text,
+            received_ms,
+            began,
+        };
+        let mut record = self.scan_pool.judge(&settings.judge, work).await?;
+        let spam = record.verdict.class >= gauntlet_verdict::Class::Spam;
+        settings.facts.remember(&record.envelope, &record.facts, spam);
+        settings.facts.apply(&record.verdict);
+        record.latency_ms = milliseconds_since(began);
+        Ok((record, body))
+    }
+
+    /// Judges a message that stays with whoever brought it: nothing is delivered here. The facts
+    /// are those that the envelope allows.
+    ///
+    /// # Errors
+    /// [`NoVerdict`]: the client may try again later.
+    pub async fn judge(
+        &self,
+        id: u64,
+        raw: Bytes,
+        envelope: Envelope,
+    ) -> Result<LogRecord, NoVerdict> {
+        let settings = self.settings.get();
+        let (facts, text) = settings.facts.collect_for_scan(&envelope, &raw).await;
+        let rates = Rates::default();
+        let (id, received_ms, began) = (ids::to_text(id), now_ms(), Instant::now());
+        let work = Work { id, raw, envelope, facts, text, rates, received_ms, began };
+        let record = self.scan_pool.judge(&settings.judge, work).await?;
+        settings.facts.apply(&record.verdict);
+        Ok(record)
+    }
+
+    /// The answer to a message that was to be made durable.
+    fn reply_to(&self, accepted: Result<(), AcceptError>, id: &str, bytes: u64) -> Reply {
+        match accepted {
+            Ok(()) => {
+                self.metrics.accepted.add_one();
+                self.metrics.accepted_bytes.add(bytes);
+                Reply::new(250, (2, 0, 0), format!("Ok: queued as {id}"))
+            }
+            Err(error) => {
+                self.metrics.no_room.add_one();
+                tracing::error!(%error, id, "a message could not be made durable");
+                Reply::new(452, (4, 3, 1), "insufficient storage, try again later")
+            }
+        }
+    }
+
+    /// Asks the network about the message; its answers also go into the envelope and the header.
+    async fn facts(
+        &self,
+        settings: &InboundSettings,
+        envelope: &mut Envelope,
+        body: &mut ReceivedMessage,
+    ) -> (Facts, CachedViews) {
+        let start = Instant::now();
+        let (facts, text) = settings.facts.collect_for_scan(envelope, body.bytes()).await;
+        self.metrics.facts_time.record(start.elapsed());
+        if facts.reverse_confirmed == Some(true) {
+            envelope.client_name.clone_from(&facts.reverse_name);
+        }
+        // Signatures were verified over what came.
+        if envelope.direction == Direction::Inbound {
+            without_return_path_in(body);
+            stamp_in(body, settings.facts.host(), &facts, envelope);
+        }
+        (facts, text)
+    }
+
+    /// The answer to a message that the next hop took or refused while the client waited.
+    fn pass_on(&self, said: &CutThrough, id: &str, bytes: u64) -> Reply {
+        if said.taken {
+            self.metrics.accepted.add_one();
+            self.metrics.accepted_bytes.add(bytes);
+            return Reply::new(250, (2, 0, 0), format!("Ok: passed on as {id}"));
+        }
+        self.metrics.rejected.add_one();
+        let text = format!("refused by the next hop (reference {id}): {}", said.reply);
+        Reply::new(550, (5, 0, 0), text)
+    }
+
+    /// Has the queue take a message over.
+    async fn accept(
+        &self,
+        id: u64,
+        message: QueuedMessage,
+        body: Bytes,
+        began: Instant,
+    ) -> Result<(), AcceptError> {
+        let (sender, durable) = oneshot::channel();
+        let start = Instant::now();
+        let note = move |message: &mut QueuedMessage| {
+            message.record.stages.push(Stage::now("spooled", began));
+            message.record.latency_ms = milliseconds_since(began);
+        };
+        let done = move |result| {
+            let _the_session_may_have_gone = sender.send(result);
+        };
+        self.queue.accept(id, message, body, note, done);
+        let result = durable.await;
+        self.metrics.spool_time.record(start.elapsed());
+        result.unwrap_or(Err(AcceptError::Ended))
+    }
+
+    /// A refused message has a line in the log too: the reference code leads to it.
+    pub(crate) fn log_refused(&self, mut record: LogRecord, text: &str) {
+        let at_ms = now_ms();
+        let deliveries = record.dispositions.iter().map(|d| Delivery {
+            address: d.recipient.clone(),
+            outcome: Outcome::Rejected,
+            at_ms,
+            reply: text.to_owned(),
+            ..Delivery::default()
+        });
+        record.deliveries = deliveries.collect();
+        self.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));
+    }
+}
+
+fn milliseconds_since(began: Instant) -> u32 {
+    u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX)
+}
+
+/// The reply that refuses a single recipient (LMTP).
+fn refusal_of(end: &Final, id: &str) -> Option<Reply> {
+    match end {
+        Final::Reject { text } => Some(Reply::new(550, (5, 7, 1), with_reference(text, id))),
+        _ => None,
+    }
+}

@@ -1,0 +1,328 @@
+//! The Receiver: listeners, and what all sessions share.
+
+mod author;
+mod overflow;
+mod pace;
+mod proxy;
+mod session;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gauntlet_smtp::{Features, SessionConfig, SessionLimits};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+
+use crate::clock::now_ms;
+use crate::config::{ListenerRole, ListenerSettings, StressSettings};
+use crate::current::Current;
+use crate::ids::Ids;
+use crate::inbound::admission::Admission;
+use crate::inbound::intake::Intake;
+use crate::inbound::logins::Logins;
+use crate::inbound::rate_limiter::RateLimiter;
+use crate::inbound::settings::InboundSettings;
+use crate::memory::{Holder, MemoryBudget, network_of};
+use crate::metrics::Metrics;
+use crate::net::tls::ListenerTls;
+use crate::network::Network;
+use crate::outbound::sender::Sender;
+
+pub use overflow::OverflowArea;
+
+/// Bytes that a session's task may hold, beside what it allocates while it works.
+const SESSION_BYTES_MAX: usize = 4_096;
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 4_096;
+/// Between two looks whether the node is under pressure.
+const STRESS_PAUSE: Duration = Duration::from_millis(500);
+
+/// What all sessions of a node share.
+#[derive(Debug)]
+pub struct Receiver {
+    /// Our name.
+    pub host: String,
+    /// The settings in force.
+    pub settings: Current<InboundSettings>,
+    /// The way to next hops, which may be asked.
+    pub sender: Arc<Sender>,
+    /// Sessions at once.
+    pub admission: Arc<Admission>,
+    /// Memory for bodies.
+    pub memory: Arc<MemoryBudget>,
+    /// Where large bodies wait for their end.
+    pub overflow: Arc<OverflowArea>,
+    /// Rates, greylisting.
+    pub rate_limiter: Arc<RateLimiter>,
+    /// Takes messages over.
+    pub intake: Arc<Intake>,
+    /// Makes ids.
+    pub ids: Arc<Ids>,
+    /// Who may log in.
+    pub logins: Arc<Logins>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// True once the node stops: sessions end after their transaction.
+    pub stopping: watch::Receiver<bool>,
+}
+
+/// A listener that is bound.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    role: ListenerRole,
+    networks: Arc<Vec<Network>>,
+    proxies: Arc<Vec<Network>>,
+    xclients: Arc<Vec<Network>>,
+    own_header_from: bool,
+    tls: Option<Arc<ListenerTls>>,
+}
+
+impl Listener {
+    /// Binds the address of these settings.
+    ///
+    /// # Errors
+    /// If the address cannot be bound or a network is malformed; the message names the setting.
+    pub fn bind(settings: &ListenerSettings, tls: Option<Arc<ListenerTls>>) -> io::Result<Self> {
+        use std::net::ToSocketAddrs;
+        let named = |e: io::Error| {
+            let mend = remedy(&e);
+            io::Error::new(e.kind(), format!("listener.address {}: {e}{mend}", settings.address))
+        };
+        let addresses = settings.address.to_socket_addrs().map_err(named)?;
+        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
+        let networks = read_networks("networks", &settings.networks)?;
+        let proxies = read_networks("proxy_from", &settings.proxy_from)?;
+        let xclients = read_networks("xclient_from", &settings.xclient_from)?;
+        for address in addresses {
+            match bind(address, settings.share_port) {
+                Ok(socket) => {
+                    let (role, own_header_from) = (settings.role, settings.own_header_from);
+                    let listener = Listener {
+                        socket,
+                        role,
+                        networks,
+                        proxies,
+                        xclients,
+                        own_header_from,
+                        tls,
+                    };
+                    return Ok(listener);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(named(last))
+    }
+
+    /// The address it is bound to.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Its certificates.
+    pub fn tls(&self) -> Option<Arc<ListenerTls>> {
+        self.tls.clone()
+    }
+
+    /// The address and role for people.
+    pub fn role(&self) -> ListenerRole {
+        self.role
+    }
+}
+
+fn read_networks(key: &str, texts: &[String]) -> io::Result<Arc<Vec<Network>>> {
+    let networks = texts.iter().map(|n| n.parse::<Network>()).collect::<Result<Vec<_>, _>>();
+    let wrong = |e| io::Error::new(io::ErrorKind::InvalidInput, format!("listener.{key}: {e}"));
+    networks.map(Arc::new).map_err(wrong)
+}
+
+/// What to do about an address that cannot be listened on; empty where the error says it.
+pub fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; stop what listens there, or choose another port",
+        io::ErrorKind::AddrNotAvailable => "; no interface of this machine has this address",
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need CAP_NET_BIND_SERVICE (systemd: AmbientCapabilities), or choose another"
+        }
+        _ => "",
+    }
+}
+
+fn bind(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    if shared {
+        socket.set_reuseport(true)?;
+    }
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// A client's side of a session, for the checks that depend on it.
+#[derive(Debug, Clone)]
+struct Client {
+    address: IpAddr,
+    role: ListenerRole,
+    /// Networks that may use an outbound listener.
+    networks: Arc<Vec<Network>>,
+    /// It may say whom it speaks for.
+    may_xclient: bool,
+    /// From fields of people who logged in name their own addresses only.
+    own_header_from: bool,
+    /// Certificates of the listener.
+    tls: Option<Arc<ListenerTls>>,
+}
+
+impl Client {
+    /// It is in one of the listener's networks.
+    fn is_trusted(&self) -> bool {
+        self.networks.iter().any(|n| n.contains(self.address))
+    }
+}
+
+impl Receiver {
+    /// Accepts connections until the node stops.
+    pub async fn run(self: Arc<Self>, listener: Listener) {
+        let mut stopping = self.stopping.clone();
+        loop {
+            let next = async {
+                self.admission.wait_for_room().await;
+                listener.socket.accept().await
+            };
+            let accepted = tokio::select! {
+                accepted = next => accepted,
+                _ = stopping.wait_for(|stop| *stop) => return,
+            };
+            match accepted {
+                Ok((stream, peer)) => self.clone().welcome(&listener, stream, peer),
+                Err(error) => {
+                    // Out of descriptors, mostly: whoever ends a session makes room.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    fn welcome(self: Arc<Self>, listener: &Listener, mut stream: TcpStream, peer: SocketAddr) {
+        self.metrics.connections.add_one();
+        let address = peer.ip().to_canonical();
+        let client = Client {
+            address,
+            role: listener.role,
+            networks: listener.networks.clone(),
+            may_xclient: listener.xclients.iter().any(|n| n.contains(address)),
+            own_header_from: listener.own_header_from,
+            tls: listener.tls.clone(),
+        };
+        if !listener.proxies.iter().any(|n| n.contains(address)) {
+            return self.admit(client, stream);
+        }
+        tokio::spawn(async move {
+            match proxy::client(&mut stream, peer).await {
+                Ok(real) => {
+                    let address = real.ip().to_canonical();
+                    self.admit(Client { address, ..client }, stream);
+                }
+                Err(error) => tracing::warn!(balancer = %address, %error, "no PROXY header"),
+            }
+        });
+    }
+
+    /// Looks after pressure until the node stops: sessions that bring nothing then leave.
+    pub async fn watch_stress(self: Arc<Self>) {
+        let mut stopping = self.stopping.clone();
+        loop {
+            let stress = self.settings.get().stress;
+            let idle = Duration::from_secs(stress.command_seconds_max);
+            let short = self.memory.is_used_from(stress.percent);
+            if self.admission.look_at_pressure(short, idle) {
+                let (pressed, sessions) = (self.admission.is_pressed(), self.admission.sessions());
+                let memory_bytes = self.memory.used();
+                tracing::warn!(pressed, sessions, memory_bytes, "pressure on sessions or memory");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(STRESS_PAUSE) => {}
+                _ = stopping.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+
+    /// How this client is treated, if that is harsher than usual.
+    fn stress_of(&self, client: IpAddr) -> Option<StressSettings> {
+        if !self.admission.is_pressed() {
+            return None;
+        }
+        let settings = self.settings.get();
+        (!settings.rates.is_exempt(client)).then_some(settings.stress)
+    }
+
+    /// Whose share of the memory a body of this client counts in.
+    fn holders_of(&self, client: IpAddr) -> Vec<Holder> {
+        match self.settings.get().rates.is_exempt(client) {
+            true => Vec::new(),
+            false => vec![Holder::Client(client), Holder::Network(network_of(client))],
+        }
+    }
+
+    /// Begins the session of a client, or tells it why not.
+    fn admit(self: Arc<Self>, client: Client, stream: TcpStream) {
+        let (address, now_s) = (client.address, now_ms() / 1_000);
+        let settings = self.settings.get();
+        let rules = &settings.rates;
+        let admitted = match self.rate_limiter.admit_connection(rules, address, now_s) {
+            Ok(()) => self.admission.admit(address, rules.is_exempt(address), || {
+                self.rate_limiter.is_good(rules, address, now_s)
+            }),
+            Err(why) => Err(why),
+        };
+        match admitted {
+            Ok(admitted) => {
+                let session = session::run(self, client, stream, admitted);
+                debug_assert!(
+                    size_of_val(&session) < SESSION_BYTES_MAX,
+                    "an idle session is small"
+                );
+                tokio::spawn(session);
+            }
+            Err(why) => {
+                self.metrics.connections_refused.add_one();
+                // Best effort: the buffer of a new connection has room for one line.
+                let reply = format!("421 4.3.2 {why}\r\n");
+                let _sent_or_not = stream.try_write(reply.as_bytes());
+            }
+        }
+    }
+
+    /// What a session of this role offers.
+    fn session_config(&self, client: &Client) -> SessionConfig {
+        let (role, tls) = (client.role, client.tls.is_some());
+        let settings = &self.settings.get().receiver;
+        let stress = self.stress_of(client.address);
+        let errors_max =
+            stress.map_or(settings.errors_max, |s| s.errors_max.min(settings.errors_max));
+        let limits = SessionLimits {
+            line_bytes_max: settings.command_bytes_max,
+            refused_chunk_bytes_max: settings.refused_chunk_bytes_max,
+            message_bytes_max: settings.message_bytes_max,
+            recipients_max: settings.recipients_max,
+            errors_max: u16::try_from(errors_max).unwrap_or(u16::MAX),
+            ..SessionLimits::default()
+        };
+        let submission = role == ListenerRole::Submission;
+        let features = Features {
+            starttls: tls,
+            auth: submission,
+            scram: submission,
+            auth_required: submission,
+            lmtp: role == ListenerRole::Lmtp,
+        };
+        SessionConfig { host: self.host.clone(), limits, features }
+    }
+}

@@ -1,0 +1,136 @@
+//! Who may send what to whom: the checks of MAIL, RCPT and of a message's author.
+
+use gauntlet_smtp::address::domain_of;
+use gauntlet_smtp::{CloseReason, Event, MailCommand, RcptCommand, Reply};
+
+use super::super::author;
+use super::Conversation;
+use crate::clock::now_ms;
+use crate::config::ListenerRole;
+use crate::inbound::recipients::Known;
+
+impl Conversation {
+    /// A trusted relay speaks for another client: who came too often is told so at once.
+    pub(super) fn speak_for(&mut self, client: Option<std::net::IpAddr>) -> Option<Event> {
+        let client = client?.to_canonical();
+        self.client.address = client;
+        self.memory = self.receiver.memory.share_of(self.receiver.holders_of(client));
+        self.login = None;
+        let rules = &self.receiver.settings.get().rates;
+        let limiter = &self.receiver.rate_limiter;
+        let why = limiter.admit_connection(rules, client, now_ms() / 1_000).err()?;
+        self.out.clear();
+        Reply::new(421, (4, 3, 2), why).write(&mut self.out);
+        Some(Event::Close(CloseReason::Quit))
+    }
+
+    pub(super) fn check_sender(&self, mail: &MailCommand) -> Reply {
+        if self.client.role == ListenerRole::Outbound && !self.client.is_trusted() {
+            return Reply::new(554, (5, 7, 1), "relaying denied: your network is not allowed here");
+        }
+        if let Some(user) = &self.login
+            && !user.addresses.is_empty()
+            && !user.addresses.iter().any(|own| own.eq_ignore_ascii_case(&mail.from))
+        {
+            return Reply::new(553, (5, 7, 1), "not one of your addresses");
+        }
+        if self.login.is_none()
+            && let Err(why) = self.receiver.rate_limiter.admit_message(
+                &self.receiver.settings.get().rates,
+                self.client.address,
+                &mail.from,
+                now_ms() / 1_000,
+            )
+        {
+            self.receiver.metrics.rate_limited.add_one();
+            return Reply::new(450, (4, 7, 1), why);
+        }
+        match self.receiver.intake.has_room(mail.size.unwrap_or(0)) {
+            true => Reply::new(250, (2, 1, 0), "Ok"),
+            false => {
+                self.receiver.metrics.no_room.add_one();
+                Reply::new(452, (4, 3, 1), "insufficient storage, try again later")
+            }
+        }
+    }
+
+    /// No open relay: without a login or a trusted network, mail is taken for our domains only.
+    pub(super) async fn check_recipient(&mut self, rcpt: &RcptCommand) -> Reply {
+        let settings = self.receiver.settings.get();
+        let routes = &settings.routes;
+        let domain = domain_of(&rcpt.to);
+        let ours = domain.is_empty() || routes.is_local(&domain);
+        let may_relay = match self.client.role {
+            ListenerRole::Inbound | ListenerRole::Lmtp => false,
+            ListenerRole::Outbound => self.client.is_trusted(),
+            ListenerRole::Submission => self.session.user().is_some(),
+        };
+        if !ours && !may_relay {
+            return Reply::new(550, (5, 7, 1), "relaying denied: not one of our domains");
+        }
+        if rcpt.routed || ours && routes_on(&rcpt.to) {
+            let text = "no routes in addresses: write the recipient as user@domain";
+            return Reply::new(550, (5, 1, 3), text);
+        }
+        let outbound =
+            matches!(self.client.role, ListenerRole::Outbound | ListenerRole::Submission)
+                && routes.takes_all();
+        if ours && !outbound {
+            match settings.recipients.check(&rcpt.to, routes, &self.receiver.sender).await {
+                Known::Yes => {}
+                Known::No(why) => return Reply::new(550, (5, 1, 1), why),
+                Known::Unclear => {
+                    let text = "cannot tell whether there is such a recipient, try again later";
+                    return Reply::new(451, (4, 3, 0), text);
+                }
+            }
+        }
+        if self.client.role == ListenerRole::Inbound && self.login.is_none() {
+            let (limiter, client) = (&self.receiver.rate_limiter, self.client.address);
+            let sender = self.session.sender().unwrap_or_default();
+            let now_s = now_ms() / 1_000;
+            if let Some(seconds) =
+                limiter.wait_for(&settings.rates, client, sender, &rcpt.to, now_s).await
+            {
+                self.receiver.metrics.greylisted.add_one();
+                let text = format!("greylisted: please come again in {seconds} s");
+                return Reply::new(451, (4, 7, 1), text);
+            }
+        }
+        Reply::new(250, (2, 1, 5), "Ok")
+    }
+
+    /// RFC 3848 and RFC 6531 section 4.3.
+    pub(super) fn protocol(&self) -> &'static str {
+        let utf8 = self.session.is_utf8();
+        match (self.session.is_lmtp(), self.session.is_extended(), self.session.is_tls()) {
+            (true, _, false) if utf8 => "UTF8LMTP",
+            (true, _, true) if utf8 => "UTF8LMTPS",
+            (true, _, false) => "LMTP",
+            (true, _, true) => "LMTPS",
+            (_, false, _) => "SMTP",
+            (_, _, tls) => match (utf8, tls, self.session.user().is_some()) {
+                (false, false, false) => "ESMTP",
+                (false, false, true) => "ESMTPA",
+                (false, true, false) => "ESMTPS",
+                (false, true, true) => "ESMTPSA",
+                (true, false, false) => "UTF8SMTP",
+                (true, false, true) => "UTF8SMTPA",
+                (true, true, false) => "UTF8SMTPS",
+                (true, true, true) => "UTF8SMTPSA",
+            },
+        }
+    }
+
+    /// Why whoever logged in may not send this message.
+    pub(super) fn refuse_author(&self, message: &[u8]) -> Option<Reply> {
+        let own = self.login.as_ref().map(|user| &user.addresses).filter(|own| !own.is_empty())?;
+        self.client.own_header_from.then(|| author::refusal(message, own)).flatten()
+    }
+}
+
+/// The local part tells the next server of another place: `user%elsewhere`, `elsewhere!user`,
+/// `"user@elsewhere"`. Servers that still follow it would relay for strangers, or deliver past our checks.
+fn routes_on(recipient: &str) -> bool {
+    recipient.rsplit_once('@').is_some_and(|(local, _)| local.contains(['%', '!', '@']))
+}

@@ -1,0 +1,140 @@
+//! Which recipients of ours exist: checked before a message is taken.
+//!
+//! ```text
+//! [recipients] known, file ─▶ table (SQL) ─▶ cache ─▶ probe of the next hop
+//!        yes: known              yes: known            its answer to RCPT
+//! ```
+//!
+//! Without any of these every local part is taken. With a list or table and no probe, whoever is in none
+//! of them is unknown. `postmaster` is always known (RFC 5321 section 4.5.1).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use gauntlet_smtp::address::{canonical, domain_of};
+use gauntlet_store::recipients::Table;
+
+use crate::config::{Config, RecipientSettings};
+use crate::outbound::route::Routes;
+use crate::outbound::sender::{Probe, Sender};
+
+/// Answers of next hops that are kept.
+const CACHE_MAX: u64 = 100_000;
+
+/// Whether a recipient exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Known {
+    /// As far as we know.
+    Yes,
+    /// No; the text for the 550.
+    No(String),
+    /// Nobody can tell now.
+    Unclear,
+}
+
+/// Knows recipients. Share it as `Arc<Recipients>`.
+#[derive(Debug)]
+pub struct Recipients {
+    settings: RecipientSettings,
+    /// Addresses and `@domain` in lower case; none takes every local part.
+    listed: Option<HashSet<String>>,
+    table: Option<Arc<Table>>,
+    probed: moka::sync::Cache<String, (bool, Instant)>,
+}
+
+impl Recipients {
+    /// Reads the list and opens the table of these settings.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or the query is no query with one parameter.
+    pub fn load(config: &Config) -> anyhow::Result<Self> {
+        let settings = config.recipients.clone();
+        let mut listed: HashSet<String> =
+            settings.known.iter().map(|a| canonical(a).to_lowercase()).collect();
+        let path = &settings.file;
+        let has_list = !listed.is_empty() || !path.as_os_str().is_empty();
+        if !path.as_os_str().is_empty() {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("recipients.file {}", path.display()))?;
+            let lines = text.lines().map(str::trim);
+            let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+            listed.extend(lines.map(|line| canonical(line).to_lowercase()));
+        }
+        let table = if settings.sqlite.as_os_str().is_empty() {
+            None
+        } else {
+            let table = Table::open(&settings.sqlite, &settings.query);
+            Some(Arc::new(table.context("recipients.sqlite, recipients.query")?))
+        };
+        let probed = moka::sync::Cache::builder()
+            .max_capacity(CACHE_MAX)
+            .time_to_live(Duration::from_secs(settings.probe_keep_seconds.max(1)))
+            .build();
+        Ok(Recipients { settings, listed: has_list.then_some(listed), table, probed })
+    }
+
+    /// Whether this recipient of ours exists.
+    pub async fn check(&self, address: &str, routes: &Routes, sender: &Sender) -> Known {
+        let address = address.to_lowercase();
+        let domain = domain_of(&address);
+        if address == "postmaster" || address.strip_suffix(&domain) == Some("postmaster@") {
+            return Known::Yes;
+        }
+        let everyone = self.listed.is_none() && self.table.is_none() && !self.settings.probe;
+        let listed = self.listed.as_ref().is_some_and(|listed| {
+            listed.contains(&address) || listed.contains(&format!("@{domain}"))
+        });
+        if everyone || listed {
+            return Known::Yes;
+        }
+        if let Some(table) = self.table.clone() {
+            let asked = address.clone();
+            let found = tokio::task::spawn_blocking(move || table.contains(&asked)).await;
+            match found {
+                Ok(Ok(true)) => return Known::Yes,
+                Ok(Ok(false)) => {}
+                Ok(Err(error)) => {
+                    tracing::error!(%error, "recipients.sqlite cannot be asked");
+                    return Known::Unclear;
+                }
+                Err(_) => return Known::Unclear,
+            }
+        }
+        if !self.settings.probe {
+            return Known::No("no such recipient".to_owned());
+        }
+        self.probe(address, routes, sender).await
+    }
+
+    /// Asks the next hop, unless it said so a while ago.
+    async fn probe(&self, address: String, routes: &Routes, sender: &Sender) -> Known {
+        let route = routes.route(&address);
+        if !route.is_named() {
+            return Known::Yes;
+        }
+        let keep = Duration::from_secs(self.settings.probe_refused_seconds);
+        match self.probed.get(&address) {
+            Some((true, _)) => return Known::Yes,
+            Some((false, since)) if since.elapsed() < keep => {
+                return Known::No("no such recipient".to_owned());
+            }
+            _ => {}
+        }
+        let wait = Duration::from_secs(self.settings.probe_wait_seconds);
+        match tokio::time::timeout(wait, sender.probe(&route, &address)).await {
+            Ok(Probe::Taken) => {
+                self.probed.insert(address, (true, Instant::now()));
+                Known::Yes
+            }
+            Ok(Probe::Refused(reply)) => {
+                self.probed.insert(address, (false, Instant::now()));
+                Known::No(format!("the next hop said {reply}"))
+            }
+            // A gateway takes mail for a server that is away: that is what it has a spool for.
+            Ok(Probe::Unclear) | Err(_) if self.settings.accept_unclear => Known::Yes,
+            Ok(Probe::Unclear) | Err(_) => Known::Unclear,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What a reload changes for mail that comes in.
+
+use std::sync::Arc;
+
+use crate::config::{ReceiverSettings, StressSettings};
+use crate::facts::FactCollector;
+use crate::inbound::rate_limiter::RateRules;
+use crate::inbound::recipients::Recipients;
+use crate::outbound::route::Routes;
+use crate::scan::judge::Judge;
+
+/// One generation of settings for receiving and judging: never changed, taken once for each message (and
+/// for what a session is offered, once a session).
+#[derive(Debug, Clone)]
+pub struct InboundSettings {
+    /// Limits and time-outs.
+    pub receiver: ReceiverSettings,
+    /// How clients are treated under pressure.
+    pub stress: StressSettings,
+    /// Rates and greylisting.
+    pub rates: RateRules,
+    /// Which recipients exist.
+    pub recipients: Arc<Recipients>,
+    /// Domains that are ours, and where their mail goes.
+    pub routes: Arc<Routes>,
+    /// Asks the network.
+    pub facts: Arc<FactCollector>,
+    /// Ruleset, model and policy.
+    pub judge: Arc<Judge>,
+}

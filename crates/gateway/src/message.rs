@@ -1,0 +1,216 @@
+//! One type for a message on its way in, one for a message on its way out. Both share the bytes as they came.
+//!
+//! ```text
+//! end of DATA: [ room | Received: | message as it came ]      ReceivedMessage: one buffer
+//! facts, stamp:   [ Authentication-Results: | ... ]           written into the room, nothing is moved
+//! scan, spool, quarantine, Maildir, replay                    Bytes: the same buffer, shared
+//! delivery:    [ header with changes, signatures, seal ] + [ the body ]   OutgoingMessage: the body is shared
+//! ```
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use gauntlet_mail::fields;
+
+/// Bytes kept free before a message for the fields that the node puts on top of it.
+pub const ROOM_BYTES: usize = 1_024;
+
+/// A message that is being received: one buffer, with room in front.
+#[derive(Debug, Clone)]
+pub struct ReceivedMessage {
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl ReceivedMessage {
+    /// What a buffer begins with into which a message is then written: the room, and our trace field.
+    /// `announced` is the size that the client said, in bytes; it is only a hint.
+    pub fn begin(trace_field: &str, announced: usize) -> Vec<u8> {
+        let mut buffer = Vec::with_capacity(ROOM_BYTES + trace_field.len() + announced + 64);
+        buffer.resize(ROOM_BYTES, b' ');
+        buffer.extend_from_slice(trace_field.as_bytes());
+        buffer
+    }
+
+    /// Of a buffer that began with [`ReceivedMessage::begin`].
+    pub fn of_buffer(buffer: Vec<u8>) -> Self {
+        let start = ROOM_BYTES.min(buffer.len());
+        ReceivedMessage { buffer, start }
+    }
+
+    /// Of a message that came without room before it.
+    pub fn of_bytes(buffer: Vec<u8>) -> Self {
+        ReceivedMessage { buffer, start: 0 }
+    }
+
+    /// The message as it is now.
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+
+    /// Puts whole fields, with their line ends, before all others. A message is copied only if there is no
+    /// room for them.
+    pub fn put_first(&mut self, fields: &[u8]) {
+        match self.start.checked_sub(fields.len()) {
+            Some(start) => {
+                if let Some(room) = self.buffer.get_mut(start..self.start) {
+                    room.copy_from_slice(fields);
+                    self.start = start;
+                }
+            }
+            None => *self = ReceivedMessage::of_bytes([fields, self.bytes()].concat()),
+        }
+    }
+
+    /// Takes out the fields for which `is_removed` says so: what stands before them is moved up to what stands
+    /// behind. Says how many there were.
+    pub fn remove_fields(&mut self, is_removed: impl Fn(&[u8]) -> bool) -> usize {
+        let (mut removed, mut at) = (Vec::new(), self.start);
+        for field in fields::fields(self.bytes()) {
+            if is_removed(field) {
+                removed.push(at..at + field.len());
+            }
+            at += field.len();
+        }
+        for range in &removed {
+            self.buffer.copy_within(self.start..range.start, self.start + range.len());
+            self.start += range.len();
+        }
+        removed.len()
+    }
+
+    /// The message, shared from now on.
+    pub fn freeze(self) -> Bytes {
+        Bytes::from(self.buffer).slice(self.start..)
+    }
+}
+
+/// A message on its way out: its header, and its body (from the empty line on), which all copies share.
+#[derive(Debug, Clone)]
+pub struct OutgoingMessage {
+    header: Bytes,
+    body: Bytes,
+    /// SHA-256 of the body in relaxed canonical form: for all signatures and the seal.
+    body_hash: Arc<OnceLock<Vec<u8>>>,
+}
+
+impl From<Bytes> for OutgoingMessage {
+    fn from(message: Bytes) -> Self {
+        let at: usize = fields::fields(&message).map(<[u8]>::len).sum();
+        let body = message.slice(at..);
+        OutgoingMessage { header: message.slice(..at), body, body_hash: Arc::default() }
+    }
+}
+
+impl From<&[u8]> for OutgoingMessage {
+    fn from(message: &[u8]) -> Self {
+        OutgoingMessage::from(Bytes::copy_from_slice(message))
+    }
+}
+
+impl OutgoingMessage {
+    /// The fields, with their line ends.
+    pub fn header(&self) -> &[u8] {
+        &self.header
+    }
+
+    /// What follows the fields: the empty line and the body.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Size in bytes.
+    pub fn size(&self) -> usize {
+        self.header.len() + self.body.len()
+    }
+
+    /// Bytes over 127 are in it.
+    pub fn is_eight_bit(&self) -> bool {
+        !(self.header.is_ascii() && self.body.is_ascii())
+    }
+
+    /// The same body under another header.
+    #[must_use]
+    pub fn with_header(&self, header: impl Into<Bytes>) -> Self {
+        OutgoingMessage { header: header.into(), ..self.clone() }
+    }
+
+    /// The same with whole fields, with their line ends, before all others.
+    #[must_use]
+    pub fn with_first(&self, fields: &str) -> Self {
+        match fields {
+            "" => self.clone(),
+            fields => self.with_header([fields.as_bytes(), &self.header].concat()),
+        }
+    }
+
+    /// SHA-256 of the body in relaxed canonical form (RFC 6376 section 3.4.4), computed once for all copies.
+    pub fn body_hash(&self) -> &[u8] {
+        self.body_hash.get_or_init(|| crate::canonical::body_hash(&self.body))
+    }
+
+    /// All of it in one piece: a copy.
+    pub fn to_vec(&self) -> Vec<u8> {
+        [&self.header[..], &self.body[..]].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAIL: &[u8] = b"Received: x\r\nReturn-Path: <a@b>\r\nSubject: s\r\n\t2\r\n\r\nbody\r\n";
+
+    fn received() -> ReceivedMessage {
+        let mut buffer = ReceivedMessage::begin("", MAIL.len());
+        buffer.extend_from_slice(MAIL);
+        ReceivedMessage::of_buffer(buffer)
+    }
+
+    #[test]
+    fn fields_are_put_into_the_room_and_the_body_stays_where_it_is() {
+        let mut message = received();
+        let place = message.buffer.as_ptr();
+        message.put_first(b"A: 1\r\n");
+        message.put_first(b"B: 2\r\n");
+        assert_eq!(message.buffer.as_ptr(), place);
+        let bytes = message.freeze();
+        assert_eq!(&bytes[..], [b"B: 2\r\nA: 1\r\n", MAIL].concat());
+        // No copy for sharing it, either.
+        assert_eq!(bytes.as_ptr(), place.wrapping_add(ROOM_BYTES - 12));
+    }
+
+    #[test]
+    fn fields_that_do_not_fit_into_the_room_are_put_first_all_the_same() {
+        let mut message = received();
+        let long = format!("A: {}\r\n", "x".repeat(ROOM_BYTES));
+        message.put_first(long.as_bytes());
+        message.put_first(b"B: 2\r\n");
+        assert_eq!(message.bytes(), [b"B: 2\r\n", long.as_bytes(), MAIL].concat());
+    }
+
+    #[test]
+    fn fields_are_removed_wherever_they_stand() {
+        let mut message = received();
+        let removed = message.remove_fields(|field| !fields::is_named(field, b"subject"));
+        assert_eq!((removed, message.bytes()), (2, &b"Subject: s\r\n\t2\r\n\r\nbody\r\n"[..]));
+        assert_eq!(message.remove_fields(|_| true), 1);
+        assert_eq!(message.bytes(), b"\r\nbody\r\n");
+        message.put_first(b"A: 1\r\n");
+        assert_eq!(message.bytes(), b"A: 1\r\n\r\nbody\r\n");
+    }
+
+    #[test]
+    fn a_body_is_shared_and_hashed_once() {
+        let bytes = Bytes::from_static(MAIL);
+        let message = OutgoingMessage::from(bytes.clone());
+        assert_eq!(message.body(), b"\r\nbody\r\n");
+        let signed = message.with_first("DKIM-Signature: x\r\n");
+        assert_eq!(signed.to_vec(), [b"DKIM-Signature: x\r\n", MAIL].concat());
+        assert_eq!(signed.body().as_ptr(), message.body().as_ptr());
+        assert_eq!(signed.body_hash().as_ptr(), message.body_hash().as_ptr());
+        assert_eq!(signed.size(), MAIL.len() + 19);
+        let headless = OutgoingMessage::from(&b"\r\nonly a body"[..]);
+        assert_eq!((headless.header(), headless.body()), (&b""[..], &b"\r\nonly a body"[..]));
+    }
+}

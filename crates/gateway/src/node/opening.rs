@@ -1,0 +1,142 @@
+//! Opening what a node works with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use gauntlet_store::spool::Recovery;
+use gauntlet_store::{Log, LogOptions, Quarantine, Spool, StoreError};
+
+use super::{Addresses, folder};
+use crate::clock::steady::SteadyClock;
+use crate::config::{Config, ListenerRole, SpoolBackend};
+use crate::current::Current;
+use crate::ids::Ids;
+use crate::metrics::Metrics;
+use crate::net::resolver::Resolver;
+use crate::outbound::exchangers::Ourselves;
+use crate::outbound::hold::Holder;
+use crate::outbound::mta_sts::MtaSts;
+use crate::outbound::queue::cut_through_journal::CutThroughJournal;
+use crate::outbound::queue::in_flight::InFlight;
+use crate::outbound::queue::{Queue, QueueParts};
+use crate::outbound::sender::{Places, Sender, SenderContext};
+use crate::outbound::settings::OutboundSettings;
+use crate::outbound::tls_outcomes::TlsOutcomes;
+use crate::random::Random;
+
+/// How long records of the log gather for one commit: nobody waits for them.
+const LOG_BATCH_WAIT: Duration = Duration::from_millis(25);
+
+/// The Sender of a node that takes mail at these addresses.
+pub(super) fn sender(
+    config: &Config,
+    settings: Current<OutboundSettings>,
+    addresses: &Addresses,
+    resolver: &Arc<Resolver>,
+    outcomes: &Arc<TlsOutcomes>,
+) -> Arc<Sender> {
+    let inbound = addresses.iter().filter(|(role, _)| *role == ListenerRole::Inbound);
+    let listeners = inbound.map(|(_, address)| *address).collect();
+    let policies = config.node.data.join("mta-sts.json");
+    let port = config.sender.mta_sts_port;
+    let context = SenderContext {
+        resolver: resolver.clone(),
+        sts: Arc::new(MtaSts::open(resolver.clone(), settings.clone(), port, &policies)),
+        settings,
+        us: Arc::new(Ourselves { host: config.node.host_name(), listeners }),
+        random: Arc::new(Random::of_the_system()),
+        outcomes: outcomes.clone(),
+        places: Places::new(&config.sender),
+    };
+    Arc::new(Sender::new(context, tokio::runtime::Handle::current()))
+}
+
+/// The queue, with the threads before Maildir and quarantine.
+///
+/// # Errors
+/// If a folder or a thread cannot be had.
+pub(super) fn queue(
+    config: &Config,
+    (spool, log, quarantine): (&Arc<Spool>, &Arc<Log>, &Arc<Quarantine>),
+    (ids, metrics, clock): (Arc<Ids>, Arc<Metrics>, Arc<SteadyClock>),
+    (sender, settings): (Arc<Sender>, Current<OutboundSettings>),
+) -> anyhow::Result<Arc<Queue>> {
+    Ok(Queue::new(QueueParts {
+        spool: spool.clone(),
+        log: log.clone(),
+        holder: Holder::start(quarantine.clone())?,
+        maildir: folder::open_maildir(&config.node.inside(&config.route.maildir))?,
+        sender,
+        settings,
+        ids,
+        metrics,
+        host: config.node.host_name(),
+        in_flight: in_flight(config)?,
+        cut_through_journal: cut_through_journal(config, log)?,
+        clock,
+        null: is_null(config),
+    }))
+}
+
+/// How connections to others were encrypted.
+pub(super) fn outcomes(config: &Config) -> Arc<TlsOutcomes> {
+    let path = config.node.data.join("tls-outcomes.json");
+    Arc::new(TlsOutcomes::open(&path, config.tls_reports.enabled))
+}
+
+/// When the newest mail came that this node has, as far as it can tell. A due time in the queue is later than the
+/// message by a pause at most.
+pub(super) fn newest_mail_ms(log: &Log, quarantine: &Quarantine, queue: &Recovery) -> Option<i64> {
+    let of_store = |told: Result<Option<i64>, StoreError>| {
+        told.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the time of the newest mail cannot be read");
+            None
+        })
+    };
+    let queued = queue.messages.iter().map(|(_, due_ms)| *due_ms).max();
+    [of_store(log.newest_ms()), of_store(quarantine.newest_ms()), queued]
+        .into_iter()
+        .flatten()
+        .max()
+}
+
+/// The message log; a thread of its own looks through its days, so that the first search is fast.
+pub(super) fn open_log(data: &std::path::Path) -> anyhow::Result<Arc<Log>> {
+    let options = LogOptions {
+        batch_wait: LOG_BATCH_WAIT,
+        sets_damaged_days_aside: true,
+        ..LogOptions::default()
+    };
+    let log = Arc::new(Log::open_with(&data.join("log"), options)?);
+    let warming = log.clone();
+    let thread = std::thread::Builder::new().name("log-warm".to_owned());
+    thread.spawn(move || warming.warm()).context("a thread for the log")?;
+    Ok(log)
+}
+
+/// What was in hand when the last process ended.
+pub(super) fn in_flight(config: &Config) -> anyhow::Result<InFlight> {
+    if config.spool.backend != SpoolBackend::Disk {
+        return Ok(InFlight::nowhere());
+    }
+    let folder = config.node.data.join("queue");
+    std::fs::create_dir_all(&folder)
+        .and_then(|()| InFlight::open(&folder, config.sender.crashes_max))
+        .with_context(|| folder.display().to_string())
+}
+
+/// Outcomes that wait for the log; those that the last process left are in it.
+pub(super) fn cut_through_journal(
+    config: &Config,
+    log: &Log,
+) -> anyhow::Result<Arc<CutThroughJournal>> {
+    let folder = config.node.data.join("queue");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    Ok(Arc::new(CutThroughJournal::recover(&folder, log)?))
+}
+
+/// The spool keeps nothing: for measuring.
+pub(super) fn is_null(config: &Config) -> bool {
+    config.spool.backend == SpoolBackend::Null
+}

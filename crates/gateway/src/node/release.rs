@@ -1,0 +1,137 @@
+//! Releases of held mail, and corrections by people.
+
+use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
+use gauntlet_store::{Event, LogRecord};
+
+use super::Node;
+use crate::clock::now_ms;
+use crate::ids;
+use crate::outbound::queued_message::QueuedMessage;
+
+/// What became of a request to release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Release {
+    /// It is in the queue, for these addresses.
+    Done(Vec<String>),
+    /// It was not held any more.
+    NotHeld(State),
+    /// Who asked may not release it.
+    NotAllowed,
+    /// There is no such message.
+    Unknown,
+}
+
+impl Node {
+    /// Hands a held message to the queue, once. Blocks.
+    ///
+    /// # Errors
+    /// A sentence for the person who asked; the message is then still held.
+    pub fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Release, String> {
+        let now = now_ms();
+        let begun = self.quarantine.begin_release(id, order, now).map_err(|e| e.to_string())?;
+        match begun {
+            Begin::Unknown => Ok(Release::Unknown),
+            Begin::NotAllowed => Ok(Release::NotAllowed),
+            Begin::NotHeld(state) => Ok(Release::NotHeld(state)),
+            Begin::Started(release) => {
+                let recipients = release.recipients.clone();
+                if order.learn
+                    && let Err(error) = self.correct(id, false, &order.who)
+                {
+                    // The message is what was asked for first; it goes out all the same.
+                    tracing::error!(item = id, error, "a correction could not be written");
+                }
+                self.spool_release(&release)?;
+                let item = &release.held.item;
+                let released = Event {
+                    id: item.message.clone(),
+                    received_ms: item.received_ms,
+                    at_ms: now,
+                    kind: "released".to_owned(),
+                    recipient: recipients.join(", "),
+                    detail: format!("by {}", order.who),
+                };
+                self.log.append_then(Vec::new(), vec![released], Box::new(|_| {}));
+                Ok(Release::Done(recipients))
+            }
+        }
+    }
+
+    /// Writes down that a held message is unwanted, or not, for the classifier to learn. Blocks.
+    ///
+    /// # Errors
+    /// A sentence for the person who asked.
+    pub fn correct(&self, id: &str, spam: bool, who: &str) -> Result<(), String> {
+        let body = self.quarantine.body(id).map_err(|e| e.to_string())?;
+        let body = body.ok_or("the message's body is gone")?;
+        let data = self.config().node.data.clone();
+        crate::scan::corrections::correct(&data, &body, spam, who, now_ms() / 1_000)
+            .map_err(|e| e.to_string())?;
+        if let Ok(Some(held)) = self.quarantine.get(id) {
+            let corrected = Event {
+                id: held.item.message,
+                received_ms: held.item.received_ms,
+                at_ms: now_ms(),
+                kind: if spam { "corrected_spam" } else { "corrected_ham" }.to_owned(),
+                recipient: String::new(),
+                detail: format!("by {who}"),
+            };
+            self.log.append_then(Vec::new(), vec![corrected], Box::new(|_| {}));
+        }
+        Ok(())
+    }
+
+    /// Spools a release that was begun and finishes it.
+    fn spool_release(&self, release: &gauntlet_store::quarantine::Release) -> Result<(), String> {
+        let give_up = |why: String| {
+            let _reported_below = self.quarantine.abandon_release(&release.token, &why, now_ms());
+            why
+        };
+        let body =
+            self.quarantine.body(&release.held.item.id).map_err(|e| give_up(e.to_string()))?;
+        let body = body.ok_or_else(|| give_up("the message's body is gone".to_owned()))?;
+        let now = now_ms();
+        let id = self.ids.next(now);
+        let item = &release.held.item;
+        let record = LogRecord {
+            id: ids::to_text(id),
+            received_ms: now,
+            envelope: item.envelope.clone(),
+            size: body.len() as u64,
+            from: item.from.clone(),
+            subject: item.subject.clone(),
+            ..LogRecord::default()
+        };
+        let mut message = QueuedMessage::straight(record, &release.recipients);
+        message.eight_bit = body.iter().any(|b| *b >= 128);
+        message.release = Some(release.token.clone());
+        let accepted = self.queue.accept_blocking(id, message, body.into());
+        accepted.map_err(|e| give_up(e.to_string()))?;
+        self.quarantine.finish_release(&release.token, now_ms()).map_err(|e| e.to_string())?;
+        Ok(())
+    }
+
+    /// Releases that a crash interrupted: those that reached the spool are finished, the others done
+    /// again.
+    pub(super) fn finish_releases(&self) -> anyhow::Result<()> {
+        let open = self.quarantine.unfinished_releases()?;
+        if open.is_empty() {
+            return Ok(());
+        }
+        let mut spooled = std::collections::HashSet::new();
+        for message in self.queue.list(usize::MAX) {
+            let stored = ids::parse(&message.id).and_then(|id| self.spool.read(id).ok());
+            let message =
+                stored.and_then(|s| serde_json::from_slice::<QueuedMessage>(&s.meta).ok());
+            spooled.extend(message.and_then(|t| t.release));
+        }
+        for release in open {
+            if spooled.contains(&release.token) {
+                self.quarantine.finish_release(&release.token, now_ms())?;
+            } else if let Err(error) = self.spool_release(&release) {
+                tracing::error!(error, "an interrupted release could not be finished");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! Delivery into a Maildir: written to `tmp`, synced, renamed into `new`, the folder synced. Several
+//! messages share the last sync.
+//!
+//! A file's name comes from the message's id and the recipient's number, so that a delivery repeated
+//! after a crash replaces the first instead of doubling it.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::facts::auth_results::without_return_path;
+use crate::message::OutgoingMessage;
+use gauntlet_smtp::text::truncate;
+
+/// Messages delivered with one sync of the folder.
+const BATCH_MAX: usize = 64;
+
+/// A message for one address.
+pub struct MaildirJob {
+    /// Names the file.
+    pub name: String,
+    /// Return-Path and Delivered-To.
+    pub sender: String,
+    /// The address.
+    pub recipient: String,
+    /// The message.
+    pub body: OutgoingMessage,
+    /// Called when it is durable, or why not.
+    pub done: Box<dyn FnOnce(Result<(), String>) + Send>,
+}
+
+impl std::fmt::Debug for MaildirJob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MaildirJob").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A Maildir with the thread that writes it.
+#[derive(Debug, Clone)]
+pub struct Maildir {
+    folder: PathBuf,
+    queue: Sender<MaildirJob>,
+}
+
+impl Maildir {
+    /// Opens or creates the Maildir in this folder.
+    ///
+    /// # Errors
+    /// If the folders cannot be made.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        for name in ["tmp", "new", "cur"] {
+            gauntlet_store::files::create_folder(&folder.join(name))?;
+        }
+        let (queue, jobs) = channel();
+        let place = folder.to_owned();
+        std::thread::Builder::new().name("maildir".to_owned()).spawn(move || run(&place, &jobs))?;
+        Ok(Maildir { folder: folder.to_owned(), queue })
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Queues a message.
+    pub fn deliver(&self, job: MaildirJob) {
+        if let Err(unsent) = self.queue.send(job) {
+            (unsent.0.done)(Err("the Maildir's thread has ended".to_owned()));
+        }
+    }
+}
+
+fn run(folder: &Path, jobs: &Receiver<MaildirJob>) {
+    while let Ok(first) = jobs.recv() {
+        let mut batch = vec![first];
+        while batch.len() < BATCH_MAX
+            && let Ok(next) = jobs.try_recv()
+        {
+            batch.push(next);
+        }
+        let written: Vec<_> = batch.iter().map(|job| write(folder, job)).collect();
+        let renamed: Vec<_> = batch
+            .iter()
+            .zip(written)
+            .map(|(job, written)| {
+                written.and_then(|()| {
+                    let (tmp, new) = (folder.join("tmp"), folder.join("new"));
+                    std::fs::rename(tmp.join(&job.name), new.join(&job.name))
+                })
+            })
+            .collect();
+        let synced = File::open(folder.join("new")).and_then(|f| f.sync_all());
+        for (job, result) in batch.into_iter().zip(renamed) {
+            let result = match (&result, &synced) {
+                (Err(error), _) | (Ok(()), Err(error)) => {
+                    Err(format!("{}: {error}", folder.display()))
+                }
+                (Ok(()), Ok(())) => Ok(()),
+            };
+            (job.done)(result);
+        }
+    }
+}
+
+fn write(folder: &Path, job: &MaildirJob) -> io::Result<()> {
+    let path = folder.join("tmp").join(&job.name);
+    let head = format!(
+        "Return-Path: <{}>\nDelivered-To: {}\n",
+        truncate(&job.sender, 320),
+        truncate(&job.recipient, 320)
+    );
+    let mut content = head.into_bytes();
+    // This is the final delivery: the field above is the only one (RFC 5321 section 4.4).
+    let kept = without_return_path(job.body.header());
+    unix_lines(kept.as_deref().unwrap_or(job.body.header()), &mut content);
+    unix_lines(job.body.body(), &mut content);
+    let mut file = gauntlet_store::files::create(&path)?;
+    let written = file.write_all(&content).and_then(|()| file.sync_data());
+    if written.is_err() {
+        let _best_effort = std::fs::remove_file(&path);
+    }
+    written
+}
+
+/// Appends `body` with LF for CR LF, as files on Unix have it.
+fn unix_lines(body: &[u8], out: &mut Vec<u8>) {
+    out.reserve(body.len());
+    let mut rest = body;
+    while let Some(n) = memchr::memmem::find(rest, b"\r\n") {
+        out.extend_from_slice(rest.get(..n).unwrap_or_default());
+        out.push(b'\n');
+        rest = rest.get(n + 2..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delivers_once_however_often() {
+        let folder = tempfile::tempdir().unwrap();
+        let maildir = Maildir::open(folder.path()).unwrap();
+        for _ in 0..2 {
+            let (sender, done) = channel();
+            maildir.deliver(MaildirJob {
+                name: "1.A_0.host".into(),
+                sender: "a@b".into(),
+                recipient: "c@d".into(),
+                body: (&b"Return-path : <eve@x>\r\nSubject: x\r\n\r\na\r\rb\r\n"[..]).into(),
+                done: Box::new(move |result| sender.send(result).unwrap()),
+            });
+            assert_eq!(done.recv().unwrap(), Ok(()));
+        }
+        let new = folder.path().join("new");
+        assert_eq!(std::fs::read_dir(&new).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(folder.path().join("tmp")).unwrap().count(), 0);
+        let text = std::fs::read(new.join("1.A_0.host")).unwrap();
+        assert_eq!(text, b"Return-Path: <a@b>\nDelivered-To: c@d\nSubject: x\n\na\r\rb\n");
+    }
+}

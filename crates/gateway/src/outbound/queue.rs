@@ -1,0 +1,512 @@
+//! The queue: messages that were accepted, until each of their addresses has its final outcome.
+//!
+//! ```text
+//! submit ─▶ active: quarantine, Maildir, Sender settle the targets ─▶ conclude
+//!    ▲                                                                 │ all final: log, then spool.done
+//!    └── due ◀── waiting: id and due time only; the rest is on disk ◀──┘ else: state, log, wait
+//! ```
+//!
+//! A message in memory is *active*; bodies of active messages are bounded, and what goes beyond waits
+//! on disk like a deferred one. Order of writing: outcomes reach the log before the spool forgets the
+//! message, so that a crash repeats work but loses no outcome.
+
+pub mod accept;
+mod administration;
+mod changes;
+mod cut_through;
+pub mod cut_through_journal;
+mod deliver;
+pub mod drain;
+mod groups;
+pub mod in_flight;
+mod reports;
+pub mod schedule;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use gauntlet_store::{Delivery, Event, Log, LogRecord, Outcome, Spool};
+use tokio::sync::Notify;
+
+use crate::clock::now_ms;
+use crate::clock::steady::SteadyClock;
+use crate::current::Current;
+use crate::ids::{self, Ids};
+use crate::metrics::Metrics;
+use crate::outbound::hold::Holder;
+use crate::outbound::maildir::Maildir;
+use crate::outbound::queue::cut_through_journal::CutThroughJournal;
+use crate::outbound::queue::in_flight::{InFlight, Slot};
+use crate::outbound::queue::schedule::Schedule;
+use crate::outbound::queued_message::News;
+use crate::outbound::queued_message::QueuedMessage;
+use crate::outbound::sender::{Sender, Settled};
+use crate::outbound::settings::OutboundSettings;
+
+use self::groups::groups;
+pub(crate) use changes::seals;
+pub use cut_through::CutThrough;
+
+/// Bytes of active messages; beyond, messages wait on disk for their turn.
+const ACTIVE_BYTES_MAX: u64 = 64 << 20;
+/// What an active message holds beside its body: envelope, facts and verdict take 12 KB on average
+/// of real mail, which is more than most bodies.
+const ACTIVE_RECORD_BYTES: u64 = 16 << 10;
+/// A message whose outcome could not be logged or spooled is tried again after this.
+const TROUBLE_RETRY_MS: i64 = 10_000;
+/// Between two messages that were in hand at a crash.
+const SUSPECT_PAUSE_MS: i64 = 20;
+/// An active message that has not been concluded for so long is logged as queued.
+const LOG_AFTER: Duration = Duration::from_secs(1);
+
+/// What the queue works with.
+#[derive(Debug)]
+pub struct QueueParts {
+    /// Messages in flight.
+    pub spool: Arc<Spool>,
+    /// The message log.
+    pub log: Arc<Log>,
+    /// The way into quarantine.
+    pub holder: Holder,
+    /// The way into the Maildir.
+    pub maildir: Maildir,
+    /// The way to next hops.
+    pub sender: Arc<Sender>,
+    /// The settings in force: one generation for each attempt.
+    pub settings: Current<OutboundSettings>,
+    /// Makes ids for bounces.
+    pub ids: Arc<Ids>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// Our name.
+    pub host: String,
+    /// Remembers what is in hand, for the case of a crash.
+    pub in_flight: InFlight,
+    /// Outcomes that no spool remembers, until they are logged.
+    pub cut_through_journal: Arc<CutThroughJournal>,
+    /// The time that messages age by.
+    pub clock: Arc<SteadyClock>,
+    /// The spool keeps nothing: every message is dropped once it is accepted.
+    pub null: bool,
+}
+
+/// The queue. Share it as `Arc<Queue>`.
+#[derive(Debug)]
+pub struct Queue {
+    parts: QueueParts,
+    state: Mutex<State>,
+    active_bytes: AtomicU64,
+    cutting: AtomicU64,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Waiting messages by due time.
+    waiting: BTreeSet<(i64, u64)>,
+    /// Due time of each waiting message.
+    due: HashMap<u64, i64>,
+    active: BTreeMap<u64, Arc<Active>>,
+}
+
+/// A message in memory.
+#[derive(Debug)]
+struct Active {
+    id: u64,
+    message: QueuedMessage,
+    body: Bytes,
+    since: Instant,
+    /// Those of this attempt.
+    settings: Arc<OutboundSettings>,
+    /// Its place in the list of what is in hand.
+    slot: Option<Slot>,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug)]
+struct Progress {
+    deliveries: Vec<Delivery>,
+    /// Parcels that are not settled yet.
+    open: usize,
+    /// Outcomes of this round for the log.
+    events: Vec<Event>,
+    /// Targets of this round that the sender may be told about.
+    news: Vec<(News, usize)>,
+    logged: bool,
+}
+
+/// How a waiting or active message is, for people.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct QueueEntry {
+    /// The message's id.
+    pub id: String,
+    /// When something is to be done, Unix milliseconds; none if it is held.
+    pub due_ms: Option<i64>,
+    /// It is being delivered now.
+    pub active: bool,
+}
+
+/// Due time of a message that an administrator holds.
+const HELD: i64 = i64::MAX;
+
+impl Queue {
+    /// An empty queue.
+    pub fn new(parts: QueueParts) -> Arc<Self> {
+        let (state, wake) = (Mutex::default(), Notify::new());
+        let (active_bytes, cutting) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Queue { parts, state, active_bytes, cutting, wake })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over messages that the spool held at the start. Those that are `unproven` are held: a person
+    /// should look at them first.
+    pub fn recover(&self, messages: &[(u64, i64)], unproven: &[u64]) {
+        let (aside, suspects) = (self.parts.in_flight.set_aside(), self.parts.in_flight.suspects());
+        let mut alone_from = now_ms();
+        for (id, due) in messages {
+            self.parts.ids.see(*id);
+            let mut due = *due;
+            if unproven.contains(id) && due != HELD {
+                let name = ids::to_text(*id);
+                tracing::error!(
+                    id = name,
+                    "held: it was found behind damage in a spool file of an older version, where a sender \
+                     can forge a message; see `gauntlet queue show {name}`, then retry or delete it"
+                );
+                self.parts.spool.set_due(*id, HELD);
+                due = HELD;
+            } else if aside.contains(id) && due != HELD {
+                let name = ids::to_text(*id);
+                tracing::error!(
+                    id = name,
+                    "set aside: the node ended too often with this message in hand; see `gauntlet \
+                     queue show {name}`, then retry or delete it"
+                );
+                self.parts.spool.set_due(*id, HELD);
+                due = HELD;
+            } else if suspects.contains(id) {
+                // One after the other: whoever ends the process again is known by that.
+                due = due.max(alone_from);
+                alone_from += SUSPECT_PAUSE_MS;
+            }
+            self.wait_until(*id, due);
+        }
+    }
+
+    /// The way to next hops.
+    pub fn sender(&self) -> Arc<Sender> {
+        self.parts.sender.clone()
+    }
+
+    /// The settings in force.
+    pub(crate) fn settings(&self) -> Arc<OutboundSettings> {
+        self.parts.settings.get()
+    }
+
+    /// Messages waiting or active.
+    pub fn count(&self) -> u64 {
+        let state = self.state();
+        (state.due.len() + state.active.len()) as u64
+    }
+
+    /// The oldest message's id, from which its age follows.
+    pub fn oldest(&self) -> Option<u64> {
+        let state = self.state();
+        let waiting = state.due.keys().min().copied();
+        let active = state.active.keys().next().copied();
+        waiting.into_iter().chain(active).min()
+    }
+
+    /// Nothing is active: for draining.
+    pub fn is_quiet(&self) -> bool {
+        self.state().active.is_empty()
+    }
+
+    /// Takes a message that is in the spool.
+    fn submit(self: &Arc<Self>, id: u64, message: QueuedMessage, body: Bytes) {
+        let bytes = weight(&body);
+        if self.active_bytes.load(Ordering::Relaxed) + bytes > ACTIVE_BYTES_MAX
+            && !self.state().active.is_empty()
+        {
+            self.wait_until(id, now_ms());
+            return;
+        }
+        self.activate(id, message, body);
+    }
+
+    fn wait_until(&self, id: u64, due: i64) {
+        let mut state = self.state();
+        if let Some(before) = state.due.insert(id, due) {
+            state.waiting.remove(&(before, id));
+        }
+        state.waiting.insert((due, id));
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Reads due messages back and delivers them, for ever; also logs messages that take long.
+    pub async fn run(self: Arc<Self>) {
+        loop {
+            let next = self.next_due();
+            match next {
+                Ok(id) => {
+                    let queue = self.clone();
+                    let read = tokio::task::spawn_blocking(move || queue.read_back(id)).await;
+                    if let Ok(Some((message, body))) = read {
+                        self.activate(id, message, body.into());
+                    }
+                }
+                Err(pause) => {
+                    let _woken_or_late = tokio::time::timeout(pause, self.wake.notified()).await;
+                    self.log_slow();
+                }
+            }
+        }
+    }
+
+    /// The next due message, taken off the waiting list; or how long to pause.
+    fn next_due(&self) -> Result<u64, Duration> {
+        let mut state = self.state();
+        let full = self.active_bytes.load(Ordering::Relaxed) >= ACTIVE_BYTES_MAX;
+        let Some(&(due, id)) = state.waiting.first() else { return Err(LOG_AFTER) };
+        let early = due.saturating_sub(now_ms());
+        // Later than any attempt is put: the clock was ahead when this was written, and went back.
+        let early = if due != HELD && early > self.pause_max_ms() { 0 } else { early };
+        if early > 0 || full {
+            let early = Duration::from_millis(early.max(10).cast_unsigned());
+            return Err(early.min(LOG_AFTER));
+        }
+        state.waiting.remove(&(due, id));
+        state.due.remove(&id);
+        Ok(id)
+    }
+
+    /// Milliseconds between two attempts at most, with some to spare.
+    fn pause_max_ms(&self) -> i64 {
+        let settings = &self.parts.settings.get().sender;
+        let longest = settings.retry_seconds.iter().copied().max().unwrap_or(0);
+        let longest = i64::try_from(longest.saturating_mul(1_000)).unwrap_or(i64::MAX / 4);
+        longest.max(60 * TROUBLE_RETRY_MS).saturating_mul(2)
+    }
+
+    fn read_back(&self, id: u64) -> Option<(QueuedMessage, Vec<u8>)> {
+        let stored = match self.parts.spool.read(id) {
+            Ok(stored) => stored,
+            Err(gauntlet_store::SpoolError::Unknown(_)) => return None,
+            Err(error) => {
+                tracing::error!(%error, id = ids::to_text(id), "a message cannot be read back");
+                self.wait_until(id, now_ms() + 60 * TROUBLE_RETRY_MS);
+                return None;
+            }
+        };
+        match serde_json::from_slice::<QueuedMessage>(&stored.meta) {
+            Ok(mut message) => {
+                let state = stored.state.as_deref();
+                let state = state.and_then(|s| serde_json::from_slice::<Vec<Delivery>>(s).ok());
+                if let Some(deliveries) = state.filter(|d| d.len() == message.targets.len()) {
+                    message.record.deliveries = deliveries;
+                }
+                Some((message, stored.body))
+            }
+            Err(error) => {
+                tracing::error!(%error, id = ids::to_text(id), "a message's envelope is unreadable");
+                self.wait_until(id, HELD);
+                None
+            }
+        }
+    }
+
+    /// Logs messages whose first attempt takes long, so that people see them.
+    fn log_slow(&self) {
+        let slow: Vec<Arc<Active>> = {
+            let state = self.state();
+            let late = |a: &&Arc<Active>| a.since.elapsed() > LOG_AFTER;
+            state.active.values().filter(late).cloned().collect()
+        };
+        for active in slow {
+            let mut progress = active.progress();
+            if !std::mem::replace(&mut progress.logged, true) {
+                let record = active.record(&progress.deliveries);
+                drop(progress);
+                self.parts.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));
+            }
+        }
+    }
+
+    fn activate(self: &Arc<Self>, id: u64, message: QueuedMessage, body: Bytes) {
+        self.active_bytes.fetch_add(weight(&body), Ordering::Relaxed);
+        self.parts.metrics.active.add(1);
+        let deliveries = message.record.deliveries.clone();
+        let settings = self.parts.settings.get();
+        let groups = groups(&settings, &message);
+        let progress = Progress {
+            deliveries,
+            open: groups.len() + 1,
+            events: Vec::new(),
+            news: Vec::new(),
+            logged: false,
+        };
+        let active = Arc::new(Active {
+            id,
+            message,
+            body,
+            since: Instant::now(),
+            settings,
+            slot: self.parts.in_flight.take(id),
+            progress: Mutex::new(progress),
+        });
+        self.state().active.insert(id, active.clone());
+        for (group, targets) in groups {
+            self.start(&active, group, targets);
+        }
+        // The last of the open count: only now may the message be concluded.
+        self.settle(&active, Vec::new());
+    }
+
+    /// Takes over what became of some targets; concludes the message when nothing is open.
+    fn settle(self: &Arc<Self>, active: &Arc<Active>, all: Vec<Settled>) {
+        let settings = &active.settings.sender;
+        // Mail expires by the time that has passed, not by a clock that was set ahead.
+        let (now, steady) = (now_ms(), self.parts.clock.now_ms());
+        let schedule = Schedule::of(settings);
+        let received = active.message.record.received_ms;
+        let mut progress = active.progress();
+        for Settled { target, outcome, next_hop, reply, tells } in all {
+            let Some(delivery) = progress.deliveries.get_mut(target) else { continue };
+            let outcome = schedule.outcome(outcome, received, steady);
+            let news = schedule.news(outcome, tells, received, delivery.at_ms, steady);
+            self.tally(outcome);
+            *delivery = Delivery {
+                address: delivery.address.clone(),
+                outcome,
+                at_ms: now,
+                attempts: delivery.attempts + 1,
+                next_hop,
+                reply,
+            };
+            let event = active.event(delivery);
+            if outcome == Outcome::Failed || outcome == Outcome::Queued {
+                progress.events.extend([event]);
+            }
+            progress.news.extend(news.map(|news| (news, target)));
+        }
+        progress.open -= 1;
+        let over = progress.open == 0;
+        drop(progress);
+        if over {
+            self.report(active);
+        }
+    }
+
+    fn tally(&self, outcome: Outcome) {
+        let metrics = &self.parts.metrics;
+        match outcome {
+            Outcome::Queued => metrics.deferred.add_one(),
+            Outcome::Delivered => metrics.delivered.add_one(),
+            Outcome::Quarantined => metrics.quarantined.add_one(),
+            Outcome::Failed => metrics.failed.add_one(),
+            Outcome::Discarded => metrics.discarded.add_one(),
+            Outcome::Rejected | Outcome::Deleted => {}
+        }
+    }
+
+    /// Nothing is open any more: logs the outcomes and forgets the message, or lets it wait.
+    fn conclude(self: &Arc<Self>, active: &Arc<Active>) {
+        let id = active.id;
+        let mut progress = active.progress();
+        let deliveries = progress.deliveries.clone();
+        let events = std::mem::take(&mut progress.events);
+        drop(progress);
+        self.state().active.remove(&id);
+        self.parts.in_flight.release(active.slot);
+        self.active_bytes.fetch_sub(weight(&active.body), Ordering::Relaxed);
+        self.parts.metrics.active.add(-1);
+        let record = active.record(&deliveries);
+        if deliveries.iter().all(|d| d.outcome.is_final()) {
+            // Before the log, which is slower: a crash in between must not deliver again.
+            let state = serde_json::to_vec(&deliveries).unwrap_or_default();
+            self.parts.spool.set_state(id, now_ms(), &state);
+            let age = now_ms().saturating_sub(record.received_ms).max(0).cast_unsigned();
+            self.parts.metrics.delivery_time.record(Duration::from_millis(age));
+            announce(&record);
+            let queue = self.clone();
+            let done = move |result: Result<_, gauntlet_store::StoreError>| match result {
+                Ok(_) => queue.parts.spool.done(id),
+                Err(error) => {
+                    tracing::error!(%error, "an outcome could not be logged; it is tried again");
+                    queue.remember(id, &deliveries, now_ms() + TROUBLE_RETRY_MS);
+                }
+            };
+            return self.parts.log.append_then(vec![record], events, Box::new(done));
+        }
+        let waiting = deliveries.iter().filter(|d| !d.outcome.is_final());
+        let attempts = waiting.map(|d| d.attempts).min().unwrap_or(1);
+        let settings = &active.settings.sender;
+        let due = Schedule::of(settings).next_attempt(id, attempts, now_ms());
+        self.remember(id, &deliveries, due);
+        self.parts.log.append_then(vec![record], events, Box::new(|_| {}));
+    }
+
+    fn remember(&self, id: u64, deliveries: &[Delivery], due: i64) {
+        let state = serde_json::to_vec(deliveries).unwrap_or_default();
+        self.parts.spool.set_state(id, due, &state);
+        self.wait_until(id, due);
+    }
+}
+
+/// What an active message counts against [`ACTIVE_BYTES_MAX`].
+fn weight(body: &[u8]) -> u64 {
+    (body.len() as u64).saturating_add(ACTIVE_RECORD_BYTES)
+}
+
+/// One line a final disposition.
+fn announce(record: &LogRecord) {
+    for delivery in &record.deliveries {
+        tracing::info!(
+            id = record.id,
+            from = record.envelope.mail_from,
+            to = delivery.address,
+            class = record.verdict.class.name(),
+            score = record.verdict.score,
+            outcome = delivery.outcome.name(),
+            next_hop = delivery.next_hop,
+            attempts = delivery.attempts,
+            reply = delivery.reply,
+            "message"
+        );
+    }
+}
+
+impl Active {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(&self, deliveries: &[Delivery]) -> LogRecord {
+        let mut record = self.message.record.clone();
+        record.deliveries = deliveries.to_vec();
+        record
+    }
+
+    fn event(&self, delivery: &Delivery) -> Event {
+        let kind = match delivery.outcome {
+            Outcome::Queued => "deferred",
+            Outcome::Failed => "bounced",
+            other => other.name(),
+        };
+        Event {
+            id: self.message.record.id.clone(),
+            received_ms: self.message.record.received_ms,
+            at_ms: delivery.at_ms,
+            kind: kind.to_owned(),
+            recipient: delivery.address.clone(),
+            detail: format!("{} {}", delivery.next_hop, delivery.reply),
+        }
+    }
+}

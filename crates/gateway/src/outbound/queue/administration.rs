@@ -1,0 +1,97 @@
+//! What people ask of the queue: list, show, retry, hold, delete.
+
+use gauntlet_store::{LogRecord, Outcome};
+
+use super::{HELD, Queue, QueueEntry};
+use crate::clock::now_ms;
+use crate::ids;
+use crate::outbound::queued_message::QueuedMessage;
+
+impl Queue {
+    /// Delivers waiting messages now; all if `ids` is empty. Returns how many.
+    pub fn retry(&self, ids: &[u64]) -> usize {
+        self.parts.sender.try_again();
+        self.set_due(ids, now_ms())
+    }
+
+    /// Keeps messages waiting until they are retried, also over a restart. Returns how many.
+    pub fn hold(&self, ids: &[u64]) -> usize {
+        self.set_due(ids, HELD)
+    }
+
+    fn set_due(&self, ids: &[u64], due: i64) -> usize {
+        let all: Vec<u64> = {
+            let state = self.state();
+            let chosen = |id: &&u64| ids.is_empty() || ids.contains(id);
+            state.due.keys().filter(chosen).copied().collect()
+        };
+        for id in &all {
+            // Only what is held is written down: a retry that a crash forgets is no harm.
+            if due == HELD || self.is_held(*id) {
+                self.parts.spool.set_due(*id, due);
+            }
+            self.wait_until(*id, due);
+        }
+        all.len()
+    }
+
+    fn is_held(&self, id: u64) -> bool {
+        self.state().due.get(&id) == Some(&HELD)
+    }
+
+    /// Takes a waiting message out of the queue: its open deliveries end as deleted.
+    ///
+    /// # Errors
+    /// If it is not waiting, or cannot be read.
+    pub fn delete(&self, id: u64, who: &str) -> Result<(), String> {
+        let name = ids::to_text(id);
+        let waiting = {
+            let mut state = self.state();
+            let due = state.due.remove(&id);
+            due.is_some_and(|due| state.waiting.remove(&(due, id)))
+        };
+        if !waiting {
+            return Err(format!("{name} is not waiting in the queue"));
+        }
+        let Some((mut message, _)) = self.read_back(id) else {
+            return Err(format!("{name} cannot be read back"));
+        };
+        for delivery in message.record.deliveries.iter_mut().filter(|d| !d.outcome.is_final()) {
+            delivery.outcome = Outcome::Deleted;
+            delivery.at_ms = now_ms();
+            delivery.reply = format!("deleted by {who}");
+        }
+        self.parts.log.append(vec![message.record]).map_err(|e| e.to_string())?;
+        self.parts.spool.done(id);
+        Ok(())
+    }
+
+    /// Messages waiting or active, oldest first, at most `max`.
+    pub fn list(&self, max: usize) -> Vec<QueueEntry> {
+        let state = self.state();
+        let waiting = state.due.iter().map(|(id, due)| (*id, Some(*due)));
+        let active = state.active.keys().map(|id| (*id, None));
+        let mut all: Vec<_> = waiting.chain(active).collect();
+        all.sort_unstable();
+        let one = |(id, due): (u64, Option<i64>)| QueueEntry {
+            id: ids::to_text(id),
+            due_ms: due.filter(|due| *due != HELD),
+            active: due.is_none(),
+        };
+        all.into_iter().take(max).map(one).collect()
+    }
+
+    /// A message as the queue knows it.
+    pub fn show(&self, id: u64) -> Option<LogRecord> {
+        if let Some(active) = self.state().active.get(&id).cloned() {
+            let deliveries = active.progress().deliveries.clone();
+            return Some(active.record(&deliveries));
+        }
+        let stored = self.parts.spool.read(id).ok()?;
+        let mut message: QueuedMessage = serde_json::from_slice(&stored.meta).ok()?;
+        if let Some(deliveries) = stored.state.and_then(|s| serde_json::from_slice(&s).ok()) {
+            message.record.deliveries = deliveries;
+        }
+        Some(message.record)
+    }
+}

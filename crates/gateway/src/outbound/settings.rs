@@ -1,0 +1,57 @@
+//! What a reload changes for deliveries.
+
+use std::sync::Arc;
+
+use crate::config::{Config, SenderSettings};
+use crate::net::tls::HopTls;
+use crate::outbound::route::Routes;
+use crate::outbound::signing::KeyRing;
+use crate::secrets::Secrets;
+
+/// Why policies are not followed, though they should be, and what mends it.
+pub const MTA_STS_OFF: &str = "MTA-STS is off: no trusted roots can be used; install ca-certificates, name a PEM \
+bundle in sender.roots, or set sender.mta_sts = false";
+
+/// One generation of settings for deliveries: never changed, taken once for each attempt.
+#[derive(Debug)]
+pub struct OutboundSettings {
+    /// Limits, waits, retries.
+    pub sender: SenderSettings,
+    /// Where mail goes.
+    pub routes: Arc<Routes>,
+    /// Keys that sign and seal.
+    pub key_ring: KeyRing,
+    /// TLS to next hops.
+    pub hop_tls: HopTls,
+}
+
+impl OutboundSettings {
+    /// Of this configuration.
+    ///
+    /// # Errors
+    /// If a key or the trusted roots cannot be read.
+    pub fn load(config: &Config, secrets: Option<&Arc<Secrets>>) -> anyhow::Result<Self> {
+        let key_ring = match secrets {
+            Some(secrets) => KeyRing::of(secrets)?,
+            None => KeyRing::load(&config.node.inside(&config.dkim.keys))?,
+        };
+        Ok(OutboundSettings {
+            sender: config.sender.clone(),
+            routes: Arc::new(Routes::of(config)),
+            key_ring: key_ring.with_seal(&config.dkim.seal_as)?,
+            hop_tls: hop_tls(&config.sender)?,
+        })
+    }
+}
+
+/// How connections to next hops are protected; says in the log where policies cannot be followed.
+///
+/// # Errors
+/// If `sender.roots` cannot be read or holds no certificate.
+pub fn hop_tls(sender: &SenderSettings) -> anyhow::Result<HopTls> {
+    let tls = crate::net::web::hop_tls(&sender.roots)?;
+    if sender.mta_sts && !tls.can_verify() {
+        tracing::error!("{MTA_STS_OFF}");
+    }
+    Ok(tls)
+}

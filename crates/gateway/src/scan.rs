@@ -1,0 +1,6 @@
+//! Verdicts: a pool of threads, each with the engine of the moment.
+
+pub mod corrections;
+pub mod judge;
+pub mod probes;
+pub mod scan_pool;

@@ -1,0 +1,149 @@
+//! What judges a message: one snapshot and one policy, swapped together (design invariant 4).
+
+use std::time::Instant;
+
+use crate::scan::probes::Probes;
+use bytes::Bytes;
+use gauntlet_engine::{Learned, Scratch, Snapshot, scan};
+use gauntlet_mail::{Envelope, Facts, Limits, Message};
+use gauntlet_policy::{Policy, PolicyInput, Rates};
+use gauntlet_smtp::text::truncate;
+use gauntlet_store::LogRecord;
+use gauntlet_store::record::Stage;
+
+use crate::facts::rules::CachedViews;
+use gauntlet_verdict::Verdict;
+
+/// Longest subject in the log, in bytes.
+const SUBJECT_BYTES_MAX: usize = 200;
+/// Longest From and Message-ID in the log, in bytes.
+const FIELD_BYTES_MAX: usize = 320;
+
+/// Answers of one look-up in the log, and bytes of each.
+const ANSWERS_MAX: usize = 2;
+const ANSWER_BYTES_MAX: usize = 48;
+
+/// A message to be judged.
+#[derive(Debug)]
+pub struct Work {
+    /// The message's id.
+    pub id: String,
+    /// The message with our Received field.
+    pub raw: Bytes,
+    /// What the connection said.
+    pub envelope: Envelope,
+    /// What the network said.
+    pub facts: Facts,
+    /// What is known already of the message's text.
+    pub text: CachedViews,
+    /// How busy sender, client and recipients were.
+    pub rates: Rates,
+    /// Unix time in milliseconds.
+    pub received_ms: i64,
+    /// The same on the other clock.
+    pub began: Instant,
+}
+
+/// Snapshot, policy and bounds of one version.
+#[derive(Debug)]
+pub struct Judge {
+    /// Ruleset, model, lists and thresholds.
+    pub snapshot: Snapshot,
+    /// What is done with mail.
+    pub policy: Policy,
+    /// Bounds of a message.
+    pub limits: Limits,
+    /// Accounts whose mail becomes signatures.
+    pub probes: Option<Probes>,
+    /// Mail is scanned; else all of it is ham.
+    pub scans: bool,
+}
+
+impl Judge {
+    /// The same judge, having learned this.
+    #[must_use]
+    pub fn with_learned(&self, learned: Learned) -> Self {
+        Judge {
+            snapshot: self.snapshot.clone().with_learned(learned),
+            policy: self.policy.clone(),
+            limits: self.limits,
+            probes: self.probes.clone(),
+            scans: self.scans,
+        }
+    }
+
+    /// The same judge with another policy.
+    #[must_use]
+    pub fn with_policy(&self, policy: Policy) -> Self {
+        Judge {
+            snapshot: self.snapshot.clone(),
+            policy,
+            limits: self.limits,
+            probes: self.probes.clone(),
+            scans: self.scans,
+        }
+    }
+
+    /// Judges a message: its line of the log, with the dispositions. Deterministic but for
+    /// costs and times.
+    pub fn judge(&self, work: &Work, scratch: &mut Scratch) -> LogRecord {
+        let Work { id, raw, envelope, facts, rates, received_ms, began, text: _ } = work;
+        let mut stages = vec![Stage::now("waited", *began)];
+        let message = Message::parse_with(raw, &self.limits);
+        let verdict = match self.scans {
+            true => scan(&message, envelope, facts, &self.snapshot, scratch),
+            false => Verdict::default(),
+        };
+        stages.push(Stage::now("scanned", *began));
+        if let Some(probes) = &self.probes {
+            probes.notice(&message, envelope, *received_ms, scratch);
+        }
+        let dispositions = self.policy.decide(&PolicyInput {
+            id,
+            message: &message,
+            envelope,
+            facts,
+            verdict: &verdict,
+            thresholds: &self.snapshot.thresholds,
+            rates,
+        });
+        stages.push(Stage::now("decided", *began));
+        let message_id = message.header("Message-ID").map(|h| h.decoded().into_owned());
+        LogRecord {
+            id: id.clone(),
+            received_ms: *received_ms,
+            size: raw.len() as u64,
+            from: message
+                .header("From")
+                .map(|h| truncate(&h.decoded(), FIELD_BYTES_MAX).to_owned())
+                .unwrap_or_default(),
+            subject: truncate(&message.subject(), SUBJECT_BYTES_MAX).to_owned(),
+            message_id: truncate(
+                message_id.unwrap_or_default().trim().trim_matches(['<', '>']),
+                FIELD_BYTES_MAX,
+            )
+            .to_owned(),
+            envelope: envelope.clone(),
+            facts: kept(facts),
+            verdict,
+            dispositions,
+            stages,
+            ..LogRecord::default()
+        }
+    }
+}
+
+/// What the log keeps of the facts: all but look-ups that were answered from the cache, which no
+/// verdict reads. They are on the line of the message that asked the network first; without them, a
+/// line stays small.
+pub fn kept(facts: &Facts) -> Facts {
+    let mut facts = facts.clone();
+    facts.lookups.retain(|l| !l.cached);
+    for lookup in &mut facts.lookups {
+        lookup.answers.truncate(ANSWERS_MAX);
+        for answer in &mut lookup.answers {
+            *answer = truncate(answer, ANSWER_BYTES_MAX).to_owned();
+        }
+    }
+    facts
+}

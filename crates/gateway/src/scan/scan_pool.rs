@@ -1,0 +1,184 @@
+//! The scan pool: one thread a CPU, a bounded queue before it.
+//!
+//! A permit of [`ScanPool::admit`] comes before the queue, so that the queue can never be full; who
+//! gets none in time answers 451. A scan that panics costs its message a 451 and nothing else.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gauntlet_engine::Scratch;
+use gauntlet_store::LogRecord;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use crate::metrics::Metrics;
+use crate::scan::judge::{Judge, Work};
+use crate::text_log::ENGINE;
+
+/// Why there is no verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoVerdict {
+    /// The queue was full for too long.
+    #[error("too busy")]
+    Overload,
+    /// The scan failed.
+    #[error("the scan failed")]
+    Failed,
+}
+
+type Job = (Arc<Judge>, Work, oneshot::Sender<Option<LogRecord>>, OwnedSemaphorePermit);
+
+/// What waits for a thread. A channel would have threads spin before they sleep, which costs more than a
+/// small message's scan.
+#[derive(Debug, Default)]
+struct Jobs {
+    state: Mutex<JobState>,
+    ready: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct JobState {
+    waiting: VecDeque<Job>,
+    /// Threads that sleep.
+    idle: usize,
+    closed: bool,
+}
+
+impl Jobs {
+    fn state(&self) -> MutexGuard<'_, JobState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, job: Job) {
+        let mut state = self.state();
+        state.waiting.push_back(job);
+        let wakes = state.idle > 0;
+        drop(state);
+        if wakes {
+            self.ready.notify_one();
+        }
+    }
+
+    /// The next one; none once the pool is gone and nothing waits.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.state();
+        loop {
+            if let Some(job) = state.waiting.pop_front() {
+                return Some(job);
+            }
+            if state.closed {
+                return None;
+            }
+            state.idle += 1;
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+}
+
+/// The pool.
+#[derive(Debug)]
+pub struct ScanPool {
+    jobs: Arc<Jobs>,
+    room: Arc<Semaphore>,
+    wait_max: Duration,
+    metrics: Arc<Metrics>,
+}
+
+impl ScanPool {
+    /// Starts `threads` threads (0: one for each CPU that the process may use). `queue_max` messages
+    /// may wait, each at most `wait_max`.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn start(
+        threads: usize,
+        queue_max: usize,
+        wait_max: Duration,
+        metrics: &Arc<Metrics>,
+    ) -> std::io::Result<Self> {
+        let threads = match threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            n => n,
+        };
+        let jobs = Arc::new(Jobs::default());
+        for number in 0..threads {
+            let (jobs, metrics) = (jobs.clone(), metrics.clone());
+            std::thread::Builder::new()
+                .name(format!("scan-{number}"))
+                .spawn(move || run(&jobs, &metrics))?;
+        }
+        let room = Arc::new(Semaphore::new(queue_max.saturating_add(threads)));
+        Ok(ScanPool { jobs, room, wait_max, metrics: metrics.clone() })
+    }
+
+    /// Has this judge judge a message.
+    ///
+    /// # Errors
+    /// [`NoVerdict`]: answer 451.
+    pub async fn judge(&self, judge: &Arc<Judge>, work: Work) -> Result<LogRecord, NoVerdict> {
+        if !judge.scans {
+            // What is left is little: handing it to a thread would cost more.
+            let judged = AssertUnwindSafe(|| judge.judge(&work, &mut Scratch::default()));
+            return std::panic::catch_unwind(judged).map_err(|_| NoVerdict::Failed);
+        }
+        let permit = tokio::time::timeout(self.wait_max, self.room.clone().acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else {
+            self.metrics.scan_overload.add_one();
+            return Err(NoVerdict::Overload);
+        };
+        let (reply, verdict) = oneshot::channel();
+        self.jobs.add((judge.clone(), work, reply, permit));
+        match verdict.await {
+            Ok(Some(record)) => Ok(record),
+            _ => {
+                self.metrics.scan_failed.add_one();
+                Err(NoVerdict::Failed)
+            }
+        }
+    }
+}
+
+impl Drop for ScanPool {
+    fn drop(&mut self) {
+        self.jobs.state().closed = true;
+        self.jobs.ready.notify_all();
+    }
+}
+
+/// A line in the text log of the Engine.
+fn tell(record: &LogRecord, start: Instant) {
+    let verdict = &record.verdict;
+    tracing::info!(
+        target: ENGINE,
+        id = record.id,
+        class = verdict.class.name(),
+        score = verdict.score,
+        probability = verdict.probability,
+        hits = verdict.hits.len(),
+        defects = verdict.defects.len(),
+        us = start.elapsed().as_micros() as u64,
+        "judged"
+    );
+}
+
+fn run(jobs: &Jobs, metrics: &Metrics) {
+    let mut scratch = Scratch::default();
+    while let Some((judge, mut work, reply, permit)) = jobs.next() {
+        scratch.give(work.text.take());
+        let start = Instant::now();
+        let verdict =
+            std::panic::catch_unwind(AssertUnwindSafe(|| judge.judge(&work, &mut scratch))).ok();
+        if let Some(record) = &verdict {
+            tell(record, start);
+        } else {
+            tracing::error!(id = work.id, "the scan of a message failed; it is answered 451");
+            scratch = Scratch::default();
+        }
+        drop(work);
+        metrics.scan_time.record(start.elapsed());
+        drop(permit);
+        let _the_session_may_have_gone = reply.send(verdict);
+    }
+}

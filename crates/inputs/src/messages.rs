@@ -1,0 +1,86 @@
+//! Messages below paths, one after the other, for commands that take them all in turn.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use gauntlet_mail::{Message, trace};
+use gauntlet_rules::Outcome;
+
+use crate::rules::{LoadedRules, LoadedScratch};
+use crate::source::{self, Content, Source};
+
+/// Largest message that [`each`] shows, in bytes.
+const MESSAGE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Largest message of a mailbox, an archive or a pipe that [`walk`] takes, in bytes.
+const LABELLED_BYTES_MAX: u64 = 16 << 20;
+
+/// Calls `visit` with the name and bytes of every message below the paths. What cannot be read is said
+/// on standard error and left out; the number of such is returned.
+///
+/// # Errors
+/// The first error of `visit`, which ends the walk.
+pub fn each(
+    paths: &[PathBuf],
+    visit: &mut dyn FnMut(&str, &[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<usize> {
+    let source = Source { message_bytes_max: MESSAGE_BYTES_MAX, taken: Default::default() };
+    let (mut unreadable, mut result) = (0, Ok(()));
+    for path in paths {
+        let flow = source.walk(path, &mut |input| {
+            let bytes = match input.content {
+                Content::Bytes(bytes) => Ok(bytes),
+                Content::Failed(why) => Err(why),
+                Content::File(path) => {
+                    source::read_file(&path, MESSAGE_BYTES_MAX).map_err(|e| e.to_string())
+                }
+            };
+            match bytes {
+                Ok(raw) => result = visit(&input.name, &raw),
+                Err(why) => {
+                    eprintln!("{}: {why}", input.name);
+                    unreadable += 1;
+                }
+            }
+            if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        if flow.is_break() {
+            break;
+        }
+    }
+    result.map(|()| unreadable)
+}
+
+/// Judges one message by the rules alone, as `gauntlet scan --rules` does, as if received at the Unix
+/// time `now` in seconds.
+pub fn judge(ruleset: &LoadedRules, raw: &[u8], now: i64, scratch: &mut LoadedScratch) -> Outcome {
+    let message = Message::parse(raw);
+    let envelope = trace::of_trace(&message, now);
+    ruleset.judge(&message, &envelope, now, scratch)
+}
+
+/// Gives every message below a path to `take`, for commands that learn: nothing may be left out
+/// unseen.
+///
+/// # Errors
+/// If a message cannot be read, or one of a mailbox or archive is over 16 MiB; that ends the walk.
+pub fn walk(path: &Path, take: &mut dyn FnMut(&[u8])) -> anyhow::Result<()> {
+    let source = Source { message_bytes_max: LABELLED_BYTES_MAX, taken: Default::default() };
+    let mut failed = None;
+    let _ = source.walk(path, &mut |input| {
+        match input.content {
+            Content::Bytes(raw) => take(&raw),
+            Content::File(file) => match std::fs::read(&file) {
+                Ok(raw) => take(&raw),
+                Err(error) => failed = Some(format!("{}: {error}", file.display())),
+            },
+            Content::Failed(why) => failed = Some(format!("{}: {why}", input.name)),
+        }
+        if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    match failed {
+        Some(why) => bail!("cannot read {why}"),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,455 @@
+//! What people said about messages: the journal that the site's classifier is learned from.
+//!
+//! One file, `corrections/corrections.journal`, appended to. A record is complete and on stable storage before
+//! [`Corrections::say`] returns; a crash in the middle of a record loses that record alone, which is
+//! cut off when the file is opened next. A message is named by the hash of its bytes: saying the same
+//! again changes nothing, saying something else replaces it, [`Corrections::forget`] takes it back.
+//! Records that no longer count are dropped when they outnumber the rest: the file is written anew
+//! beside the old one and renamed.
+//!
+//! File, little endian: magic `GNTLCORR`, format of the features (u32), then records: length (u32),
+//! CRC-32 (u32), and as many bytes.
+//!
+//! The file holds hashes and numbers, no text of mail. One process writes at a time (a lock on the
+//! file); readers need none.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use gauntlet_engine::classifier::model::{FORMAT_VERSION, GROUPS};
+use gauntlet_engine::classifier::site::{CORRECTIONS_MAX, Correction, MessageId};
+use gauntlet_engine::signatures::table::{ENTRY_BYTES, Entry};
+
+/// Name of the file in the data folder.
+const FILE_NAME: &str = "corrections.journal";
+/// The journal's folder in the data folder. The file is replaced when it is compacted, and a sandboxed
+/// node may read a replaced file by the rights of its folder only.
+pub const FOLDER_NAME: &str = "corrections";
+
+/// The journal of a data folder.
+#[must_use]
+pub fn journal_path(data: &Path) -> PathBuf {
+    data.join(FOLDER_NAME).join(FILE_NAME)
+}
+
+/// Earlier builds kept the journal in the data folder itself: it moves to its folder once.
+///
+/// # Errors
+/// The system's.
+pub fn move_old_journal(data: &Path) -> io::Result<()> {
+    let (old, new) = (data.join(FILE_NAME), journal_path(data));
+    gauntlet_store::files::create_folder(&data.join(FOLDER_NAME))?;
+    if new.exists() {
+        return Ok(());
+    }
+    match std::fs::rename(&old, &new) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        moved => moved.and_then(|()| sync_folder(&new)).and_then(|()| sync_folder(&old)),
+    }
+}
+const MAGIC: &[u8; 8] = b"GNTLCORR";
+const HEADER_BYTES: u64 = 12;
+/// Longest record; longer ones are a broken length.
+const RECORD_BYTES_MAX: usize = 1 << 20;
+/// Records that no longer count, beyond as many that do, before the file is written anew.
+const DEAD_RECORDS_MAX: usize = 1_000;
+
+const SAYS_HAM: u8 = 0;
+const SAYS_SPAM: u8 = 1;
+const FORGETS: u8 = 2;
+
+/// Why the journal cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CorrectionsError {
+    /// The file system said no.
+    #[error("{path}: {cause}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Not a journal.
+    #[error("{0} is not a journal of corrections; move it away")]
+    NotAJournal(PathBuf),
+    /// Features of another version of the program.
+    #[error(
+        "{path} holds features of format {found}, this program has format {FORMAT_VERSION}; move it \
+         away and learn the messages again"
+    )]
+    OtherFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+}
+
+/// The corrections that stand, and the file that keeps them.
+#[derive(Debug)]
+pub struct Corrections {
+    path: PathBuf,
+    file: File,
+    live: BTreeMap<MessageId, Correction>,
+    records: usize,
+}
+
+impl Corrections {
+    /// Opens the journal in a data folder to write to it; makes it if it is not there. Waits for
+    /// another process that has it open.
+    pub fn open(data: &Path) -> Result<Self, CorrectionsError> {
+        let path = journal_path(data);
+        move_old_journal(data)
+            .map_err(|cause| CorrectionsError::Io { path: path.clone(), cause })?;
+        Self::open_file(&path).map_err(|cause| match cause {
+            Trouble::Io(cause) => CorrectionsError::Io { path, cause },
+            Trouble::Other(error) => error,
+        })
+    }
+
+    fn open_file(path: &Path) -> Result<Self, Trouble> {
+        let mut file = locked(path)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        if bytes.len() < HEADER_BYTES as usize {
+            // New, or the crash came before the first record.
+            file.set_len(0)?;
+            file.rewind()?;
+            file.write_all(&header())?;
+            file.sync_all()?;
+            sync_folder(path)?;
+            bytes = header();
+        }
+        let (live, records, good) = replay(path, &bytes)?;
+        file.set_len(good)?;
+        file.seek(SeekFrom::Start(good))?;
+        Ok(Corrections { path: path.to_owned(), file, live, records })
+    }
+
+    /// The corrections that stand in the journal of a data folder, without opening it to write; none
+    /// if nobody said anything.
+    pub fn read(data: &Path) -> Result<BTreeMap<MessageId, Correction>, CorrectionsError> {
+        let mut path = journal_path(data);
+        if !path.exists() && data.join(FILE_NAME).exists() {
+            path = data.join(FILE_NAME);
+        }
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) if bytes.len() >= HEADER_BYTES as usize => bytes,
+            Ok(_) => return Ok(BTreeMap::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            Err(cause) => return Err(CorrectionsError::Io { path, cause }),
+        };
+        Ok(replay(&path, &bytes)?.0)
+    }
+
+    /// The corrections that stand, by message.
+    pub fn standing(&self) -> &BTreeMap<MessageId, Correction> {
+        &self.live
+    }
+
+    /// Writes down corrections, durably, all with one flush. Result: how many were news.
+    pub fn say(
+        &mut self,
+        said: impl IntoIterator<Item = (MessageId, Correction)>,
+    ) -> Result<usize, CorrectionsError> {
+        let mut bytes = Vec::new();
+        let mut news = 0;
+        for (id, correction) in said {
+            let known = self.live.get(&id);
+            if known.is_some_and(|c| c.spam == correction.spam && c.features == correction.features)
+            {
+                continue;
+            }
+            record(&mut bytes, &id, Some(&correction));
+            self.live.insert(id, correction);
+            self.records += 1;
+            news += 1;
+        }
+        self.append(&bytes)?;
+        make_room(&mut self.live);
+        self.compact_if_due()?;
+        Ok(news)
+    }
+
+    /// Takes back what was said about a message. Result: whether anything was.
+    pub fn forget(&mut self, id: &MessageId) -> Result<bool, CorrectionsError> {
+        if self.live.remove(id).is_none() {
+            return Ok(false);
+        }
+        let mut bytes = Vec::new();
+        record(&mut bytes, id, None);
+        self.records += 1;
+        self.append(&bytes)?;
+        self.compact_if_due()?;
+        Ok(true)
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), CorrectionsError> {
+        let written = self.file.write_all(bytes).and_then(|()| self.file.sync_data());
+        written.map_err(|cause| CorrectionsError::Io { path: self.path.clone(), cause })
+    }
+
+    fn compact_if_due(&mut self) -> Result<(), CorrectionsError> {
+        if self.records <= 2 * self.live.len() + DEAD_RECORDS_MAX {
+            return Ok(());
+        }
+        let compact = || -> io::Result<File> {
+            let mut bytes = header();
+            for (id, correction) in &self.live {
+                record(&mut bytes, id, Some(correction));
+            }
+            let beside = self.path.with_extension("new");
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .open(&beside)?;
+            file.lock()?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            std::fs::rename(&beside, &self.path)?;
+            sync_folder(&self.path)?;
+            Ok(file)
+        };
+        match compact() {
+            Ok(file) => {
+                (self.file, self.records) = (file, self.live.len());
+                Ok(())
+            }
+            Err(cause) => Err(CorrectionsError::Io { path: self.path.clone(), cause }),
+        }
+    }
+}
+
+/// The file, locked. Whoever had the lock may have put a new file in its place meanwhile: a lock on
+/// a file that has no name any more is worth nothing, so it is opened again.
+fn locked(path: &Path) -> io::Result<File> {
+    loop {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        file.lock()?;
+        let (ours, named) = (file.metadata()?, std::fs::metadata(path)?);
+        if (ours.dev(), ours.ino()) == (named.dev(), named.ino()) {
+            return Ok(file);
+        }
+    }
+}
+
+/// What can go wrong inside, before the path is known to matter.
+enum Trouble {
+    Io(io::Error),
+    Other(CorrectionsError),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(cause: io::Error) -> Self {
+        Trouble::Io(cause)
+    }
+}
+
+impl From<CorrectionsError> for Trouble {
+    fn from(error: CorrectionsError) -> Self {
+        Trouble::Other(error)
+    }
+}
+
+fn header() -> Vec<u8> {
+    [&MAGIC[..], &FORMAT_VERSION.to_le_bytes()].concat()
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+/// Drops the oldest corrections over the limit.
+fn make_room(live: &mut BTreeMap<MessageId, Correction>) {
+    let over = live.len().saturating_sub(CORRECTIONS_MAX);
+    if over == 0 {
+        return;
+    }
+    let mut by_age: Vec<(i64, MessageId)> = live.iter().map(|(id, c)| (c.at, *id)).collect();
+    by_age.sort_unstable();
+    for (_, id) in by_age.into_iter().take(over) {
+        live.remove(&id);
+    }
+}
+
+type Replayed = (BTreeMap<MessageId, Correction>, usize, u64);
+
+/// What stands after all whole records, their number, and where the last of them ends.
+fn replay(path: &Path, bytes: &[u8]) -> Result<Replayed, CorrectionsError> {
+    if bytes.get(..MAGIC.len()) != Some(MAGIC) {
+        return Err(CorrectionsError::NotAJournal(path.to_owned()));
+    }
+    let mut at = MAGIC.len();
+    let found = number(bytes, &mut at).unwrap_or(0);
+    if found != FORMAT_VERSION {
+        return Err(CorrectionsError::OtherFormat { path: path.to_owned(), found });
+    }
+    let (mut live, mut records) = (BTreeMap::new(), 0);
+    let mut good = at;
+    while let Some(payload) = next(bytes, &mut at) {
+        let Some((id, correction)) = parse(payload) else { break };
+        match correction {
+            Some(correction) => live.insert(id, correction),
+            None => live.remove(&id),
+        };
+        (good, records) = (at, records + 1);
+    }
+    make_room(&mut live);
+    Ok((live, records, good as u64))
+}
+
+fn record(out: &mut Vec<u8>, id: &MessageId, correction: Option<&Correction>) {
+    let mut payload = id.to_vec();
+    match correction {
+        None => payload.push(FORGETS),
+        Some(c) => {
+            payload.push(if c.spam { SAYS_SPAM } else { SAYS_HAM });
+            payload.extend_from_slice(&c.reporter.to_le_bytes());
+            payload.extend_from_slice(&c.at.to_le_bytes());
+            payload.extend_from_slice(&c.logit.to_le_bytes());
+            c.ends.iter().for_each(|e| payload.extend_from_slice(&e.to_le_bytes()));
+            payload.extend_from_slice(&(c.fingerprints.len() as u32).to_le_bytes());
+            for &fingerprint in &c.fingerprints {
+                let entry = Entry { fingerprint, bad: 0, good: 0, day: 0 };
+                payload.extend_from_slice(&entry.to_bytes());
+            }
+            c.features.iter().for_each(|f| payload.extend_from_slice(&f.to_le_bytes()));
+        }
+    }
+    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    out.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
+    out.extend_from_slice(&payload);
+}
+
+fn take<'b>(bytes: &'b [u8], at: &mut usize, count: usize) -> Option<&'b [u8]> {
+    let piece = bytes.get(*at..at.checked_add(count)?)?;
+    *at += count;
+    Some(piece)
+}
+
+fn number(bytes: &[u8], at: &mut usize) -> Option<u32> {
+    Some(u32::from_le_bytes(take(bytes, at, 4)?.try_into().ok()?))
+}
+
+/// The next whole record's payload.
+fn next<'b>(bytes: &'b [u8], at: &mut usize) -> Option<&'b [u8]> {
+    let length = number(bytes, at)? as usize;
+    let crc = number(bytes, at)?;
+    let payload = take(bytes, at, length).filter(|_| length <= RECORD_BYTES_MAX)?;
+    (crc32fast::hash(payload) == crc).then_some(payload)
+}
+
+fn parse(payload: &[u8]) -> Option<(MessageId, Option<Correction>)> {
+    let mut at = 0;
+    let id: MessageId = take(payload, &mut at, 16)?.try_into().ok()?;
+    let spam = match *take(payload, &mut at, 1)?.first()? {
+        FORGETS => return Some((id, None)),
+        says => says == SAYS_SPAM,
+    };
+    let reporter = u64::from_le_bytes(take(payload, &mut at, 8)?.try_into().ok()?);
+    let said_at = i64::from_le_bytes(take(payload, &mut at, 8)?.try_into().ok()?);
+    let logit = f32::from_bits(number(payload, &mut at)?);
+    let mut ends = [0u16; GROUPS];
+    for end in &mut ends {
+        *end = u16::from_le_bytes(take(payload, &mut at, 2)?.try_into().ok()?);
+    }
+    let count = number(payload, &mut at)?;
+    let mut fingerprints = Vec::new();
+    for _ in 0..count {
+        let bytes = take(payload, &mut at, ENTRY_BYTES)?;
+        fingerprints.push(Entry::from_bytes(bytes)?.fingerprint);
+    }
+    let rest = payload.get(at..)?;
+    let features =
+        rest.chunks_exact(4).filter_map(|f| Some(u32::from_le_bytes(f.try_into().ok()?))).collect();
+    Some((
+        id,
+        Some(Correction { spam, reporter, at: said_at, logit, features, ends, fingerprints }),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gauntlet_engine::signatures::{Fingerprint, Kind};
+
+    fn correction(spam: bool, at: i64) -> Correction {
+        let features = vec![1, 2, 3];
+        let sketch = std::array::from_fn(|i| i as u16);
+        let fingerprints = vec![Fingerprint { kind: Kind::Text, size: 50, sketch }];
+        let ends = [3; GROUPS];
+        Correction { spam, reporter: 7, at, logit: 0.5, features, ends, fingerprints }
+    }
+
+    #[test]
+    fn what_was_said_is_there_after_opening_again_and_counts_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Corrections::open(folder.path()).unwrap();
+        assert_eq!(journal.say([([1; 16], correction(true, 1))]).unwrap(), 1);
+        assert_eq!(journal.say([([1; 16], correction(true, 2))]).unwrap(), 0, "said before");
+        assert_eq!(journal.say([([2; 16], correction(true, 3))]).unwrap(), 1);
+        assert_eq!(journal.say([([1; 16], correction(false, 4))]).unwrap(), 1, "another opinion");
+        assert!(journal.forget(&[2; 16]).unwrap() && !journal.forget(&[2; 16]).unwrap());
+        let standing = journal.standing().clone();
+        drop(journal);
+        let again = Corrections::open(folder.path()).unwrap();
+        assert_eq!(*again.standing(), standing);
+        assert_eq!(standing.into_values().collect::<Vec<_>>(), [correction(false, 4)]);
+    }
+
+    #[test]
+    fn a_crash_at_any_byte_loses_only_the_record_it_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = journal_path(folder.path());
+        let mut journal = Corrections::open(folder.path()).unwrap();
+        journal.say([([1; 16], correction(true, 1))]).unwrap();
+        let first = std::fs::metadata(&path).unwrap().len();
+        journal.say([([2; 16], correction(true, 2))]).unwrap();
+        drop(journal);
+        let whole = std::fs::read(&path).unwrap();
+        for cut in first as usize..whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let mut journal = Corrections::open(folder.path()).unwrap();
+            assert_eq!(journal.standing().len(), 1, "cut at {cut}");
+            journal.say([([3; 16], correction(false, 3))]).unwrap();
+            drop(journal);
+            assert_eq!(Corrections::open(folder.path()).unwrap().standing().len(), 2);
+        }
+        for cut in 0..HEADER_BYTES as usize {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            assert!(Corrections::open(folder.path()).unwrap().standing().is_empty());
+        }
+    }
+
+    #[test]
+    fn records_that_no_longer_count_are_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Corrections::open(folder.path()).unwrap();
+        for i in 0..1_200 {
+            journal.say([([1; 16], correction(i % 2 == 0, i))]).unwrap();
+        }
+        drop(journal);
+        let size = std::fs::metadata(journal_path(folder.path())).unwrap().len();
+        assert!(size < 160_000, "{size}");
+        assert_eq!(Corrections::open(folder.path()).unwrap().standing().len(), 1);
+    }
+
+    #[test]
+    fn other_files_are_refused_with_a_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = journal_path(folder.path());
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "From: somebody\n\nhello").unwrap();
+        assert!(matches!(Corrections::open(folder.path()), Err(CorrectionsError::NotAJournal(_))));
+        std::fs::write(&path, [&MAGIC[..], &[99, 0, 0, 0]].concat()).unwrap();
+        let error = Corrections::open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("format 99"), "{error}");
+        assert!(Corrections::read(&folder.path().join("none")).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,365 @@
+//! What the bytes of a file are, by their own signatures ("magic numbers"), and whether they are
+//! encrypted or carry macros.
+
+pub mod zip;
+
+use memchr::memmem;
+use serde::Serialize;
+
+/// What bytes are, by their own signature and not by what the sender says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FileKind {
+    /// No bytes.
+    Empty,
+    /// A Windows program (PE, or the older NE and DOS).
+    WindowsProgram,
+    /// An ELF program.
+    ElfProgram,
+    /// A Mach-O program.
+    MachProgram,
+    /// A Windows shortcut.
+    Shortcut,
+    /// A script with a `#!` line.
+    Script,
+    /// PDF.
+    Pdf,
+    /// Rich text.
+    Rtf,
+    /// Office document in the OLE2 format (also MSI and MSG).
+    Ole,
+    /// Word, Excel or PowerPoint in the ZIP format.
+    OfficeXml,
+    /// OpenDocument.
+    OpenDocument,
+    /// A Java archive.
+    Jar,
+    /// An Android package.
+    Apk,
+    /// Any other ZIP.
+    Zip,
+    /// gzip.
+    Gzip,
+    /// bzip2.
+    Bzip2,
+    /// xz.
+    Xz,
+    /// Zstandard.
+    Zstd,
+    /// 7-Zip.
+    SevenZip,
+    /// RAR.
+    Rar,
+    /// Windows cabinet.
+    Cab,
+    /// tar.
+    Tar,
+    /// ISO 9660 or UDF disk image.
+    DiskImage,
+    /// ACE archive.
+    Ace,
+    /// ARJ archive.
+    Arj,
+    /// JPEG, PNG, GIF, BMP, TIFF, WebP or icon.
+    Image,
+    /// SVG.
+    Svg,
+    /// Sound or video.
+    Media,
+    /// HTML.
+    Html,
+    /// A message.
+    Message,
+    /// A calendar.
+    Calendar,
+    /// A business card.
+    Card,
+    /// Microsoft's TNEF (`winmail.dat`).
+    Tnef,
+    /// Compiled HTML help.
+    Help,
+    /// Text without a signature.
+    Text,
+    /// Nothing that is known.
+    Unknown,
+}
+
+impl FileKind {
+    /// The registered or usual media type.
+    pub fn media_type(self) -> &'static str {
+        use FileKind as K;
+        match self {
+            K::Empty | K::Unknown => "application/octet-stream",
+            K::WindowsProgram => "application/vnd.microsoft.portable-executable",
+            K::ElfProgram => "application/x-executable",
+            K::MachProgram => "application/x-mach-binary",
+            K::Shortcut => "application/x-ms-shortcut",
+            K::Script => "text/x-script",
+            K::Pdf => "application/pdf",
+            K::Rtf => "application/rtf",
+            K::Ole => "application/x-ole-storage",
+            K::OfficeXml => "application/vnd.openxmlformats-officedocument",
+            K::OpenDocument => "application/vnd.oasis.opendocument",
+            K::Jar => "application/java-archive",
+            K::Apk => "application/vnd.android.package-archive",
+            K::Zip => "application/zip",
+            K::Gzip => "application/gzip",
+            K::Bzip2 => "application/x-bzip2",
+            K::Xz => "application/x-xz",
+            K::Zstd => "application/zstd",
+            K::SevenZip => "application/x-7z-compressed",
+            K::Rar => "application/vnd.rar",
+            K::Cab => "application/vnd.ms-cab-compressed",
+            K::Tar => "application/x-tar",
+            K::DiskImage => "application/x-iso9660-image",
+            K::Ace => "application/x-ace-compressed",
+            K::Arj => "application/x-arj",
+            K::Image => "image/*",
+            K::Svg => "image/svg+xml",
+            K::Media => "video/*",
+            K::Html => "text/html",
+            K::Message => "message/rfc822",
+            K::Calendar => "text/calendar",
+            K::Card => "text/vcard",
+            K::Tnef => "application/vnd.ms-tnef",
+            K::Help => "application/vnd.ms-htmlhelp",
+            K::Text => "text/plain",
+        }
+    }
+
+    /// A program, or a file that starts one when opened.
+    pub fn is_program(self) -> bool {
+        use FileKind as K;
+        matches!(
+            self,
+            K::WindowsProgram | K::ElfProgram | K::MachProgram | K::Shortcut | K::Script | K::Help
+        ) || matches!(self, K::Jar | K::Apk)
+    }
+}
+
+/// Signatures at the start of a file, in the order they are tried.
+const MAGIC: [(&[u8], FileKind); 45] = [
+    (b"MZ", FileKind::WindowsProgram),
+    (b"\x7fELF", FileKind::ElfProgram),
+    (b"\xfe\xed\xfa\xce", FileKind::MachProgram),
+    (b"\xfe\xed\xfa\xcf", FileKind::MachProgram),
+    (b"\xce\xfa\xed\xfe", FileKind::MachProgram),
+    (b"\xcf\xfa\xed\xfe", FileKind::MachProgram),
+    (b"\x4c\x00\x00\x00\x01\x14\x02\x00", FileKind::Shortcut),
+    (b"#!", FileKind::Script),
+    (b"{\\rt", FileKind::Rtf),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", FileKind::Ole),
+    (b"\x1f\x8b", FileKind::Gzip),
+    (b"BZh", FileKind::Bzip2),
+    (b"\xfd7zXZ\x00", FileKind::Xz),
+    (b"\x28\xb5\x2f\xfd", FileKind::Zstd),
+    (b"7z\xbc\xaf\x27\x1c", FileKind::SevenZip),
+    (b"Rar!\x1a\x07", FileKind::Rar),
+    (b"MSCF\x00\x00\x00\x00", FileKind::Cab),
+    (b"\x60\xea", FileKind::Arj),
+    (b"\xff\xd8\xff", FileKind::Image),
+    (b"\x89PNG\r\n\x1a\n", FileKind::Image),
+    (b"GIF87a", FileKind::Image),
+    (b"GIF89a", FileKind::Image),
+    (b"II*\x00", FileKind::Image),
+    (b"MM\x00*", FileKind::Image),
+    (b"\x00\x00\x01\x00", FileKind::Image),
+    (b"OggS", FileKind::Media),
+    (b"ID3", FileKind::Media),
+    (b"fLaC", FileKind::Media),
+    (b"\x1aE\xdf\xa3", FileKind::Media),
+    (b"\x00\x00\x01\xba", FileKind::Media),
+    (b"\x00\x00\x01\xb3", FileKind::Media),
+    (b"\xff\xfb", FileKind::Media),
+    (b"\xff\xf3", FileKind::Media),
+    (b"FWS", FileKind::Media),
+    (b"CWS", FileKind::Media),
+    (b"MThd", FileKind::Media),
+    (b"BEGIN:VCALENDAR", FileKind::Calendar),
+    (b"BEGIN:VCARD", FileKind::Card),
+    (b"\x78\x9f\x3e\x22", FileKind::Tnef),
+    (b"ITSF", FileKind::Help),
+    (b"Return-Path:", FileKind::Message),
+    (b"Received:", FileKind::Message),
+    (b"Delivered-To:", FileKind::Message),
+    (b"MIME-Version:", FileKind::Message),
+    (b"From: ", FileKind::Message),
+];
+
+/// Tells what the bytes are. Looks at the first kilobytes only, and at a ZIP's directory.
+pub fn sniff(bytes: &[u8]) -> FileKind {
+    if bytes.is_empty() {
+        return FileKind::Empty;
+    }
+    if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
+        return zip::kind(bytes);
+    }
+    if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        return *kind;
+    }
+    // A Mach-O program for several processors; a Java class begins alike, with a version of 45 or more.
+    if let [0xca, 0xfe, 0xba, 0xbe | 0xbf, 0, 0, 0, 0..=32, ..] = bytes {
+        return FileKind::MachProgram;
+    }
+    let at =
+        |offset: usize, magic: &[u8]| bytes.get(offset..).is_some_and(|b| b.starts_with(magic));
+    // Readers take a PDF whose signature comes somewhere in the first kilobyte.
+    let head = &bytes[..bytes.len().min(1_024)];
+    if memmem::find(head, b"%PDF-").is_some() {
+        return FileKind::Pdf;
+    }
+    if at(257, b"ustar") {
+        return FileKind::Tar;
+    }
+    if at(0x8001, b"CD001") || at(0x8001, b"BEA01") || at(0x8801, b"CD001") {
+        return FileKind::DiskImage;
+    }
+    if at(7, b"**ACE**") {
+        return FileKind::Ace;
+    }
+    // A bitmap's two letters are too few: its reserved bytes are zero.
+    if bytes.starts_with(b"BM") && at(6, &[0; 4]) {
+        return FileKind::Image;
+    }
+    if bytes.starts_with(b"RIFF") {
+        return if at(8, b"WEBP") { FileKind::Image } else { FileKind::Media };
+    }
+    if at(4, b"ftyp") {
+        return FileKind::Media;
+    }
+    text_kind(head)
+}
+
+/// HTML, SVG, plain text or nothing known, by the first kilobyte.
+fn text_kind(head: &[u8]) -> FileKind {
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    let lower = head.to_ascii_lowercase();
+    let has = |needle: &[u8]| memmem::find(&lower, needle).is_some();
+    if lower.starts_with(b"<") {
+        if has(b"<svg") {
+            return FileKind::Svg;
+        }
+        let tags: [&[u8]; 7] =
+            [b"<!doctype html", b"<html", b"<head", b"<body", b"<script", b"<table", b"<meta"];
+        if tags.iter().any(|tag| has(tag)) {
+            return FileKind::Html;
+        }
+    }
+    let control = |b: &u8| *b < 32 && !matches!(*b, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b);
+    if head.iter().any(control) { FileKind::Unknown } else { FileKind::Text }
+}
+
+/// Whether what is inside cannot be read without a password: an entry of a ZIP, the headers of 7-Zip
+/// or RAR, a PDF with an encryption dictionary, an Office document in an encrypted package.
+pub fn is_encrypted(bytes: &[u8]) -> bool {
+    let find = |needle: &[u8]| memmem::find(bytes, needle).is_some();
+    match sniff(bytes) {
+        FileKind::Zip | FileKind::OfficeXml | FileKind::Jar | FileKind::OpenDocument => {
+            zip::entries(bytes).iter().any(|e| e.flags & 1 == 1)
+        }
+        FileKind::Pdf => {
+            let tail = bytes.len().saturating_sub(4_096);
+            memmem::find(&bytes[tail..], b"/Encrypt").is_some()
+        }
+        // "EncryptedPackage" in UTF-16: a stream of an OLE2 file (MS-OFFCRYPTO section 2.3.4.4).
+        FileKind::Ole => find(&utf16(b"EncryptedPackage")),
+        // RAR 4: main header with the password flag; RAR 5: encryption header (type 4) comes first.
+        FileKind::Rar => {
+            let old =
+                bytes.get(10).is_some_and(|flags| flags & 0x80 != 0 && bytes.get(6) == Some(&0));
+            old || (bytes.get(6) == Some(&1) && bytes.get(13) == Some(&4))
+        }
+        // 7-Zip: the AES coder's id is in the header, which is at the end and plain unless encrypted.
+        FileKind::SevenZip => find(b"\x06\xf1\x07\x01"),
+        _ => false,
+    }
+}
+
+/// Whether an Office document carries macros: a VBA project in a ZIP, or a VBA storage in OLE2.
+pub fn has_macros(bytes: &[u8]) -> bool {
+    match sniff(bytes) {
+        FileKind::OfficeXml => zip::entries(bytes)
+            .iter()
+            .any(|e| e.name.to_ascii_lowercase().ends_with(b"vbaproject.bin")),
+        FileKind::Ole => memmem::find(bytes, &utf16(b"_VBA_PROJECT")).is_some(),
+        _ => false,
+    }
+}
+
+fn utf16(ascii: &[u8]) -> Vec<u8> {
+    ascii.iter().flat_map(|&b| [b, 0]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A ZIP of empty stored entries with these names, written by hand.
+    fn zip(names: &[&str], flags: u16) -> Vec<u8> {
+        let (mut local, mut central) = (Vec::new(), Vec::new());
+        for name in names {
+            let offset = local.len() as u32;
+            local.extend_from_slice(b"PK\x03\x04\x14\x00");
+            local.extend_from_slice(&flags.to_le_bytes());
+            local.extend_from_slice(&[0; 18]);
+            local.extend_from_slice(&(name.len() as u16).to_le_bytes());
+            local.extend_from_slice(&[0; 2]);
+            local.extend_from_slice(name.as_bytes());
+            central.extend_from_slice(b"PK\x01\x02\x14\x00\x14\x00");
+            central.extend_from_slice(&flags.to_le_bytes());
+            central.extend_from_slice(&[0; 18]);
+            central.extend_from_slice(&(name.len() as u16).to_le_bytes());
+            central.extend_from_slice(&[0; 12]);
+            central.extend_from_slice(&offset.to_le_bytes());
+            central.extend_from_slice(name.as_bytes());
+        }
+        let start = local.len() as u32;
+        let mut all = local;
+        all.extend_from_slice(&central);
+        all.extend_from_slice(b"PK\x05\x06\0\0\0\0");
+        all.extend_from_slice(&(names.len() as u16).to_le_bytes());
+        all.extend_from_slice(&(names.len() as u16).to_le_bytes());
+        all.extend_from_slice(&(central.len() as u32).to_le_bytes());
+        all.extend_from_slice(&start.to_le_bytes());
+        all.extend_from_slice(&[0; 2]);
+        all
+    }
+
+    #[test]
+    fn kinds() {
+        assert_eq!(sniff(b"MZ\x90"), FileKind::WindowsProgram);
+        assert_eq!(sniff(b"junk %PDF-1.4"), FileKind::Pdf);
+        assert_eq!(sniff(b"\xef\xbb\xbf  <HTML><body>"), FileKind::Html);
+        assert_eq!(sniff(b"<?xml version='1.0'?><svg>"), FileKind::Svg);
+        assert_eq!(sniff(b"just words\n"), FileKind::Text);
+        assert_eq!(sniff(b"\x00\x01\x02"), FileKind::Unknown);
+        assert_eq!(sniff(b""), FileKind::Empty);
+        assert_eq!(sniff(&zip(&["a.txt"], 0)), FileKind::Zip);
+        assert_eq!(
+            sniff(&zip(&["[Content_Types].xml", "word/document.xml"], 0)),
+            FileKind::OfficeXml
+        );
+        assert_eq!(sniff(&zip(&["META-INF/MANIFEST.MF"], 0)), FileKind::Jar);
+    }
+
+    #[test]
+    fn encryption_and_macros() {
+        assert!(!is_encrypted(&zip(&["a", "b"], 0)) && is_encrypted(&zip(&["a", "b"], 1)));
+        let macros = zip(&["[Content_Types].xml", "xl/workbook.xml", "xl/vbaProject.bin"], 0);
+        assert!(has_macros(&macros) && !has_macros(&zip(&["vbaProject.bin"], 0)));
+        let mut cut = zip(&["a", "b"], 1);
+        cut.truncate(50);
+        assert!(is_encrypted(&cut), "the local headers say so without a directory");
+        assert!(is_encrypted(b"%PDF-1.7 ... trailer << /Encrypt 5 0 R >>"));
+    }
+
+    #[test]
+    fn cut_archives_do_not_panic() {
+        let whole = zip(&["[Content_Types].xml", "word/document.xml"], 1);
+        for end in 0..whole.len() {
+            sniff(&whole[..end]);
+            is_encrypted(&whole[..end]);
+        }
+    }
+}

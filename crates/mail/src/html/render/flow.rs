@@ -1,0 +1,132 @@
+//! Text that grows with its white space collapsed, as CSS does (`white-space: normal`).
+
+use crate::html::entity;
+use crate::html::tag::Break;
+use crate::limits::Limits;
+
+/// White space that is owed before the next text.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Gap {
+    pub(super) lines: u8,
+    cell: bool,
+    space: bool,
+}
+
+/// Text that collapses white space as it grows.
+pub(super) struct Flow {
+    pub(super) text: String,
+    pub(super) gap: Gap,
+    /// The mark of a list's item, owed before its text.
+    pub(super) mark: String,
+    pub(super) bytes_max: usize,
+    pub(super) full: bool,
+}
+
+/// Bytes that end a run that can be copied: white space, `&`, and the first byte of U+00A0.
+const SPECIAL: [bool; 256] = {
+    let mut table = [false; 256];
+    table[b' ' as usize] = true;
+    table[b'\t' as usize] = true;
+    table[b'\n' as usize] = true;
+    table[b'\r' as usize] = true;
+    table[0x0c] = true;
+    table[b'&' as usize] = true;
+    table[0xc2] = true;
+    table
+};
+
+impl Flow {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Flow {
+            text: String::new(),
+            gap: Gap::default(),
+            mark: String::new(),
+            bytes_max: limits.text_bytes_max as usize,
+            full: false,
+        }
+    }
+
+    pub(super) fn gap_for(&mut self, breaks: Break) {
+        match breaks {
+            Break::Inline => {}
+            Break::Line => self.gap.lines = self.gap.lines.max(1),
+            Break::Paragraph => self.gap.lines = 2,
+            Break::Cell => self.gap.cell = true,
+        }
+    }
+
+    /// Writes source text: references decoded, white space collapsed unless `keeps_space`.
+    pub(super) fn write(&mut self, source: &str, keeps_space: bool) {
+        let bytes = source.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            let run = bytes[at..].iter().position(|&b| SPECIAL[usize::from(b)]);
+            let end = run.map_or(bytes.len(), |i| at + i);
+            if end > at {
+                self.write_plain(source.get(at..end).unwrap_or_default());
+            }
+            at = end;
+            match bytes.get(at) {
+                None => {}
+                Some(b'&') => at += self.write_reference(&bytes[at..]),
+                Some(0xc2) => {
+                    // Two bytes of UTF-8; the source is valid, so both are there.
+                    match source.get(at..at + 2) {
+                        Some("\u{a0}") | None => self.gap.space = true,
+                        Some(other) => self.write_plain(other),
+                    }
+                    at += 2;
+                }
+                Some(b'\n') if keeps_space => {
+                    self.gap.lines = (self.gap.lines + 1).min(2);
+                    at += 1;
+                }
+                Some(_) => {
+                    self.gap.space = true;
+                    at += 1;
+                }
+            }
+        }
+    }
+
+    /// Writes the reference at the start of `bytes`; returns its length.
+    fn write_reference(&mut self, bytes: &[u8]) -> usize {
+        match entity::reference(bytes, false) {
+            Some(('\u{a0}' | ' ' | '\t' | '\n' | '\r', length)) => {
+                self.gap.space = true;
+                length
+            }
+            Some((c, length)) => {
+                self.write_plain(c.encode_utf8(&mut [0; 4]));
+                length
+            }
+            None => {
+                self.write_plain("&");
+                1
+            }
+        }
+    }
+
+    /// Writes what is owed, then `text` as it is.
+    pub(super) fn write_plain(&mut self, text: &str) {
+        if self.text.len() + text.len() + self.mark.len() + 2 > self.bytes_max {
+            self.full = true;
+            return;
+        }
+        let gap = std::mem::take(&mut self.gap);
+        if !self.text.is_empty() {
+            match gap {
+                Gap { lines: 2.., .. } => self.text.push_str("\n\n"),
+                Gap { lines: 1, .. } => self.text.push('\n'),
+                Gap { cell: true, .. } => self.text.push('\t'),
+                Gap { space: true, .. } => self.text.push(' '),
+                _ => {}
+            }
+        }
+        if !self.mark.is_empty() {
+            self.text.push_str(&self.mark);
+            self.mark.clear();
+        }
+        self.text.push_str(text);
+    }
+}

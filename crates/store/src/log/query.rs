@@ -1,0 +1,109 @@
+//! Queries and results of a search.
+
+use gauntlet_verdict::Class;
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Event, LogRecord, Outcome};
+
+/// Which messages to find. Every field that is set must match; text is case-insensitive.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Query {
+    /// Address of the sender, in the envelope or the From field; or `@domain`.
+    pub sender: String,
+    /// Address of a recipient, or `@domain`.
+    pub recipient: String,
+    /// Domain of the sender or of a recipient.
+    pub domain: String,
+    /// Words of the subject, all of them, in any order; a final `*` makes the last one a prefix.
+    pub subject: String,
+    /// Message-ID, with or without angle brackets.
+    pub message_id: String,
+    /// Id of the message: the reference code of replies.
+    pub id: String,
+    /// Any of these classes; empty is all.
+    pub classes: Vec<Class>,
+    /// Name of a final disposition of a recipient, e.g. `quarantine`.
+    pub action: String,
+    /// A rule of the engine that matched.
+    pub rule: String,
+    /// A rule of the policy that matched.
+    pub policy_rule: String,
+    /// IP address of the SMTP client.
+    pub client: String,
+    /// A delivery status that occurred, e.g. `queued`, `failed`: the name of an [`Outcome`].
+    pub outcome: String,
+    /// A kind of event that occurred, e.g. `released`.
+    pub event: String,
+    /// Received at or after this Unix time in milliseconds.
+    pub since_ms: Option<i64>,
+    /// Received before this Unix time in milliseconds.
+    pub until_ms: Option<i64>,
+    /// Lowest score.
+    pub score_min: Option<f64>,
+    /// Continue after this message of the previous page.
+    pub after: Option<Cursor>,
+    /// Messages of a page, at most 500; 0 is 50.
+    pub limit: usize,
+}
+
+/// Position in the log, between two messages. Ordered by time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cursor(pub i64);
+
+/// Disposition and delivery for one recipient.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecipientSummary {
+    /// Address of the recipient.
+    pub recipient: String,
+    /// Name of the final disposition.
+    pub action: String,
+    /// Status of its delivery, if there is one.
+    pub outcome: Option<Outcome>,
+}
+
+/// One message of a result list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Position in the log; that of a page's last message is where the next page continues.
+    pub cursor: Cursor,
+    /// Id of the message.
+    pub id: String,
+    /// Unix time in milliseconds at which it was received.
+    pub received_ms: i64,
+    /// Class of the verdict.
+    pub class: Class,
+    /// Score of the rules.
+    pub score: f64,
+    /// Size in bytes.
+    pub size: u64,
+    /// The From field, else the envelope sender.
+    pub from: String,
+    /// The Subject, decoded.
+    pub subject: String,
+    /// The first three recipients.
+    pub recipients: Vec<RecipientSummary>,
+    /// Number of all recipients.
+    pub recipients_count: u64,
+}
+
+/// A page of a search, newest message first.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Page {
+    /// At most [`Query::limit`] messages, newest first.
+    pub messages: Vec<Summary>,
+    /// Where the next page continues; none on the last.
+    pub next: Option<Cursor>,
+}
+
+/// A message of the log, with all that is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoggedMessage {
+    /// Position in the log.
+    pub cursor: Cursor,
+    /// The logged record, with the newest delivery states.
+    pub record: LogRecord,
+    /// Events after it was logged, in order of time.
+    pub events: Vec<Event>,
+}

@@ -1,0 +1,81 @@
+//! A held message and its state.
+
+use gauntlet_mail::Envelope;
+use gauntlet_verdict::{Class, ReleasedBy};
+use serde::{Deserialize, Serialize};
+
+/// A message to be held, for some or all of its recipients.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QuarantineItem {
+    /// Id of the item; a known one is not changed.
+    pub id: String,
+    /// Id of the message in the log.
+    pub message: String,
+    /// Name of the folder, e.g. `suspect`.
+    pub folder: String,
+    /// Recipients it is held for; a release goes to them.
+    pub recipients: Vec<String>,
+    /// The complete envelope, all recipients included.
+    pub envelope: Envelope,
+    /// Unix time in milliseconds at which the message was received.
+    pub received_ms: i64,
+    /// Class of the verdict.
+    pub class: Class,
+    /// Score of the rules.
+    pub score: f64,
+    /// The Subject, decoded.
+    pub subject: String,
+    /// The From field, decoded.
+    pub from: String,
+    /// Who may release it according to the rules that hold it; none leaves it to the folder.
+    /// [`super::Quarantine::released_by`] decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<ReleasedBy>,
+}
+
+/// State of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Waiting for review.
+    Held,
+    /// Being handed to the spool.
+    Releasing,
+    /// Handed to the spool.
+    Released,
+    /// Deleted by a user.
+    Deleted,
+}
+
+impl State {
+    /// Name in the database, in JSON and on pages.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Held => "held",
+            State::Releasing => "releasing",
+            State::Released => "released",
+            State::Deleted => "deleted",
+        }
+    }
+
+    pub(super) fn parse(name: &str) -> Self {
+        let all = [State::Held, State::Releasing, State::Released];
+        all.into_iter().find(|s| s.name() == name).unwrap_or(State::Deleted)
+    }
+}
+
+/// A stored item.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Held {
+    /// Sequence number by time of arrival; that of a page's last item is where the next page
+    /// continues.
+    pub seq: i64,
+    /// The item as it was put.
+    pub item: QuarantineItem,
+    /// Its state.
+    pub state: State,
+    /// Unix time in milliseconds of the last change of state.
+    pub changed_ms: i64,
+    /// Size of the message in bytes.
+    pub size: u64,
+}

@@ -1,0 +1,19 @@
+//! What every room may say about an item without a matcher at hand: its class and verdict, where classes
+//! begin, lists of addresses and networks, and what is done in the end.
+//!
+//! ```text
+//! engine ─▶ Verdict ─▶ policy ─▶ Disposition ─▶ gateway, store, console
+//! ```
+//!
+//! Plain types, pure functions. Rules and evidence ([`gauntlet_mail::Hit`], [`gauntlet_mail::Evidence`]),
+//! envelope and facts are those of `mail`.
+
+pub mod disposition;
+pub mod lists;
+pub mod thresholds;
+pub mod verdict;
+
+pub use disposition::{ADMIN_ONLY_FOLDERS, Change, Disposition, Final, ReleasedBy, Trace};
+pub use lists::List;
+pub use thresholds::{Thresholds, probability_reached_by};
+pub use verdict::{Class, Counterfactual, FilterCost, Verdict};

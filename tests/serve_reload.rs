@@ -1,0 +1,161 @@
+//! A reload changes everything or nothing: each part of it fails in turn.
+
+use std::path::{Path, PathBuf};
+
+use crate::common::{Node, Smtp, message};
+
+/// Files and settings of one generation, and what a client sees of it.
+struct Site {
+    folder: tempfile::TempDir,
+}
+
+impl Site {
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.file(name), text).unwrap();
+    }
+
+    /// Writes the files of a generation; its number shows in all that it changes.
+    fn make(&self, generation: u32) {
+        let made = rcgen::generate_simple_self_signed(vec!["gw.test".to_owned()]).unwrap();
+        self.write("chain.pem", &made.cert.pem());
+        self.write("key.pem", &made.signing_key.serialize_pem());
+        self.write("recipients", &format!("known{generation}@example.net\n"));
+        self.write("list", "192.0.2.1\n");
+        let rule = format!(
+            "[[rule]]\nname = \"mark\"\n[rule.do]\nadd_header = {{ name = \"X-Generation\", value = \"{generation}\" }}\n"
+        );
+        self.write("policy.toml", &rule);
+        self.write("rules.cf", "header SITE_RULE Subject =~ /never/\n");
+    }
+
+    fn settings(&self, generation: u32) -> String {
+        let file = |name: &str| format!("{:?}", self.file(name).display().to_string());
+        format!(
+            "[receiver]\nmessage_bytes_max = {}\n[recipients]\nfile = {}\n[policy]\npath = {}\n\
+             [rules]\npaths = [{}]\n[[local_list]]\nname = \"mine\"\npath = {}\nof = [\"client\"]\npoints = 1.0\n",
+            1_000_000 + generation,
+            file("recipients"),
+            file("policy.toml"),
+            file("rules.cf"),
+            file("list"),
+        )
+    }
+}
+
+/// Which generation a client meets: by the size it is offered, a recipient, a field of the policy, the
+/// certificate. All must be of one.
+fn met(node: &Node, site: &Site, shown: &str) -> (u32, bool) {
+    let mut client = Smtp::connect(node.smtp).unwrap();
+    let greeting = client.say("EHLO client.example").unwrap();
+    let size = greeting.lines().find_map(|line| line.get(4..)?.strip_prefix("SIZE "));
+    let generation = size.unwrap().trim().parse::<u32>().unwrap() - 1_000_000;
+    let known = format!("known{generation}@example.net");
+    let token = format!("t{generation}-{}", node.maildir().len());
+    let reply = client.send("a@example.org", &[&known], &message(&token, 100)).unwrap();
+    assert!(reply.starts_with("250"), "{known}: {reply}");
+    node.wait_for_empty_queue();
+    let mark = format!("X-Generation: {generation}");
+    let has_mark = |mail: &Vec<u8>| {
+        let text = String::from_utf8_lossy(mail);
+        text.contains(&token) && text.contains(&mark)
+    };
+    assert!(node.maildir().iter().any(has_mark), "{mark}");
+    (generation, certificate(node, &site.file("seen.pem")).is_none_or(|seen| seen == shown))
+}
+
+/// The certificate that the node shows, in PEM; none without openssl.
+fn certificate(node: &Node, out: &Path) -> Option<String> {
+    let openssl = crate::common::program("openssl")?;
+    let script = format!(
+        "{} s_client -starttls smtp -connect {} </dev/null 2>/dev/null | {} x509 -out {}",
+        openssl.display(),
+        node.smtp,
+        openssl.display(),
+        out.display()
+    );
+    assert!(std::process::Command::new("sh").arg("-c").arg(script).status().unwrap().success());
+    Some(plain(&std::fs::read_to_string(out).unwrap()))
+}
+
+fn plain(pem: &str) -> String {
+    pem.replace(['\r', '\n'], "")
+}
+
+/// Breaks one part of a generation; gives further settings.
+type Break = fn(&Site) -> String;
+
+/// The parts by name. All the others are new, and good.
+const BREAKS: [(&str, Break); 14] = [
+    ("the file itself", |_| "[scan\n".into()),
+    ("a setting", |_| "[scan]\nthreds = 1\n".into()),
+    ("policy", |site| {
+        site.write("policy.toml", "[[rule]]\nname = 1\n");
+        String::new()
+    }),
+    ("model", |_| "[learning]\nmodel = \"/nowhere/model\"\n".into()),
+    ("recipients", |site| {
+        // In place: the node may read the files alone that it was started with.
+        std::fs::write(site.file("recipients"), b"\xff\n").unwrap();
+        String::new()
+    }),
+    ("certificate", |site| {
+        site.write("chain.pem", "no certificate");
+        String::new()
+    }),
+    ("key", |site| {
+        let other = rcgen::generate_simple_self_signed(vec!["x.test".to_owned()]).unwrap();
+        site.write("key.pem", &other.signing_key.serialize_pem());
+        String::new()
+    }),
+    ("trusted roots", |_| "[sender]\nroots = \"/nowhere/roots.pem\"\n".into()),
+    ("sealing key", |_| "[dkim]\nseal_as = \"no-key.example\"\n".into()),
+    ("DKIM keys", |site| {
+        let keys = site.file("dkim/example.org");
+        std::fs::create_dir_all(&keys).unwrap();
+        std::fs::write(keys.join("s.pem"), "no key").unwrap();
+        format!("[dkim]\nkeys = {:?}\n", site.file("dkim").display().to_string())
+    }),
+    ("resolver", |_| "[dns]\ndnssec = true\ntrust_anchor = \"/nowhere/anchor\"\n".into()),
+    ("DNS list", |_| {
+        "[[dns_list]]\nzone = \"l.example\"\nof = [\"nonsense\"]\npoints = 1.0\n".into()
+    }),
+    ("countries", |_| "[facts]\ncountries = \"/nowhere/countries\"\n".into()),
+    ("networks", |_| "[facts]\nour_networks = [\"nonsense\"]\n".into()),
+];
+#[test]
+fn a_reload_of_which_any_part_fails_changes_nothing() {
+    let site = Site { folder: tempfile::tempdir().unwrap() };
+    site.make(1);
+    let (chain, key) = (site.file("chain.pem"), site.file("key.pem"));
+    let listener = format!("certificate = [{chain:?}]\nkey = [{key:?}]");
+    let mut node = Node::start_listening(&listener, &site.settings(1));
+    let head = node.config.strip_suffix(&format!("{}\n", site.settings(1))).unwrap().to_owned();
+    let first = plain(&std::fs::read_to_string(&chain).unwrap());
+    assert_eq!(met(&node, &site, &first), (1, true));
+
+    for (generation, (part, broken)) in (2..).zip(BREAKS) {
+        site.make(generation);
+        let settings = site.settings(generation) + &broken(&site);
+        node.config = format!("{head}{settings}");
+        node.write_config();
+        let said = || node.log().matches("not reloaded").count();
+        let before = said();
+        node.signal("-HUP");
+        node.wait_until(part, || said() > before);
+        assert_eq!(met(&node, &site, &first), (1, true), "{part}");
+    }
+
+    site.make(99);
+    node.config = format!("{head}{}", site.settings(99));
+    node.write_config();
+    node.signal("-HUP");
+    node.wait_until("it is reloaded", || node.log().contains("configuration reloaded"));
+    let last = plain(&std::fs::read_to_string(&chain).unwrap());
+    assert_ne!(last, first);
+    assert_eq!(met(&node, &site, &last), (99, true));
+    node.stop();
+}
