@@ -77,7 +77,7 @@ impl AttemptStore for Backend {
     fn load_attempts(&self) -> Result<Vec<StoredAttempt>, StoreError> {
         match self {
             Backend::Local(database) => database.load_attempts(),
-            Backend::Remote { remote, interned } => call(&**remote, interned, "attempts_kept", &()),
+            Backend::Remote { remote, interned } => call(&**remote, interned, "load_attempts", &()),
         }
     }
 
@@ -85,7 +85,7 @@ impl AttemptStore for Backend {
         match self {
             Backend::Local(database) => database.save_attempts(changed),
             Backend::Remote { remote, interned } => {
-                call(&**remote, interned, "keep_attempts", &(changed,))
+                call(&**remote, interned, "save_attempts", &(changed,))
             }
         }
     }
