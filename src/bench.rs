@@ -14,12 +14,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use gauntlet_bench::commands::INVALID;
-use gauntlet_bench::sheet::Sheet;
+use gauntlet_bench::report::Page;
 use serde::Serialize;
 
 /// Writes a report into its folder, if one is named, and prints it.
 fn finish(
-    (sheet, report): (&Sheet, &impl Serialize),
+    (sheet, report): (&Page, &impl Serialize),
     folder: Option<&Path>,
     json: bool,
     is_valid: bool,

@@ -3,9 +3,9 @@
 //! Each check says what it found and, where something is wrong, what to do.
 
 mod acme;
-pub(crate) mod premises;
 mod privacy;
 mod relays;
+pub(crate) mod resources;
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -110,11 +110,11 @@ pub(crate) fn examine(
     privacy::privacy(config, file, &mut found);
     console(config, &mut found);
     sandbox(config, &mut found);
-    premises::disk(config, &mut found);
-    premises::certificates(config, secrets, &mut found);
+    resources::disk(config, &mut found);
+    resources::certificates(config, secrets, &mut found);
     acme::certificate(config, secrets, &mut found);
-    premises::questions(config, &mut found);
-    premises::queue(config, &mut found);
+    resources::questions(config, &mut found);
+    resources::queue(config, &mut found);
     groups(config, &mut found);
     roots(config, &mut found);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -128,7 +128,7 @@ pub(crate) fn examine(
         }
         anyhow::Ok(())
     })?;
-    relays::strangers(config, &mut found);
+    relays::open_relay(config, &mut found);
     Ok(found)
 }
 

@@ -12,7 +12,7 @@ use gauntlet_gateway::facts::FactCollector;
 use gauntlet_gateway::net::resolver::Resolver;
 use gauntlet_inputs::file;
 use gauntlet_inputs::rules::{ProfileName, ReadingArgs};
-use gauntlet_mail::{Envelope, Facts, Message};
+use gauntlet_mail::{Envelope, Facts, Message, trace};
 use gauntlet_spamassassin::Ruleset;
 
 /// Arguments of `gauntlet facts`.
@@ -68,10 +68,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         // Whoever names a client wants to know about it.
         config.facts.our_networks.clear();
     }
-    let raw = with_crlf(&file::read(&args.message)?);
+    let raw = file::with_crlf(&file::read(&args.message)?);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    let mut envelope = crate::scan::envelope_of_file(&Message::parse(&raw), now);
+    let mut envelope = trace::of_trace(&Message::parse(&raw), now);
     envelope.client_ip = args.client.or(envelope.client_ip);
     if let Some(helo) = &args.helo {
         envelope.helo.clone_from(helo);
@@ -109,24 +109,6 @@ fn ruleset(args: &Args) -> anyhow::Result<Option<Arc<Ruleset>>> {
     }
     let reading = ReadingArgs { profile: ProfileName::Full, site: args.site.clone() };
     Ok(Some(Arc::new(reading.load(&args.rules, false, false)?)))
-}
-
-/// Signatures are over CRLF line ends; files mostly have LF. An mbox line is not part of a message.
-pub(crate) fn with_crlf(raw: &[u8]) -> Vec<u8> {
-    let start = match raw.starts_with(b"From ") {
-        true => raw.iter().position(|b| *b == b'\n').map_or(0, |at| at + 1),
-        false => 0,
-    };
-    let mut out = Vec::with_capacity(raw.len() + raw.len() / 32);
-    let mut last = 0;
-    for &byte in raw.get(start..).unwrap_or_default() {
-        if byte == b'\n' && last != b'\r' {
-            out.push(b'\r');
-        }
-        out.push(byte);
-        last = byte;
-    }
-    out
 }
 
 /// A word of serde's for a value: `pass`, `reject`, ...

@@ -7,9 +7,9 @@ use std::time::SystemTime;
 
 use anyhow::{Context, ensure};
 use gauntlet_engine::Scratch;
-use gauntlet_engine::classifier::site::{Correction, message_id, reporter_id};
 use gauntlet_engine::classifier::{ClassifierScratch, Model};
-use gauntlet_engine::signatures::fingerprint::{self, Found};
+use gauntlet_engine::corrections::{Correction, message_id, reporter_id};
+use gauntlet_engine::signatures::fingerprint::Found;
 use gauntlet_engine::signatures::table::Entry;
 use gauntlet_gateway::privileges;
 use gauntlet_inputs::messages;
@@ -147,7 +147,7 @@ fn probes(args: &Args, now: u64) -> anyhow::Result<usize> {
     for path in &args.probe {
         messages::walk(path, &mut |raw| {
             seen += 1;
-            let found = fingerprint::of_scanned(&Message::parse(raw), &mut scratch);
+            let found = scratch.fingerprints(&Message::parse(raw));
             let entry = |f: Found| Entry { fingerprint: f.fingerprint, bad: 1, good: 0, day };
             entries.extend(found.into_iter().map(entry));
             if entries.len() >= BATCH && failed.is_none() {

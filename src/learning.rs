@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use gauntlet_engine::Learned;
-use gauntlet_engine::classifier::{SiteModel, site};
-use gauntlet_engine::signatures::Known;
+use gauntlet_engine::SiteModel;
+use gauntlet_engine::corrections::reports;
+use gauntlet_engine::signatures::KnownSignatures;
 use gauntlet_gateway::Node;
 use gauntlet_learning::{Corrections, corrections, signatures};
 
@@ -16,7 +17,7 @@ use gauntlet_learning::{Corrections, corrections, signatures};
 pub(crate) fn load(data: &Path, days: u16) -> anyhow::Result<Learned> {
     let standing = Corrections::read(data)?;
     let (table, entries) = signatures::load(data)?;
-    let known = Known::new(table, &entries, &site::reports(&standing), days);
+    let known = KnownSignatures::new(table, &entries, &reports(&standing), days);
     Ok(Learned {
         site: (!standing.is_empty()).then(|| Arc::new(SiteModel::learn(&standing))),
         signatures: (!known.is_empty()).then(|| Arc::new(known)),

@@ -195,21 +195,21 @@ fn main() -> ExitCode {
         if is_broken_pipe(&error) {
             return ExitCode::SUCCESS;
         }
-        eprintln!("gauntlet: {}", told(&error));
+        eprintln!("gauntlet: {}", with_causes(&error));
         ExitCode::from(2)
     })
 }
 
 /// The error with its causes, without those that the one before has told already.
-fn told(error: &anyhow::Error) -> String {
-    let mut told = String::new();
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut with_causes = String::new();
     for cause in error.chain().map(ToString::to_string) {
-        if !told.contains(&cause) {
-            let colon = if told.is_empty() { "" } else { ": " };
-            told.push_str(&format!("{colon}{cause}"));
+        if !with_causes.contains(&cause) {
+            let colon = if with_causes.is_empty() { "" } else { ": " };
+            with_causes.push_str(&format!("{colon}{cause}"));
         }
     }
-    told
+    with_causes
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -157,7 +157,7 @@ impl Judge {
         let message = Message::parse(raw);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut envelope =
-            crate::scan::envelope_of_file(&message, i64::try_from(now.as_secs()).unwrap_or(0));
+            gauntlet_mail::trace::of_trace(&message, i64::try_from(now.as_secs()).unwrap_or(0));
         envelope = Envelope { direction, rcpt_to, ..envelope };
         if let Some(mail_from) = mail_from {
             envelope.mail_from = mail_from;

@@ -4,7 +4,6 @@
 //! A fixed number of messages is between walking and printing at any time, so that memory does not
 //! grow with the input.
 
-pub(crate) mod envelope;
 mod network;
 mod progress;
 mod report;
@@ -21,10 +20,9 @@ use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use gauntlet_engine::{Scratch, Snapshot, scan};
 use gauntlet_inputs::source::{self, Content, Input, Source};
-use gauntlet_mail::{Limits, Message};
+use gauntlet_mail::{Limits, Message, trace};
 use gauntlet_verdict::Class;
 
-pub(crate) use self::envelope::of_file as envelope_of_file;
 use self::progress::{Progress, Summary};
 use self::report::{Judged, Style};
 use crate::ruleset::RulesetArgs;
@@ -267,7 +265,7 @@ impl Scanner<'_> {
     fn judge(&self, name: &str, raw: &[u8], scratch: &mut Scratch) -> Judged {
         let start = Instant::now();
         let message = Message::parse_with(raw, &self.limits);
-        let envelope = envelope::of_file(&message, self.received_at);
+        let envelope = trace::of_trace(&message, self.received_at);
         let (envelope, facts) = match self.network.about(name, envelope, raw) {
             Ok(known) => known,
             Err(why) => return self.style.unreadable(name, &why),

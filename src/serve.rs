@@ -1,10 +1,10 @@
 //! `gauntlet serve`: run a node.
 
-mod console_places;
+mod console_connections;
 mod data_folder;
 mod handle;
+pub(crate) mod node_state;
 pub(crate) mod secrets_process;
-pub(crate) mod standing;
 mod text_logs;
 
 use std::io::Write;
@@ -32,9 +32,9 @@ use gauntlet_store::{Policies, Users};
 use gauntlet_verdict::Thresholds;
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::console_places::ConsolePlaces;
+use self::console_connections::ConsoleConnections;
 use self::handle::Handle;
-use self::standing::Effective;
+use self::node_state::Effective;
 use crate::node_args::NodeArgs;
 use crate::{digest, learning, report};
 
@@ -63,10 +63,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     data_folder::prepare(&config)?;
     // Before there is any thread, and while the node may still read what only root may.
     let secrets = secrets_process::start(&args.node)?;
-    let standing = sandbox::enter_node(&config, args.node.file())?;
+    let confined = sandbox::enter_node(&config, args.node.file())?;
     let _written_to_the_end = text_logs::start(&config)?;
     secrets.watch().context("a thread for the secrets process")?;
-    let sandbox = told(&standing, &secrets);
+    let sandbox = describe_sandbox(&confined, &secrets);
     crate::allocator::keep_memory_small();
     let descriptors = raise_descriptor_limit();
     tracing::info!(descriptors, "open files allowed");
@@ -95,18 +95,18 @@ fn threads_wanted(config: &Config) -> usize {
 }
 
 /// Says in the log what the kernel holds the processes to, and what not; returns it for the welcome.
-fn told(node: &Standing, secrets: &Secrets) -> String {
+fn describe_sandbox(node: &Standing, secrets: &Secrets) -> String {
     let mut all = Vec::new();
-    for (process, standing) in [("node", node), ("secrets process", secrets.standing())] {
-        let holds = standing.holds.join(", ");
-        if standing.lacks.is_empty() {
+    for (process, confined) in [("node", node), ("secrets process", secrets.standing())] {
+        let holds = confined.holds.join(", ");
+        if confined.lacks.is_empty() {
             tracing::info!(process, holds, "sandbox");
         } else {
-            let lacks = standing.lacks.join("; ");
+            let lacks = confined.lacks.join("; ");
             tracing::warn!(process, holds, lacks, "the sandbox is not whole");
         }
-        let lacks = standing.lacks.iter().map(|lack| format!("without {lack}"));
-        let parts: Vec<String> = standing.holds.iter().cloned().chain(lacks).collect();
+        let lacks = confined.lacks.iter().map(|lack| format!("without {lack}"));
+        let parts: Vec<String> = confined.holds.iter().cloned().chain(lacks).collect();
         all.push(format!("{process}: {}", parts.join(", ")));
     }
     all.dedup();
@@ -123,15 +123,15 @@ async fn serve(
     let mut hang_up = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let (doors, socket) = open_doors(&config, &secrets)?;
+    let (listeners, socket) = open_listeners(&config, &secrets)?;
     let users = Arc::new(Users::remote(secrets.clone()));
     users.attempts().set_limits(config.sign_in.limits());
     let people = users.clone();
     let judge = Box::new(move |config: &Config| judge_of(config, &people));
-    let node = Node::start(config, doors, judge, users.clone())?;
+    let node = Node::start(config, listeners, judge, users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
     learning::watch(&node)?;
-    note_policy(&node);
+    record_policy(&node);
     digest::watch(&node, users.clone())?;
     report::watch(&node, users.clone())?;
     let starting =
@@ -139,10 +139,10 @@ async fn serve(
     let console = socket.map(starting).transpose()?;
     // Last, because it is shown once: a start that fails must not use it up.
     let password = users.create_first_administrator(now_ms())?;
-    if let Err(error) = welcome(&node, console.as_ref(), password.as_deref(), sandbox) {
+    if let Err(error) = announce(&node, console.as_ref(), password.as_deref(), sandbox) {
         // Nobody reads us; the mail does not mind.
-        let mend = "`gauntlet user passwd admin` makes a new one-time password";
-        tracing::warn!(%error, mend, "standard output takes nothing");
+        let hint = "`gauntlet user passwd admin` makes a new one-time password";
+        tracing::warn!(%error, hint, "standard output takes nothing");
     }
     tracing::info!(ruleset = node.ruleset(), "ready");
     let broken = loop {
@@ -154,8 +154,8 @@ async fn serve(
         }
     };
     if let Some(why) = &broken {
-        let mend = "start the node again; mail in the spool is safe";
-        tracing::error!(why, mend, "the node cannot sign or check logins any more and stops");
+        let hint = "start the node again; mail in the spool is safe";
+        tracing::error!(why, hint, "the node cannot sign or check logins any more and stops");
     }
     tracing::info!("stopping: no new sessions, waiting for those that are open");
     node.stop().await;
@@ -170,11 +170,11 @@ async fn serve(
 }
 
 /// Binds all ports, then gives root away if the configuration says to whom.
-fn open_doors(
+fn open_listeners(
     config: &Config,
     secrets: &Arc<Secrets>,
 ) -> anyhow::Result<(Listeners, Option<std::net::TcpListener>)> {
-    let doors = Listeners::open_with(config, Some(secrets.clone()))?;
+    let listeners = Listeners::open_with(config, Some(secrets.clone()))?;
     let console = match config.console.address.as_str() {
         "" => None,
         address => Some(
@@ -185,16 +185,16 @@ fn open_doors(
                 .with_context(|| format!("console.address {address}"))?,
         ),
     };
-    become_account(config)?;
+    drop_root(config)?;
     if privileges::is_root() {
         tracing::warn!("running as root: set node.user to a user of its own");
     }
     data_folder::make_private(config)?;
-    Ok((doors, console))
+    Ok((listeners, console))
 }
 
 /// Gives root away for good if the configuration says to whom.
-fn become_account(config: &Config) -> anyhow::Result<()> {
+fn drop_root(config: &Config) -> anyhow::Result<()> {
     if config.node.user.is_empty() {
         return Ok(());
     }
@@ -211,7 +211,7 @@ fn reload(args: &Args, node: &Node, settings: &Effective, users: &Users) {
     match taken {
         Ok(()) => {
             users.attempts().set_limits(node.config().sign_in.limits());
-            note_policy(node);
+            record_policy(node);
             tracing::info!(ruleset = node.ruleset(), "configuration reloaded");
         }
         Err(error) => {
@@ -220,9 +220,9 @@ fn reload(args: &Args, node: &Node, settings: &Effective, users: &Users) {
                 io.is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
             };
             let denied = error.chain().any(denied) && node.config().node.sandbox != Sandbox::Off;
-            let mend = "a file that the configuration did not name at the start needs a restart";
+            let hint = "a file that the configuration did not name at the start needs a restart";
             let error = match denied {
-                true => format!("{error:#}; {mend} (node.sandbox)"),
+                true => format!("{error:#}; {hint} (node.sandbox)"),
                 false => format!("{error:#}"),
             };
             tracing::error!(error, "configuration not reloaded; everything stays as it was");
@@ -232,7 +232,7 @@ fn reload(args: &Args, node: &Node, settings: &Effective, users: &Users) {
 
 /// Notes the policy in force as a version, if it is none yet: the history tells of files that were changed
 /// by hand.
-fn note_policy(node: &Node) {
+fn record_policy(node: &Node) {
     let config = node.config();
     let noted = Policies::open(&policy_source::folder(&config))
         .map_err(anyhow::Error::from)
@@ -252,7 +252,7 @@ fn judge_of(config: &Config, users: &Users) -> anyhow::Result<Judge> {
         block: config.lists.block.clone(),
         ..Settings::default()
     };
-    add_listed(users, &mut settings)?;
+    add_listed_senders(users, &mut settings)?;
     settings.model = model_of(config)?;
     let RuleSettings { paths, own, strict, network, early_stop } = &config.rules;
     let profile = if *network { Profile::Full } else { Profile::Local };
@@ -322,7 +322,7 @@ fn model_of(config: &Config) -> anyhow::Result<Option<Arc<Model>>> {
 }
 
 /// Adds the senders that were allowed or blocked in the console.
-fn add_listed(users: &Users, settings: &mut Settings) -> anyhow::Result<()> {
+fn add_listed_senders(users: &Users, settings: &mut Settings) -> anyhow::Result<()> {
     for sender in users.listed_senders()? {
         let list = if sender.allow { &mut settings.allow } else { &mut settings.block };
         list.push(sender.entry);
@@ -381,7 +381,7 @@ impl Console {
             texts: digest::texts(&config)?,
             oidc: oidc(&config),
         };
-        let places = Arc::new(ConsolePlaces::new(&config));
+        let places = Arc::new(ConsoleConnections::new(&config));
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -393,7 +393,7 @@ impl Console {
             let served = runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(socket)?;
                 let until = async {
-                    let _told_or_dropped = stopped.await;
+                    let _stopped_or_dropped = stopped.await;
                 };
                 gauntlet_console::serve(listener, state, places, until).await
             });
@@ -425,7 +425,7 @@ fn oidc(config: &Config) -> Option<Arc<OidcOptions>> {
 }
 
 /// Says where everything is: to a person on standard output, and to the log.
-fn welcome(
+fn announce(
     node: &Node,
     console: Option<&Console>,
     password: Option<&str>,

@@ -8,7 +8,7 @@ use gauntlet_gateway::control::{Answer, Request};
 
 use crate::messages::moment;
 use crate::node_args::NodeArgs;
-use crate::serve::standing;
+use crate::serve::node_state;
 
 const AFTER_HELP: &str = "\
 Exit status: 0 the node takes mail; 1 it runs, but takes none; 2 no node answers.
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let Answer::Status(status) = args.node.ask(&Request::Status)? else {
         bail!("the node gave another answer: is it of this version?")
     };
-    let (disks, routes) = (standing::disks(&config), standing::mail_routes(&config));
+    let (disks, routes) = (node_state::disks(&config), node_state::mail_routes(&config));
     let mut out = std::io::stdout().lock();
     if args.metrics {
         write!(out, "{}", status.metrics)?;

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gauntlet_engine::{Lean, Scratch, Snapshot, scan};
+use gauntlet_engine::{RuleEffect, Scratch, Snapshot, scan};
 use gauntlet_mail::{Envelope, Facts, Message, address};
 use gauntlet_verdict::Class;
 use serde::{Deserialize, Serialize};
@@ -112,12 +112,12 @@ fn the_table_of_rules_is_true() {
          the rule only says what kind of mail it is; *phishing* rules count towards that class, *certain* \
          ones decide the class whatever the points.\n\n| Rule | Points | Kind | Says |\n|---|---:|---|---|\n",
     );
-    for rule in Snapshot::default_rules().book.rules() {
-        let kind = match rule.lean {
-            Lean::Points => String::new(),
-            Lean::Phishing => "phishing".to_owned(),
-            Lean::Bulk => "bulk".to_owned(),
-            Lean::Certain(class) => format!("certain: {class}"),
+    for rule in Snapshot::default_rules().registry.rules() {
+        let kind = match rule.effect {
+            RuleEffect::Points => String::new(),
+            RuleEffect::Phishing => "phishing".to_owned(),
+            RuleEffect::Bulk => "bulk".to_owned(),
+            RuleEffect::ForceClass(class) => format!("certain: {class}"),
         };
         text += &format!("| `{}` | {} | {kind} | {} |\n", rule.name, rule.score, rule.description);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use gauntlet_bench::commands::INVALID;
-use gauntlet_bench::compare::{self, Options, Peer, Report, Unseen, page};
+use gauntlet_bench::compare::{self, HeldOut, Options, Peer, Report, page};
 use gauntlet_bench::load::Corpus;
 use gauntlet_inputs::bodies::{Bodies, body_hash};
 
@@ -115,13 +115,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         model: args.model.as_deref().map(std::path::absolute).transpose()?,
     };
     let corpus = Corpus::load(&args.folders)?;
-    let unseen = if args.judge.is_empty() {
+    let held_out = if args.judge.is_empty() {
         None
     } else {
-        Some(unseen(&args.judge, args.model.as_deref())?)
+        Some(held_out(&args.judge, args.model.as_deref())?)
     };
     let mut progress = |line: &str| eprintln!("{line}");
-    let report = compare::run(&options, &corpus, unseen.as_ref(), &mut progress)?;
+    let report = compare::run(&options, &corpus, held_out.as_ref(), &mut progress)?;
     if report.contests.is_empty() {
         bail!("no peer could be measured: {}", report.missing.join("; "));
     }
@@ -144,7 +144,7 @@ fn today() -> String {
 }
 
 /// The labelled mail without what the model has learned from.
-fn unseen(folders: &[PathBuf], model: Option<&Path>) -> anyhow::Result<Unseen> {
+fn held_out(folders: &[PathBuf], model: Option<&Path>) -> anyhow::Result<HeldOut> {
     let mut corpus = Corpus::load(folders)?;
     let bodies = model.map_or_else(Bodies::shipped, Bodies::beside)?;
     let whose = if model.is_some() { "the model of --model" } else { "the shipped model" };
@@ -168,7 +168,7 @@ fn unseen(folders: &[PathBuf], model: Option<&Path>) -> anyhow::Result<Unseen> {
         Some(_) => format!("{note}; we judged by the model of --model (the batch: not judged)"),
         None => note,
     };
-    Ok(Unseen { corpus, note })
+    Ok(HeldOut { corpus, note })
 }
 
 fn write_report(folder: &std::path::Path, report: &Report) -> anyhow::Result<()> {

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use gauntlet_bench::commands::INVALID;
-use gauntlet_bench::load::circuit::{self, People, Plan, Report};
-use gauntlet_bench::load::{Corpus, bucket};
+use gauntlet_bench::load::Corpus;
+use gauntlet_bench::load::round_trip::{self, AddressPool, Plan, Report};
 use gauntlet_bench::plot::{self, Axis, Line, Scale};
-use gauntlet_bench::sheet::Chart;
+use gauntlet_bench::report::Chart;
+use gauntlet_bench::token_bucket;
 
 /// Share of places that held messages take, from which on that is said.
 const HELD_SHARE_LOUD: f64 = 0.5;
@@ -101,7 +102,7 @@ pub(crate) struct Args {
 
 fn link(text: &str) -> Result<f64, String> {
     if text.eq_ignore_ascii_case("e1") {
-        return Ok(bucket::E1_BYTES);
+        return Ok(token_bucket::E1_BYTES);
     }
     let rate = text.parse::<f64>().ok().filter(|rate| *rate >= 1.0 && rate.is_finite());
     rate.ok_or_else(|| format!("{text:?} is neither bytes/s nor e1"))
@@ -130,9 +131,9 @@ fn plan(args: &Args) -> anyhow::Result<Plan> {
         warm_up: seconds("--warm-up", args.warm_up)?,
         time: seconds("--seconds", args.seconds)?,
         sample: seconds("--sample", args.sample.min(args.seconds))?,
-        patience: seconds("--patience", args.patience)?,
+        return_timeout: seconds("--patience", args.patience)?,
         link: args.link,
-        people: People {
+        people: AddressPool {
             from_domain: args.from_domain.clone(),
             to_domain: args.to_domain.clone(),
             names: args.names,
@@ -153,7 +154,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         plan.listen,
         args.warm_up + args.seconds
     );
-    let report = circuit::run(&plan, &corpus, env!("CARGO_PKG_VERSION"))?;
+    let report = round_trip::run(&plan, &corpus, env!("CARGO_PKG_VERSION"))?;
     if let Some(folder) = &args.report {
         write_report(folder, &report)?;
     }

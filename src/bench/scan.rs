@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use gauntlet_bench::compare::peers::SpamdRules;
 use gauntlet_bench::scan::{self, FilterTime, Report, Workload};
-use gauntlet_bench::spamd::SpamdRules;
 
 use crate::ruleset::RulesetArgs;
 

@@ -8,8 +8,9 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use gauntlet_bench::commands::{INVALID, seconds};
 use gauntlet_bench::load::trial::{self, Round, Target, Trial};
-use gauntlet_bench::load::{Addresses, Corpus, Label, Plan, Protocol, page};
-use gauntlet_bench::null::Null;
+use gauntlet_bench::load::{Addresses, Corpus, Label, Plan, page};
+use gauntlet_bench::null::NullServer;
+use gauntlet_bench::protocol::Protocol;
 
 /// Seconds of the run against a null server.
 const CALIBRATION_SECONDS: f64 = 3.0;
@@ -195,7 +196,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let ceiling = if args.no_calibration {
         None
     } else {
-        let null = Null::start(args.protocol.protocol())?;
+        let null = NullServer::start(args.protocol.protocol())?;
         eprintln!("measuring this client against a server that does nothing ...");
         let time = seconds("calibration", CALIBRATION_SECONDS.min(args.seconds))?;
         Some(trial::ceiling(&plan, null.address, time, &corpus)?)

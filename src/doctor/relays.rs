@@ -14,7 +14,7 @@ use super::{Findings, Health};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Proves that no listener relays for strangers, or names the one that does.
-pub(super) fn strangers(config: &Config, found: &mut Findings) {
+pub(super) fn open_relay(config: &Config, found: &mut Findings) {
     for listener in &config.listener {
         trust(listener, found);
         if listener.role == ListenerRole::Inbound {
@@ -64,13 +64,13 @@ fn ask(config: &Config, listener: &ListenerSettings, found: &mut Findings) {
             found.add(Health::Odd, "relaying", text);
         }
         Ok(Some(reply)) => {
-            let mend = match config.domains.local.is_empty() {
+            let hint = match config.domains.local.is_empty() {
                 true => "set domains.local",
                 false => {
                     "does it run with this configuration? reload it, or see what listens there"
                 }
             };
-            let text = format!("{address} relays for strangers ({reply}); {mend}");
+            let text = format!("{address} relays for strangers ({reply}); {hint}");
             found.add(Health::Bad, "relaying", text);
         }
         Ok(None) => {

@@ -144,7 +144,7 @@ impl Source {
 
 impl Live {
     fn ask(&self, name: &str, envelope: Envelope, raw: &[u8]) -> Result<(Envelope, Facts), String> {
-        let raw = crate::facts::with_crlf(raw);
+        let raw = gauntlet_inputs::file::with_crlf(raw);
         let facts = self.runtime.block_on(self.gatherer.gather(&envelope, &raw));
         let Some(file) = &self.kept else { return Ok((envelope, facts)) };
         let kept = Kept { file: name.to_owned(), envelope, facts };

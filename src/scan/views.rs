@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 
 use gauntlet_inputs::source::{self, Content, Source};
-use gauntlet_mail::{Facts, Message};
+use gauntlet_mail::{Facts, Message, trace};
 use gauntlet_rules::HeaderSelector;
 use gauntlet_spamassassin::{ViewSettings, Views};
 use serde::Serialize;
 
-use super::{Args, clock, envelope};
+use super::{Args, clock};
 
 /// Header values shown.
 const HEADERS: [&str; 24] = [
@@ -95,7 +95,7 @@ fn print(
     raw: &[u8],
 ) -> io::Result<()> {
     let message = Message::parse(raw);
-    let envelope = envelope::of_file(&message, args.now.unwrap_or_else(clock));
+    let envelope = trace::of_trace(&message, args.now.unwrap_or_else(clock));
     let facts = Facts::default();
     let views = Views::new(&message, &envelope, &facts, settings);
     let header = |name: &'static str| {

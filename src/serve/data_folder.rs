@@ -52,8 +52,8 @@ pub(super) fn make_private(config: &Config) -> anyhow::Result<()> {
         }
         if let Some((first, why)) = &found.left_first {
             let (count, first) = (found.left, first.display());
-            let mend = format!("chown -R {} {}", files::effective_user(), folder.display());
-            tracing::error!(count, %first, why, mend, "other users can read it: not ours to change");
+            let hint = format!("chown -R {} {}", files::effective_user(), folder.display());
+            tracing::error!(count, %first, why, hint, "other users can read it: not ours to change");
         }
     }
     Ok(())

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gauntlet_console::{
-    Disk, HealthLine, MailRoute, NodeHandle, NodeStatus, PolicyOrder, QueueOrder, QueuedMail,
-    Released, RuleCost, RuleLine, SettingLine, WebQuestion,
+    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeHandle, NodeStatus, PolicyOrder,
+    QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
 };
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::config::Config;
@@ -16,8 +16,8 @@ use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::ReleaseOrder;
 use gauntlet_verdict::Thresholds;
 
+use super::node_state::{self, Effective};
 use super::now_ms;
-use super::standing::{self, Effective};
 
 /// The node, its policies and its settings.
 pub(super) struct Handle {
@@ -62,7 +62,7 @@ impl NodeHandle for Handle {
         })
     }
 
-    fn people_changed(&self) -> Result<(), String> {
+    fn users_changed(&self) -> Result<(), String> {
         self.node.reload_policy().map_err(|e| format!("{e:#}"))
     }
 
@@ -114,36 +114,36 @@ impl NodeHandle for Handle {
         self.node.judge().snapshot.thresholds
     }
 
-    fn ask_web(&self, question: &WebQuestion) -> Result<(u16, String), String> {
-        standing::ask_web(&self.node.config(), question).map_err(|e| format!("{e:#}"))
+    fn send_web_request(&self, question: &WebRequest) -> Result<(u16, String), String> {
+        node_state::send_web_request(&self.node.config(), question).map_err(|e| format!("{e:#}"))
     }
 
     fn groups(&self) -> Groups {
         self.node.judge().policy.groups.clone()
     }
 
-    fn rules(&self) -> Vec<RuleLine> {
-        standing::rules(&self.node.judge().snapshot)
+    fn rules(&self) -> Vec<RuleInfo> {
+        node_state::rules(&self.node.judge().snapshot)
     }
 
     fn rule_costs(&self, messages: &[Vec<u8>]) -> Vec<RuleCost> {
-        standing::rule_costs(&self.node.judge().snapshot, messages)
+        node_state::rule_costs(&self.node.judge().snapshot, messages)
     }
 
-    fn settings(&self) -> Vec<SettingLine> {
+    fn settings(&self) -> Vec<EffectiveSetting> {
         self.settings.lines()
     }
 
-    fn health(&self) -> Vec<HealthLine> {
-        standing::health(&self.node.config(), &self.secrets)
+    fn health(&self) -> Vec<HealthCheck> {
+        node_state::health(&self.node.config(), &self.secrets)
     }
 
     fn mail_routes(&self) -> Vec<MailRoute> {
-        standing::mail_routes(&self.node.config())
+        node_state::mail_routes(&self.node.config())
     }
 
     fn disks(&self) -> Vec<Disk> {
-        standing::disks(&self.node.config())
+        node_state::disks(&self.node.config())
     }
 
     fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), String> {

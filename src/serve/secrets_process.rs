@@ -82,6 +82,6 @@ fn ignore_signals() {
 
 /// Gives up what is not needed once the keys are read.
 fn settle(config: &Config) -> anyhow::Result<Standing> {
-    super::become_account(config)?;
+    super::drop_root(config)?;
     sandbox::enter_secrets(config)
 }

@@ -5,7 +5,7 @@
 //! the line. If it cannot keep up, lines are dropped rather than mail held up: the message log is the record,
 //! these are for reading along.
 
-mod paced;
+mod buffered;
 
 use std::io::IsTerminal;
 
@@ -59,7 +59,7 @@ const ROLES: [(&str, &[&str]); 3] = [
 ];
 
 /// What must live until the last line is written.
-pub(super) type Guards = Vec<paced::Guard>;
+pub(super) type Guards = Vec<buffered::Guard>;
 
 /// Starts all logs. Text logs that cannot be written are left out: a data folder that is of no use is
 /// reported by whoever needs it.
@@ -71,7 +71,7 @@ pub(super) fn start(config: &Config) -> anyhow::Result<Guards> {
     let mut guards = Vec::new();
     for (name, targets) in ROLES {
         let Some(file) = file(config, name) else { continue };
-        let (writer, guard) = paced::start(name, file).context("a thread for logs")?;
+        let (writer, guard) = buffered::start(name, file).context("a thread for logs")?;
         guards.push(guard);
         let wanted: Targets = targets.iter().map(|t| (*t, LevelFilter::INFO)).collect();
         let text = layer().with_writer(writer).with_ansi(false).with_target(false);

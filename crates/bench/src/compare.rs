@@ -17,11 +17,11 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::load::trial::{self, Estimate, Round, Target};
-use crate::load::{Addresses, Corpus, Label, Latency, Outcome, Plan, Protocol};
+use crate::load::{Addresses, Corpus, Label, Latency, Outcome, Plan};
 use crate::machine::Manifest;
-use crate::null::Null;
-use crate::spamd::SpamdRules;
-use peers::{Around, Node};
+use crate::null::NullServer;
+use crate::protocol::Protocol;
+use peers::{Around, Node, SpamdRules};
 use server::Server;
 
 /// Longest wait for a relay to pass on what it took.
@@ -155,7 +155,7 @@ impl Report {
 
 /// Labelled mail that no model has seen.
 #[derive(Debug)]
-pub struct Unseen {
+pub struct HeldOut {
     /// The messages.
     pub corpus: Corpus,
     /// How they were chosen.
@@ -170,7 +170,7 @@ pub struct Unseen {
 pub fn run(
     options: &Options,
     corpus: &Corpus,
-    unseen: Option<&Unseen>,
+    held_out: Option<&HeldOut>,
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Report> {
     let (mut contests, mut missing) = (Vec::new(), Vec::new());
@@ -178,10 +178,10 @@ pub fn run(
         progress(&format!("{peer:?}: starting"));
         let held = match peer {
             Peer::Spamd | Peer::Rspamd | Peer::Clamd => {
-                filters(options, *peer, corpus, unseen, progress)
+                filters(options, *peer, corpus, held_out, progress)
             }
             Peer::Postfix => relays(options, corpus, progress),
-            Peer::Bogofilter => batch::contest(options, corpus, unseen, progress),
+            Peer::Bogofilter => batch::contest(options, corpus, held_out, progress),
         };
         match held {
             Ok(contest) => contests.push(contest),
@@ -194,7 +194,7 @@ pub fn run(
     Ok(Report {
         date: options.date.clone(),
         workload: workload(corpus),
-        judged: unseen.map(|unseen| unseen.note.clone()),
+        judged: held_out.map(|held_out| held_out.note.clone()),
         contests,
         missing,
         manifest: Manifest::here(&options.version),
@@ -210,7 +210,7 @@ fn filters(
     options: &Options,
     peer: Peer,
     corpus: &Corpus,
-    unseen: Option<&Unseen>,
+    held_out: Option<&HeldOut>,
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Contest> {
     let workers = options.connections;
@@ -245,10 +245,14 @@ fn filters(
     servers.push(theirs);
     let mut contest =
         hold(options, peer, "judge a message", &servers, corpus, Duration::ZERO, progress)?;
-    if let Some(unseen) = unseen.filter(|_| peer != Peer::Clamd) {
+    if let Some(held_out) = held_out.filter(|_| peer != Peer::Clamd) {
         for (server, entry) in servers.iter().zip(&mut contest.entries) {
-            progress(&format!("{}: {} labelled messages", server.name, unseen.corpus.items.len()));
-            entry.judged = Some(judge(options, server, &unseen.corpus)?);
+            progress(&format!(
+                "{}: {} labelled messages",
+                server.name,
+                held_out.corpus.items.len()
+            ));
+            entry.judged = Some(judge(options, server, &held_out.corpus)?);
         }
     }
     Ok(contest)
@@ -260,7 +264,7 @@ fn relays(
     corpus: &Corpus,
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Contest> {
-    let sink = Null::start(Protocol::Smtp)?;
+    let sink = NullServer::start(Protocol::Smtp)?;
     let postfix = peers::postfix(sink.address)?;
     let route = format!("[route]\nnext_hop = \"{}\"\n", sink.address);
     let bare = "cut_through = false\n[scan]\nenabled = false\n";
@@ -323,7 +327,7 @@ fn hold(
     let mut ceilings: Vec<(Protocol, f64)> = Vec::new();
     for server in servers {
         if !ceilings.iter().any(|(protocol, _)| *protocol == server.protocol) {
-            let null = Null::start(server.protocol)?;
+            let null = NullServer::start(server.protocol)?;
             let plan = plan(options, server);
             let rate = trial::ceiling(&plan, null.address, CALIBRATION, corpus)?;
             ceilings.push((server.protocol, rate));

@@ -15,14 +15,14 @@ use anyhow::{Context, bail};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::histogram::latency_histogram;
 use crate::load::health::{self, Health, LagProbe, Watch};
 use crate::load::page::estimate;
-use crate::load::tally::histogram;
 use crate::load::trial::{Estimate, ROUNDS_MAX};
 use crate::load::{Latency, health::CEILING_SHARE_MAX};
 use crate::machine::Manifest;
 use crate::plot::{self, Axis, Line, Scale};
-use crate::sheet::{Chart, Sheet, Table};
+use crate::report::{Chart, Page, Table};
 use crate::usage;
 
 /// Sizes of a buffer and of a write, in bytes.
@@ -131,7 +131,7 @@ impl Series {
             let values: Vec<f64> = self.0.iter().map(value).collect();
             Estimate::of(&values).context("no run was made")
         };
-        let mut all = histogram()?;
+        let mut all = latency_histogram()?;
         for sample in &self.0 {
             all.add(&sample.latency)?;
         }
@@ -181,7 +181,7 @@ pub fn run(
         progress(&format!("round {round} of {rounds}"));
         for ((buffer, source), series) in kinds.iter().zip(&mut reads) {
             if *source == Source::Cold {
-                kept = kept.max(forget(&path)?);
+                kept = kept.max(drop_page_cache(&path)?);
             }
             series.0.push(read(&path, options, *buffer, *source)?);
         }
@@ -256,7 +256,7 @@ fn make(path: &Path, bytes: u64) -> std::io::Result<()> {
 }
 
 /// Tells the system to forget a file; the share of it that is still in the cache.
-fn forget(path: &Path) -> anyhow::Result<f64> {
+fn drop_page_cache(path: &Path) -> anyhow::Result<f64> {
     let file = File::open(path).context("cannot open the file")?;
     let length = usize::try_from(file.metadata()?.len())?;
     let descriptor = file.as_raw_fd();
@@ -293,7 +293,7 @@ fn read(path: &Path, options: &Options, buffer: usize, source: Source) -> anyhow
         std::io::copy(&mut file, &mut std::io::sink())?;
         file.rewind()?;
     }
-    let mut latency = histogram()?;
+    let mut latency = latency_histogram()?;
     let (start, cpu) = (Instant::now(), usage::cpu_seconds());
     let mut total = 0_u64;
     let mut last = start;
@@ -324,7 +324,7 @@ fn sync(path: &Path, bytes: usize, time: Duration) -> anyhow::Result<Sample> {
     };
     let mut file = open().with_context(|| format!("cannot write {}", path.display()))?;
     let (piece, mut written) = (vec![b'x'; bytes], 0);
-    let mut latency = histogram()?;
+    let mut latency = latency_histogram()?;
     let (start, cpu) = (Instant::now(), usage::cpu_seconds());
     while start.elapsed() < time {
         if written > SYNC_FILE_BYTES_MAX {
@@ -344,7 +344,7 @@ fn sync(path: &Path, bytes: usize, time: Duration) -> anyhow::Result<Sample> {
 }
 
 /// For the terminal and the page.
-pub fn sheet(report: &Report) -> Sheet {
+pub fn sheet(report: &Report) -> Page {
     let mut reads = Table::new(
         &format!("Reading a file of {:.0} MB, one thread", report.file_bytes as f64 / 1e6),
         &["buffer", "from", "GB/s", "CPU s/GB", "median us", "99 % us", "99.9 % us"],
@@ -393,7 +393,7 @@ pub fn sheet(report: &Report) -> Sheet {
         name: from(source).to_owned(),
         points: report.reads.iter().filter(|r| r.source == source).map(point).collect(),
     });
-    Sheet {
+    Page {
         title: "Disk".to_owned(),
         invalid: report.invalid.clone(),
         tables: vec![reads, writes],
@@ -465,9 +465,9 @@ mod tests {
             source,
             gigabytes_per_second: estimate(rate),
             cpu_per_gigabyte: estimate(0.1),
-            latency: Latency::of(&histogram().unwrap()),
+            latency: Latency::of(&latency_histogram().unwrap()),
         };
-        let lag = histogram().unwrap();
+        let lag = latency_histogram().unwrap();
         let health = Health { steal_share: None, ..Watch::start().stop(1, &lag) };
         let health = Health { memory_pressure_share: None, ..health };
         let good = [reads(Source::Cached, 3.5), reads(Source::Cold, 0.5)];

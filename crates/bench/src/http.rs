@@ -20,13 +20,13 @@ use anyhow::{Context, bail};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::histogram::latency_histogram;
 use crate::load::health::{self, Health, LagProbe, Run, Watch};
-use crate::load::tally::histogram;
 use crate::load::trial::{Estimate, ROUNDS_MAX};
 use crate::load::{CONNECTIONS_MAX, Latency};
 use crate::machine::Manifest;
-use crate::null::Null;
-use crate::process::Used;
+use crate::null::NullServer;
+use crate::process::ResourceUsage;
 use client::{Counts, Plan};
 use energy::{Counters, Energy};
 
@@ -228,8 +228,8 @@ fn check(options: &Options) -> anyhow::Result<()> {
 fn descriptors_max() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: getrlimit writes to the struct, which is valid for that.
-    let told = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
-    if told { limit.rlim_cur } else { 1_024 }
+    let result_line = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+    if result_line { limit.rlim_cur } else { 1_024 }
 }
 
 /// Measures. `progress` hears of each run when it ends.
@@ -242,7 +242,7 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Report> {
     check(options)?;
-    let null = if options.calibrate { Some(Null::http()?) } else { None };
+    let null = if options.calibrate { Some(NullServer::http()?) } else { None };
     let ceiling = null.as_ref().map(|null| ceiling(options, null.address)).transpose()?;
     let mut rounds: Vec<Vec<Measured>> = vec![Vec::new(); options.targets.len()];
     let counters = Counters::read(Path::new(energy::POWERCAP));
@@ -258,7 +258,7 @@ pub fn run(
             *energy = before.and_then(|counters| {
                 counters.since(seconds).ok_or_else(|| "the counters went away".to_owned())
             });
-            progress(&told(target, &measured));
+            progress(&result_line(target, &measured));
             rounds.push(measured);
         }
     }
@@ -285,7 +285,7 @@ pub fn run(
     Ok(Report { ceiling, subjects, rate_ratio, download, missing, valid, manifest })
 }
 
-fn told(target: &Target, measured: &Measured) -> String {
+fn result_line(target: &Target, measured: &Measured) -> String {
     format!(
         "{}: {} connections: {:.0} requests/s, {:.1} % failed{}",
         target.url,
@@ -331,7 +331,7 @@ fn measure(
     connections: usize,
     ceiling: Option<f64>,
 ) -> anyhow::Result<Measured> {
-    let used = || target.process.and_then(Used::of).map(|used| used.cpu_seconds);
+    let used = || target.process.and_then(ResourceUsage::of).map(|used| used.cpu_seconds);
     let plan = plan(options, target, connections);
     let lag = LagProbe::start()?;
     let (before, watch) = (used(), Watch::start());
@@ -389,7 +389,7 @@ fn subject(
         let why = worst.map_or_else(|| "no answer in time".to_owned(), |(error, _)| error.clone());
         bail!("{} answers nothing: {why}", target.url);
     }
-    let mut latency = histogram()?;
+    let mut latency = latency_histogram()?;
     for round in &rounds {
         latency.add(&round.histogram)?;
     }
@@ -428,7 +428,7 @@ fn climb(
         // Long enough that whoever is not answered counts as failed.
         let step = Options { time: options.time.max(options.timeout), ..options.clone() };
         let measured = measure(&step, &subject.target, connections, ceiling)?;
-        progress(&told(&subject.target, &measured));
+        progress(&result_line(&subject.target, &measured));
         let half = measured.failed_share() >= HALF;
         subject.ladder.push(measured);
         if half {

@@ -9,15 +9,15 @@
 //!
 //! Figures are worth something only if the client was not the limit: see [`health`].
 
-pub mod bucket;
-pub mod circuit;
 mod clamd;
+mod connection;
 pub mod corpus;
 pub mod health;
 mod http;
 mod milter;
 mod pace;
 pub mod page;
+pub mod round_trip;
 mod smtp;
 mod spamd;
 pub(crate) mod tally;
@@ -31,14 +31,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
+pub use connection::Addresses;
 pub use corpus::{Corpus, Label};
 pub use health::Health;
 pub use tally::{Latency, Measured};
-pub use wire::{Addresses, Outcome, Protocol};
+pub use wire::Outcome;
 
+use connection::Connection;
 use pace::Pace;
 use tally::Tally;
-use wire::{Connection, Failure, Prepared};
+use wire::{Failure, Prepared};
+
+use crate::histogram::latency_histogram;
+use crate::protocol::Protocol;
 
 /// A pause after a connection could not be opened, so that a dead server is not stormed.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
@@ -112,7 +117,7 @@ fn lock(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
 pub fn run(plan: &Plan, corpus: &Corpus) -> anyhow::Result<Measured> {
     plan.check()?;
     let messages =
-        corpus.items.iter().map(|i| (wire::prepare(plan.protocol, i), i.label)).collect();
+        corpus.items.iter().map(|i| (connection::prepare(plan.protocol, i), i.label)).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(plan.threads)
         .enable_all()
@@ -165,7 +170,7 @@ async fn drive(shared: &Arc<Shared>) -> anyhow::Result<hdrhistogram::Histogram<u
     }
     let stop = shared.stop.clone();
     let probe = tokio::spawn(async move {
-        let mut lag = tally::histogram()?;
+        let mut lag = latency_histogram()?;
         health::probe(&stop, &mut lag).await;
         anyhow::Ok(lag)
     });

@@ -6,17 +6,17 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 
-use crate::load::Protocol;
+use crate::protocol::Protocol;
 
 /// A running `gauntlet bench sink`. It ends with the value, and with the process that made it.
 #[derive(Debug)]
-pub struct Null {
+pub struct NullServer {
     child: Child,
     /// Where it listens.
     pub address: SocketAddr,
 }
 
-impl Null {
+impl NullServer {
     /// Starts this very program as a sink on a free loopback port.
     ///
     /// # Errors
@@ -28,7 +28,7 @@ impl Null {
     /// Starts one that speaks HTTP.
     ///
     /// # Errors
-    /// As [`Null::start`].
+    /// As [`NullServer::start`].
     pub fn http() -> anyhow::Result<Self> {
         Self::of(&["--http"])
     }
@@ -55,11 +55,11 @@ impl Null {
             let _ = child.wait();
             bail!("the null server said {line:?}");
         };
-        Ok(Null { child, address })
+        Ok(NullServer { child, address })
     }
 }
 
-impl Drop for Null {
+impl Drop for NullServer {
     fn drop(&mut self) {
         // It ends with its standard input at the latest.
         let _ = self.child.kill();

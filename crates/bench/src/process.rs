@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// CPU time and memory of a process and all its children.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Used {
+pub struct ResourceUsage {
     /// CPU seconds, user and system, children that ended included. The system counts in steps of
     /// 10 ms.
     pub cpu_seconds: f64,
@@ -17,10 +17,10 @@ pub struct Used {
     pub processes: usize,
 }
 
-impl Used {
+impl ResourceUsage {
     /// Of the process with this number; none if there is none, or no `/proc`.
     pub fn of(process: u32) -> Option<Self> {
-        let mut used = Used::default();
+        let mut used = ResourceUsage::default();
         for process in family(process) {
             let folder = format!("/proc/{process}");
             let Some(ticks) = ticks(&folder) else { continue };
@@ -116,13 +116,13 @@ mod tests {
     #[test]
     fn this_process_and_its_children_are_counted() {
         let own = std::process::id();
-        let before = Used::of(own).unwrap();
+        let before = ResourceUsage::of(own).unwrap();
         assert!(before.memory_bytes > 100_000 && before.processes >= 1, "{before:?}");
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         assert!(family(own).contains(&child.id()));
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!family(own).contains(&child.id()));
-        assert_eq!(Used::of(u32::MAX - 1), None);
+        assert_eq!(ResourceUsage::of(u32::MAX - 1), None);
     }
 }

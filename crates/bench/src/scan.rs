@@ -13,8 +13,9 @@ use gauntlet_mail::{Envelope, Facts, Message};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::compare::peers::SpamdRules;
 use crate::machine::Manifest;
-use crate::spamd::{Spamd, SpamdReport, SpamdRules};
+use crate::spamd::{Spamd, SpamdReport};
 use crate::usage;
 
 /// Bytes of messages held in memory at most.

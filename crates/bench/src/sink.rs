@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 
-use crate::load::Protocol;
-use crate::load::bucket::Bucket;
+use crate::protocol::Protocol;
+use crate::token_bucket::TokenBucket;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -40,7 +40,7 @@ pub struct Behaviour {
     /// Hears of deliveries by SMTP and LMTP.
     pub hook: Option<Hook>,
     /// Bytes are read as fast as this link is.
-    pub link: Option<Arc<Bucket>>,
+    pub link: Option<Arc<TokenBucket>>,
     /// Wait before each answer to a message.
     pub delay: Duration,
     /// All answers stop once, so long after the first message: when, and for how long.

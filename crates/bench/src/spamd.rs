@@ -6,29 +6,19 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
 
-use crate::compare::peers;
+use crate::compare::peers::{self, SpamdRules};
 use crate::compare::server::Server;
-use crate::process::Used;
+use crate::process::ResourceUsage;
 
 /// Longest wait for one message.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 /// Messages that it checks before anything is counted: the first ones make it compile its rules.
 const WARM_MESSAGES: usize = 20;
-
-/// Which rules spamd reads.
-#[derive(Debug, Clone, Default)]
-pub struct SpamdRules {
-    /// Its `--configpath`; none is its own.
-    pub rules: Option<PathBuf>,
-    /// Its `--siteconfigpath`; none is its own.
-    pub site: Option<PathBuf>,
-}
 
 /// A running spamd.
 #[derive(Debug)]
@@ -101,7 +91,8 @@ impl Spamd {
     }
 
     fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        let used = Used::of(self.server.process).context("spamd ended, or there is no /proc")?;
+        let used =
+            ResourceUsage::of(self.server.process).context("spamd ended, or there is no /proc")?;
         Ok(used.cpu_seconds)
     }
 }

@@ -25,8 +25,8 @@ use gauntlet_verdict::{Class, Disposition, Final, Verdict};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::histogram::latency_histogram;
 use crate::load::health::{self, Health, LagProbe, Run, Watch};
-use crate::load::tally::histogram;
 use crate::load::trial::Estimate;
 use crate::load::{Latency, trial};
 use crate::machine::Manifest;
@@ -315,7 +315,7 @@ fn entry(
         .zip(first)
         .map(|(a, b)| (a.messages_per_second, b.messages_per_second))
         .collect();
-    let mut latency = histogram()?;
+    let mut latency = latency_histogram()?;
     for run in &runs {
         latency.add(&run.histogram)?;
     }
@@ -508,7 +508,7 @@ fn drive(case: &Case, store: &impl Store, time: Duration) -> anyhow::Result<Meas
     let before = (store.counts(), process::own_threads_cpu_seconds(&STORE_THREADS));
     let (cpu, start) = (usage::cpu_seconds(), Instant::now());
     let writer = || -> anyhow::Result<Histogram<u64>> {
-        let mut latency = histogram()?;
+        let mut latency = latency_histogram()?;
         while !stop.load(Ordering::Relaxed) && start.elapsed() < time {
             let begun = Instant::now();
             let taken = store.take(next.fetch_add(1, Ordering::Relaxed), &body);
@@ -521,7 +521,7 @@ fn drive(case: &Case, store: &impl Store, time: Duration) -> anyhow::Result<Meas
         }
         Ok(latency)
     };
-    let mut latency = histogram()?;
+    let mut latency = latency_histogram()?;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..case.writers).map(|_| scope.spawn(writer)).collect();
         for thread in threads {

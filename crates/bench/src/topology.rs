@@ -31,7 +31,7 @@ pub struct Topology {
 
 /// Some CPUs, and how they lie to each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct CpuSet {
     /// `one CPU`, `2 threads of one core`, `2 cores of one socket`, `2 sockets`.
     pub name: String,
     /// Their numbers.
@@ -50,14 +50,14 @@ impl Topology {
     /// Of these CPUs, as a folder describes them. What it does not tell is a core of its own on the
     /// first socket.
     pub fn read(system: &Path, numbers: &[usize]) -> Self {
-        let told = |cpu: usize, file: &str| -> Option<i64> {
+        let sysfs_number = |cpu: usize, file: &str| -> Option<i64> {
             let path = system.join(format!("cpu{cpu}/topology/{file}"));
             std::fs::read_to_string(path).ok()?.trim().parse().ok().filter(|n| *n >= 0)
         };
         let cpu = |&number: &usize| Cpu {
             number,
-            core: told(number, "core_id").unwrap_or(number as i64),
-            socket: told(number, "physical_package_id").unwrap_or(0),
+            core: sysfs_number(number, "core_id").unwrap_or(number as i64),
+            socket: sysfs_number(number, "physical_package_id").unwrap_or(0),
         };
         Topology { cpus: numbers.iter().map(cpu).collect() }
     }
@@ -80,7 +80,7 @@ impl Topology {
     ///
     /// # Errors
     /// A text for people.
-    pub fn same_core(&self, count: usize) -> Result<Place, String> {
+    pub fn same_core(&self, count: usize) -> Result<CpuSet, String> {
         let cores = self.cores();
         let found = cores.values().find(|cpus| cpus.len() >= count);
         match found {
@@ -96,7 +96,7 @@ impl Topology {
     ///
     /// # Errors
     /// A text for people.
-    pub fn other_cores(&self, count: usize) -> Result<Place, String> {
+    pub fn other_cores(&self, count: usize) -> Result<CpuSet, String> {
         let mut sockets: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
         for ((socket, _), cpus) in self.cores() {
             sockets.entry(socket).or_default().extend(cpus.first());
@@ -114,7 +114,7 @@ impl Topology {
     ///
     /// # Errors
     /// A text for people.
-    pub fn other_sockets(&self, count: usize) -> Result<Place, String> {
+    pub fn other_sockets(&self, count: usize) -> Result<CpuSet, String> {
         let mut sockets: BTreeMap<i64, usize> = BTreeMap::new();
         for cpu in &self.cpus {
             sockets.entry(cpu.socket).or_insert(cpu.number);
@@ -140,8 +140,8 @@ impl Topology {
     }
 }
 
-fn place(name: String, cpus: &[usize], count: usize) -> Place {
-    Place { name, cpus: cpus.iter().copied().take(count).collect() }
+fn place(name: String, cpus: &[usize], count: usize) -> CpuSet {
+    CpuSet { name, cpus: cpus.iter().copied().take(count).collect() }
 }
 
 /// CPUs that this process may use.
@@ -214,11 +214,11 @@ mod tests {
     fn threads_run_where_they_are_told() {
         let topology = Topology::here().unwrap();
         let one = topology.numbers()[0];
-        let told = std::thread::spawn(move || {
+        let sysfs_number = std::thread::spawn(move || {
             run_on(&[one]).unwrap();
             allowed().unwrap()
         });
-        assert_eq!(told.join().unwrap(), [one]);
+        assert_eq!(sysfs_number.join().unwrap(), [one]);
         assert!(run_on(&[]).is_err());
     }
 }

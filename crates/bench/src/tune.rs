@@ -22,9 +22,10 @@ use serde::Serialize;
 use crate::compare::peers::Node;
 use crate::compare::server::Server;
 use crate::load::trial::{self, Estimate, ROUNDS_MAX, Round, Target};
-use crate::load::{Addresses, Corpus, Plan, Protocol};
+use crate::load::{Addresses, Corpus, Plan};
 use crate::machine::Manifest;
-use crate::null::Null;
+use crate::null::NullServer;
+use crate::protocol::Protocol;
 use crate::topology::Topology;
 pub use setup::{Allocator, Candidate, Setup};
 
@@ -145,7 +146,7 @@ pub fn run(
         bail!("there is nothing to measure over no connection or in no time");
     }
     let topology = Topology::here()?;
-    let sink = Null::start(Protocol::Smtp)?;
+    let sink = NullServer::start(Protocol::Smtp)?;
     let mut bench = Workbench::new(options, version, sink.address)?;
     progress(&topology.describe());
     let first = Setup::default();
@@ -165,7 +166,7 @@ pub fn run(
         missing.extend(dimension.missing);
         let tried = climb(&mut bench, &best, dimension.candidates, &noise.ratio, &mut missing)?;
         for (step, _) in &tried {
-            progress(&told(step));
+            progress(&step_line(step));
         }
         let (tried, better) = confirmed(&mut bench, &best, tried, &noise.ratio)?;
         if let Some((setup, rung)) = better {
@@ -194,7 +195,7 @@ pub fn run(
     })
 }
 
-fn told(step: &Step) -> String {
+fn step_line(step: &Step) -> String {
     format!(
         "{}: {}: {:.3} times as fast{}",
         step.setting,

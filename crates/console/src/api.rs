@@ -5,13 +5,13 @@
 
 mod document;
 mod mail;
+mod node;
 mod operation;
-mod people;
 mod personal;
 mod policies;
 mod queue;
-mod standing;
 mod table;
+mod users;
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -20,16 +20,17 @@ pub use document::document;
 pub use operation::{Field, Kind, Operation};
 pub use table::OPERATIONS;
 
-use crate::fault::Fault;
-use crate::server::App;
-use crate::visit::{self, Visit};
+use crate::app::App;
+use crate::error::RequestError;
+use crate::request::RequestContext;
+use crate::response;
 
 /// `GET /api/openapi.json`.
-fn show(_: &App, _: &Visit) -> Result<Response, Fault> {
-    Ok(visit::json(StatusCode::OK, &document()))
+fn show(_: &App, _: &RequestContext) -> Result<Response, RequestError> {
+    Ok(response::json(StatusCode::OK, &document()))
 }
 
 /// The answer to something that was done.
-fn done(value: &impl serde::Serialize) -> Result<Response, Fault> {
-    Ok(visit::json(StatusCode::OK, value))
+fn done(value: &impl serde::Serialize) -> Result<Response, RequestError> {
+    Ok(response::json(StatusCode::OK, value))
 }

@@ -1,8 +1,8 @@
 //! One connection of the console: bounded in number, in time, and in what it may hold.
 //!
 //! A connection that sends no request, or does not take its answer, keeps a place that others may want: once
-//! all places are taken, the one that does so for longest is closed. Places are the node's to count
-//! ([`Places`]), with descriptors of their own beside those that mail needs.
+//! all places are taken, the one that does so for longest is closed. ConnectionLimiter are the node's to count
+//! ([`ConnectionLimiter`]), with descriptors of their own beside those that mail needs.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,9 +22,9 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
-use crate::server::ConsoleOptions;
+use crate::request::FORM_BYTES_MAX;
+use crate::state::ConsoleOptions;
 use crate::tls::{Stream, Tls};
-use crate::visit::FORM_BYTES_MAX;
 
 /// Bytes of a request's head: more than any browser sends.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -36,38 +36,38 @@ const SMALL_BODY_BYTES: u64 = 16 << 10;
 const LARGE_BODIES_MAX: usize = 8;
 
 /// What is waited for.
-pub type Waiting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+pub type BoxedWait<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Counts connections.
-pub trait Places: Send + Sync {
+pub trait ConnectionLimiter: Send + Sync {
     /// Done when there is room for one more connection.
-    fn wait_for_room(&self) -> Waiting<'_>;
+    fn wait_for_capacity(&self) -> BoxedWait<'_>;
     /// A place for a connection of this client; none if the client has too many.
-    fn admit(&self, client: IpAddr) -> Option<Arc<dyn Place>>;
+    fn admit(&self, client: IpAddr) -> Option<Arc<dyn ConnectionSlot>>;
 }
 
 /// The place of one connection, which ends with its last reference.
-pub trait Place: Send + Sync {
+pub trait ConnectionSlot: Send + Sync {
     /// From here on it waits for its client, and may have to leave for others.
     fn wait(&self);
     /// A request has come and is being answered.
     fn work(&self);
     /// Done when it has to leave.
-    fn told_to_leave(&self) -> Waiting<'_>;
+    fn evicted(&self) -> BoxedWait<'_>;
 }
 
 /// What all connections share.
-pub(crate) struct Door {
+pub(crate) struct ConnectionHandler {
     pages: TowerToHyperService<Router>,
     options: ConsoleOptions,
     tls: Option<Tls>,
     large_bodies: Semaphore,
 }
 
-impl Door {
+impl ConnectionHandler {
     pub(crate) fn new(pages: Router, options: ConsoleOptions, tls: Option<Tls>) -> Self {
         let large_bodies = Semaphore::new(LARGE_BODIES_MAX);
-        Door { pages: TowerToHyperService::new(pages), options, tls, large_bodies }
+        ConnectionHandler { pages: TowerToHyperService::new(pages), options, tls, large_bodies }
     }
 
     /// Reads a request's body, and has it answered.
@@ -75,7 +75,7 @@ impl Door {
         &self,
         request: Request<Incoming>,
         client: SocketAddr,
-        place: &dyn Place,
+        slot: &dyn ConnectionSlot,
     ) -> Response {
         let (head, body) = request.into_parts();
         if is_ambiguous(&head.headers) {
@@ -102,11 +102,11 @@ impl Door {
                 return (StatusCode::REQUEST_TIMEOUT, why).into_response();
             }
         };
-        place.work();
+        slot.work();
         let mut request = Request::from_parts(head, Body::from(body));
         request.extensions_mut().insert(ConnectInfo(client));
         let Ok(response) = self.pages.call(request).await;
-        place.wait();
+        slot.wait();
         response
     }
 }
@@ -122,23 +122,23 @@ fn is_ambiguous(headers: &HeaderMap) -> bool {
 
 /// Answers the requests of one connection until it ends, is too slow, or has to leave.
 pub(crate) async fn run(
-    door: Arc<Door>,
+    handler: Arc<ConnectionHandler>,
     stream: TcpStream,
     client: SocketAddr,
-    place: Arc<dyn Place>,
+    slot: Arc<dyn ConnectionSlot>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let _latency_is_all_that_is_lost = stream.set_nodelay(true);
-    place.wait();
+    slot.wait();
     let shaken = async {
-        match &door.tls {
-            Some(tls) => tls.accept(stream, door.options.head_wait_max).await,
+        match &handler.tls {
+            Some(tls) => tls.accept(stream, handler.options.head_wait_max).await,
             None => Ok(Stream::Plain(stream)),
         }
     };
     let stream = tokio::select! {
         shaken = shaken => shaken,
-        () = place.told_to_leave() => return,
+        () = slot.evicted() => return,
     };
     let stream = match stream {
         Ok(stream) => stream,
@@ -148,19 +148,19 @@ pub(crate) async fn run(
         }
     };
     let service = service_fn(|request| {
-        let (door, place) = (door.clone(), place.clone());
-        async move { Ok::<_, Infallible>(door.answer(request, client, &*place).await) }
+        let (handler, slot) = (handler.clone(), slot.clone());
+        async move { Ok::<_, Infallible>(handler.answer(request, client, &*slot).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(door.options.head_wait_max)
+        .header_read_timeout(handler.options.head_wait_max)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(FIELDS_MAX)
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => ended,
-        () = place.told_to_leave() => return,
+        () = slot.evicted() => return,
         () = stopped(&mut stopping) => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -177,7 +177,7 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
 }
 
 /// Tells a client that has too many connections to come again.
-pub(crate) fn turn_away(stream: &TcpStream, client: IpAddr) {
+pub(crate) fn reject(stream: &TcpStream, client: IpAddr) {
     tracing::warn!(%client, "turned away: console.connections_per_client_max");
     let words = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\nContent-Length: 0\r\n\
                   Connection: close\r\n\r\n";

@@ -12,7 +12,7 @@ use gauntlet_verdict::Class;
 use maud::{DOCTYPE, html};
 
 use crate::format;
-use crate::text::{LANGUAGE, Texts, noted, t};
+use crate::text::{LANGUAGE, Texts, t, translatable};
 
 /// Messages listed in one digest; the others are counted.
 const LISTED_MAX: usize = 100;
@@ -21,8 +21,9 @@ const ADDRESSES_AT_ONCE: usize = 500;
 /// Longest address that gets a digest, in bytes (RFC 5321, section 4.5.3.1.3).
 const ADDRESS_BYTES_MAX: usize = 254;
 /// What everybody should know about the links.
-const CAREFUL: &str =
-    noted("Each link works once, for {} days, and opens only your own mail: do not pass it on.");
+const CAREFUL: &str = translatable(
+    "Each link works once, for {} days, and opens only your own mail: do not pass it on.",
+);
 /// Characters of a line of base64 (RFC 2045, section 6.8).
 const LINE_CHARS: usize = 76;
 
@@ -41,7 +42,7 @@ pub struct DigestOptions {
 
 /// What a round of digests came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Round {
+pub struct DigestRun {
     /// Digests sent.
     pub sent: u64,
     /// Digests that could not be sent; they are tried again with the next round.
@@ -81,8 +82,8 @@ pub fn digest(
     // What goes out is not for its recipients to decide.
     held.retain(|h| h.seq > mark && h.item.envelope.direction == Direction::Inbound);
     let Some(upto) = held.iter().map(|h| h.seq).max() else { return Ok(None) };
-    let maker = Maker { quarantine, users, options, address, now_ms };
-    let raw = maker.message(&held)?;
+    let builder = Builder { quarantine, users, options, address, now_ms };
+    let raw = builder.message(&held)?;
     Ok(Some(Digest { address: address.to_owned(), raw, upto }))
 }
 
@@ -96,8 +97,8 @@ pub fn round(
     options: &DigestOptions,
     now_ms: i64,
     send: &mut dyn FnMut(&Digest) -> Result<(), String>,
-) -> Result<Round, StoreError> {
-    let mut done = Round::default();
+) -> Result<DigestRun, StoreError> {
+    let mut done = DigestRun::default();
     let mut after = String::new();
     loop {
         let some = quarantine.recipients_with_held(&after, ADDRESSES_AT_ONCE)?;
@@ -136,7 +137,7 @@ struct Line {
     links: Option<(String, Option<String>)>,
 }
 
-struct Maker<'a> {
+struct Builder<'a> {
     quarantine: &'a Quarantine,
     users: &'a Users,
     options: &'a DigestOptions,
@@ -144,7 +145,7 @@ struct Maker<'a> {
     now_ms: i64,
 }
 
-impl Maker<'_> {
+impl Builder<'_> {
     fn message(&self, held: &[Held]) -> Result<String, StoreError> {
         let lines = held.iter().take(LISTED_MAX).map(|h| self.line(h));
         let lines = lines.collect::<Result<Vec<Line>, StoreError>>()?;
@@ -278,7 +279,7 @@ impl Maker<'_> {
                 }
             }
         };
-        self.options.texts.speak(&page.into_string())
+        self.options.texts.localize(&page.into_string())
     }
 }
 

@@ -2,20 +2,24 @@
 //! held. Server-rendered; works without script; can never stall mail.
 //!
 //! [`routes::routes`] lists every address with who may use it; a request goes through
-//! [`visit`] (session, role, cross-site check), then the page's function runs on a blocking thread
+//! [`dispatch`] (session, role, cross-site check), then the page's function runs on a blocking thread
 //! with a limit on how many run at once. What the console may do to the running node is
 //! [`NodeHandle`]; everything else it reads from the stores.
 
 mod access;
 pub mod api;
+mod app;
+mod authorization;
 mod connection;
 mod csv;
 pub mod digest;
+mod dispatch;
+mod error;
 mod evidence;
-mod fault;
 mod format;
 mod headers;
 mod latency;
+mod layout;
 mod node;
 pub mod oidc;
 mod pages;
@@ -24,21 +28,25 @@ mod preview;
 mod proxies;
 mod replays;
 pub mod report;
+mod request;
+mod response;
+mod route;
 mod routes;
 mod server;
-mod shell;
+mod state;
 mod text;
 mod tls;
-mod visit;
 
-pub use connection::{Place, Places, Waiting};
+pub use connection::{BoxedWait, ConnectionLimiter, ConnectionSlot};
 pub use node::{
-    Disk, HealthLine, MailRoute, NodeHandle, NodeStatus, PolicyOrder, QueueOrder, QueuedMail,
-    Released, RuleCost, RuleLine, SettingLine, WebQuestion,
+    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeHandle, NodeStatus, PolicyOrder,
+    QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
 };
 pub use oidc::OidcOptions;
 pub use proxies::Proxies;
-pub use routes::{Access, Method, Route, routes};
-pub use server::{ConsoleOptions, ConsoleState, serve};
+pub use route::{Access, Method, Route};
+pub use routes::routes;
+pub use server::serve;
+pub use state::{ConsoleOptions, ConsoleState};
 pub use text::Texts;
 pub use tls::Tls;

@@ -38,7 +38,7 @@ pub trait NodeHandle: Send + Sync {
     ///
     /// # Errors
     /// A sentence for the log.
-    fn people_changed(&self) -> Result<(), String>;
+    fn users_changed(&self) -> Result<(), String>;
 
     /// The policy in force, as a version.
     ///
@@ -70,18 +70,18 @@ pub trait NodeHandle: Send + Sync {
     fn groups(&self) -> Groups;
 
     /// Every rule that can hit, in the order of their names.
-    fn rules(&self) -> Vec<RuleLine>;
+    fn rules(&self) -> Vec<RuleInfo>;
 
     /// Tries the rules on these messages (as received) and says what each costs. Takes as long as it
     /// takes; the caller bounds number and size.
     fn rule_costs(&self, messages: &[Vec<u8>]) -> Vec<RuleCost>;
 
     /// Every setting with its effective value and where it came from; secrets are left out.
-    fn settings(&self) -> Vec<SettingLine>;
+    fn settings(&self) -> Vec<EffectiveSetting>;
 
     /// What the node stands on, examined now: clock, resolver, names, certificates, disk, queue. Asks the
     /// network; takes seconds at worst.
-    fn health(&self) -> Vec<HealthLine>;
+    fn health(&self) -> Vec<HealthCheck>;
 
     /// Where mail goes, in the order in which it is tried.
     fn mail_routes(&self) -> Vec<MailRoute>;
@@ -93,12 +93,12 @@ pub trait NodeHandle: Send + Sync {
     ///
     /// # Errors
     /// Why there is no answer.
-    fn ask_web(&self, question: &WebQuestion) -> Result<(u16, String), String>;
+    fn send_web_request(&self, question: &WebRequest) -> Result<(u16, String), String>;
 }
 
 /// What is asked of a web server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WebQuestion {
+pub struct WebRequest {
     /// Where.
     pub url: String,
     /// Fields of the head.
@@ -109,7 +109,7 @@ pub struct WebQuestion {
 
 /// A rule that can hit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RuleLine {
+pub struct RuleInfo {
     /// Its name.
     pub name: String,
     /// What it is: `body`, `header`, `meta`, ...; `filter` for one that is written in code.
@@ -133,7 +133,7 @@ pub struct RuleCost {
 
 /// An effective setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SettingLine {
+pub struct EffectiveSetting {
     /// Dotted name: `scan.threads`.
     pub key: String,
     /// The value as TOML writes it.
@@ -144,7 +144,7 @@ pub struct SettingLine {
 
 /// What was found about one thing the node stands on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct HealthLine {
+pub struct HealthCheck {
     /// What was examined: `clock`, `resolver`, `disk`, ...
     pub check: String,
     /// `good`, `odd` or `bad`.

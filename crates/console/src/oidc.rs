@@ -20,15 +20,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use base64_simd::URL_SAFE_NO_PAD;
+use gauntlet_store::Users;
 use gauntlet_store::users::{Proof, Role, User};
 use ring::digest;
 use serde_json::Value;
 
-use crate::fault::Fault;
+use crate::error::RequestError;
 use crate::format::percent;
-use crate::node::WebQuestion;
-use crate::server::App;
-use crate::text::noted;
+use crate::node::{NodeHandle, WebRequest};
+use crate::text::translatable;
 use token::Keys;
 
 /// Sign-ins that are under way; a further one pushes the oldest out.
@@ -37,7 +37,7 @@ const PENDING_MAX: usize = 1_000;
 const PENDING_MS: i64 = 10 * 60_000;
 /// Sign-ins for which the provider is asked at once: fewer than pages are made, so that a provider that does not
 /// answer does not stop the others.
-const ASKED_AT_ONCE_MAX: usize = 2;
+const PROVIDER_REQUESTS_MAX: usize = 2;
 /// What a provider says about itself and its keys is asked again after so many milliseconds.
 const KNOWN_MS: i64 = 60 * 60_000;
 /// New keys are not asked for more often than this, in milliseconds.
@@ -69,9 +69,17 @@ impl std::fmt::Debug for OidcOptions {
 }
 
 impl OidcOptions {
-    fn back(&self) -> String {
+    fn redirect_uri(&self) -> String {
         format!("{}/sign-in/oidc/back", self.url.trim_end_matches('/'))
     }
+}
+
+/// This console as the provider's client (OpenID Connect: relying party).
+pub(crate) struct RelyingParty<'a> {
+    pub(crate) options: &'a OidcOptions,
+    pub(crate) users: &'a Users,
+    /// Sends requests to the provider.
+    pub(crate) node: &'a dyn NodeHandle,
 }
 
 /// A sign-in that is under way.
@@ -101,28 +109,28 @@ struct Provider {
 pub(crate) struct SignIns {
     pending: Mutex<HashMap<String, Pending>>,
     provider: Mutex<Option<Provider>>,
-    asking: AtomicUsize,
+    requests: AtomicUsize,
 }
 
 /// One of the sign-ins for which the provider is asked.
-struct Asking<'a>(&'a AtomicUsize);
+struct ProviderSlot<'a>(&'a AtomicUsize);
 
-impl<'a> Asking<'a> {
-    fn begin(asking: &'a AtomicUsize) -> Result<Self, Fault> {
-        let one_more = |n| (n < ASKED_AT_ONCE_MAX).then_some(n + 1);
-        let begun = asking.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more);
-        begun.map(|_| Asking(asking)).map_err(|_| Fault::Busy)
+impl<'a> ProviderSlot<'a> {
+    fn begin(requests: &'a AtomicUsize) -> Result<Self, RequestError> {
+        let one_more = |n| (n < PROVIDER_REQUESTS_MAX).then_some(n + 1);
+        let begun = requests.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more);
+        begun.map(|_| ProviderSlot(requests)).map_err(|_| RequestError::Busy)
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for ProviderSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 /// Somebody who comes back.
-pub(crate) struct Welcome {
+pub(crate) struct Authenticated {
     pub(crate) user: User,
     /// Where they wanted to go.
     pub(crate) next: String,
@@ -130,14 +138,14 @@ pub(crate) struct Welcome {
     pub(crate) proof: Proof,
 }
 
-fn refused(why: &str) -> Fault {
-    Fault::Bad(format!("Signing in did not work: {why} Begin again."))
+fn sign_in_error(why: &str) -> RequestError {
+    RequestError::Bad(format!("Signing in did not work: {why} Begin again."))
 }
 
 /// The details are for the log; the page says little.
-fn broken(why: &str) -> Fault {
+fn provider_error(why: &str) -> RequestError {
     tracing::error!(error = why, "single sign-on failed");
-    refused("the provider could not be asked, or its answer makes no sense.")
+    sign_in_error("the provider could not be asked, or its answer makes no sense.")
 }
 
 impl SignIns {
@@ -145,31 +153,30 @@ impl SignIns {
     /// cookie must hold. A fresh one is not satisfied by a sign-in there of before.
     pub(crate) fn begin(
         &self,
-        app: &App,
-        options: &OidcOptions,
+        party: &RelyingParty<'_>,
         next: &str,
         fresh: bool,
         now_ms: i64,
-    ) -> Result<(String, String), Fault> {
+    ) -> Result<(String, String), RequestError> {
         let provider = {
-            let _asking = Asking::begin(&self.asking)?;
-            self.provider(app, options, now_ms)?
+            let _slot = ProviderSlot::begin(&self.requests)?;
+            self.provider(party, now_ms)?
         };
-        let random = || -> Result<String, Fault> {
-            let users = &app.state.users;
+        let random = || -> Result<String, RequestError> {
+            let users = party.users;
             let pieces = [users.one_time_password()?, users.one_time_password()?];
             Ok([pieces.concat(), users.one_time_password()?].concat())
         };
         let (state, nonce, verifier) = (random()?, random()?, random()?);
         let challenge = digest::digest(&digest::SHA256, verifier.as_bytes());
         let challenge = URL_SAFE_NO_PAD.encode_to_string(challenge.as_ref());
-        let sign = if provider.authorization_endpoint.contains('?') { '&' } else { '?' };
+        let separator = if provider.authorization_endpoint.contains('?') { '&' } else { '?' };
         let address = format!(
-            "{}{sign}response_type=code&scope=openid%20email%20profile&client_id={}&redirect_uri={}\
+            "{}{separator}response_type=code&scope=openid%20email%20profile&client_id={}&redirect_uri={}\
              &state={state}&nonce={nonce}&code_challenge={challenge}&code_challenge_method=S256",
             provider.authorization_endpoint,
-            percent(&options.client_id),
-            percent(&options.back())
+            percent(&party.options.client_id),
+            percent(&party.options.redirect_uri())
         );
         // OpenID Connect Core, section 3.1.2.1: with max_age the id_token says when it was.
         let address = if fresh { address + "&prompt=login&max_age=0" } else { address };
@@ -187,60 +194,65 @@ impl SignIns {
     /// Takes somebody in who comes back with a code and the state of their own browser.
     pub(crate) fn finish(
         &self,
-        app: &App,
-        options: &OidcOptions,
+        party: &RelyingParty<'_>,
         state: &str,
         code: &str,
         now_ms: i64,
-    ) -> Result<Welcome, Fault> {
-        let _asking = Asking::begin(&self.asking)?;
+    ) -> Result<Authenticated, RequestError> {
+        let _slot = ProviderSlot::begin(&self.requests)?;
         let pending = {
             let mut all = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
             all.remove(state).filter(|p| now_ms - p.at_ms < PENDING_MS)
         };
-        let pending = pending.ok_or_else(|| refused("it took too long, or was done already."))?;
-        let provider = self.provider(app, options, now_ms)?;
-        let token = exchange(app, options, &provider, code, &pending.verifier)?;
+        let pending =
+            pending.ok_or_else(|| sign_in_error("it took too long, or was done already."))?;
+        let provider = self.provider(party, now_ms)?;
+        let token = exchange_code(party, &provider, code, &pending.verifier)?;
         let claims = match provider.keys.verify(&token) {
             Ok(claims) => claims,
             // A key that was changed there is not known here yet.
             Err(_) => self
-                .keys_anew(app, options, now_ms)?
+                .refresh_keys(party, now_ms)?
                 .verify(&token)
-                .map_err(|why| broken(&format!("id_token: {why}")))?,
+                .map_err(|why| provider_error(&format!("id_token: {why}")))?,
         };
-        let checked =
-            token::check(&claims, &options.issuer, &options.client_id, &pending.nonce, now_ms);
-        checked.map_err(|why| broken(&format!("id_token: {why}")))?;
+        let checked = token::check(
+            &claims,
+            &party.options.issuer,
+            &party.options.client_id,
+            &pending.nonce,
+            now_ms,
+        );
+        checked.map_err(|why| provider_error(&format!("id_token: {why}")))?;
         if pending.fresh {
             let fresh = token::signed_in_since(&claims, pending.at_ms, now_ms);
-            fresh.map_err(|why| broken(&format!("id_token: {why}")))?;
+            fresh.map_err(|why| provider_error(&format!("id_token: {why}")))?;
         }
-        let user = who(app, options, &claims, now_ms)?;
+        let user = user_of_claims(party, &claims, now_ms)?;
         let proof = if pending.fresh { Proof::FreshSingleSignOn } else { Proof::SingleSignOn };
-        Ok(Welcome { user, next: pending.next, proof })
+        Ok(Authenticated { user, next: pending.next, proof })
     }
 
     /// What the provider says about itself, asked now and then.
-    fn provider(&self, app: &App, options: &OidcOptions, now_ms: i64) -> Result<Provider, Fault> {
+    fn provider(&self, party: &RelyingParty<'_>, now_ms: i64) -> Result<Provider, RequestError> {
         let known = self.provider.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known.filter(|p| (0..KNOWN_MS).contains(&(now_ms - p.at_ms))) {
             return Ok(known);
         }
-        let issuer = options.issuer.trim_end_matches('/');
-        let about = get(app, &format!("{issuer}/.well-known/openid-configuration"))?;
+        let issuer = party.options.issuer.trim_end_matches('/');
+        let about = get(party, &format!("{issuer}/.well-known/openid-configuration"))?;
         let text = |name: &str| {
             let value = about[name].as_str().map(str::to_owned);
-            value.ok_or_else(|| broken(&format!("the provider names no {name}")))
+            value.ok_or_else(|| provider_error(&format!("the provider names no {name}")))
         };
         if text("issuer")?.trim_end_matches('/') != issuer {
-            return Err(broken("the provider names another issuer than oidc.issuer"));
+            return Err(provider_error("the provider names another issuer than oidc.issuer"));
         }
         let jwks_uri = text("jwks_uri")?;
         let provider = Provider {
             authorization_endpoint: text("authorization_endpoint")?,
             token_endpoint: text("token_endpoint")?,
-            keys: Keys::read(&get(app, &jwks_uri)?),
+            keys: Keys::read(&get(party, &jwks_uri)?),
             jwks_uri,
             at_ms: now_ms,
             keys_at_ms: now_ms,
@@ -249,10 +261,10 @@ impl SignIns {
         Ok(provider)
     }
 
-    fn keys_anew(&self, app: &App, options: &OidcOptions, now_ms: i64) -> Result<Keys, Fault> {
-        let mut provider = self.provider(app, options, now_ms)?;
+    fn refresh_keys(&self, party: &RelyingParty<'_>, now_ms: i64) -> Result<Keys, RequestError> {
+        let mut provider = self.provider(party, now_ms)?;
         if now_ms - provider.keys_at_ms >= KEYS_PAUSE_MS {
-            provider.keys = Keys::read(&get(app, &provider.jwks_uri)?);
+            provider.keys = Keys::read(&get(party, &provider.jwks_uri)?);
             provider.keys_at_ms = now_ms;
             let mut known = self.provider.lock().unwrap_or_else(PoisonError::into_inner);
             *known = Some(provider.clone());
@@ -262,41 +274,42 @@ impl SignIns {
 }
 
 /// Asks the provider and reads its JSON.
-fn get(app: &App, url: &str) -> Result<Value, Fault> {
-    let question = WebQuestion { url: url.to_owned(), headers: Vec::new(), body: None };
-    answer(app, &question)
+fn get(party: &RelyingParty<'_>, url: &str) -> Result<Value, RequestError> {
+    let request = WebRequest { url: url.to_owned(), headers: Vec::new(), body: None };
+    answer(party, &request)
 }
 
-fn answer(app: &App, question: &WebQuestion) -> Result<Value, Fault> {
-    let url = &question.url;
-    let (status, text) =
-        app.state.node.ask_web(question).map_err(|why| broken(&format!("{url}: {why}")))?;
+fn answer(party: &RelyingParty<'_>, request: &WebRequest) -> Result<Value, RequestError> {
+    let url = &request.url;
+    let (status, text) = party
+        .node
+        .send_web_request(request)
+        .map_err(|why| provider_error(&format!("{url}: {why}")))?;
     if status != 200 {
         let start: String = text.chars().take(200).collect();
-        return Err(broken(&format!("{url} says {status}: {start}")));
+        return Err(provider_error(&format!("{url} says {status}: {start}")));
     }
-    serde_json::from_str(&text).map_err(|e| broken(&format!("{url}: {e}")))
+    serde_json::from_str(&text).map_err(|e| provider_error(&format!("{url}: {e}")))
 }
 
 /// The code for an id_token.
-fn exchange(
-    app: &App,
-    options: &OidcOptions,
+fn exchange_code(
+    party: &RelyingParty<'_>,
     provider: &Provider,
     code: &str,
     verifier: &str,
-) -> Result<String, Fault> {
+) -> Result<String, RequestError> {
     let mut body = format!(
         "grant_type=authorization_code&code={}&redirect_uri={}&code_verifier={verifier}",
         percent(code),
-        percent(&options.back())
+        percent(&party.options.redirect_uri())
     );
     let form = "application/x-www-form-urlencoded".to_owned();
     let mut headers = vec![
         ("Content-Type".to_owned(), form),
         ("Accept".to_owned(), "application/json".to_owned()),
     ];
-    let (id, secret) = (percent(&options.client_id), percent(&options.client_secret));
+    let (id, secret) = (percent(&party.options.client_id), percent(&party.options.client_secret));
     if secret.is_empty() {
         body.push_str(&format!("&client_id={id}"));
     } else {
@@ -305,19 +318,23 @@ fn exchange(
         headers.push(("Authorization".to_owned(), format!("Basic {both}")));
     }
     let url = provider.token_endpoint.clone();
-    let told = answer(app, &WebQuestion { url, headers, body: Some(body) })?;
-    let token = told["id_token"].as_str().map(str::to_owned);
-    token.ok_or_else(|| broken("the provider sent no id_token"))
+    let response = answer(party, &WebRequest { url, headers, body: Some(body) })?;
+    let token = response["id_token"].as_str().map(str::to_owned);
+    token.ok_or_else(|| provider_error("the provider sent no id_token"))
 }
 
 /// The person of these claims.
-fn who(app: &App, options: &OidcOptions, claims: &Value, now_ms: i64) -> Result<User, Fault> {
-    let claim = options.login_claim.as_str();
+fn user_of_claims(
+    party: &RelyingParty<'_>,
+    claims: &Value,
+    now_ms: i64,
+) -> Result<User, RequestError> {
+    let claim = party.options.login_claim.as_str();
     let login = claims[claim].as_str().unwrap_or_default();
     if login.is_empty() {
-        return Err(broken(&format!("the id_token has no {claim} (oidc.login_claim)")));
+        return Err(provider_error(&format!("the id_token has no {claim} (oidc.login_claim)")));
     }
-    // Anybody may write anybody's address into a profile: only one that the provider says is verified
+    // SignedIn may write anybody's address into a profile: only one that the provider says is verified
     // names a person here, or says whose mail they may see. A claim that is missing says nothing.
     // Some providers write the word instead of the value.
     let verified = &claims["email_verified"];
@@ -328,24 +345,26 @@ fn who(app: &App, options: &OidcOptions, claims: &Value, now_ms: i64) -> Result<
         let why = "the id_token's email_verified is not true; have the provider verify the address \
                    and send that claim, or set oidc.login_claim to one that people cannot choose";
         tracing::error!(login, error = why, "single sign-on refused");
-        return Err(refused("the provider does not say that your mail address is verified."));
+        return Err(sign_in_error("the provider does not say that your mail address is verified."));
     }
     let addresses: Vec<String> = match claims["email"].as_str() {
         Some(email) if certain => vec![email.to_lowercase()],
         _ => Vec::new(),
     };
-    let role = (options.add_people && certain).then_some(Role::User);
-    if options.add_people && addresses.is_empty() {
+    let role = (party.options.add_people && certain).then_some(Role::User);
+    if party.options.add_people && addresses.is_empty() {
         // Not added then: somebody without addresses may send mail as anybody.
         tracing::warn!(login, "the id_token has no verified email: nobody is added without one");
     }
-    let users = &app.state.users;
+    let users = party.users;
     match users.user_from_single_sign_on(login, role, &addresses, now_ms)? {
         Some(user) => Ok(user),
         None => {
             let shown: String = login.chars().take(100).collect();
             users.note(now_ms, &shown, "sign-in failed", "not known here")?;
-            Err(Fault::Forbidden(noted("You are not known here. Ask an administrator to add you.")))
+            Err(RequestError::Forbidden(translatable(
+                "You are not known here. Ask an administrator to add you.",
+            )))
         }
     }
 }

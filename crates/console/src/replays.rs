@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use gauntlet_policy::{Groups, People, Policy};
 use gauntlet_store::replay::{Progress, ReplayRequest, Report, replay};
 
-use crate::server::ConsoleState;
+use crate::state::ConsoleState;
 
 /// Messages that a replay looks at.
 pub(crate) const MESSAGES_MAX: u64 = 200_000;

@@ -13,7 +13,7 @@ use gauntlet_verdict::Class;
 use serde::Serialize;
 
 use crate::format::DAY_MS;
-use crate::text::noted;
+use crate::text::translatable;
 
 /// Most days of a report.
 pub const DAYS_MAX: i64 = 100;
@@ -118,9 +118,9 @@ impl Report {
     /// The lists of names with their titles, which are phrases.
     pub(crate) fn tops(&self) -> [(&'static str, &[Name]); 3] {
         [
-            (noted("Domains that sent most"), &self.senders),
-            (noted("Recipients who got most"), &self.recipients),
-            (noted("Rules that hit most"), &self.rules),
+            (translatable("Domains that sent most"), &self.senders),
+            (translatable("Recipients who got most"), &self.recipients),
+            (translatable("Rules that hit most"), &self.rules),
         ]
     }
 }

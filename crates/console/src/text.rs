@@ -2,7 +2,7 @@
 //!
 //! A page is written with phrases: [`t`] with the English words. `text/en.toml` is the one place where all of
 //! them stand; a copy of it with the right-hand sides put into another language is another language, and a
-//! setting names it. Phrases are put into words when the page is done ([`Texts::speak`]), so that no page needs to
+//! setting names it. Phrases are put into words when the page is done ([`Texts::localize`]), so that no page needs to
 //! know its reader's language. Until then a phrase stands in the page as `<t:words<t,value<t.`: every `<` of
 //! what others wrote is escaped by then, so nothing but a page can write that.
 //!
@@ -40,7 +40,7 @@ pub(crate) fn plural<'a>(n: u64, one: &'a str, many: &'a str) -> Phrase<'a> {
 }
 
 /// Words that become a phrase later; so that they are found when the catalogue is checked.
-pub(crate) const fn noted(english: &'static str) -> &'static str {
+pub(crate) const fn translatable(english: &'static str) -> &'static str {
     english
 }
 
@@ -118,22 +118,22 @@ impl Texts {
     }
 
     /// Puts the phrases of a finished page into words.
-    pub(crate) fn speak(&self, page: &str) -> String {
+    pub(crate) fn localize(&self, page: &str) -> String {
         let mut out = String::with_capacity(page.len());
         let mut rest = page;
-        self.speak_until(&mut rest, &mut out, 0);
+        self.localize_until(&mut rest, &mut out, 0);
         out
     }
 
     /// Reads on to the end of a value or of all, and leaves what follows.
-    fn speak_until(&self, rest: &mut &str, out: &mut String, depth: u32) {
+    fn localize_until(&self, rest: &mut &str, out: &mut String, depth: u32) {
         while let Some(at) = rest.find("<t") {
             let (before, mark) = rest.split_at(at);
             out.push_str(before);
             match mark.as_bytes().get(2) {
                 Some(b':') if depth < DEPTH_MAX => {
                     *rest = &mark[3..];
-                    self.speak_phrase(rest, out, depth);
+                    self.localize_phrase(rest, out, depth);
                 }
                 Some(b',' | b'.') if depth > 0 => {
                     *rest = mark;
@@ -150,7 +150,7 @@ impl Texts {
         *rest = "";
     }
 
-    fn speak_phrase(&self, rest: &mut &str, out: &mut String, depth: u32) {
+    fn localize_phrase(&self, rest: &mut &str, out: &mut String, depth: u32) {
         let end = rest.find("<t").unwrap_or(rest.len());
         let (english, after) = rest.split_at(end);
         *rest = after;
@@ -159,7 +159,7 @@ impl Texts {
         out.push_str(places.next().unwrap_or_default());
         while let Some(value) = rest.strip_prefix("<t,") {
             *rest = value;
-            self.speak_until(rest, out, depth + 1);
+            self.localize_until(rest, out, depth + 1);
             out.push_str(places.next().unwrap_or_default());
         }
         *rest = rest.strip_prefix("<t.").unwrap_or(rest);
@@ -226,16 +226,16 @@ mod tests {
             p { (t("Back to the start")) " Messages" }
         };
         assert_eq!(
-            texts.speak(&page.into_string()),
+            texts.localize(&page.into_string()),
             "<table title=\"Nachrichten\"><b>&lt;t:Messages&lt;t.</b> von &lt;Nachrichten&gt;</table>\
              <p>Back to the start Messages</p>"
         );
         assert_eq!(texts.say("{} of {}", &[&1, &"<2>"]), "1 von <<2>>");
         // What no page makes is still no reason to panic.
         for odd in ["<t", "<t:", "<t:a<t", "<t,<t.", "<t:Messages<t,<t,<t,", "<t:a<t,b<t:c<t,"] {
-            texts.speak(odd);
+            texts.localize(odd);
         }
-        texts.speak(&"<t:a<t,".repeat(10_000));
+        texts.localize(&"<t:a<t,".repeat(10_000));
     }
 
     #[test]

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gauntlet_console::{
-    ConsoleOptions, ConsoleState, Disk, HealthLine, MailRoute, NodeHandle, NodeStatus, Place,
-    Places, PolicyOrder, QueueOrder, QueuedMail, Released, RuleCost, RuleLine, SettingLine,
-    Waiting, WebQuestion, serve,
+    BoxedWait, ConnectionLimiter, ConnectionSlot, ConsoleOptions, ConsoleState, Disk,
+    EffectiveSetting, HealthCheck, MailRoute, NodeHandle, NodeStatus, PolicyOrder, QueueOrder,
+    QueuedMail, Released, RuleCost, RuleInfo, WebRequest, serve,
 };
 use gauntlet_mail::facts::AuthResult;
 use gauntlet_mail::{Defect, DefectKind, Envelope, Evidence, Facts, Hit, Message, View};
@@ -76,7 +76,7 @@ impl NodeHandle for ListNode {
         Ok(())
     }
 
-    fn people_changed(&self) -> Result<(), String> {
+    fn users_changed(&self) -> Result<(), String> {
         *self.told.lock().unwrap() += 1;
         Ok(())
     }
@@ -122,7 +122,7 @@ impl NodeHandle for ListNode {
         Thresholds::default()
     }
 
-    fn ask_web(&self, question: &WebQuestion) -> Result<(u16, String), String> {
+    fn send_web_request(&self, question: &WebRequest) -> Result<(u16, String), String> {
         let rest = question.url.strip_prefix("http://").ok_or("only http in tests")?;
         let (host, path) = rest.split_once('/').ok_or("no path")?;
         let method = if question.body.is_some() { "POST" } else { "GET" };
@@ -149,8 +149,8 @@ impl NodeHandle for ListNode {
         groups
     }
 
-    fn rules(&self) -> Vec<RuleLine> {
-        let rule = |name: &str, score, description: &str| RuleLine {
+    fn rules(&self) -> Vec<RuleInfo> {
+        let rule = |name: &str, score, description: &str| RuleInfo {
             name: name.to_owned(),
             kind: "body".to_owned(),
             score,
@@ -168,8 +168,8 @@ impl NodeHandle for ListNode {
         vec![RuleCost { name: "EXAMPLE".to_owned(), tries: 1, cost_ns }]
     }
 
-    fn settings(&self) -> Vec<SettingLine> {
-        let line = |key: &str, value: &str, origin: &str| SettingLine {
+    fn settings(&self) -> Vec<EffectiveSetting> {
+        let line = |key: &str, value: &str, origin: &str| EffectiveSetting {
             key: key.to_owned(),
             value: value.to_owned(),
             origin: origin.to_owned(),
@@ -180,8 +180,8 @@ impl NodeHandle for ListNode {
         ]
     }
 
-    fn health(&self) -> Vec<HealthLine> {
-        let line = |check: &str, health, text: &str| HealthLine {
+    fn health(&self) -> Vec<HealthCheck> {
+        let line = |check: &str, health, text: &str| HealthCheck {
             check: check.to_owned(),
             health,
             text: text.to_owned(),
@@ -310,7 +310,7 @@ pub(crate) fn start_with(change: impl FnOnce(&mut ConsoleState, SocketAddr)) -> 
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
     change(&mut state, address);
-    runtime.spawn(serve(listener, state.clone(), Arc::new(Anybody), std::future::pending()));
+    runtime.spawn(serve(listener, state.clone(), Arc::new(SignedIn), std::future::pending()));
     Running { address, state, node, _folder: folder, _runtime: runtime }
 }
 
@@ -540,25 +540,25 @@ fn verdict(sample: &Sample<'_>) -> Verdict {
     }
 }
 
-/// Places without a limit: the node's own are tested with the program.
-struct Anybody;
+/// ConnectionLimiter without a limit: the node's own are tested with the program.
+struct SignedIn;
 
-impl Places for Anybody {
-    fn wait_for_room(&self) -> Waiting<'_> {
+impl ConnectionLimiter for SignedIn {
+    fn wait_for_capacity(&self) -> BoxedWait<'_> {
         Box::pin(std::future::ready(()))
     }
 
-    fn admit(&self, _client: std::net::IpAddr) -> Option<Arc<dyn Place>> {
-        Some(Arc::new(Anybody))
+    fn admit(&self, _client: std::net::IpAddr) -> Option<Arc<dyn ConnectionSlot>> {
+        Some(Arc::new(SignedIn))
     }
 }
 
-impl Place for Anybody {
+impl ConnectionSlot for SignedIn {
     fn wait(&self) {}
 
     fn work(&self) {}
 
-    fn told_to_leave(&self) -> Waiting<'_> {
+    fn evicted(&self) -> BoxedWait<'_> {
         Box::pin(std::future::pending())
     }
 }

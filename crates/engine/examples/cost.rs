@@ -1,6 +1,6 @@
-//! What a scan costs with a folder of rules: scans messages over and over in a function of its own, so
-//! that a profiler can be told to count nothing else, and prints the verdicts of the first pass, so
-//! that two builds can be compared byte by byte.
+//! What a scan costs with a folder of rules: scans messages over and over in a function of its own,
+//! so that a profiler can be set to count nothing else, and prints the verdicts of the first pass,
+//! so that two builds can be compared byte by byte.
 //!
 //! ```text
 //! valgrind --tool=callgrind --toggle-collect='*counted_scan*' cost RULES SITE PASSES MESSAGE...

@@ -5,15 +5,16 @@
 //! cargo run --release -p gauntlet-engine --example fit_fusion -- --train EARLY.tsv ... LATE.tsv ...
 //! ```
 //!
-//! `--signals FILE` takes what `gauntlet evaluate --verdicts --hold-out 30 --signals FILE` wrote instead of
-//! mail: the weights are fitted on the older half of each source and label, and what they come to is
-//! shown on the newer half, which had no say.
+//! `--signals FILE` takes what `gauntlet evaluate --verdicts --hold-out 30 --signals FILE` wrote
+//! instead of mail: the weights are fitted on the older half of each source and label, and what
+//! they come to is shown on the newer half, which had no say.
 //!
-//! `--model FILE` takes a model of `gauntlet train` instead. The model must be one that has not seen the late mail; the weights are then right for one that is made
-//! in the same way of all mail. A list names a message a line, `label<TAB>path` or `label path`, relative to the list's folder. The
-//! fit is logistic regression by Newton's method on rule points (bounded) and the classifier's and the
-//! signatures' log odds; a signal that no filter gives keeps the weight 0. Each label weighs the same,
-//! so that the intercept is that of a stream of half good mail.
+//! `--model FILE` takes a model of `gauntlet train` instead. The model must be one that has not
+//! seen the late mail; the weights are then right for one that is made in the same way of all mail.
+//! A list names a message a line, `label<TAB>path` or `label path`, relative to the list's folder.
+//! The fit is logistic regression by Newton's method on rule points (bounded) and the classifier's
+//! and the signatures' log odds; a signal that no filter gives keeps the weight 0. Each label
+//! weighs the same, so that the intercept is that of a stream of half good mail.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use std::sync::Arc;
 
 use gauntlet_engine::classifier::training::{self, Example, Recipe};
 use gauntlet_engine::classifier::{ClassifierScratch, Model};
-use gauntlet_engine::fusion::{Signals, Weights, judge};
+use gauntlet_engine::fusion::{Signals, Weights, classify};
 use gauntlet_engine::scan::weigh;
 use gauntlet_engine::{Scratch, Settings, Snapshot};
 use gauntlet_mail::{Envelope, Facts, Message};
@@ -110,8 +111,8 @@ fn halves(path: &Path) -> Result<(Vec<Row>, Vec<Row>), Box<dyn std::error::Error
     Ok((older, newer))
 }
 
-/// A model of these lists, each a source, calibrated on every seventh message by one that has not seen
-/// those.
+/// A model of these lists, each a source, calibrated on every seventh message by one that has not
+/// seen those.
 fn train(lists: &[PathBuf]) -> Result<Model, Box<dyn std::error::Error>> {
     let recipe = Recipe::default();
     let mut scratch = ClassifierScratch::default();
@@ -153,10 +154,10 @@ fn read(
         let message = Message::parse(&raw);
         let (envelope, facts) = (Envelope::default(), Facts::default());
         let signals = weigh(&message, &envelope, &facts, snapshot, &mut scratch);
-        let class = judge(&signals, snapshot).class;
+        let class = classify(&signals, snapshot.fusion.as_ref(), &snapshot.thresholds).class;
         *classes.entry((label.to_owned(), class)).or_default() += 1;
         // Mail that is certain is not weighed, and says nothing about the weights.
-        if signals.certain.is_none() {
+        if signals.forced_class.is_none() {
             rows.push((terms(&signals), label == "spam"));
         }
     }

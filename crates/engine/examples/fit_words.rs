@@ -6,21 +6,22 @@
 //!     crates/engine/data/words.tsv $GAUNTLET_CORPUS/dev/labels.tsv $GAUNTLET_CORPUS/trec07p-30k/index
 //! ```
 //!
-//! The words stay as they are in the file; only their probabilities change. A list names a message a
-//! line, `label<TAB>path` or `label path`, relative to the list's folder. Every source (first folder
-//! of the path) has the same weight in the counts of its label, so that a large source's topics do
-//! not become signs of good or bad mail. Of each list the first two thirds are fitted on; the sums are
-//! printed for the rest, which is later mail where the list is in order of time.
+//! The words stay as they are in the file; only their probabilities change. A list names a message
+//! a line, `label<TAB>path` or `label path`, relative to the list's folder. Every source (first
+//! folder of the path) has the same weight in the counts of its label, so that a large source's
+//! topics do not become signs of good or bad mail. Of each list the first two thirds are fitted on;
+//! the sums are printed for the rest, which is later mail where the list is in order of time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gauntlet_engine::RuleBook;
+use gauntlet_engine::RuleRegistry;
 use gauntlet_engine::filters::words::Words;
 use gauntlet_engine::lexicon::Lexicon;
 use gauntlet_mail::Message;
 
-/// Messages at a probability of one half that every word is counted with: a rare word stays near it.
+/// Messages at a probability of one half that every word is counted with: a rare word stays near
+/// it.
 const PRIOR_MESSAGES: f64 = 8.0;
 
 /// A word that fewer good messages hold than this is no better known than [`UNMET_MAX`]: that the
@@ -50,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text: String = lines.map(|(word, p)| format!("{}\t{p:.3}\n", word.text)).collect();
     std::fs::write(&words_path, &text)?;
     eprintln!("{} words fitted on {} messages", probabilities.len(), fit.len());
-    print_sums(&Words::new(&mut RuleBook::default(), Lexicon::parse(&text)?), &check)
+    print_sums(&Words::new(&mut RuleRegistry::default(), Lexicon::parse(&text)?), &check)
 }
 
 fn read_list(list: &Path) -> Result<Vec<Labelled>, Box<dyn std::error::Error>> {

@@ -1,5 +1,5 @@
-//! Which defects make messages unscannable, and how often: `held FILE...` (or file names on standard
-//! input). For measuring how much good mail each limit holds.
+//! Which defects make messages unscannable, and how often: `held FILE...` (or file names on
+//! standard input). For measuring how much good mail each limit holds.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};

@@ -1,14 +1,14 @@
-//! How many spams come through when the words of a good message stand in them, too: 200 spams of plain text and
-//! 200 of HTML, judged by the whole engine as they are and with a good message of a mailing list behind,
-//! before, between and beside their own words.
+//! How many spams come through when the words of a good message stand in them, too: 200 spams of
+//! plain text and 200 of HTML, judged by the whole engine as they are and with a good message of a
+//! mailing list behind, before, between and beside their own words.
 //!
 //! ```text
 //! cargo run --release -p gauntlet-engine --example padding -- CORPUS [MODEL]
 //! ```
 //!
-//! CORPUS holds `dev/labels.tsv` and `trec07p-30k/index`; MODEL is judged by in place of the one that ships.
-//! Both have learned from all of this mail, so the spammer here has the best of words: those of good mail that
-//! the model knows.
+//! CORPUS holds `dev/labels.tsv` and `trec07p-30k/index`; MODEL is judged by in place of the one
+//! that ships. Both have learned from all of this mail, so the spammer here has the best of words:
+//! those of good mail that the model knows.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gauntlet_engine::classifier::Model;
-use gauntlet_engine::classifier::random::Random;
+use gauntlet_engine::random::Random;
 use gauntlet_engine::{Scratch, Settings, Snapshot, scan};
 use gauntlet_mail::trace::of_trace;
 use gauntlet_mail::{Facts, Message, TransferEncoding};

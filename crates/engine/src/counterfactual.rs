@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use crate::filter::Findings;
-use crate::fusion;
-use crate::scan;
+use crate::fusion::{self, Signals};
 use crate::snapshot::Snapshot;
 use gauntlet_verdict::{Class, Counterfactual};
 
 /// Answers given at most.
 const ANSWERS_MAX: usize = 5;
-/// Rules in one answer at most: beyond these nobody reads on.
+/// Rules in one answer at most: more would not be read.
 const RULES_MAX: usize = 8;
 /// Rules that are tried alone at most; those with most points first.
 const TRIED_MAX: usize = 64;
@@ -39,13 +38,13 @@ pub(crate) fn find(findings: &Findings, snapshot: &Snapshot, class: Class) -> Ve
     found
 }
 
-/// Names that may matter, heaviest first: those that speak for the class, whichever side it is on.
+/// Names that may matter, heaviest first: those that support the class, whichever side it is on.
 fn candidates(findings: &Findings, class: Class) -> Vec<Arc<str>> {
     let harmless = class <= Class::Bulk;
     let sign = if harmless { -1.0 } else { 1.0 };
     let mut weighed: Vec<(f64, Arc<str>)> = Vec::new();
     for hit in &findings.hits {
-        let decides = findings.certain.iter().any(|c| c.1 == hit.rule)
+        let decides = findings.forced_classes.iter().any(|c| c.1 == hit.rule)
             || (class == Class::Bulk && findings.bulk.contains(&hit.rule));
         let weight = if decides { f64::INFINITY } else { hit.score * sign };
         if weight > 0.0 {
@@ -70,7 +69,7 @@ fn without(
 ) -> Option<Counterfactual> {
     let stays = |name: &Arc<str>| !names.contains(name);
     let named = |name: &str| names.iter().any(|n| &**n == name);
-    let mut signals = scan::signals(findings, &stays);
+    let mut signals = Signals::of(findings, &stays);
     if named(CLASSIFIER) {
         // Neutral, not absent: without any classifier the points alone would decide.
         signals.classifier = signals.classifier.map(|_| 0.0);
@@ -78,13 +77,13 @@ fn without(
     if named(SIGNATURES) {
         signals.signatures = None;
     }
-    let other = fusion::judge(&signals, snapshot).class;
+    let other = fusion::classify(&signals, snapshot.fusion.as_ref(), &snapshot.thresholds).class;
     let points: f64 =
         findings.hits.iter().filter(|h| names.contains(&h.rule)).map(|h| h.score).sum();
     let without = names.to_vec();
     (other != class).then(|| Counterfactual {
         without,
-        points: scan::rounded(points),
+        points: fusion::rounded(points),
         class: other,
     })
 }

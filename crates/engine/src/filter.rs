@@ -1,26 +1,27 @@
-//! What a filter is. One file in `filters/` each: struct, docs, rules it can hit, limits, tests.
+//! The filter interface. One file in `filters/` each: struct, docs, rules it can hit, limits,
+//! tests.
 
 use std::sync::Arc;
 
 use gauntlet_mail::evidence::EVIDENCE_PER_HIT_MAX;
 use gauntlet_mail::{Defect, Envelope, Evidence, Facts, Hit, Message};
 
-use crate::rulebook::{Lean, Rule};
-use crate::scan::Scratch;
-use crate::snapshot::Snapshot;
+use crate::learned::Learned;
+use crate::rule_registry::{Rule, RuleEffect};
+use crate::scratch::Scratch;
 use gauntlet_verdict::Class;
 
-/// An item on its way through the gauntlet.
+/// The message that is scanned, with everything that filters may look at.
 #[derive(Debug, Clone, Copy)]
 pub struct Item<'a> {
     /// The parsed message.
     pub message: &'a Message<'a>,
-    /// What the connection said.
+    /// What is known of the connection.
     pub envelope: &'a Envelope,
-    /// What the network said.
+    /// What is known from the network.
     pub facts: &'a Facts,
-    /// Ruleset, model and lists that judge this item from start to end.
-    pub snapshot: &'a Snapshot,
+    /// What the site has learned, on top of the rules and the model that ship.
+    pub learned: &'a Learned,
 }
 
 /// What filters found so far.
@@ -28,15 +29,15 @@ pub struct Item<'a> {
 pub struct Findings {
     /// Rules that fired.
     pub hits: Vec<Hit>,
-    /// Oddities that filters found.
+    /// Defects that filters found.
     pub defects: Vec<Defect>,
     /// A class that a filter is sure of whatever the score (e.g. malware by EICAR, ham by an allow
     /// list), with the rule that says so. The most severe wins, except that an allow list beats
     /// everything below [`Class::Phishing`].
-    pub certain: Vec<(Class, Arc<str>)>,
-    /// Rules that fired and speak of phishing.
+    pub forced_classes: Vec<(Class, Arc<str>)>,
+    /// Phishing rules that fired.
     pub phishing: Vec<Arc<str>>,
-    /// Rules that fired and say that this is mass mail.
+    /// Rules that fired and mark the message as bulk mail.
     pub bulk: Vec<Arc<str>>,
     /// How often every rule of a rule file fired, sub-rules included, if the ruleset was asked to
     /// say so.
@@ -59,7 +60,8 @@ impl Findings {
         });
     }
 
-    /// Adds a hit of a filter's rule; a rule that hit before gets the evidence, not the points, again.
+    /// Adds a hit of a filter's rule; a rule that hit before gets the evidence, not the points,
+    /// again.
     pub fn add(&mut self, rule: &Rule, at: Evidence) {
         if !rule.enabled {
             return;
@@ -72,11 +74,11 @@ impl Findings {
             return;
         }
         self.hit(&rule.name, rule.score, &rule.description, at);
-        match rule.lean {
-            Lean::Points => {}
-            Lean::Phishing => self.phishing.push(rule.name.clone()),
-            Lean::Bulk => self.bulk.push(rule.name.clone()),
-            Lean::Certain(class) => self.certain.push((class, rule.name.clone())),
+        match rule.effect {
+            RuleEffect::Points => {}
+            RuleEffect::Phishing => self.phishing.push(rule.name.clone()),
+            RuleEffect::Bulk => self.bulk.push(rule.name.clone()),
+            RuleEffect::ForceClass(class) => self.forced_classes.push((class, rule.name.clone())),
         }
     }
 }
@@ -88,7 +90,7 @@ pub trait Filter: Send + Sync + std::fmt::Debug {
     /// Looks at the item and adds what it found. Deterministic; never waits.
     fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings);
     /// Names the data that it judges by (words, lists, a model), so that the ruleset's version
-    /// changes with it. Its rules are in the book and need not be named.
+    /// changes with it. Its rules are in the registry and need not be named.
     fn data_version(&self) -> String {
         String::new()
     }

@@ -7,8 +7,7 @@ use crate::classifier::Model;
 use crate::filter::Filter;
 use crate::lexicon::Lexicon;
 use crate::lookalike::Brands;
-use crate::rulebook::RuleBook;
-use crate::snapshot::{Error, Settings};
+use crate::rule_registry::RuleRegistry;
 use gauntlet_verdict::lists::List;
 
 pub mod attachments;
@@ -28,25 +27,28 @@ pub mod urls;
 pub mod words;
 
 /// All filters in the order they run: cheap ones that are sure of their class first.
-pub(crate) fn all(book: &mut RuleBook, settings: &Settings) -> Result<Vec<Box<dyn Filter>>, Error> {
-    let (allow, block) = (List::parse(&settings.allow)?, List::parse(&settings.block)?);
-    let model = settings.model.clone().unwrap_or_else(Model::shipped);
+pub(crate) fn all(
+    registry: &mut RuleRegistry,
+    allow: List,
+    block: List,
+    model: Arc<Model>,
+) -> Vec<Box<dyn Filter>> {
     let brands = Arc::new(Brands::shipped());
-    Ok(vec![
-        Box::new(test_strings::TestStrings::new(book)),
-        Box::new(lists::Lists::new(book, allow, block)),
-        Box::new(attachments::Attachments::new(book)),
-        Box::new(header_form::HeaderForm::new(book)),
-        Box::new(network::Network::new(book)),
-        Box::new(path::Path::new(book)),
-        Box::new(bulk::Bulk::new(book)),
-        Box::new(sender::Sender::new(book, brands.clone())),
-        Box::new(urls::Urls::new(book, brands)),
-        Box::new(pages::Pages::new(book)),
-        Box::new(words::Words::new(book, Lexicon::shipped())),
-        Box::new(classifier::Classifier::new(book, model)),
-        Box::new(signatures::Signatures::new(book)),
-    ])
+    vec![
+        Box::new(test_strings::TestStrings::new(registry)),
+        Box::new(lists::Lists::new(registry, allow, block)),
+        Box::new(attachments::Attachments::new(registry)),
+        Box::new(header_form::HeaderForm::new(registry)),
+        Box::new(network::Network::new(registry)),
+        Box::new(path::Path::new(registry)),
+        Box::new(bulk::Bulk::new(registry)),
+        Box::new(sender::Sender::new(registry, brands.clone())),
+        Box::new(urls::Urls::new(registry, brands)),
+        Box::new(pages::Pages::new(registry)),
+        Box::new(words::Words::new(registry, Lexicon::shipped())),
+        Box::new(classifier::Classifier::new(registry, model)),
+        Box::new(signatures::Signatures::new(registry)),
+    ]
 }
 
 /// What the tests of the filters share.
@@ -55,8 +57,8 @@ pub(crate) mod testing {
     use gauntlet_mail::{Envelope, Facts, Message};
 
     use crate::filter::{Filter, Findings, Item};
-    use crate::scan::Scratch;
-    use crate::snapshot::Snapshot;
+    use crate::learned::Learned;
+    use crate::scratch::Scratch;
 
     /// What the filter finds in a message, given with LF.
     pub(crate) fn find(filter: &dyn Filter, raw: &str, envelope: &Envelope) -> Findings {
@@ -71,8 +73,8 @@ pub(crate) mod testing {
         facts: &Facts,
     ) -> Findings {
         let message = Message::parse(raw.as_bytes());
-        let snapshot = Snapshot::empty();
-        let item = Item { message: &message, envelope, facts, snapshot: &snapshot };
+        let learned = Learned::default();
+        let item = Item { message: &message, envelope, facts, learned: &learned };
         let mut findings = Findings::default();
         filter.run(&item, &mut Scratch::default(), &mut findings);
         findings

@@ -1,34 +1,62 @@
 //! From what the filters found to class and probability.
 //!
 //! With a classifier, rules, classifier and signatures are added up as log odds with weights fitted
-//! on mail that the classifier had not seen (`examples/fit_fusion.rs`), which gives the probability.
-//! The class is the more severe of what the points say and what the probability says. Where the
-//! probability says clearly that the message is good, a sum of small suspicions makes nothing of it;
-//! a rule that has the points of a class by itself is obeyed all the same, so that an administrator
-//! may rely on it and a rule about an attached program is not talked away by a friendly text. Without a classifier (or with SpamAssassin's
-//! rules in their `local` profile) there is no probability, and the points alone decide.
+//! on mail that the classifier had not seen (`examples/fit_fusion.rs`), which gives the
+//! probability. The class is the more severe of what the points say and what the probability says.
+//! Where the probability says clearly that the message is good, a sum of small suspicions makes
+//! nothing of it; a rule that has the points of a class by itself is obeyed all the same, so that
+//! an administrator may rely on it and a rule about an attached program is not talked away by a
+//! friendly text. Without a classifier (or with SpamAssassin's rules in their `local` profile)
+//! there is no probability, and the points alone decide.
 
-use gauntlet_verdict::Class;
+use std::sync::Arc;
 
-use crate::snapshot::Snapshot;
+use gauntlet_verdict::{Class, Thresholds};
 
-/// What is weighed, gathered from the findings.
+use crate::filter::Findings;
+
+/// The inputs of fusion, gathered from the findings.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Signals {
     /// Points of all rules that fired.
     pub rule_points: f64,
     /// Points of the rule that gave most.
     pub strongest: f64,
-    /// Points of those that speak of phishing.
+    /// Points of the phishing rules.
     pub phishing_points: f64,
-    /// Some rule says that this is mass mail.
+    /// Some rule marks the message as bulk mail.
     pub bulk: bool,
     /// A class that holds whatever the points.
-    pub certain: Option<Class>,
+    pub forced_class: Option<Class>,
     /// Log odds of the classifier.
     pub classifier: Option<f64>,
     /// Log odds of near-duplicate signatures.
     pub signatures: Option<f64>,
+}
+
+impl Signals {
+    /// What is weighed, from the hits whose rule `counts`.
+    pub(crate) fn of(findings: &Findings, counts: &dyn Fn(&Arc<str>) -> bool) -> Self {
+        let hits = || findings.hits.iter().filter(|h| counts(&h.rule));
+        let speaks = |list: &[Arc<str>], rule: &Arc<str>| list.iter().any(|r| Arc::ptr_eq(r, rule));
+        let forced_classes = findings.forced_classes.iter().filter(|c| counts(&c.1)).map(|c| c.0);
+        Signals {
+            rule_points: rounded(hits().map(|h| h.score).sum()),
+            strongest: hits().map(|h| h.score).fold(0.0, f64::max),
+            phishing_points: rounded(
+                hits().filter(|h| speaks(&findings.phishing, &h.rule)).map(|h| h.score).sum(),
+            ),
+            bulk: findings.bulk.iter().any(counts),
+            forced_class: forced_class(forced_classes),
+            classifier: findings.classifier,
+            signatures: findings.signatures,
+        }
+    }
+}
+
+/// To a thousandth, so that sums do not show binary fractions; the sum of nothing is 0, not -0.
+pub(crate) fn rounded(score: f64) -> f64 {
+    (score * 1000.0).round() / 1000.0 + 0.0
 }
 
 /// Weights of the log odds.
@@ -54,15 +82,15 @@ impl Default for Weights {
             rule_points: 0.37,
             points_max: 20.0,
             classifier: 1.11,
-            // Not fitted: no corpus tells what a site's own corrections will hold.
+            // Not fitted: no corpus contains a site's own corrections.
             signatures: 1.0,
         }
     }
 }
 
-/// What it comes to.
+/// Class and probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Judgement {
+pub struct Assessment {
     /// The class.
     pub class: Class,
     /// Spam, and above the high threshold.
@@ -71,10 +99,13 @@ pub struct Judgement {
     pub probability: Option<f64>,
 }
 
-/// Weighs the signals with the weights and thresholds of the snapshot.
-pub fn judge(signals: &Signals, snapshot: &Snapshot) -> Judgement {
-    let thresholds = &snapshot.thresholds;
-    let probability = snapshot.fusion.as_ref().and_then(|w| probability(signals, w));
+/// Weighs the signals. Without weights there is no probability, and the points alone decide.
+pub fn classify(
+    signals: &Signals,
+    weights: Option<&Weights>,
+    thresholds: &Thresholds,
+) -> Assessment {
+    let probability = weights.and_then(|w| probability(signals, w));
     let contradicted = probability.is_some_and(|p| p < thresholds.contradicted);
     let points = match contradicted {
         true => signals.rule_points.min(signals.strongest),
@@ -89,11 +120,9 @@ pub fn judge(signals: &Signals, snapshot: &Snapshot) -> Judgement {
         Class::Ham if signals.bulk => Class::Bulk,
         class => class,
     };
-    match signals.certain {
-        Some(certain) => {
-            Judgement { class: certain, explicit: certain >= Class::Spam, probability }
-        }
-        None => Judgement { class, explicit, probability },
+    match signals.forced_class {
+        Some(forced) => Assessment { class: forced, explicit: forced >= Class::Spam, probability },
+        None => Assessment { class, explicit, probability },
     }
 }
 
@@ -119,7 +148,7 @@ fn by_threshold(value: f64, [suspect, spam, explicit]: &[f64; 3]) -> (Class, boo
 
 /// The class that holds whatever the points: the most severe, except that an allow list (ham) beats
 /// everything below phishing.
-pub fn certain(classes: impl IntoIterator<Item = Class>) -> Option<Class> {
+pub fn forced_class(classes: impl IntoIterator<Item = Class>) -> Option<Class> {
     let (mut most, mut allowed) = (None, false);
     for class in classes {
         most = most.max(Some(class));
@@ -133,12 +162,12 @@ pub fn certain(classes: impl IntoIterator<Item = Class>) -> Option<Class> {
 mod tests {
     use super::*;
 
-    fn snapshot() -> Snapshot {
-        Snapshot::empty()
+    fn assess(signals: &Signals) -> Assessment {
+        classify(signals, Some(&Weights::default()), &Thresholds::default())
     }
 
     fn class(signals: Signals) -> Class {
-        judge(&signals, &snapshot()).class
+        assess(&signals).class
     }
 
     #[test]
@@ -150,7 +179,7 @@ mod tests {
         assert_eq!(class(Signals { bulk: true, ..points(0.0) }), Class::Bulk);
         assert_eq!(class(Signals { phishing_points: 5.0, ..points(7.0) }), Class::Phishing);
         assert_eq!(class(Signals { phishing_points: 5.0, ..points(2.0) }), Class::Ham);
-        assert!(judge(&points(99.0), &snapshot()).explicit);
+        assert!(assess(&points(99.0)).explicit);
     }
 
     #[test]
@@ -158,7 +187,7 @@ mod tests {
         let p = |points, logit| {
             let signals =
                 Signals { rule_points: points, classifier: Some(logit), ..Signals::default() };
-            judge(&signals, &snapshot()).probability.unwrap()
+            assess(&signals).probability.unwrap()
         };
         assert!(p(0.0, -6.0) < 0.01);
         assert!(p(8.0, 8.0) > 0.99);
@@ -184,7 +213,7 @@ mod tests {
 
     #[test]
     fn an_allow_list_beats_spam_but_not_malware() {
-        let of = |classes: &[Class]| certain(classes.iter().copied());
+        let of = |classes: &[Class]| forced_class(classes.iter().copied());
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[Class::Ham, Class::Spam]), Some(Class::Ham));
         assert_eq!(of(&[Class::Ham, Class::Malware]), Some(Class::Malware));

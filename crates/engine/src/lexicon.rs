@@ -1,8 +1,8 @@
-//! Words and phrases with a probability each, found by tokenising and hash look-up.
+//! Words and phrases with a probability each, found by tokenising and hash lookup.
 //!
-//! Text is cut into words (runs of letters and digits, in lower case); every word is looked up once,
-//! and continues the phrases that the words before it began. The cost is that of hashing the text,
-//! however many words the list has.
+//! Text is cut into words (runs of letters and digits, in lower case); every word is looked up
+//! once, and continues the phrases that the words before it began. The cost is that of hashing the
+//! text, however many words the list has.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -166,8 +166,9 @@ fn join(prefix: u64, word: u64) -> u64 {
     (prefix.rotate_left(23) ^ word).wrapping_mul(SEED)
 }
 
-/// Calls `word` with hash and range of every run of letters and digits. The hash means nothing if the word is of ASCII
-/// alone and has more than `longest` bytes, which is not to be found in the list then.
+/// Calls `word` with hash and range of every run of letters and digits. The hash means nothing if
+/// the word is of ASCII alone and has more than `longest` bytes, which is not to be found in the
+/// list then.
 fn each_word(text: &str, longest: usize, mut word: impl FnMut(u64, Range<usize>)) {
     let bytes = text.as_bytes();
     let mut at = 0;

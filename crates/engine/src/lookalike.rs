@@ -1,9 +1,9 @@
 //! Hosts and names that pretend to be those of a much imitated firm.
 //!
-//! A host label is folded to its *skeleton* (characters that look alike become one, after the idea of
-//! Unicode Technical Standard 39, with a table of our own for what is seen in mail), then compared
-//! with the labels of `data/brands.tsv`: equal, off by one slip of the keyboard, or inside a longer
-//! label.
+//! A host label is folded to its *skeleton* (characters that look alike become one, after the idea
+//! of Unicode Technical Standard 39, with a table of our own for what is seen in mail), then
+//! compared with the labels of `data/brands.tsv`: equal, off by one slip of the keyboard, or inside
+//! a longer label.
 
 use std::collections::HashMap;
 
@@ -23,14 +23,15 @@ pub enum Likeness {
     Confusable,
     /// One letter added, missing, changed or swapped: `mircosoft.example`.
     Typo,
-    /// The name stands in a host that belongs to others: `paypal.com.example`, `paypal-login.example`.
+    /// The name stands in a host that belongs to others: `paypal.com.example`,
+    /// `paypal-login.example`.
     Inside,
 }
 
 /// A firm that is imitated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Brand {
-    /// As people write it.
+    /// The usual spelling.
     pub name: String,
     /// Words that mean it, in lower case.
     pub labels: Vec<String>,
@@ -91,10 +92,10 @@ impl Brands {
 
     /// The brand that a host (lower case, Unicode labels) imitates; none for the brand's own hosts.
     ///
-    /// The label that somebody registered is compared for likeness; a firm's name in any other label
+    /// The registered label is compared for likeness; a firm's name in any other label
     /// (`paypal.github.example`) counts as inside.
     pub fn imitated(&self, host: &str) -> Option<(&Brand, Likeness)> {
-        let registrable = organisation(host).unwrap_or_default();
+        let registrable = organizational_domain(host).unwrap_or_default();
         let registered = registrable.split('.').next().unwrap_or_default();
         let found = self.like(registered);
         // A registered label that is a brand's very word is its own name: `target.example`.
@@ -111,8 +112,8 @@ impl Brands {
         found.filter(|(brand, _)| !owned(brand) && !self.brands.iter().any(owned))
     }
 
-    /// The brand that a sender's name speaks of: one of its labels as a word of the name, or all the
-    /// name without spaces.
+    /// The brand that a sender's display name mentions: one of its labels as a word of the name, or
+    /// all the name without spaces.
     pub fn named(&self, display_name: &str) -> Option<&Brand> {
         let folded = skeleton(&display_name.to_lowercase());
         let joined: String = folded.chars().filter(|c| c.is_alphanumeric()).collect();
@@ -142,7 +143,7 @@ impl Brands {
         if folded.len() < TYPO_LABEL_BYTES_MIN {
             return None;
         }
-        let close = self.long_labels.iter().find(|(label, _)| one_slip(&folded, label));
+        let close = self.long_labels.iter().find(|(label, _)| is_one_edit_apart(&folded, label));
         close.and_then(|(_, i)| Some((self.brands.get(*i)?, Likeness::Typo)))
     }
 
@@ -159,16 +160,16 @@ pub(crate) fn is_below(host: &str, domain: &str) -> bool {
     host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// The part of a host that somebody registered: `example.co.uk` of `a.b.example.co.uk`. None for
+/// The registrable domain of a host: `example.co.uk` of `a.b.example.co.uk`. None for
 /// addresses, and for names under no known registry.
-pub fn organisation(host: &str) -> Option<&str> {
+pub fn organizational_domain(host: &str) -> Option<&str> {
     let domain = psl::List.domain(host.as_bytes())?;
     let known = domain.suffix().is_known();
     if known { std::str::from_utf8(domain.as_bytes()).ok() } else { None }
 }
 
-/// Folds what looks alike: digits used as letters, letters of other alphabets and with accents, `rn`
-/// for `m`, `vv` for `w`.
+/// Folds what looks alike: digits used as letters, letters of other alphabets and with accents,
+/// `rn` for `m`, `vv` for `w`.
 pub fn skeleton(label: &str) -> String {
     let mut out = String::with_capacity(label.len());
     for c in label.chars() {
@@ -217,7 +218,7 @@ fn fold(c: char) -> char {
 }
 
 /// Whether one letter was added, left out, changed, or two neighbours swapped.
-fn one_slip(a: &str, b: &str) -> bool {
+fn is_one_edit_apart(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len().abs_diff(b.len()) > 1 || a == b {
         return false;

@@ -8,8 +8,8 @@ use gauntlet_rules::{LoadError, LoadOptions, LoadReport, NoFunctions, Ruleset};
 /// The file with the points that `gauntlet rules fit` has set.
 pub const SCORES: &str = "rules/scores.cf";
 
-/// Names and contents of the files, in the order they are read: points last, since the fit sets them
-/// anew for rules of the other files.
+/// Names and contents of the files, in the order they are read: points last, since the fit sets
+/// them anew for rules of the other files.
 pub const FILES: [(&str, &str); 20] = [
     ("rules/advance_fee.cf", include_str!("../../../rules/advance_fee.cf")),
     ("rules/attachments.cf", include_str!("../../../rules/attachments.cf")),
@@ -33,8 +33,8 @@ pub const FILES: [(&str, &str); 20] = [
     (SCORES, include_str!("../../../rules/scores.cf")),
 ];
 
-/// Our own rules. Files of the sources may set other points and flags for them, and replace them by rules
-/// of the same name, which are then theirs.
+/// Our own rules. Files of the sources may set other points and flags for them, and replace them by
+/// rules of the same name, which are then theirs.
 ///
 /// # Errors
 /// If a source cannot be read, or with a strict option if anything is wrong.

@@ -1,46 +1,26 @@
-//! Running the gauntlet.
+//! Scanning one message: running the filters, and making the verdict.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::Instant;
 
 use gauntlet_mail::{Defect, DefectKind, Envelope, Facts, Message};
 
 use crate::counterfactual;
 use crate::filter::{Findings, Item};
-use crate::filters;
 use crate::fusion::{self, Signals};
-use crate::readings;
+use crate::parser_differentials::{alternatives, severity, structure};
+use crate::scratch::Scratch;
 use crate::snapshot::{FailAction, Snapshot};
 use crate::unscannable;
 use gauntlet_verdict::{Class, FilterCost, Verdict};
 
-/// Buffers of one scan thread, reused from item to item.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    /// Of the filter [`crate::filters::rules::Rules`].
-    pub(crate) rules: gauntlet_rules::RulesScratch,
-    /// Of the filter [`crate::filters::spamassassin::SpamAssassin`].
-    pub(crate) spamassassin: gauntlet_spamassassin::RulesScratch,
-    /// Of the filter [`crate::filters::classifier::Classifier`].
-    pub(crate) classifier: crate::classifier::ClassifierScratch,
-    pub(crate) words: filters::words::Counts,
-}
-
-impl Scratch {
-    /// What is known already of the text of the item that is scanned next; none forgets what was given
-    /// before. Verdicts are the same with it and without.
-    pub fn give(&mut self, text: Option<(Arc<str>, gauntlet_spamassassin::TextViews)>) {
-        self.spamassassin.give(text);
-    }
-}
-
 /// Runs the item through every filter of the snapshot.
 ///
-/// A filter that panics, or finds more than [`Snapshot::hits_max`] hits, is a `filter_failed` defect
-/// in the verdict; what it had found until then is dropped, and the class is as
-/// [`Snapshot::on_failure`] says (design invariant 6). Of a message that is another one for whoever drops
-/// NULs or takes a bare CR for the end of a line, each reading is scanned and the worst verdict returned.
+/// A filter that panics, or finds more than [`Snapshot::hits_max`] hits, is a `filter_failed`
+/// defect in the verdict; what it had found until then is dropped, and the class is as
+/// [`Snapshot::on_failure`] says (design invariant 6). Of a message that reads differently to
+/// programs that drop NULs or takes a bare CR for the end of a line, each reading is scanned and
+/// the worst verdict returned.
 pub fn scan(
     message: &Message<'_>,
     envelope: &Envelope,
@@ -49,20 +29,54 @@ pub fn scan(
     scratch: &mut Scratch,
 ) -> Verdict {
     let verdict = scan_one(message, envelope, facts, snapshot, scratch);
-    readings::worst(message, envelope, facts, snapshot, scratch, verdict)
+    worst(message, envelope, facts, snapshot, scratch, verdict)
 }
 
 /// Scans the bytes as they are.
-pub(crate) fn scan_one(
+fn scan_one(
     message: &Message<'_>,
     envelope: &Envelope,
     facts: &Facts,
     snapshot: &Snapshot,
     scratch: &mut Scratch,
 ) -> Verdict {
-    let item = Item { message, envelope, facts, snapshot };
-    let (findings, failed, costs) = run_filters(&item, scratch);
+    let item = Item { message, envelope, facts, learned: &snapshot.learned };
+    let (findings, failed, costs) = run_filters(&item, snapshot, scratch);
     verdict(message, findings, failed, snapshot, costs)
+}
+
+/// The worst verdict over the other interpretations of a message that was judged as it is.
+fn worst(
+    message: &Message<'_>,
+    envelope: &Envelope,
+    facts: &Facts,
+    snapshot: &Snapshot,
+    scratch: &mut Scratch,
+    verdict: Verdict,
+) -> Verdict {
+    let others = alternatives(message.raw(), &verdict.defects);
+    if others.is_empty() {
+        return verdict;
+    }
+    let mut worst = verdict;
+    let (original, mut differs) = (structure(message), false);
+    for raw in others {
+        let reading = Message::parse_with(&raw, message.limits());
+        differs |= structure(&reading) != original;
+        scratch.give(None);
+        let other = scan_one(&reading, envelope, facts, snapshot, scratch);
+        if severity(other.class) > severity(worst.class) {
+            worst = other;
+        }
+    }
+    if differs {
+        // The policy sees one of the shapes only.
+        if severity(worst.class) < severity(Class::Unscannable) {
+            worst.class = Class::Unscannable;
+        }
+        worst.defects.push(Defect::new(DefectKind::SeveralReadings, 0));
+    }
+    worst
 }
 
 /// What the filters of the snapshot find, before it is weighed. For fitting weights and thresholds.
@@ -73,20 +87,23 @@ pub fn weigh(
     snapshot: &Snapshot,
     scratch: &mut Scratch,
 ) -> Signals {
-    let item = Item { message, envelope, facts, snapshot };
-    signals(&run_filters(&item, scratch).0, &|_| true)
+    let item = Item { message, envelope, facts, learned: &snapshot.learned };
+    Signals::of(&run_filters(&item, snapshot, scratch).0, &|_| true)
 }
 
 /// Findings, whether a filter failed, and what each cost.
-fn run_filters(item: &Item<'_>, scratch: &mut Scratch) -> (Findings, bool, Vec<FilterCost>) {
-    let snapshot = item.snapshot;
+fn run_filters(
+    item: &Item<'_>,
+    snapshot: &Snapshot,
+    scratch: &mut Scratch,
+) -> (Findings, bool, Vec<FilterCost>) {
     let mut findings = Findings::default();
     let mut failed = false;
     scratch.classifier.forget();
     let mut costs = Vec::with_capacity(snapshot.filters.len());
     for (filter, name) in snapshot.filters.iter().zip(&snapshot.filter_names) {
         let start = Instant::now();
-        let before = Marks::of(&findings);
+        let before = Checkpoint::of(&findings);
         let run = || filter.run(item, scratch, &mut findings);
         let ended = catch_unwind(AssertUnwindSafe(run));
         if ended.is_err() || findings.hits.len() > snapshot.hits_max {
@@ -112,8 +129,8 @@ fn verdict(
     findings.hits.sort_by(|a, b| a.rule.cmp(&b.rule));
     let mut defects = message.defects();
     defects.append(&mut findings.defects);
-    let signals = signals(&findings, &|_| true);
-    let judged = fusion::judge(&signals, snapshot);
+    let signals = Signals::of(&findings, &|_| true);
+    let judged = fusion::classify(&signals, snapshot.fusion.as_ref(), &snapshot.thresholds);
     // A rule that gave up has failed as a filter does.
     let failed = failed || defects.iter().any(|d| d.kind == DefectKind::RuleBudget);
     let failed = failed && snapshot.on_failure == FailAction::Unscannable;
@@ -136,46 +153,23 @@ fn verdict(
     }
 }
 
-/// What is weighed, from the hits whose rule `counts`.
-pub(crate) fn signals(findings: &Findings, counts: &dyn Fn(&Arc<str>) -> bool) -> Signals {
-    let hits = || findings.hits.iter().filter(|h| counts(&h.rule));
-    let speaks = |list: &[Arc<str>], rule: &Arc<str>| list.iter().any(|r| Arc::ptr_eq(r, rule));
-    let certain = findings.certain.iter().filter(|c| counts(&c.1)).map(|c| c.0);
-    Signals {
-        rule_points: rounded(hits().map(|h| h.score).sum()),
-        strongest: hits().map(|h| h.score).fold(0.0, f64::max),
-        phishing_points: rounded(
-            hits().filter(|h| speaks(&findings.phishing, &h.rule)).map(|h| h.score).sum(),
-        ),
-        bulk: findings.bulk.iter().any(counts),
-        certain: fusion::certain(certain),
-        classifier: findings.classifier,
-        signatures: findings.signatures,
-    }
-}
-
-/// To a thousandth, so that sums do not show binary fractions; the sum of nothing is 0, not -0.
-pub(crate) fn rounded(score: f64) -> f64 {
-    (score * 1000.0).round() / 1000.0 + 0.0
-}
-
 /// How much had been found before a filter ran.
-struct Marks {
+struct Checkpoint {
     hits: usize,
     defects: usize,
-    certain: usize,
+    forced_classes: usize,
     phishing: usize,
     bulk: usize,
     sub: usize,
     odds: (Option<f64>, Option<f64>),
 }
 
-impl Marks {
+impl Checkpoint {
     fn of(findings: &Findings) -> Self {
-        Marks {
+        Checkpoint {
             hits: findings.hits.len(),
             defects: findings.defects.len(),
-            certain: findings.certain.len(),
+            forced_classes: findings.forced_classes.len(),
             phishing: findings.phishing.len(),
             bulk: findings.bulk.len(),
             sub: findings.sub.len(),
@@ -186,7 +180,7 @@ impl Marks {
     fn restore(&self, findings: &mut Findings) {
         findings.hits.truncate(self.hits);
         findings.defects.truncate(self.defects);
-        findings.certain.truncate(self.certain);
+        findings.forced_classes.truncate(self.forced_classes);
         findings.phishing.truncate(self.phishing);
         findings.bulk.truncate(self.bulk);
         findings.sub.truncate(self.sub);
@@ -198,7 +192,7 @@ impl Marks {
 mod tests {
     use super::*;
     use crate::filter::Filter;
-    use crate::rulebook::{Rule, RuleBook};
+    use crate::rule_registry::{Rule, RuleRegistry};
     use gauntlet_mail::{Evidence, View};
 
     #[derive(Debug)]
@@ -240,7 +234,7 @@ mod tests {
     #[test]
     fn a_filter_that_fails_never_passes_silently() {
         for panics in [true, false] {
-            let rule = RuleBook::default().points("SEVEN", 7.0, "seven");
+            let rule = RuleRegistry::default().points("SEVEN", 7.0, "seven");
             let filters: Vec<Box<dyn Filter>> =
                 vec![Box::new(Endless(panics)), Box::new(Points(rule))];
             let mut snapshot = snapshot(filters);
@@ -257,10 +251,10 @@ mod tests {
 
     #[test]
     fn what_would_have_changed_the_class() {
-        let mut book = RuleBook::default();
+        let mut registry = RuleRegistry::default();
         let rules = [("FIVE", 5.0), ("ONE", 1.0), ("ODD", 0.5)];
         let filters = rules.map(|(name, points)| {
-            Box::new(Points(book.points(name, points, ""))) as Box<dyn Filter>
+            Box::new(Points(registry.points(name, points, ""))) as Box<dyn Filter>
         });
         let verdict = judge(&snapshot(filters.into_iter().collect()));
         assert_eq!((verdict.class, verdict.score), (Class::Spam, 6.5));

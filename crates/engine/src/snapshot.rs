@@ -3,17 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::classifier::Model;
 use crate::filter::Filter;
 use crate::filters;
 use crate::fusion::Weights;
+use crate::learned::{Learned, VERSION_BYTES};
 use crate::own_rules;
-use crate::rulebook::RuleBook;
+use crate::rule_registry::RuleRegistry;
 use gauntlet_verdict::Thresholds;
+use gauntlet_verdict::lists::List;
 
 /// What a filter that failed does to the class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FailAction {
-    /// The item is [`Unscannable`](gauntlet_verdict::Class::Unscannable), and the policy says what follows.
+    /// The item is [`Unscannable`](gauntlet_verdict::Class::Unscannable), and the policy says what
+    /// follows.
     #[default]
     Unscannable,
     /// The other filters decide; the defect is still in the verdict.
@@ -40,31 +44,9 @@ pub struct Settings {
     /// Names of filters to leave out.
     pub filters_off: Vec<String>,
     /// The classifier's model; none is the one that ships.
-    pub model: Option<Arc<crate::classifier::Model>>,
+    pub model: Option<Arc<Model>>,
     /// What the site has learned.
     pub learned: Learned,
-}
-
-/// What a site has learned from corrections and probe accounts.
-#[derive(Debug, Clone, Default)]
-pub struct Learned {
-    /// Weights on top of the shipped classifier.
-    pub site: Option<Arc<crate::classifier::SiteModel>>,
-    /// Known good and bad mail.
-    pub signatures: Option<Arc<crate::signatures::Known>>,
-}
-
-impl Learned {
-    /// Names it in versions; empty if nothing was learned.
-    fn version(&self) -> String {
-        let site = self.site.as_ref().map_or("", |s| s.version());
-        let signatures = self.signatures.as_ref().map_or("", |s| s.version());
-        if site.is_empty() && signatures.is_empty() {
-            return String::new();
-        }
-        let hex = blake3::hash(format!("{site} {signatures}").as_bytes()).to_hex();
-        format!("+{}", &hex[..2 * VERSION_BYTES])
-    }
 }
 
 /// Why a snapshot could not be made.
@@ -104,7 +86,8 @@ pub struct Snapshot {
     pub filters: Vec<Arc<dyn Filter>>,
     /// Our own rules among the filters.
     pub own_rules: Option<Arc<gauntlet_rules::Ruleset>>,
-    /// SpamAssassin's rules among the filters: what they ask of the network is asked before the scan.
+    /// SpamAssassin's rules among the filters: what they ask of the network is asked before the
+    /// scan.
     pub ruleset: Option<Arc<gauntlet_spamassassin::Ruleset>>,
     /// What the site has learned.
     pub learned: Learned,
@@ -113,11 +96,8 @@ pub struct Snapshot {
     /// Their names, shared by all verdicts.
     pub(crate) filter_names: Vec<Arc<str>>,
     /// Every rule that the filters written in code can hit.
-    pub book: RuleBook,
+    pub registry: RuleRegistry,
 }
-
-/// Bytes of the hash that make a version: 48 bits are plenty to tell versions apart.
-const VERSION_BYTES: usize = 6;
 /// All of SpamAssassin's rules can hit at once without reaching this.
 const HITS_MAX: usize = 20_000;
 
@@ -142,7 +122,7 @@ impl Snapshot {
             learned: Learned::default(),
             version_of_rules: "empty".into(),
             filter_names: Vec::new(),
-            book: RuleBook::default(),
+            registry: RuleRegistry::default(),
         }
     }
 
@@ -180,8 +160,8 @@ impl Snapshot {
     }
 
     /// The rules, ending a scan as soon as those that are left cannot change the class or make it
-    /// explicit; for snapshots that judge by these rules alone. Rules that lean to a class by a flag
-    /// (`phishing`, `bulk`) are all tried: with any of them nothing ends early.
+    /// explicit; for snapshots that judge by these rules alone. Rules that lean to a class by a
+    /// flag (`phishing`, `bulk`) are all tried: with any of them nothing ends early.
     pub fn stopping_early(
         ruleset: gauntlet_spamassassin::Ruleset,
         thresholds: &Thresholds,
@@ -196,8 +176,10 @@ impl Snapshot {
 
     /// Makes a snapshot of these settings.
     pub fn build(settings: &Settings) -> Result<Self, Error> {
-        let mut book = RuleBook::new(settings.scores.clone());
-        let mut filters = filters::all(&mut book, settings)?;
+        let mut registry = RuleRegistry::new(settings.scores.clone());
+        let (allow, block) = (List::parse(&settings.allow)?, List::parse(&settings.block)?);
+        let model = settings.model.clone().unwrap_or_else(Model::shipped);
+        let mut filters = filters::all(&mut registry, allow, block, model);
         let own_rules = settings.own_rules.clone().or_else(own_rules::shipped);
         if let Some(rules) = &own_rules {
             filters.push(Box::new(filters::rules::Rules::new(rules.clone())));
@@ -205,7 +187,7 @@ impl Snapshot {
         if let Some(ruleset) = &settings.rules {
             filters.push(Box::new(filters::spamassassin::SpamAssassin::new(ruleset.clone())));
         }
-        if let Some(unknown) = book.unknown().first() {
+        if let Some(unknown) = registry.unknown().first() {
             return Err(Error::UnknownRule((*unknown).to_owned()));
         }
         for off in &settings.filters_off {
@@ -216,20 +198,20 @@ impl Snapshot {
             }
         }
         filters.retain(|f| !settings.filters_off.iter().any(|off| off == f.name()));
-        let version = version(&book, settings, &filters);
+        let version = version(&registry, settings, &filters);
         let mut snapshot = Self::empty().with_filters(filters);
         snapshot.version_of_rules = version;
         snapshot.own_rules = own_rules;
         snapshot.ruleset.clone_from(&settings.rules);
         snapshot.thresholds = settings.thresholds;
         snapshot.on_failure = settings.on_failure;
-        snapshot.book = book;
+        snapshot.registry = registry;
         Ok(snapshot.with_learned(settings.learned.clone()))
     }
 }
 
 /// A hash over rules, points, thresholds, and the data of every filter.
-fn version(book: &RuleBook, settings: &Settings, filters: &[Box<dyn Filter>]) -> Arc<str> {
+fn version(registry: &RuleRegistry, settings: &Settings, filters: &[Box<dyn Filter>]) -> Arc<str> {
     let mut hash = blake3::Hasher::new();
     hash.update(env!("CARGO_PKG_VERSION").as_bytes());
     // Rule files and model are named by their filters, what was learned is added at the end.
@@ -247,7 +229,7 @@ fn version(book: &RuleBook, settings: &Settings, filters: &[Box<dyn Filter>]) ->
     } = settings;
     let chosen = format!("{thresholds:?}{scores:?}{on_failure:?}{allow:?}{block:?}{filters_off:?}");
     hash.update(chosen.as_bytes());
-    hash.update(format!("{:?}{:?}", book.rules(), Weights::default()).as_bytes());
+    hash.update(format!("{:?}{:?}", registry.rules(), Weights::default()).as_bytes());
     for filter in filters {
         hash.update(filter.name().as_bytes());
         hash.update(filter.data_version().as_bytes());

@@ -38,7 +38,7 @@ fn ambiguity(kind: DefectKind) -> Option<&'static str> {
 
 /// The class of an item that the filters found to be `judged`. Malware and phishing stay what they
 /// are: that is known whatever else could not be seen. Everything milder is unscannable, spam too:
-/// people may release spam to themselves, and what hides in it may be worse.
+/// users may release spam to themselves, and what hides in it may be worse.
 pub fn class(judged: Class, filter_failed: bool, defects: &[Defect]) -> Class {
     let blind = filter_failed || defects.iter().any(|d| reason(d.kind).is_some());
     if blind && judged < Class::Phishing { Class::Unscannable } else { judged }

@@ -1,5 +1,6 @@
 //! A blocked host is found however a link to it is written, if a recipient's program would open it;
-//! issue: blocked hosts were missed behind redirectors, control characters, Office schemes and others.
+//! issue: blocked hosts were missed behind redirectors, control characters, Office schemes and
+//! others.
 
 use gauntlet_engine::{Scratch, Settings, Snapshot, scan};
 use gauntlet_mail::{Envelope, Facts, Message};

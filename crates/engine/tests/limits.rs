@@ -1,8 +1,8 @@
 //! Invariant 6 for limits: whatever stands behind a limit, the message does not pass as good mail.
 //!
-//! [`SETTINGS`] has a row for each setting of `[limits]` with a message that hides something behind it;
-//! [`CONSTANTS`] says of each other limit in the parser and the engine why nothing can hide behind
-//! it. A new limit without a row fails the test.
+//! [`SETTINGS`] has a row for each setting of `[limits]` with a message that hides something behind
+//! it; [`CONSTANTS`] says of each other limit in the parser and the engine why nothing can hide
+//! behind it. A new limit without a row fails the test.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -130,9 +130,9 @@ enum Why {
     Data,
     /// A threshold, not a bound of what is read.
     Threshold,
-    /// What stands behind it is read elsewhere: the host behind a long user name is taken, URLs nested
-    /// in a long one are looked for in all of it, and odd parameters and lines over their limits are
-    /// the defects of an ambiguous structure.
+    /// What stands behind it is read elsewhere: the host behind a long user name is taken, URLs
+    /// nested in a long one are searched in all of it, and malformed parameters and lines over
+    /// their limits are the defects of an ambiguous structure.
     Elsewhere,
 }
 
@@ -140,7 +140,7 @@ enum Why {
 const CONSTANTS: &[(&str, Why)] = &[
     ("engine/classifier/model.rs::DESCRIPTION_BYTES_MAX", Why::Data),
     ("engine/classifier/model.rs::FEATURES_MAX", Why::Weighs),
-    ("engine/classifier/model.rs::PUSHES_MAX", Why::Report),
+    ("engine/classifier/model.rs::CONTRIBUTIONS_MAX", Why::Report),
     ("engine/classifier/online.rs::VIEW_FEATURES_MAX", Why::Weighs),
     ("engine/classifier/reading.rs::ATTRIBUTES_MAX", Why::Weighs),
     ("engine/classifier/reading.rs::FIELD_BYTES_MAX", Why::Weighs),

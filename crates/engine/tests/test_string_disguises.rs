@@ -1,5 +1,5 @@
-//! GTUBE is found as a mail program shows it and as it came: through tags, character references, soft
-//! line breaks, in the Subject and in attachments.
+//! GTUBE is found as a mail program shows it and as it came: through tags, character references,
+//! soft line breaks, in the Subject and in attachments.
 
 use gauntlet_engine::{Scratch, Snapshot, scan};
 use gauntlet_mail::{Envelope, Facts, Message};

@@ -284,7 +284,7 @@ fn standing(node: &Node) -> Standing {
 
 fn rules(node: &Node) -> Vec<(String, f64)> {
     let snapshot = &node.judge().snapshot;
-    let enabled = snapshot.book.rules().iter().filter(|r| r.enabled);
+    let enabled = snapshot.registry.rules().iter().filter(|r| r.enabled);
     let mut all: Vec<(String, f64)> = enabled.map(|r| (r.name.to_string(), r.score)).collect();
     if let Some(ruleset) = &snapshot.ruleset {
         let set = ruleset.profile().score_set();

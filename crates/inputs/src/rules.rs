@@ -54,7 +54,7 @@ impl ReadingArgs {
         if ruleset.rules().is_empty() {
             return Err(without_rules(sources));
         }
-        say_problems(&report);
+        report_problems(&report);
         Ok(ruleset)
     }
 
@@ -166,7 +166,7 @@ pub fn without_rules(sources: &[PathBuf]) -> anyhow::Error {
 }
 
 /// Says on standard error how many problems (errors and warnings) rule files have, and the first.
-pub fn say_problems(report: &LoadReport) {
+pub fn report_problems(report: &LoadReport) {
     let mut bad = report.problems.iter().filter(|p| p.severity > Severity::Note);
     if let Some(first) = bad.next() {
         let more = match bad.count() {

@@ -1,6 +1,6 @@
 //! `gauntlet evaluate`: how good the classifier is.
 
-mod draw;
+mod chart;
 mod output;
 mod report;
 mod sources;
@@ -18,7 +18,7 @@ use gauntlet_inputs::bodies::Bodies;
 
 use self::report::Series;
 use crate::train::corpus::{self, CorpusArgs};
-use crate::train::school::{self, Lessons};
+use crate::train::training::{self, TrainingArgs};
 
 const AFTER_HELP: &str = "\
 --trec runs the TREC on-line protocol (TREC 2005 to 2007 spam tracks): messages are classified in the order of
@@ -76,7 +76,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", requires = "verdicts")]
     signals: Option<PathBuf>,
     #[command(flatten)]
-    lessons: Lessons,
+    training_args: TrainingArgs,
     /// Which filter learns
     #[arg(long, value_enum, default_value_t = trec::LearnerChoice::Default)]
     learner: trec::LearnerChoice,
@@ -145,11 +145,11 @@ fn by_source(args: &Args) -> anyhow::Result<()> {
         corpus.duplicates,
         corpus.excluded
     );
-    let all = school::all(&corpus);
+    let all = training::all(&corpus);
     let (model, judged) = match args.hold_out {
         Some(percent) => {
-            let (older, newer) = school::split(&corpus, &all, usize::from(percent));
-            (school::train(&corpus, &older, &args.lessons), newer)
+            let (older, newer) = training::split(&corpus, &all, usize::from(percent));
+            (training::train(&corpus, &older, &args.training_args), newer)
         }
         None => (read_model(args.model.as_deref())?, all),
     };

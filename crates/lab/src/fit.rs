@@ -11,7 +11,7 @@ use gauntlet_mail::{Facts, Message, trace};
 use gauntlet_rules::{LoadOptions, NoFunctions, Ruleset};
 
 use crate::train::corpus::{self, CorpusArgs};
-use crate::train::school;
+use crate::train::training;
 
 const AFTER_HELP: &str = "\
 The points in rules/*.cf are what their writer expects of each rule. This moves them towards what the
@@ -162,8 +162,8 @@ fn look(args: &Args, rules: Ruleset, fitted: &[Fitted]) -> anyhow::Result<Seen> 
         let group = *names.entry(key).or_insert(next);
         rows.push(Row { hits, given, spam: mail.example.spam, group, weight: 0.0 });
     }
-    let all = school::all(&corpus);
-    let (older, _) = school::split(&corpus, &all, usize::from(args.hold_out));
+    let all = training::all(&corpus);
+    let (older, _) = training::split(&corpus, &all, usize::from(args.hold_out));
     let mut groups = vec![(String::new(), false); names.len()];
     for (name, place) in names {
         groups[place] = name;

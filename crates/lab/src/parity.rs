@@ -1,6 +1,6 @@
 //! `gauntlet rules parity`: our hits beside SpamAssassin's.
 
-mod oracle;
+mod reference;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use gauntlet_rules::Outcome;
 use gauntlet_spamassassin::{RulesScratch, Ruleset};
 use serde::Serialize;
 
-use self::oracle::Answer;
+use self::reference::Answer;
 
 /// Scores that differ by no more than this agree.
 const SCORE_TOLERANCE: f64 = 0.01;
@@ -108,7 +108,7 @@ struct Comparison {
 /// # Errors
 /// If the answers or rules cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let answers = oracle::read(&args.oracle)?;
+    let answers = reference::read(&args.oracle)?;
     let ruleset = args.reading.load(&args.rules, true, false)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);

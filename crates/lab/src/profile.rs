@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gauntlet_inputs::messages;
-use gauntlet_inputs::rules::{LoadedRules, LoadedScratch, ReadingArgs, say_problems};
+use gauntlet_inputs::rules::{LoadedRules, LoadedScratch, ReadingArgs, report_problems};
 use gauntlet_rules::Outcome;
 use serde::Serialize;
 
@@ -68,7 +68,7 @@ struct Line {
 /// If rules or labels cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (ruleset, report) = args.reading.load_or_own(&args.rules, true)?;
-    say_problems(&report);
+    report_problems(&report);
     // Engines are made when first needed, which would count as the rule's cost.
     ruleset.not_run();
     let labels = args.labels.as_deref().map(Labels::read).transpose()?;

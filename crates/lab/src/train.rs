@@ -2,7 +2,7 @@
 
 pub(crate) mod corpus;
 pub(crate) mod progress;
-pub(crate) mod school;
+pub(crate) mod training;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use anyhow::Context;
 use gauntlet_inputs::bodies::{self, Bodies};
 
 use self::corpus::CorpusArgs;
-use self::school::Lessons;
+use self::training::TrainingArgs;
 
 const AFTER_HELP: &str = "\
 The model is the same, byte for byte, for the same mail, options and seed. Its features are those that
@@ -30,7 +30,7 @@ pub struct Args {
     #[command(flatten)]
     corpus: CorpusArgs,
     #[command(flatten)]
-    lessons: Lessons,
+    training_args: TrainingArgs,
     /// Folder of mail that speed is measured on: evaluation leaves its bodies out, as it does those of
     /// the training mail
     #[arg(long = "workload", value_name = "FOLDER")]
@@ -46,7 +46,7 @@ pub struct Args {
 /// If mail cannot be read, there is none, or a file cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let corpus = corpus::read(&args.corpus, &Bodies::default())?;
-    let model = school::train(&corpus, &school::all(&corpus), &args.lessons);
+    let model = training::train(&corpus, &training::all(&corpus), &args.training_args);
     let bytes = model.to_bytes();
     let hashes = Bodies {
         trained: corpus.mail.iter().map(|m| bodies::short(m.body)).collect(),

@@ -1,11 +1,11 @@
-//! How large a table of known fingerprints is, and how long making, opening and asking it takes, as the node
-//! does it: the table in its file, memory-mapped.
+//! How large a table of known fingerprints is, and how long making, opening and asking it takes, as
+//! the node does it: the table in its file, memory-mapped.
 //!
 //! ```text
 //! cargo run --release -p gauntlet-store --example signatures_at_scale -- [ENTRIES] [FOLDER]
 //! ```
 //!
-//! 10,000,000 entries unless told otherwise: 1.3 GB on disk in FOLDER (the system's folder for temporary
+//! 10,000,000 entries by default: 1.3 GB on disk in FOLDER (the system's folder for temporary
 //! files by default), removed at the end, and as much memory to keep its pages at hand.
 
 use std::error::Error;
@@ -13,8 +13,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use gauntlet_engine::classifier::random::{Random, mix};
-use gauntlet_engine::signatures::Known;
+use gauntlet_engine::random::{Random, mix};
+use gauntlet_engine::signatures::KnownSignatures;
 use gauntlet_engine::signatures::fingerprint::{Fingerprint, Found, Kind};
 use gauntlet_engine::signatures::table::Entry;
 use gauntlet_learning::signatures::{FOLDER_NAME, TABLE_NAME, load, write_table};
@@ -44,7 +44,7 @@ fn changed(mut fingerprint: Fingerprint, random: &mut Random) -> Fingerprint {
 }
 
 /// Looks them all up; how many were found, and microseconds for each.
-fn ask(known: &Known, wanted: &[Fingerprint]) -> (usize, f64) {
+fn ask(known: &KnownSignatures, wanted: &[Fingerprint]) -> (usize, f64) {
     let began = Instant::now();
     let is_found = |fingerprint: &&Fingerprint| {
         !known.resembles(&[Found { fingerprint: **fingerprint, part: 0 }], DAY).is_empty()
@@ -77,7 +77,7 @@ fn measure(data: &Path, entries: u32) -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     let (table, journal) = load(data)?;
     let opened = began.elapsed().as_secs_f64() * 1e3;
-    let known = Known::new(table, &journal, &[], 90);
+    let known = KnownSignatures::new(table, &journal, &[], 90);
 
     let mut random = Random::new(1);
     let any = |random: &mut Random| u64::from(random.below(entries.max(1)));

@@ -1,11 +1,11 @@
-//! What people said about messages: the journal that the site's classifier is learned from.
+//! Corrections of users and administrators: the journal that the site's classifier is trained on.
 //!
-//! One file, `corrections/corrections.journal`, appended to. A record is complete and on stable storage before
-//! [`Corrections::say`] returns; a crash in the middle of a record loses that record alone, which is
-//! cut off when the file is opened next. A message is named by the hash of its bytes: saying the same
-//! again changes nothing, saying something else replaces it, [`Corrections::forget`] takes it back.
-//! Records that no longer count are dropped when they outnumber the rest: the file is written anew
-//! beside the old one and renamed.
+//! One file, `corrections/corrections.journal`, appended to. A record is complete and on stable
+//! storage before [`Corrections::say`] returns; a crash in the middle of a record loses that record
+//! alone, which is cut off when the file is opened next. A message is named by the hash of its
+//! bytes: saying the same again changes nothing, saying something else replaces it,
+//! [`Corrections::forget`] takes it back. Records that no longer count are dropped when they
+//! outnumber the rest: the file is written anew beside the old one and renamed.
 //!
 //! File, little endian: magic `GNTLCORR`, format of the features (u32), then records: length (u32),
 //! CRC-32 (u32), and as many bytes.
@@ -13,20 +13,23 @@
 //! The file holds hashes and numbers, no text of mail. One process writes at a time (a lock on the
 //! file); readers need none.
 
+mod record;
+
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use gauntlet_engine::classifier::model::{FORMAT_VERSION, GROUPS};
-use gauntlet_engine::classifier::site::{CORRECTIONS_MAX, Correction, MessageId};
-use gauntlet_engine::signatures::table::{ENTRY_BYTES, Entry};
+use gauntlet_engine::classifier::model::FORMAT_VERSION;
+use gauntlet_engine::corrections::{CORRECTIONS_MAX, Correction, MessageId};
+
+use self::record::{next, number, parse, record};
 
 /// Name of the file in the data folder.
 const FILE_NAME: &str = "corrections.journal";
-/// The journal's folder in the data folder. The file is replaced when it is compacted, and a sandboxed
-/// node may read a replaced file by the rights of its folder only.
+/// The journal's folder in the data folder. The file is replaced when it is compacted, and a
+/// sandboxed node may read a replaced file by the rights of its folder only.
 pub const FOLDER_NAME: &str = "corrections";
 
 /// The journal of a data folder.
@@ -52,19 +55,13 @@ pub fn move_old_journal(data: &Path) -> io::Result<()> {
 }
 const MAGIC: &[u8; 8] = b"GNTLCORR";
 const HEADER_BYTES: u64 = 12;
-/// Longest record; longer ones are a broken length.
-const RECORD_BYTES_MAX: usize = 1 << 20;
 /// Records that no longer count, beyond as many that do, before the file is written anew.
 const DEAD_RECORDS_MAX: usize = 1_000;
-
-const SAYS_HAM: u8 = 0;
-const SAYS_SPAM: u8 = 1;
-const FORGETS: u8 = 2;
 
 /// Why the journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CorrectionsError {
-    /// The file system said no.
+    /// An I/O error.
     #[error("{path}: {cause}")]
     Io {
         /// The file.
@@ -88,7 +85,7 @@ pub enum CorrectionsError {
     },
 }
 
-/// The corrections that stand, and the file that keeps them.
+/// The current corrections, and the file that keeps them.
 #[derive(Debug)]
 pub struct Corrections {
     path: PathBuf,
@@ -105,12 +102,12 @@ impl Corrections {
         move_old_journal(data)
             .map_err(|cause| CorrectionsError::Io { path: path.clone(), cause })?;
         Self::open_file(&path).map_err(|cause| match cause {
-            Trouble::Io(cause) => CorrectionsError::Io { path, cause },
-            Trouble::Other(error) => error,
+            OpenError::Io(cause) => CorrectionsError::Io { path, cause },
+            OpenError::Other(error) => error,
         })
     }
 
-    fn open_file(path: &Path) -> Result<Self, Trouble> {
+    fn open_file(path: &Path) -> Result<Self, OpenError> {
         let mut file = locked(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
@@ -129,8 +126,8 @@ impl Corrections {
         Ok(Corrections { path: path.to_owned(), file, live, records })
     }
 
-    /// The corrections that stand in the journal of a data folder, without opening it to write; none
-    /// if nobody said anything.
+    /// The current corrections in the journal of a data folder, without opening it to write; none
+    /// if there are no corrections.
     pub fn read(data: &Path) -> Result<BTreeMap<MessageId, Correction>, CorrectionsError> {
         let mut path = journal_path(data);
         if !path.exists() && data.join(FILE_NAME).exists() {
@@ -145,18 +142,18 @@ impl Corrections {
         Ok(replay(&path, &bytes)?.0)
     }
 
-    /// The corrections that stand, by message.
+    /// The current corrections, by message.
     pub fn standing(&self) -> &BTreeMap<MessageId, Correction> {
         &self.live
     }
 
-    /// Writes down corrections, durably, all with one flush. Result: how many were news.
+    /// Writes down corrections, durably, all with one flush. Result: how many were added.
     pub fn say(
         &mut self,
         said: impl IntoIterator<Item = (MessageId, Correction)>,
     ) -> Result<usize, CorrectionsError> {
         let mut bytes = Vec::new();
-        let mut news = 0;
+        let mut added = 0;
         for (id, correction) in said {
             let known = self.live.get(&id);
             if known.is_some_and(|c| c.spam == correction.spam && c.features == correction.features)
@@ -166,12 +163,12 @@ impl Corrections {
             record(&mut bytes, &id, Some(&correction));
             self.live.insert(id, correction);
             self.records += 1;
-            news += 1;
+            added += 1;
         }
         self.append(&bytes)?;
         make_room(&mut self.live);
         self.compact_if_due()?;
-        Ok(news)
+        Ok(added)
     }
 
     /// Takes back what was said about a message. Result: whether anything was.
@@ -225,8 +222,8 @@ impl Corrections {
     }
 }
 
-/// The file, locked. Whoever had the lock may have put a new file in its place meanwhile: a lock on
-/// a file that has no name any more is worth nothing, so it is opened again.
+/// The file, locked. The previous holder of the lock may have put a new file in its place
+/// meanwhile: a lock on a file that has no name any more is worth nothing, so it is opened again.
 fn locked(path: &Path) -> io::Result<File> {
     loop {
         let file =
@@ -240,20 +237,20 @@ fn locked(path: &Path) -> io::Result<File> {
 }
 
 /// What can go wrong inside, before the path is known to matter.
-enum Trouble {
+enum OpenError {
     Io(io::Error),
     Other(CorrectionsError),
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for OpenError {
     fn from(cause: io::Error) -> Self {
-        Trouble::Io(cause)
+        OpenError::Io(cause)
     }
 }
 
-impl From<CorrectionsError> for Trouble {
+impl From<CorrectionsError> for OpenError {
     fn from(error: CorrectionsError) -> Self {
-        Trouble::Other(error)
+        OpenError::Other(error)
     }
 }
 
@@ -280,7 +277,7 @@ fn make_room(live: &mut BTreeMap<MessageId, Correction>) {
 
 type Replayed = (BTreeMap<MessageId, Correction>, usize, u64);
 
-/// What stands after all whole records, their number, and where the last of them ends.
+/// The current corrections after all whole records, their number, and where the last of them ends.
 fn replay(path: &Path, bytes: &[u8]) -> Result<Replayed, CorrectionsError> {
     if bytes.get(..MAGIC.len()) != Some(MAGIC) {
         return Err(CorrectionsError::NotAJournal(path.to_owned()));
@@ -304,79 +301,10 @@ fn replay(path: &Path, bytes: &[u8]) -> Result<Replayed, CorrectionsError> {
     Ok((live, records, good as u64))
 }
 
-fn record(out: &mut Vec<u8>, id: &MessageId, correction: Option<&Correction>) {
-    let mut payload = id.to_vec();
-    match correction {
-        None => payload.push(FORGETS),
-        Some(c) => {
-            payload.push(if c.spam { SAYS_SPAM } else { SAYS_HAM });
-            payload.extend_from_slice(&c.reporter.to_le_bytes());
-            payload.extend_from_slice(&c.at.to_le_bytes());
-            payload.extend_from_slice(&c.logit.to_le_bytes());
-            c.ends.iter().for_each(|e| payload.extend_from_slice(&e.to_le_bytes()));
-            payload.extend_from_slice(&(c.fingerprints.len() as u32).to_le_bytes());
-            for &fingerprint in &c.fingerprints {
-                let entry = Entry { fingerprint, bad: 0, good: 0, day: 0 };
-                payload.extend_from_slice(&entry.to_bytes());
-            }
-            c.features.iter().for_each(|f| payload.extend_from_slice(&f.to_le_bytes()));
-        }
-    }
-    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-    out.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
-    out.extend_from_slice(&payload);
-}
-
-fn take<'b>(bytes: &'b [u8], at: &mut usize, count: usize) -> Option<&'b [u8]> {
-    let piece = bytes.get(*at..at.checked_add(count)?)?;
-    *at += count;
-    Some(piece)
-}
-
-fn number(bytes: &[u8], at: &mut usize) -> Option<u32> {
-    Some(u32::from_le_bytes(take(bytes, at, 4)?.try_into().ok()?))
-}
-
-/// The next whole record's payload.
-fn next<'b>(bytes: &'b [u8], at: &mut usize) -> Option<&'b [u8]> {
-    let length = number(bytes, at)? as usize;
-    let crc = number(bytes, at)?;
-    let payload = take(bytes, at, length).filter(|_| length <= RECORD_BYTES_MAX)?;
-    (crc32fast::hash(payload) == crc).then_some(payload)
-}
-
-fn parse(payload: &[u8]) -> Option<(MessageId, Option<Correction>)> {
-    let mut at = 0;
-    let id: MessageId = take(payload, &mut at, 16)?.try_into().ok()?;
-    let spam = match *take(payload, &mut at, 1)?.first()? {
-        FORGETS => return Some((id, None)),
-        says => says == SAYS_SPAM,
-    };
-    let reporter = u64::from_le_bytes(take(payload, &mut at, 8)?.try_into().ok()?);
-    let said_at = i64::from_le_bytes(take(payload, &mut at, 8)?.try_into().ok()?);
-    let logit = f32::from_bits(number(payload, &mut at)?);
-    let mut ends = [0u16; GROUPS];
-    for end in &mut ends {
-        *end = u16::from_le_bytes(take(payload, &mut at, 2)?.try_into().ok()?);
-    }
-    let count = number(payload, &mut at)?;
-    let mut fingerprints = Vec::new();
-    for _ in 0..count {
-        let bytes = take(payload, &mut at, ENTRY_BYTES)?;
-        fingerprints.push(Entry::from_bytes(bytes)?.fingerprint);
-    }
-    let rest = payload.get(at..)?;
-    let features =
-        rest.chunks_exact(4).filter_map(|f| Some(u32::from_le_bytes(f.try_into().ok()?))).collect();
-    Some((
-        id,
-        Some(Correction { spam, reporter, at: said_at, logit, features, ends, fingerprints }),
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gauntlet_engine::classifier::group::GROUPS;
     use gauntlet_engine::signatures::{Fingerprint, Kind};
 
     fn correction(spam: bool, at: i64) -> Correction {

@@ -1,17 +1,18 @@
-//! Known good and bad mail on disk: a table that is looked up in place, and a journal of what came since.
+//! Known good and bad mail on disk: a table that is looked up in place, and a journal of what came
+//! since.
 //!
 //! In the folder `signatures` of the data folder:
 //!
 //! * `table`: [`gauntlet_engine::signatures::table`], memory-mapped, never changed in place;
-//! * `journal`: magic `GNTLSIGJ`, format version (u32), generation (u32), then entries of 64 bytes as
-//!   in the table, each with its checksum. Appended and on stable storage before
+//! * `journal`: magic `GNTLSIGJ`, format version (u32), generation (u32), then entries of 64 bytes
+//!   as in the table, each with its checksum. Appended and on stable storage before
 //!   [`SignatureWriter::append`] returns;
 //! * `lock`: one process writes at a time; readers need none.
 //!
 //! When the journal is long, it is merged into a new table beside the old one, without what has
-//! expired; then a new journal of the next generation is begun. A table names the generation that it
-//! holds, so a crash between the two counts nothing twice. A crash in the middle of an entry loses
-//! that entry.
+//! expired; then a new journal of the next generation is begun. A table names the generation that
+//! it holds, so a crash between the two counts nothing twice. A crash in the middle of an entry
+//! loses that entry.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -19,7 +20,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gauntlet_engine::signatures::Known;
+use gauntlet_engine::signatures::KnownSignatures;
 use gauntlet_engine::signatures::known::is_same;
 use gauntlet_engine::signatures::table::{
     self, ENTRY_BYTES, Entry, FORMAT_VERSION, Table, TableError,
@@ -40,7 +41,7 @@ const JOURNAL_ENTRIES_MAX: usize = 100_000;
 /// Why signatures cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SignaturesError {
-    /// The file system said no.
+    /// An I/O error.
     #[error("{path}: {cause}")]
     Io {
         /// The file.
@@ -89,9 +90,9 @@ fn map(path: &Path) -> Result<Option<Arc<Table>>, SignaturesError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(failed(cause)),
     };
-    // SAFETY: a table is never changed or cut after it has its name (`SignatureWriter::merge` renames a
-    // finished file over it), so the mapping stays as it is. Whoever may write to the data folder can
-    // harm the process anyway.
+    // SAFETY: a table is never changed or cut after it has its name (`SignatureWriter::merge`
+    // renames a finished file over it), so the mapping stays as it is. A process that may write to
+    // the data folder can harm the process anyway.
     let mapped = unsafe { Mmap::map(&file) }.map_err(failed)?;
     let table = Table::new(Box::new(mapped))
         .map_err(|cause| SignaturesError::Table { path: path.to_owned(), cause })?;
@@ -112,7 +113,7 @@ fn parse(bytes: &[u8]) -> Option<(u32, Vec<Entry>)> {
     Some((number(12)?, entries.filter_map(Entry::from_bytes).collect()))
 }
 
-/// The one who writes.
+/// Appends to the journal, and merges it into the table.
 #[derive(Debug)]
 pub struct SignatureWriter {
     folder: PathBuf,
@@ -158,11 +159,11 @@ impl SignatureWriter {
         Ok(Self { folder, journal, generation, entries: entries.len(), days, _lock: lock })
     }
 
-    /// Writes entries down, durably, and merges the journal when it is long. `today` is the day from
-    /// 1970, for what has expired.
+    /// Writes entries down, durably, and merges the journal when it is long. `today` is the day
+    /// from 1970, for what has expired.
     ///
     /// # Errors
-    /// If the disk says no; entries may then be lost, never the table.
+    /// On I/O errors; entries may then be lost, never the table.
     pub fn append(&mut self, entries: &[Entry], today: u16) -> Result<(), SignaturesError> {
         let bytes: Vec<u8> = entries.iter().flat_map(Entry::to_bytes).collect();
         let written = self.journal.write_all(&bytes).and_then(|()| self.journal.sync_data());
@@ -177,13 +178,13 @@ impl SignatureWriter {
     /// Makes a new table of table and journal, without what has expired, and begins a new journal.
     ///
     /// # Errors
-    /// If the disk says no; the old table and journal then stay.
+    /// On I/O errors; the old table and journal then stay.
     pub fn merge(&mut self, today: u16) -> Result<(), SignaturesError> {
         let data = self.folder.parent().unwrap_or(&self.folder).to_owned();
         let (old, entries) = load(&data)?;
         let lives = |e: &Entry| u32::from(e.day) + u32::from(self.days) >= u32::from(today);
         let (mut changed, mut new) = (BTreeMap::<u32, Entry>::new(), Vec::new());
-        for entry in Known::new(None, &entries, &[], self.days).recent() {
+        for entry in KnownSignatures::new(None, &entries, &[], self.days).recent() {
             match old.as_deref().and_then(|table| same_in(table, &entry)) {
                 Some((number, known)) => {
                     let sum = changed.entry(number).or_insert(known);
@@ -231,7 +232,7 @@ fn same_in(table: &Table, entry: &Entry) -> Option<(u32, Entry)> {
 /// Writes a table beside the one of this name, and puts it in its place.
 ///
 /// # Errors
-/// If the disk says no; the old table then stays.
+/// On I/O errors; the old table then stays.
 pub fn write_table(
     path: &Path,
     (count, generation): (u32, u32),
@@ -241,8 +242,8 @@ pub fn write_table(
     let file =
         OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&beside)?;
     file.set_len(table::room_for(count).1)?;
-    // SAFETY: the file was made a moment ago under a name that only the holder of the lock uses, and
-    // nobody else opens it before it is finished and renamed.
+    // SAFETY: the file was just made under a name that only the holder of the lock uses, and
+    // no other process opens it before it is finished and renamed.
     let mut out = unsafe { MmapMut::map_mut(&file) }?;
     table::write(&mut out, (count, generation), entries);
     out.flush()?;
@@ -271,7 +272,7 @@ fn begin(path: &Path, generation: u32) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gauntlet_engine::classifier::random::Random;
+    use gauntlet_engine::random::Random;
     use gauntlet_engine::signatures::fingerprint::{Fingerprint, Found, Kind};
 
     const TODAY: u16 = 20_000;
@@ -290,7 +291,7 @@ mod tests {
     fn times(data: &Path, seed: u64) -> u32 {
         let (table, entries) = load(data).unwrap();
         let found = Found { fingerprint: text(seed), part: 0 };
-        let known = Known::new(table, &entries, &[], 90).resembles(&[found], TODAY);
+        let known = KnownSignatures::new(table, &entries, &[], 90).resembles(&[found], TODAY);
         known.first().map_or(0, |like| like.bad)
     }
 

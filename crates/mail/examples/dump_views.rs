@@ -1,4 +1,4 @@
-//! Prints what is made of a message, for a person to judge: parts, text, invisible text, URLs,
+//! Prints what is made of a message, for inspection: parts, text, invisible text, URLs,
 //! relays, attachments and defects.
 //!
 //! `cargo run -p gauntlet-mail --example dump_views -- FILE...`
@@ -38,7 +38,7 @@ fn dump(message: &Message<'_>, out: &mut impl Write) -> std::io::Result<()> {
         for run in &page.hidden {
             let range = run.range.start as usize..run.range.end as usize;
             let text = page.invisible.get(range).unwrap_or_default();
-            writeln!(out, "--- invisible ({:?}) {text:?}", run.why)?;
+            writeln!(out, "--- invisible ({:?}) {text:?}", run.reasons)?;
         }
     }
     for url in message.urls() {

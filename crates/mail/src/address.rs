@@ -44,7 +44,8 @@ pub fn mailboxes(value: &[u8], max: usize) -> Vec<Mailbox> {
 /// of a group (up to its colon) is dropped.
 fn split_items(value: &[u8]) -> Vec<&[u8]> {
     let (mut items, mut start, mut scan) = (Vec::new(), 0, Scanner::default());
-    // Kept, not looked for at each colon: a field of colons would take time by the square of its length.
+    // Kept, not looked for at each colon: a field of colons would take time by the square of its
+    // length.
     let mut at_seen = false;
     for (i, &byte) in value.iter().enumerate() {
         at_seen |= byte == b'@';
@@ -111,8 +112,8 @@ fn mailbox(item: &[u8]) -> Mailbox {
             }
         }
     }
-    // An unbalanced quote or comment hides the brackets: take the last pair then. In balanced ones a pair
-    // is text: `service@bank.example (<x@evil.example>)` is the bank's.
+    // An unbalanced quote or comment hides the brackets: take the last pair then. In balanced ones
+    // a pair is text: `service@bank.example (<x@evil.example>)` is the bank's.
     let unbalanced = scan.quoted || scan.comment > 0;
     let open = open.or_else(|| memchr::memrchr(b'<', item).filter(|_| unbalanced));
     if let Some(open) = open {
@@ -171,7 +172,8 @@ fn text(bytes: &[u8]) -> String {
     crate::charset::guess(bytes).into_owned()
 }
 
-/// A domain in ASCII and lower case (RFC 5890), without a final dot; none if it cannot be written so.
+/// A domain in ASCII and lower case (RFC 5890), without a final dot; none if it cannot be written
+/// so.
 pub fn ascii_domain(domain: &str) -> Option<String> {
     let domain = domain.trim().trim_end_matches('.');
     if domain.is_ascii() {

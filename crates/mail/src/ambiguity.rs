@@ -1,6 +1,6 @@
 //! What mail programs read in different ways: parts that only some of them see.
 //!
-//! Each check tells one kind of message apart that is read differently from its harmless neighbours.
+//! Each check recognises one kind of message that mail programs parse differently.
 //! They look at fields, and at what stands outside of parts: never at the bodies of sound parts.
 
 use memchr::{memchr, memchr_iter, memmem};
@@ -13,9 +13,9 @@ pub(crate) const OUTSIDE_BYTES_MAX: usize = 1024 * 1024;
 /// Characters of a line that can be nothing but encoded data.
 const DATA_LINE_MIN: usize = 40;
 
-/// Whether `bytes`, which no reading of ours shows, may hold a part to others: a line that is a MIME
-/// field, one that begins like a boundary of the message, or lines of encoded data.
-pub(crate) fn holds_parts(bytes: &[u8]) -> bool {
+/// Whether `bytes`, which no reading of ours shows, may hold a part to others: a line that is a
+/// MIME field, one that begins like a boundary of the message, or lines of encoded data.
+pub(crate) fn may_contain_parts(bytes: &[u8]) -> bool {
     let bytes = bytes.trim_ascii();
     if bytes.is_empty() {
         return false;
@@ -55,7 +55,7 @@ fn is_data_line(line: &[u8]) -> bool {
 /// the first line on, among them one that only messages have.
 pub(crate) fn is_message(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
-    let mut told = false;
+    let mut has_message_field = false;
     for (i, line) in bytes.split(|b| *b == b'\n').enumerate().take(200) {
         let line = line.trim_ascii_end();
         if line.is_empty() {
@@ -67,10 +67,10 @@ pub(crate) fn is_message(bytes: &[u8]) -> bool {
         if line.starts_with(b" ") || line.starts_with(b"\t") {
             continue;
         }
-        let Some(colon) = memchr(b':', line) else { return told };
+        let Some(colon) = memchr(b':', line) else { return has_message_field };
         let name = line[..colon].trim_ascii_end();
         if name.is_empty() || !name.iter().all(|b| (33..=126).contains(b)) {
-            return told;
+            return has_message_field;
         }
         const FIELDS: [&[u8]; 7] = [
             b"received",
@@ -81,9 +81,9 @@ pub(crate) fn is_message(bytes: &[u8]) -> bool {
             b"subject",
             b"content-type",
         ];
-        told |= FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field));
+        has_message_field |= FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field));
     }
-    told
+    has_message_field
 }
 
 /// Whether lines that begin with `--boundary` and go on are something else than the boundaries of
@@ -109,8 +109,8 @@ pub(crate) fn boundaries(bytes: &[u8], boundary: &[u8]) -> usize {
     memmem::find_iter(bytes, boundary).filter(begins).count()
 }
 
-/// The first CR without LF that begins a boundary, a MIME field, an empty line or an encoded file to
-/// mail programs that take it for the end of a line.
+/// The first CR without LF that begins a boundary, a MIME field, an empty line or an encoded file
+/// to mail programs that take it for the end of a line.
 pub(crate) fn part_after_bare_return(raw: &[u8]) -> Option<usize> {
     memchr_iter(b'\r', raw).find(|&at| {
         let line = &raw[at + 1..];

@@ -1,11 +1,12 @@
-//! Anomalies of a message as a whole and of its header blocks: looked for when the defects are asked for.
+//! Anomalies of a message as a whole and of its header blocks: looked for when the defects are
+//! asked for.
 
 use memchr::{memchr, memchr_iter};
 
 use crate::ambiguity;
 use crate::authors::Authors;
 use crate::defect::{Defect, DefectKind};
-use crate::header::{Header, decode_words, find_word};
+use crate::header::{Header, decode_words, find_encoded_word};
 use crate::limits::Limits;
 use crate::part::Part;
 
@@ -109,7 +110,7 @@ fn line_ends(raw: &[u8]) -> usize {
 
 /// Anomalies of one part's header block.
 pub(crate) fn of_part(raw: &[u8], part: &Part<'_>, index: u16, defects: &mut Vec<Defect>) {
-    // What the whole block lacks no field has: nearly all blocks are spared a look at each.
+    // What the whole block lacks no field has, so most blocks need no check of each field.
     let block = raw.get(part.header_range.clone()).unwrap_or_default();
     let mut found = |kind, header: Option<&Header<'_>>| {
         let defect = |h: &Header<'_>| Defect::new(kind, index).at(h.offset).detail(&h.name_str());
@@ -126,9 +127,10 @@ pub(crate) fn of_part(raw: &[u8], part: &Part<'_>, index: u16, defects: &mut Vec
         let nul = |h: &&Header<'_>| memchr(0, h.raw_value).is_some();
         found(DefectKind::NulInHeader, part.headers.iter().find(nul));
     }
-    if find_word(block).is_some() {
-        let bad_word =
-            |h: &&Header<'_>| find_word(h.raw_value).is_some() && !decode_words(&h.unfolded()).1;
+    if find_encoded_word(block).is_some() {
+        let bad_word = |h: &&Header<'_>| {
+            find_encoded_word(h.raw_value).is_some() && !decode_words(&h.unfolded()).1
+        };
         found(DefectKind::BadEncodedWord, part.headers.iter().find(bad_word));
     }
     let mut seen = [false; ONCE.len()];

@@ -1,37 +1,39 @@
-//! Whom a message may be read as being from: the From fields (RFC 5322 section 3.6.2) in every reading
+//! The authors of a message: the From fields (RFC 5322 section 3.6.2) in every interpretation
 //! that mail programs make of them.
 //!
-//! A well-formed field has one reading. A malformed one (`<ann@a.example> <bob@b.example>`, quotes or
-//! comments without end, encoded words for an address) names whom the program that reads it says: who
-//! trusts an author, or asks a domain about it, has to take every one of them.
+//! A well-formed field has one reading. A malformed one (`<ann@a.example> <bob@b.example>`, quotes
+//! or comments without end, encoded words for an address) names whom the program that reads it
+//! says: who trusts an author, or asks a domain about it, has to take every one of them.
 
 use std::collections::BTreeSet;
 
 use crate::address::{Mailbox, ascii_domain, mailboxes};
 use crate::header::decode_words;
 
-/// Bytes of one address that are taken, on each side of its `@` (RFC 5321 section 4.5.3.1.2: 255 octets).
+/// Bytes of one address that are taken, on each side of its `@` (RFC 5321 section 4.5.3.1.2: 255
+/// octets).
 const SIDE_BYTES_MAX: usize = 255;
 
 /// Bytes of one field that are read.
 const VALUE_BYTES_MAX: usize = 64 * 1024;
 
-/// Whom the From fields of a message name.
+/// The authors that the From fields of a message name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Authors {
-    /// Mailboxes in the usual reading, of all From fields, in order. An address may be empty or broken.
+    /// Mailboxes in the usual reading, of all From fields, in order. An address may be empty or
+    /// broken.
     pub mailboxes: Vec<Mailbox>,
-    /// Addresses that are in none of `mailboxes`, and that some program may take for the author's; in lower
-    /// case. Empty if the fields are well-formed.
+    /// Addresses that are in none of `mailboxes`, and that some program may take for the author's;
+    /// in lower case. Empty if the fields are well-formed.
     pub others: BTreeSet<String>,
-    /// There were more authors than were asked for, a field over 64 KB, or an address that no domain can be
-    /// read from.
+    /// There were more authors than were asked for, a field over 64 KB, or an address that no
+    /// domain can be read from.
     pub incomplete: bool,
 }
 
 impl Authors {
-    /// The authors that these From fields name, given as unfolded values; at most `max` mailboxes, and as
-    /// many other addresses.
+    /// The authors that these From fields name, given as unfolded values; at most `max` mailboxes,
+    /// and as many other addresses.
     pub fn read<'v>(values: impl IntoIterator<Item = &'v [u8]>, max: usize) -> Self {
         let mut authors = Authors::default();
         for value in values {
@@ -57,15 +59,15 @@ impl Authors {
         found.truncate(room);
         let is_broken = |m: &Mailbox| m.address.contains('@') && domain(m.domain()).is_none();
         if !is_well_formed(value) || found.iter().any(is_broken) {
-            let readings = readings(value);
-            self.incomplete |= readings.is_empty() && value.contains(&b'@');
+            let interpretations = interpretations(value);
+            self.incomplete |= interpretations.is_empty() && value.contains(&b'@');
             // One more than are kept, beside those that are in `mailboxes`.
-            self.others.extend(readings.into_iter().take(2 * max + 1));
+            self.others.extend(interpretations.into_iter().take(2 * max + 1));
         }
         self.mailboxes.append(&mut found);
     }
 
-    /// Mail programs may take different people for the authors, or others than those that are read here.
+    /// Mail programs may show different authors, or others than those that are read here.
     pub fn is_ambiguous(&self) -> bool {
         self.incomplete || !self.others.is_empty()
     }
@@ -76,8 +78,8 @@ impl Authors {
         usual.chain(self.others.iter().map(String::as_str))
     }
 
-    /// The domains of these addresses in ASCII and lower case, each once, in order. Those that are no
-    /// domain are left out.
+    /// The domains of these addresses in ASCII and lower case, each once, in order. Those that are
+    /// no domain are left out.
     pub fn domains(&self) -> Vec<String> {
         let mut known = BTreeSet::new();
         let domains = self.addresses().filter_map(|address| domain(address.rsplit_once('@')?.1));
@@ -97,10 +99,10 @@ fn domain(text: &str) -> Option<String> {
         .then_some(ascii)
 }
 
-/// Whether all programs read the field alike: mailboxes as `words <address>` or as an address alone, with
-/// nothing in them that could be another address.
+/// Whether all programs read the field alike: mailboxes as `words <address>` or as an address
+/// alone, with nothing in them that could be another address.
 fn is_well_formed(value: &[u8]) -> bool {
-    let mut item = Item::default();
+    let mut item = MailboxState::default();
     let (mut quoted, mut escaped, mut comment) = (false, false, 0u32);
     for &byte in value {
         // Escapes stand in names by ISO-2022 that are not encoded as they should be.
@@ -129,7 +131,7 @@ fn is_well_formed(value: &[u8]) -> bool {
                 _ => return false,
             },
             b':' if !item.in_brackets && item.brackets == 0 && item.at == 0 => {
-                item = Item::default();
+                item = MailboxState::default();
             }
             _ if !item.take(byte) => return false,
             _ => {}
@@ -146,7 +148,7 @@ fn hides_address(value: &[u8]) -> bool {
 
 /// What was seen of one mailbox, outside of quotes and comments.
 #[derive(Default)]
-struct Item {
+struct MailboxState {
     in_brackets: bool,
     brackets: u32,
     /// `@` outside of brackets, and in them.
@@ -157,7 +159,7 @@ struct Item {
     comment_behind_at: bool,
 }
 
-impl Item {
+impl MailboxState {
     /// Takes a byte; false if the mailbox cannot be well-formed with it.
     fn take(&mut self, byte: u8) -> bool {
         match byte {
@@ -195,7 +197,7 @@ impl Item {
 
 /// Every address in the field for a program that looks for `@`, with and without comments, with and
 /// without encoded words decoded; in lower case.
-fn readings(value: &[u8]) -> BTreeSet<String> {
+fn interpretations(value: &[u8]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let plain = crate::charset::guess(value);
     let decoded = decode_words(value).0;

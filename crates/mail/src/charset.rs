@@ -19,7 +19,7 @@ pub struct Text<'a> {
 
 /// Decodes `bytes` as `label` says.
 ///
-/// UTF-8 and ASCII are taken without a copy when they are valid. A label that nobody knows, and none,
+/// UTF-8 and ASCII are taken without a copy when they are valid. An unknown label, and no label,
 /// fall back to [`guess`].
 pub fn decode<'a>(bytes: &'a [u8], label: Option<&[u8]>) -> Text<'a> {
     if let Some(text) = wide::decode(bytes, label.unwrap_or_default()) {
@@ -52,8 +52,8 @@ pub fn decode<'a>(bytes: &'a [u8], label: Option<&[u8]>) -> Text<'a> {
     Text { text, problem: bad.then_some(DefectKind::BadCharset) }
 }
 
-/// Charsets in which ASCII has other bytes and which some mail programs read (Outlook knows the code
-/// pages of EBCDIC): what they say is not seen here.
+/// Charsets in which ASCII has other bytes and which some mail programs read (Outlook knows the
+/// code pages of EBCDIC): what they say is not seen here.
 fn is_unlike_ascii(label: &[u8]) -> bool {
     let lower = label.trim_ascii().to_ascii_lowercase();
     let is_ebcdic_page = |name: &[u8]| {
@@ -69,7 +69,8 @@ fn is_unlike_ascii(label: &[u8]) -> bool {
         || page.iter().any(|start| lower.strip_prefix(*start).is_some_and(is_ebcdic_page))
 }
 
-/// Numbers of EBCDIC code pages (IANA's registry of character sets, Microsoft's code page identifiers).
+/// Numbers of EBCDIC code pages (IANA's registry of character sets, Microsoft's code page
+/// identifiers).
 #[rustfmt::skip]
 const EBCDIC_PAGES: &[&str] = &[
     "37", "038", "38", "273", "274", "275", "277", "278", "280", "281", "284", "285", "290", "297",

@@ -1,8 +1,9 @@
-//! Oddities of a message, by name. A defect is not a verdict: filters and rules may score it.
+//! Anomalies of a message, by name. A defect is not a verdict: filters and rules may score it.
 
 use serde::{Deserialize, Serialize};
 
-/// What is odd. The names are stable: they appear in verdicts, logs and policies in snake case.
+/// The kinds of anomalies. The names are stable: they appear in verdicts, logs and policies in
+/// snake case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -21,8 +22,8 @@ pub enum DefectKind {
     NulInBody,
     /// CR without LF, or LF without CR in a message that otherwise uses CRLF.
     MixedLineEndings,
-    /// NULs or bare CRs make it another message for programs that drop them or take a CR for the end of a
-    /// line.
+    /// NULs or bare CRs make it another message for programs that drop them or take a CR for the
+    /// end of a line.
     SeveralReadings,
     /// A line over 998 bytes (RFC 5322 section 2.1.1) in the header block.
     LongHeaderLine,
@@ -30,8 +31,8 @@ pub enum DefectKind {
     DuplicateHeader,
     /// More than one From field.
     DuplicateFrom,
-    /// The From fields name other authors for one mail program than for another, more than are read, or
-    /// an address without a domain that can be read.
+    /// The From fields name other authors for one mail program than for another, more than are
+    /// read, or an address without a domain that can be read.
     AmbiguousFrom,
     /// No From field.
     NoFrom,
@@ -63,7 +64,7 @@ pub enum DefectKind {
     BadBase64,
     /// A `=` in quoted-printable that no hexadecimal pair follows.
     BadQuotedPrintable,
-    /// A charset label that nobody knows.
+    /// An unknown charset label.
     UnknownCharset,
     /// A charset in which ASCII has other bytes, and that is not read here.
     UnreadableCharset,
@@ -131,10 +132,10 @@ pub enum DefectKind {
     RuleBudget,
 }
 
-/// One oddity, where it was found.
+/// One anomaly, and where it was found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Defect {
-    /// What is odd.
+    /// The kind of anomaly.
     pub kind: DefectKind,
     /// Index of the part in [`crate::Message::parts`]; 0 is the root.
     pub part: u16,
@@ -169,8 +170,8 @@ impl Defect {
 }
 
 impl DefectKind {
-    /// Whether mail programs may show parts of such a message that were not judged, or other ones than
-    /// those that were. See "Ambiguous MIME" in `docs/scanning.md`.
+    /// Whether mail programs may show parts of such a message that were not judged, or other ones
+    /// than those that were. See "Ambiguous MIME" in `docs/scanning.md`.
     pub fn is_ambiguous(self) -> bool {
         use DefectKind as K;
         matches!(
@@ -202,8 +203,8 @@ impl DefectKind {
         )
     }
 
-    /// Whether something in the message may not have been judged: a limit of the parse left something
-    /// out, or mail programs read its structure in different ways.
+    /// Whether something in the message may not have been judged: a limit of the parse left
+    /// something out, or mail programs read its structure in different ways.
     pub fn hides_content(self) -> bool {
         use DefectKind as K;
         let is_limit = matches!(

@@ -1,6 +1,6 @@
-//! Files that mail programs find inside a body that is none by itself: uuencoded (POSIX) or in yEnc in the
-//! middle of a text, or in Microsoft's TNEF (MS-OXTNEF). Their names and bytes are judged as those of
-//! attachments are.
+//! Files that mail programs find inside a body that is none by itself: uuencoded (POSIX) or in yEnc
+//! in the middle of a text, or in Microsoft's TNEF (MS-OXTNEF). Their names and bytes are judged as
+//! those of attachments are.
 //!
 //! Of TNEF only the names and the data of its attachments are read, not the message around them.
 
@@ -20,8 +20,9 @@ const HEAD_BYTES: usize = 1024;
 /// Attributes that are read of all TNEF in a part.
 const ATTRIBUTES_MAX: usize = 8 * 1024;
 
-/// Bytes that are searched for names in TNEF, as a multiple of its own: TNEF in TNEF is searched again.
-const SEARCHED_SHARE: usize = 4;
+/// Bytes that are searched for names in TNEF, as a multiple of its own: TNEF in TNEF is searched
+/// again.
+const SEARCHED_BYTES_FACTOR: usize = 4;
 
 /// Bytes of a name in TNEF; those of Windows have 260 characters at most.
 const NAME_BYTES_MAX: usize = 4 * 1024;
@@ -103,8 +104,8 @@ fn in_text(text: &[u8]) -> Vec<EncodedFile> {
     files
 }
 
-/// The lines of a file up to one that begins with `end`, or with which the next file begins: files that
-/// have no end must not be read again and again.
+/// The lines of a file up to one that begins with `end`, or with which the next file begins: files
+/// that have no end must not be read again and again.
 fn lines_until<'a>(data: &'a [u8], end: &'static [u8]) -> impl Iterator<Item = &'a [u8]> {
     let is_end = move |line: &[u8]| {
         line.starts_with(end) || line.starts_with(b"begin") || line.starts_with(b"=ybegin")
@@ -113,7 +114,7 @@ fn lines_until<'a>(data: &'a [u8], end: &'static [u8]) -> impl Iterator<Item = &
 }
 
 /// A line with which an encoded file begins.
-struct Begin<'a> {
+struct BeginLine<'a> {
     name: &'a [u8],
     is_base64: bool,
     /// As POSIX has it: a mode of three or four digits, one space before and behind.
@@ -128,7 +129,7 @@ pub(crate) fn is_begin_line(line: &[u8]) -> bool {
 }
 
 /// Reads `begin 644 name`. Programs take more than one blank, modes of any length, and none.
-fn begin_line(line: &[u8]) -> Option<Begin<'_>> {
+fn begin_line(line: &[u8]) -> Option<BeginLine<'_>> {
     let rest = line.strip_prefix(b"begin")?;
     let (is_base64, rest) = match rest.strip_prefix(b"-base64") {
         Some(rest) => (true, rest.strip_prefix(b"-encoded").unwrap_or(rest)),
@@ -144,20 +145,21 @@ fn begin_line(line: &[u8]) -> Option<Begin<'_>> {
         let single = rest.len() == words.len() + 1 && !name[1..].starts_with(b" ");
         let is_posix = single && (3..=4).contains(&digits);
         let has_mode = (3..=8).contains(&digits);
-        return Some(Begin { name: name.trim_ascii(), is_base64, is_posix, has_mode });
+        return Some(BeginLine { name: name.trim_ascii(), is_base64, is_posix, has_mode });
     }
-    let begin = Begin { name: words, is_base64, is_posix: false, has_mode: false };
+    let begin = BeginLine { name: words, is_base64, is_posix: false, has_mode: false };
     (!words.is_empty()).then_some(begin)
 }
 
-impl Begin<'_> {
+impl BeginLine<'_> {
     /// The file whose data follows; none if it is no data.
     fn read(&self, data: &[u8]) -> Option<EncodedFile> {
         let first = data.split(|b| *b == b'\n').next().unwrap_or_default().trim_ascii_end();
         let is_data = match (self.is_base64, self.is_posix) {
             (true, true) => true,
             (true, false) => first.len() >= 4 && first.iter().all(is_base64),
-            // The first letter says how many bytes the line has: `M` is 45, in 60 characters.
+            // The first character gives the number of bytes of the line: `M` is 45, in 60
+            // characters.
             (false, true) => {
                 let length = uu_length(first)?;
                 first.len() > length.div_ceil(3) * 4 / 2
@@ -187,7 +189,7 @@ fn is_base64(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/=".contains(byte)
 }
 
-/// The bytes that a line of uuencode has by its first letter; none without a line.
+/// The bytes that a line of uuencode has by its first character; none without a line.
 fn uu_length(line: &[u8]) -> Option<usize> {
     line.first().map(|first| usize::from(first.wrapping_sub(b' ') & 63))
 }
@@ -243,12 +245,12 @@ const ATTACH_DATA: u16 = 0x800f;
 const ATTACH_TRANSPORT_NAME: u16 = 0x9001;
 const ATTACHMENT: u16 = 0x9005;
 
-/// The attachments in TNEF, also of messages that are attached in it. As many as are too many, if not
-/// all of it was read.
+/// The attachments in TNEF, also of messages that are attached in it. As many as are too many, if
+/// not all of it was read.
 fn in_tnef(body: &[u8]) -> Vec<EncodedFile> {
     let mut files = Vec::new();
     let mut attributes_left = ATTRIBUTES_MAX;
-    let mut searched_left = body.len() * SEARCHED_SHARE;
+    let mut searched_left = body.len() * SEARCHED_BYTES_FACTOR;
     for start in memmem::find_iter(body, TNEF) {
         // Behind the signature stands a key of two bytes.
         let mut at = start + TNEF.len() + 2;
@@ -296,10 +298,12 @@ fn attribute(body: &[u8], at: usize) -> Option<(u16, Range<usize>)> {
     (matches!(head[0], 1 | 2) && range.end <= body.len()).then_some((id, range))
 }
 
-/// File names among MAPI properties: tag, count, length, text (MS-OXTNEF section 2.1.3.4). They are searched by
-/// their tags, so that what stands between them need not be understood. None if there are too many.
+/// File names among MAPI properties: tag, count, length, text (MS-OXTNEF section 2.1.3.4). They are
+/// searched by their tags, so that what stands between them need not be understood. None if there
+/// are too many.
 fn property_names(data: &[u8]) -> Option<Vec<String>> {
-    // PidTagAttachLongFilename, PidTagAttachFilename, PidTagDisplayName (MS-OXPROPS); the type comes first.
+    // PidTagAttachLongFilename, PidTagAttachFilename, PidTagDisplayName (MS-OXPROPS); the type
+    // comes first.
     const TAGS: [[u8; 2]; 3] = [[0x07, 0x37], [0x04, 0x37], [0x01, 0x30]];
     let mut names = Vec::new();
     for (tag, (kind, wide)) in

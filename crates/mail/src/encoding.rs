@@ -37,8 +37,8 @@ pub fn base64(input: &[u8]) -> Decoded<'static> {
     base64_tolerant(input)
 }
 
-/// The slow path, for input that the fast decoder refuses: a byte at a time where that is of no use,
-/// by groups where whole ones follow each other.
+/// The slow path, for input that the fast decoder refuses: a byte at a time where that is of no
+/// use, by groups where whole ones follow each other.
 fn base64_tolerant(input: &[u8]) -> Decoded<'static> {
     let mut out = Vec::with_capacity(input.len() / 4 * 3 + 3);
     let (mut bits, mut count, mut broken) = (0u32, 0u8, false);

@@ -1,4 +1,5 @@
-//! What the connection said about a message, as distinct from what the message says of itself.
+//! What is known of the connection about a message, as distinct from what the message says of
+//! itself.
 
 use std::net::IpAddr;
 

@@ -100,7 +100,7 @@ pub struct Hit {
     pub score: f64,
     /// How often it matched; 1 for rules that do not count.
     pub count: u32,
-    /// One sentence for a person.
+    /// One sentence for administrators and users.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub description: Arc<str>,
     /// Where; at most [`EVIDENCE_PER_HIT_MAX`].

@@ -1,8 +1,8 @@
-//! What the network said about an item before the scan.
+//! What is known from the network about an item before the scan.
 //!
-//! Facts are gathered by the gateway, recorded with the verdict, and given to the engine as a value:
-//! a verdict can be replayed later with the same facts and gives the same answer. Every fact may be
-//! missing; missing is *unknown*, never a pass and never a listing.
+//! Facts are gathered by the gateway, recorded with the verdict, and given to the engine as a
+//! value: a verdict can be replayed later with the same facts and gives the same answer. Every fact
+//! may be missing; missing is *unknown*, never a pass and never a listing.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub enum AuthResult {
     SoftFail,
     /// SPF `?all`, or a signature that could not be judged.
     Neutral,
-    /// A passing trouble; try later.
+    /// A temporary error; try again later.
     TempError,
     /// The published record or the signature is broken.
     PermError,
@@ -94,10 +94,11 @@ pub struct RuleAnswer {
     pub answers: Vec<String>,
 }
 
-/// One look-up: what was asked, what came, how long it took.
+/// One DNS lookup: what was asked, what came, how long it took.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lookup {
-    /// Which fact it is for: `spf`, `dkim`, `arc`, `dmarc`, `bimi`, `reverse`, `list`, `sender`, `rule`.
+    /// Which fact it is for: `spf`, `dkim`, `arc`, `dmarc`, `bimi`, `reverse`, `list`, `sender`,
+    /// `rule`.
     #[serde(default)]
     pub effect: String,
     /// Query name.
@@ -143,15 +144,15 @@ pub struct Facts {
     pub dmarc_policy: DmarcPolicy,
     /// Domain whose record the policy is from.
     pub dmarc_domain: Option<String>,
-    /// From domain that DMARC was judged for: of several the one that speaks most against the message.
+    /// From domain that DMARC was judged for: of several the one with the worst result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dmarc_from: Option<String>,
     /// ARC chain (RFC 8617).
     pub arc: AuthResult,
     /// Domain that sealed the chain last.
     pub arc_domain: Option<String>,
-    /// What the chain says of DMARC where the mail was first passed on, if every sealer is trusted: a pass for
-    /// each From domain, else unknown.
+    /// What the chain says of DMARC where the mail was first passed on, if every sealer is trusted:
+    /// a pass for each From domain, else unknown.
     #[serde(skip_serializing_if = "AuthResult::is_unknown")]
     pub arc_dmarc: AuthResult,
     /// Place of the From domain's logo (BIMI), if it is asked for and DMARC passes.
@@ -167,29 +168,30 @@ pub struct Facts {
     /// Answers to what rules ask by themselves, by question: those that say something.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rule_answers: Vec<RuleAnswer>,
-    /// Look-ups made, for the record; the engine does not read them.
+    /// lookups made, for the record; the engine does not read them.
     pub lookups: Vec<Lookup>,
-    /// What was odd: limits reached, malformed records, why a result is an error.
+    /// Anomalies: limits reached, malformed records, why a result is an error.
     pub notes: Vec<String>,
     /// External anti-virus answers.
     pub anti_virus: Vec<AntiVirus>,
     /// ISO 3166 country of the client, when a database is configured.
     pub country: Option<String>,
-    /// Messages seen from this client network and sender domain before, with the share that was spam.
+    /// Messages seen from this client network and sender domain before, with the share that was
+    /// spam.
     pub sender_seen: Option<u32>,
     /// Share of spam in `sender_seen`, 0 to 1.
     pub sender_spam_share: Option<f32>,
 }
 
 impl Facts {
-    /// Whether the sender of the envelope may be somebody else than it says: SPF fails, or its domain could
+    /// Whether the sender of the envelope may be forged: SPF fails, or its domain could
     /// not be asked.
     pub fn doubts_envelope(&self) -> bool {
         matches!(self.spf, AuthResult::Fail | AuthResult::SoftFail | AuthResult::TempError)
     }
 
-    /// The same for the authors of the From field: DMARC fails, has no answer or none that can be read; or
-    /// there is no policy to ask for and SPF fails.
+    /// The same for the authors of the From field: DMARC fails, has no answer or none that can be
+    /// read; or there is no policy to ask for and SPF fails.
     pub fn doubts_authors(&self) -> bool {
         match self.dmarc {
             AuthResult::Pass => false,

@@ -1,8 +1,8 @@
-//! The fields of a header as bytes, for whoever changes or counts them.
+//! The fields of a header as bytes, for code that changes or counts them.
 //!
-//! [`crate::Message`] ends a header where its fields end; some programs go on to the empty line. What takes
-//! fields out reads as far as the last of them: here a header ends at its first empty line alone, and
-//! a line that is no field is a field without a name. No limit cuts it.
+//! [`crate::Message`] ends a header where its fields end; some programs go on to the empty line.
+//! What takes fields out reads as far as the last of them: here a header ends at its first empty
+//! line alone, and a line that is no field is a field without a name. No limit cuts it.
 
 /// The fields of a header with their line ends, without the empty line; an mbox line is a field.
 pub fn fields(raw: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -25,8 +25,8 @@ pub fn fields(raw: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The name of a field: what stands before the first colon, without the white space and line ends around
-/// it that some programs skip. Empty if there is no colon.
+/// The name of a field: what stands before the first colon, without the white space and line ends
+/// around it that some programs skip. Empty if there is no colon.
 pub fn name(field: &[u8]) -> &[u8] {
     let skipped = |b: &u8| *b <= b' ' || *b == 127;
     let name = memchr::memchr(b':', field).and_then(|colon| field.get(..colon)).unwrap_or_default();
@@ -35,7 +35,7 @@ pub fn name(field: &[u8]) -> &[u8] {
     name.get(start..end).unwrap_or_default()
 }
 
-/// The value of a field as a person reads it: unfolded, encoded words decoded.
+/// The value of a field as it is displayed: unfolded, encoded words decoded.
 pub fn decoded(field: &[u8]) -> String {
     let start = memchr::memchr(b':', field).map_or(field.len(), |colon| colon + 1);
     let value = crate::header::unfold(field.get(start..).unwrap_or_default());

@@ -198,7 +198,8 @@ pub fn sniff(bytes: &[u8]) -> FileKind {
     if let Some((_, kind)) = MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return *kind;
     }
-    // A Mach-O program for several processors; a Java class begins alike, with a version of 45 or more.
+    // A Mach-O program for several processors; a Java class begins alike, with a version of 45 or
+    // more.
     if let [0xca, 0xfe, 0xba, 0xbe | 0xbf, 0, 0, 0, 0..=32, ..] = bytes {
         return FileKind::MachProgram;
     }
@@ -250,8 +251,8 @@ fn text_kind(head: &[u8]) -> FileKind {
     if head.iter().any(control) { FileKind::Unknown } else { FileKind::Text }
 }
 
-/// Whether what is inside cannot be read without a password: an entry of a ZIP, the headers of 7-Zip
-/// or RAR, a PDF with an encryption dictionary, an Office document in an encrypted package.
+/// Whether what is inside cannot be read without a password: an entry of a ZIP, the headers of
+/// 7-Zip or RAR, a PDF with an encryption dictionary, an Office document in an encrypted package.
 pub fn is_encrypted(bytes: &[u8]) -> bool {
     let find = |needle: &[u8]| memmem::find(bytes, needle).is_some();
     match sniff(bytes) {
@@ -270,7 +271,8 @@ pub fn is_encrypted(bytes: &[u8]) -> bool {
                 bytes.get(10).is_some_and(|flags| flags & 0x80 != 0 && bytes.get(6) == Some(&0));
             old || (bytes.get(6) == Some(&1) && bytes.get(13) == Some(&4))
         }
-        // 7-Zip: the AES coder's id is in the header, which is at the end and plain unless encrypted.
+        // 7-Zip: the AES coder's id is in the header, which is at the end and plain unless
+        // encrypted.
         FileKind::SevenZip => find(b"\x06\xf1\x07\x01"),
         _ => false,
     }

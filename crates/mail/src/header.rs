@@ -16,7 +16,7 @@ use crate::limits::Limits;
 const BROKEN_LINES_MAX: u32 = 8;
 
 /// Bytes of a body without its empty line that are searched for fields.
-const ODD_BYTES_MAX: usize = 64 * 1024;
+const SEPARATOR_SEARCH_BYTES_MAX: usize = 64 * 1024;
 
 /// Room for the fields of most messages.
 const FIELDS_USUAL: usize = 32;
@@ -54,7 +54,7 @@ impl<'a> Header<'a> {
         unfold(self.raw_value)
     }
 
-    /// The value as a person reads it: unfolded, trimmed, encoded words decoded, as UTF-8.
+    /// The value as it is displayed: unfolded, trimmed, encoded words decoded, as UTF-8.
     pub fn decoded(&self) -> Cow<'a, str> {
         match unfold(self.raw_value) {
             Cow::Borrowed(value) => decode_words(value).0,
@@ -96,12 +96,12 @@ pub(crate) fn read_block<'a>(
     let mut dropped = false;
     let mut broken_lines = 0;
     // The first line that ends the block to some mail programs, and not to us.
-    let mut odd_line: Option<usize> = None;
+    let mut early_end: Option<usize> = None;
     while at < range.end {
         let line_end = next_line(raw, at, range.end);
         let line = &raw[at..line_end];
         if matches!(line, b"\n" | b"\r\n") {
-            report_odd_line(raw, odd_line, line_end, part, &headers, defects);
+            report_early_end(raw, early_end, line_end, part, &headers, defects);
             return (headers, line_end);
         }
         if line_end - range.start > limits.header_bytes_max as usize {
@@ -110,7 +110,7 @@ pub(crate) fn read_block<'a>(
         }
         if matches!(line[0], b' ' | b'\t') && at > range.start {
             if line.trim_ascii().is_empty() {
-                odd_line = odd_line.or(Some(at));
+                early_end = early_end.or(Some(at));
             }
             if let Some(last) = headers.last_mut().filter(|_| !dropped) {
                 let start = Header::value_offset(last, raw);
@@ -137,16 +137,16 @@ pub(crate) fn read_block<'a>(
             }
             broken_lines += 1;
             if !more_fields_follow(raw, line_end, range.end) {
-                let body = &raw[at..range.end.min(at + ODD_BYTES_MAX)];
+                let body = &raw[at..range.end.min(at + SEPARATOR_SEARCH_BYTES_MAX)];
                 let odd = Defect::new(DefectKind::OddSeparator, part).at(at);
-                defects.extend(ambiguity::holds_parts(body).then_some(odd));
+                defects.extend(ambiguity::may_contain_parts(body).then_some(odd));
                 return (headers, at);
             }
-            odd_line = odd_line.or(Some(at));
+            early_end = early_end.or(Some(at));
         }
         at = line_end;
     }
-    report_odd_line(raw, odd_line, range.end, part, &headers, defects);
+    report_early_end(raw, early_end, range.end, part, &headers, defects);
     // Of an empty part the empty line is the boundary's.
     let is_empty_part = part > 0 && (range.is_empty() || raw[range.end - 1] == b'\n');
     if !is_empty_part {
@@ -156,15 +156,15 @@ pub(crate) fn read_block<'a>(
 }
 
 /// Reports a line at which to some mail programs the body begins, if that is another body.
-fn report_odd_line(
+fn report_early_end(
     raw: &[u8],
-    odd_line: Option<usize>,
+    early_end: Option<usize>,
     end: usize,
     part: u16,
     headers: &[Header<'_>],
     defects: &mut Vec<Defect>,
 ) {
-    let Some(at) = odd_line else { return };
+    let Some(at) = early_end else { return };
     let is_mime =
         |h: &Header<'_>| h.name.get(..8).is_some_and(|n| n.eq_ignore_ascii_case(b"content-"));
     if part > 0
@@ -205,7 +205,7 @@ fn is_name(name: &[u8]) -> bool {
 /// ASCII are taken as UTF-8, else as Windows-1252. Adjacent words of one charset and encoding are
 /// joined before the charset is decoded, since senders split characters between them.
 pub fn decode_words(value: &[u8]) -> (Cow<'_, str>, bool) {
-    if find_word(value).is_none() {
+    if find_encoded_word(value).is_none() {
         return (charset::guess(value), true);
     }
     let mut out = String::with_capacity(value.len());
@@ -213,7 +213,7 @@ pub fn decode_words(value: &[u8]) -> (Cow<'_, str>, bool) {
     let mut all = true;
     let mut at = 0;
     while at < value.len() {
-        let Some(start) = find_word(&value[at..]).map(|i| at + i) else { break };
+        let Some(start) = find_encoded_word(&value[at..]).map(|i| at + i) else { break };
         let Some(word) = EncodedWord::read(&value[start..]) else {
             flush(&mut pending, &mut out, &mut all);
             out.push_str(&charset::guess(&value[at..start + 2]));
@@ -243,7 +243,7 @@ pub fn decode_words(value: &[u8]) -> (Cow<'_, str>, bool) {
 }
 
 /// Where an encoded word may begin: at the first `=?`, of which the question mark is rarer.
-pub(crate) fn find_word(value: &[u8]) -> Option<usize> {
+pub(crate) fn find_encoded_word(value: &[u8]) -> Option<usize> {
     let mut starts = memchr_iter(b'?', value).filter_map(|mark| mark.checked_sub(1));
     starts.find(|&start| value[start] == b'=')
 }

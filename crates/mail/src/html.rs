@@ -1,19 +1,20 @@
 //! HTML as mail carries it: a tolerant tokenizer with byte offsets, character references, what a
 //! style hides, and the faithful rendering to text.
 //!
-//! [`token`] is the lower level that other renderings stand on too (the rule language needs one that
-//! agrees with SpamAssassin's); [`render()`] is the one for people, classifier and signatures.
+//! [`token`] is the lower level that other renderings stand on too (the rule language needs one
+//! that agrees with SpamAssassin's); [`render()`] is the one for display, classifier and
+//! signatures.
 
 pub mod colour;
 mod css_value;
 pub mod entity;
 pub mod render;
-mod sheet;
 pub mod style;
+mod stylesheet;
 pub mod tag;
 pub mod token;
 
 pub(crate) use render::rendered_at_most;
-pub use render::{HiddenRun, HiddenWhy, Link, Rendered, Structure, render};
+pub use render::{HiddenReasons, HiddenRun, Link, Rendered, Structure, render};
 pub use tag::Element;
 pub use token::{Attribute, Tag, Token, Tokenizer};

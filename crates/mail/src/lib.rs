@@ -2,8 +2,8 @@
 //! anomalies found on the way.
 //!
 //! The crate is pure (no I/O, no clock), bounded (every depth, count and size has a named limit in
-//! [`Limits`]) and never fails: whatever the bytes are, [`Message::parse`] returns a value, and what
-//! was wrong with them is in [`Message::defects`].
+//! [`Limits`]) and never fails: whatever the bytes are, [`Message::parse`] returns a value, and
+//! what was wrong with them is in [`Message::defects`].
 //!
 //! It also owns the words every other crate shares: [`Envelope`], [`Facts`], [`Hit`] and
 //! [`Evidence`], because the rules that read them and the engine that reports them both stand on
@@ -30,6 +30,7 @@ pub mod limits;
 pub mod message;
 pub mod mime;
 pub mod names;
+pub mod network;
 mod params;
 mod part;
 pub mod relays;
@@ -51,7 +52,8 @@ pub use limits::Limits;
 pub use message::Message;
 pub use mime::{ContentType, Disposition, TransferEncoding};
 pub use names::NameKind;
+pub use network::Network;
 pub use part::{Part, PartText};
-pub use relays::{Network, Relay, TrustPath};
+pub use relays::{Relay, TrustPath};
 pub use url::{CanonicalUrl, Url, UrlSource, UrlTraits};
 pub use url_extraction::named_hosts::NamedHost;

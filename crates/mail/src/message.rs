@@ -10,8 +10,9 @@ use crate::defect::{Defect, DefectKind};
 use crate::evidence::View;
 use crate::header::Header;
 use crate::limits::Limits;
+use crate::network::Network;
 use crate::part::{self, Part, PartText};
-use crate::relays::{self, Network, Relay, TrustPath};
+use crate::relays::{self, Relay, TrustPath};
 use crate::tree;
 use crate::url::Url;
 use crate::url_extraction::named_hosts::{self, NamedHost};
@@ -54,8 +55,8 @@ impl<'a> Message<'a> {
         self.raw
     }
 
-    /// There is nothing but white space: no header field, no text ([`crate::DefectKind::EmptyMessage`] is
-    /// without a single byte).
+    /// There is nothing but white space: no header field, no text
+    /// ([`crate::DefectKind::EmptyMessage`] is without a single byte).
     pub fn is_blank(&self) -> bool {
         self.raw.trim_ascii().is_empty()
     }
@@ -96,7 +97,7 @@ impl<'a> Message<'a> {
         address::mailboxes(&field.unfolded(), 1).into_iter().next()
     }
 
-    /// Whom all From fields name, in every reading of them; at most [`Limits::authors_max`].
+    /// Whom all From fields name, in every interpretation of them; at most [`Limits::authors_max`].
     pub fn authors(&self) -> Authors {
         let fields: Vec<_> = self.headers_named("from").map(Header::unfolded).collect();
         let max = usize::from(self.limits.authors_max);
@@ -135,8 +136,8 @@ impl<'a> Message<'a> {
 
     /// Further URLs that a recipient's program may open: nested in other URLs (redirectors), in
     /// conditional comments, in attributes and schemes that [`Message::urls`] does not read, and
-    /// those written with signs that cannot be seen. One for each host that [`Message::urls`] has
-    /// not, in the order of the message; at most [`Limits::urls_max`]. For look-ups of hosts.
+    /// those written with invisible characters. One for each host that [`Message::urls`] has
+    /// not, in the order of the message; at most [`Limits::urls_max`]. For lookups of hosts.
     pub fn hidden_urls(&self) -> &[Url] {
         &self.collected_hidden_urls().urls
     }
@@ -146,10 +147,10 @@ impl<'a> Message<'a> {
         self.urls().iter().chain(self.hidden_urls())
     }
 
-    /// The first word that names a host which `is_listed` knows (given in lower case, in ASCII), though
-    /// it may be no link by [`Message::urls`] and [`Message::hidden_urls`]: in the texts, in fields that
-    /// people see, in `href` without a scheme. The hosts of mail addresses do not count. For look-ups in
-    /// lists of the administrator's.
+    /// The first word that names a host which `is_listed` knows (given in lower case, in ASCII),
+    /// though it may be no link by [`Message::urls`] and [`Message::hidden_urls`]: in the texts, in
+    /// fields that mail clients show, in `href` without a scheme. The hosts of mail addresses do
+    /// not count. For lookups in lists of the administrator's.
     pub fn named_host(&self, is_listed: impl Fn(&str) -> bool) -> Option<NamedHost> {
         named_hosts::find(self.headers(), &self.parts, is_listed)
     }
@@ -166,8 +167,8 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Whether there is more in hidden URLs than is read. Most messages have too few signs that a URL
-    /// cannot do without, and need no look.
+    /// Whether there is more in hidden URLs than is read. Most messages have too few of the
+    /// characters that a URL cannot do without, and need no check.
     fn has_too_many_hidden_urls(&self) -> bool {
         let max = self.limits.urls_max as usize;
         let texts = self.parts.iter().filter_map(Part::text);
@@ -211,8 +212,8 @@ impl<'a> Message<'a> {
         Some(url_extraction::link_text(page, url.link_text.as_ref()?))
     }
 
-    /// Every anomaly, in a fixed order. Makes all views that were not made yet, so that the list does
-    /// not depend on what was asked before.
+    /// Every anomaly, in a fixed order. Computes all views that were not computed yet, so that the
+    /// list does not depend on what was asked before.
     pub fn defects(&self) -> Vec<Defect> {
         let mut defects = self.defects.clone();
         for (part, index) in self.parts.iter().zip(0u16..) {

@@ -20,10 +20,10 @@ pub struct ContentType {
     pub params: Vec<(String, String)>,
     /// The field was there and could be read.
     pub declared: bool,
-    /// File names that other readings of the field give.
-    pub other_names: Vec<String>,
+    /// File names that other interpretations of the field give.
+    pub alternative_names: Vec<String>,
     /// Why mail programs may read the field in different ways.
-    pub flaws: Vec<DefectKind>,
+    pub defects: Vec<DefectKind>,
 }
 
 impl ContentType {
@@ -35,18 +35,19 @@ impl ContentType {
             subtype: subtype.into(),
             params: Vec::new(),
             declared: false,
-            other_names: Vec::new(),
-            flaws: Vec::new(),
+            alternative_names: Vec::new(),
+            defects: Vec::new(),
         }
     }
 
-    /// Reads an unfolded field value with at most `parameters_max` parameters. Without `kind/subtype`
-    /// the type is the one that is assumed, and `declared` is false.
+    /// Reads an unfolded field value with at most `parameters_max` parameters. Without
+    /// `kind/subtype` the type is the one that is assumed, and `declared` is false.
     pub fn parse(value: &[u8], in_digest: bool, parameters_max: usize) -> Self {
-        let Params { head, values, other_names, mut flaws } = params::read(value, parameters_max);
+        let Params { head, values, alternative_names, mut defects } =
+            params::read(value, parameters_max);
         let head = head.trim_ascii();
         let assumed = || ContentType::assumed(in_digest);
-        let mut read = ContentType { params: values, other_names, ..assumed() };
+        let mut read = ContentType { params: values, alternative_names, ..assumed() };
         let token = |bytes: &[u8]| {
             let bytes = bytes.trim_ascii();
             let end = bytes.iter().position(|b| !b.is_ascii_graphic()).unwrap_or(bytes.len());
@@ -58,12 +59,12 @@ impl ContentType {
             Some((kind, subtype)) => {
                 (read.kind, read.subtype, read.declared) = (kind, subtype, true);
             }
-            None => flaws.push(DefectKind::BadContentType),
+            None => defects.push(DefectKind::BadContentType),
         }
-        if is_odd_type(head, &read) {
-            flaws.push(DefectKind::OddContentType);
+        if is_ambiguous_type(head, &read) {
+            defects.push(DefectKind::OddContentType);
         }
-        ContentType { flaws, ..read }
+        ContentType { defects, ..read }
     }
 
     /// First parameter of this name (in lower case).
@@ -84,7 +85,7 @@ impl ContentType {
 
 /// Whether the first section of a Content-Type is not `token/token`, and some reading of it is
 /// another type than the one that was read.
-fn is_odd_type(head: &[u8], read: &ContentType) -> bool {
+fn is_ambiguous_type(head: &[u8], read: &ContentType) -> bool {
     let is_token = |b: &u8| {
         b.is_ascii_graphic()
             && !matches!(b, b'(' | b')' | b'<' | b'>' | b'@' | b',' | b':')
@@ -111,18 +112,19 @@ pub struct Disposition {
     pub kind: String,
     /// Parameters as in [`ContentType::params`].
     pub params: Vec<(String, String)>,
-    /// File names that other readings of the field give.
-    pub other_names: Vec<String>,
+    /// File names that other interpretations of the field give.
+    pub alternative_names: Vec<String>,
     /// Why mail programs may read the field in different ways.
-    pub flaws: Vec<DefectKind>,
+    pub defects: Vec<DefectKind>,
 }
 
 impl Disposition {
     /// Reads an unfolded field value with at most `parameters_max` parameters.
     pub fn parse(value: &[u8], parameters_max: usize) -> Self {
-        let Params { head, values, other_names, flaws } = params::read(value, parameters_max);
+        let Params { head, values, alternative_names, defects } =
+            params::read(value, parameters_max);
         let kind = String::from_utf8_lossy(head.trim_ascii()).to_ascii_lowercase();
-        Disposition { kind, params: values, other_names, flaws }
+        Disposition { kind, params: values, alternative_names, defects }
     }
 
     /// The file name the sender proposes.
@@ -140,13 +142,13 @@ pub enum TransferEncoding {
     Base64,
     /// Quoted-printable.
     QuotedPrintable,
-    /// Something that nobody knows; read as identity.
+    /// An unknown encoding; read as identity.
     Unknown,
 }
 
 impl TransferEncoding {
-    /// Reads an unfolded field value: its first word, without the quotes and comments that some mail
-    /// programs read past.
+    /// Reads an unfolded field value: its first word, without the quotes and comments that some
+    /// mail programs read past.
     pub fn parse(value: &[u8]) -> Self {
         Self::of_word(first_word(value))
     }
@@ -200,8 +202,8 @@ pub(crate) struct Boundaries {
     pub(crate) closed: bool,
     /// What stands before the first boundary, and behind the closing one.
     pub(crate) outside: [Range<usize>; 2],
-    /// Lines that begin with the boundary and go on: other boundaries, or boundaries to programs that
-    /// compare the beginning of a line (RFC 2046 section 5.1.1).
+    /// Lines that begin with the boundary and go on: other boundaries, or boundaries to programs
+    /// that compare the beginning of a line (RFC 2046 section 5.1.1).
     pub(crate) longer: Vec<Range<usize>>,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A name is read as written, and as file systems and mail programs read it: without control
 //! characters and directional marks, without a path, a stream (`a.js::$DATA`) or trailing dots and
-//! spaces (Windows drops both), with full-width characters as ASCII. What any reading says counts.
+//! spaces (Windows drops both), with full-width characters as ASCII. What any interpretation says
+//! counts.
 
 mod extensions;
 mod loose;
@@ -15,10 +16,11 @@ use self::extensions::{EXTENSIONS, TYPES};
 
 use crate::encoding::percent_decode;
 
-/// Characters of the longest extension that tells something.
+/// Characters of the longest extension that is recognised.
 const EXTENSION_CHARS_MAX: usize = 20;
 
-/// What opening a file of this name does, by its extension. The names are stable: policies use them.
+/// What opening a file of this name does, by its extension. The names are stable: policies use
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -42,9 +44,11 @@ impl NameKind {
         list.map(|(kind, _)| *kind)
     }
 
-    /// The kind that any reading of this name has.
+    /// The kind that any interpretation of this name has.
     pub fn of_name(name: &str) -> Option<NameKind> {
-        readings(name).iter().find_map(|reading| Self::of_extension(extension(reading)))
+        interpretations(name)
+            .iter()
+            .find_map(|interpretation| Self::of_extension(extension(interpretation)))
     }
 
     /// The stable name, as in policies: `program`.
@@ -64,15 +68,15 @@ pub fn extension(name: &str) -> &str {
     name.rsplit_once('.').map_or("", |(_, extension)| extension)
 }
 
-/// The extension under which programs save and open a part of this media type (`kind/subtype` in lower
-/// case) that has no name with one; only for types of files that the list of kinds has.
+/// The extension under which programs save and open a part of this media type (`kind/subtype` in
+/// lower case) that has no name with one; only for types of files that the list of kinds has.
 pub fn extension_of_type(essence: &str) -> Option<&'static str> {
     let at = TYPES.binary_search_by_key(&essence, |(name, _)| name).ok()?;
     Some(TYPES[at].1)
 }
 
-/// Whether some reading of the name has an extension, so that its media type does not decide what
-/// opens it.
+/// Whether some interpretation of the name has an extension, so that its media type does not decide
+/// what opens it.
 pub fn has_extension(name: &str) -> bool {
     let saved = as_saved(name);
     saved.rsplit_once('.').is_some_and(|(stem, extension)| {
@@ -82,28 +86,28 @@ pub fn has_extension(name: &str) -> bool {
     })
 }
 
-/// The name as written, and its other readings; those are in lower case.
-pub fn readings(name: &str) -> Vec<Cow<'_, str>> {
+/// The name as written, and its other interpretations; those are in lower case.
+pub fn interpretations(name: &str) -> Vec<Cow<'_, str>> {
     let mut found: Vec<Cow<'_, str>> = vec![Cow::Borrowed(name)];
-    plain_readings(name, &mut found);
+    add_plain_interpretations(name, &mut found);
     if loose::is_encoded(name) {
         let decoded = [loose::words(name), loose::references(name)];
         for decoded in decoded.iter().flatten() {
             add(decoded.to_lowercase(), &mut found);
-            plain_readings(decoded, &mut found);
+            add_plain_interpretations(decoded, &mut found);
         }
     }
     found
 }
 
-fn add(reading: String, found: &mut Vec<Cow<'_, str>>) {
-    if !reading.is_empty() && found.iter().all(|known| **known != *reading) {
-        found.push(Cow::Owned(reading));
+fn add(interpretation: String, found: &mut Vec<Cow<'_, str>>) {
+    if !interpretation.is_empty() && found.iter().all(|known| **known != *interpretation) {
+        found.push(Cow::Owned(interpretation));
     }
 }
 
-/// The readings of a name that needs no decoding but that of percent signs.
-fn plain_readings(name: &str, found: &mut Vec<Cow<'_, str>>) {
+/// The interpretations of a name that needs no decoding but that of percent signs.
+fn add_plain_interpretations(name: &str, found: &mut Vec<Cow<'_, str>>) {
     let saved = as_saved(name);
     if let Some(plain) = loose::plain_extension(&saved) {
         add(plain, found);
@@ -116,7 +120,8 @@ fn plain_readings(name: &str, found: &mut Vec<Cow<'_, str>>) {
     if let Some((before, _)) = name.split_once(['\0', '\n', '\r']) {
         add(as_saved(before), found);
     }
-    // What a file name of Windows cannot have is dropped, or ends the name; `?` also ends a path in a URL.
+    // What a file name of Windows cannot have is dropped, or ends the name; `?` also ends a path in
+    // a URL.
     if name.contains(loose::FORBIDDEN) {
         let inner = name.trim_matches(['"', '<', '>']);
         add(as_saved(&inner.replace(loose::FORBIDDEN, "")), found);
@@ -154,12 +159,14 @@ fn as_saved(name: &str) -> String {
 /// A character as its plain form; none for what is not shown.
 fn plain(c: char) -> Option<char> {
     match c {
-        // Full-width forms of ASCII (Unicode block U+FF00), and other signs that are read as dots.
+        // Full-width forms of ASCII (Unicode block U+FF00), and other characters that are read as
+        // dots.
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xff01 + 0x21),
         '\u{3002}' | '\u{ff61}' | '\u{2024}' | '\u{fe52}' => Some('.'),
         '\u{2044}' | '\u{2215}' => Some('/'),
         '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => Some(' '),
-        // Control characters, soft hyphen, zero-width signs, directional marks, joiners, selectors.
+        // Control characters, soft hyphen, zero-width characters, directional marks, joiners,
+        // selectors.
         _ if c.is_control() => None,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => {
             None

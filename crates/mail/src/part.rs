@@ -1,5 +1,7 @@
 //! One MIME part, and its views: decoded body, text, rendering. Each is made when first asked for.
 
+mod file_names;
+
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -12,8 +14,6 @@ use crate::header::Header;
 use crate::html::{self, Rendered};
 use crate::limits::Limits;
 use crate::mime::{ContentType, Disposition, TransferEncoding};
-use crate::names;
-use crate::params;
 
 /// One MIME part. The root is a part too; a part's place in the tree is its `parent` and `depth`.
 #[derive(Debug)]
@@ -44,10 +44,10 @@ pub struct Part<'a> {
     /// Decoded bytes that are kept of this part; its share of [`Limits::decoded_bytes_max`].
     pub(crate) decoded_bytes_max: usize,
     pub(crate) limits: Limits,
-    /// File names that other fields, and other readings of the same, give.
-    pub(crate) other_names: Vec<String>,
+    /// File names that other fields, and other interpretations of the same, give.
+    pub(crate) alternative_names: Vec<String>,
     /// What mail programs call a part without a name: its description, its location.
-    pub(crate) described: Vec<String>,
+    pub(crate) fallback_names: Vec<String>,
     /// The views hold no lifetime, so that `Message` stays covariant.
     pub(crate) decoded: OnceCell<DecodedBody>,
     pub(crate) text: OnceCell<Option<DecodedText>>,
@@ -62,7 +62,7 @@ pub struct PartText<'m, 'a> {
     pub index: u16,
     /// The part.
     pub part: &'m Part<'a>,
-    /// The text that a person sees: for HTML the rendered text. Offsets of
+    /// The visible text: for HTML the rendered text. Offsets of
     /// [`crate::View::Text`] count in it.
     pub text: &'m str,
 }
@@ -115,7 +115,7 @@ impl<'a> Part<'a> {
 
     /// The same part with a decoded body of its own, for the bytes that it was read from go away:
     /// it was found within the encoded body of the part `within`.
-    pub(crate) fn settled<'b>(
+    pub(crate) fn detached<'b>(
         mut self,
         within: u16,
         raw_body: &'b [u8],
@@ -141,8 +141,8 @@ impl<'a> Part<'a> {
             raw_body,
             decoded_bytes_max: 0,
             limits: self.limits,
-            other_names: self.other_names,
-            described: self.described,
+            alternative_names: self.alternative_names,
+            fallback_names: self.fallback_names,
             decoded: decoded.map_or_else(OnceCell::new, OnceCell::from),
             text: OnceCell::new(),
             rendered: OnceCell::new(),
@@ -151,7 +151,7 @@ impl<'a> Part<'a> {
     }
 
     /// Shortens what is decoded already to `bytes_max`; says how much is kept.
-    pub(crate) fn keep_decoded(&mut self, bytes_max: usize) -> usize {
+    pub(crate) fn truncate_decoded(&mut self, bytes_max: usize) -> usize {
         let Some(decoded) = self.decoded.get_mut() else { return 0 };
         decoded.cut |= decoded.length > bytes_max;
         decoded.length = decoded.length.min(bytes_max);
@@ -183,8 +183,8 @@ impl<'a> Part<'a> {
     }
 
     /// For a leaf that is `text/*` or a multipart without parts: its text as UTF-8 (for HTML the
-    /// source), decoded once; at most [`Limits::text_bytes_max`] bytes. Of a longer one the first and
-    /// the last half of that many, joined; [`DefectKind::TextTooLarge`] says so.
+    /// source), decoded once; at most [`Limits::text_bytes_max`] bytes. Of a longer one the first
+    /// and the last half of that many, joined; [`DefectKind::TextTooLarge`] says so.
     pub fn text(&self) -> Option<&str> {
         let decoded = self.decoded_text()?;
         match &decoded.text {
@@ -217,7 +217,8 @@ impl<'a> Part<'a> {
         let (text, length, grown) = match text.text {
             Cow::Borrowed(text) if !cut => (None, text.len(), false),
             text => {
-                // Where the input was cut a character may be broken: that is no fault of the sender.
+                // Where the input was cut a character may be broken: that is no fault of the
+                // sender.
                 if cut {
                     problem = problem.filter(|p| *p != DefectKind::BadCharset);
                 }
@@ -288,66 +289,12 @@ impl<'a> Part<'a> {
             && self.rendered().is_some_and(|page| page.text_cut)
     }
 
-    /// For a `text/*` leaf: the text that a person sees, for HTML the rendered text.
+    /// For a `text/*` leaf: the visible text, for HTML the rendered text.
     pub fn shown_text(&self) -> Option<&str> {
         match self.rendered() {
             Some(page) => Some(&page.text),
             None => self.text(),
         }
-    }
-
-    /// The name the sender gave: `filename` of the disposition, else `name` of the type.
-    pub fn file_name(&self) -> Option<&str> {
-        let named = self.disposition.as_ref().and_then(Disposition::file_name);
-        named.or_else(|| self.content_type.param("name"))
-    }
-
-    /// Every name that some mail program may save the part under: of all fields that give one, in all
-    /// readings, the one of [`Part::file_name`] first. A name may come twice.
-    pub fn file_names(&self) -> impl Iterator<Item = &str> {
-        let dispositions = self.disposition.iter().flat_map(|d| &d.params);
-        let is_filename = |(name, _): &&(String, String)| name == "filename";
-        let is_name = |(name, _): &&(String, String)| name == "name";
-        let filenames = dispositions.clone().filter(is_filename);
-        let names = self.content_type.params.iter().filter(is_name);
-        // `name` of a disposition, `filename` of a type, and what else is called so.
-        let other = |parameter: &&(String, String), usual: &str| {
-            parameter.0 != usual && params::is_file_name(&parameter.0)
-        };
-        let swapped = dispositions.filter(move |p| other(p, "filename"));
-        let swapped =
-            swapped.chain(self.content_type.params.iter().filter(move |p| other(p, "name")));
-        let others = self.content_type.other_names.iter().chain(&self.other_names);
-        let others = others.chain(self.disposition.iter().flat_map(|d| &d.other_names));
-        let given = filenames.chain(names).chain(swapped).map(|(_, value)| value);
-        given.chain(others).map(String::as_str)
-    }
-
-    /// Every reading of every name ([`crate::names::readings`]), also of the files that are encoded in
-    /// its text ([`Part::files`]); of a part without a name those of its Content-Name,
-    /// Content-Description and Content-Location, which mail programs take instead, and its
-    /// Content-ID. A part whose names have no extension has the one of its media type.
-    pub fn name_readings(&self) -> Vec<Cow<'_, str>> {
-        let mut names = self.file_names().peekable();
-        let described = if names.peek().is_none() { &self.described[..] } else { &[] };
-        let mut found: Vec<Cow<'_, str>> = Vec::new();
-        let (mut has_extension, mut stem) = (false, "unnamed");
-        for name in names.chain(described.iter().map(String::as_str)) {
-            if !has_extension {
-                has_extension = names::has_extension(name);
-                stem = if name.is_empty() { stem } else { name };
-            }
-            add_readings(name, &mut found);
-        }
-        if !has_extension
-            && let Some(extension) = names::extension_of_type(&self.content_type.essence())
-        {
-            found.push(Cow::Owned(format!("{}.{extension}", stem.trim_end_matches('.'))));
-        }
-        for file in self.files() {
-            file.names.iter().for_each(|name| add_readings(name, &mut found));
-        }
-        found
     }
 
     /// Files that mail programs find inside the decoded body: uuencoded or in yEnc in a text, or in
@@ -360,40 +307,12 @@ impl<'a> Part<'a> {
             encoded_files::find(self.body(), &self.content_type.kind, self.is_html())
         })
     }
-
-    /// Not to be shown in line: it has a name, is marked as attachment, or is no text.
-    pub fn is_attachment(&self) -> bool {
-        if self.is_container && self.content_type.kind == "multipart" {
-            return false;
-        }
-        let marked = self.disposition.as_ref().is_some_and(|d| d.kind.starts_with("attachment"));
-        marked || self.file_names().next().is_some() || self.is_file_by_type()
-    }
-
-    /// Whether the type is one that mail programs do not show in line but offer as a file.
-    fn is_file_by_type(&self) -> bool {
-        match &*self.content_type.kind {
-            "text" => names::extension_of_type(&self.content_type.essence()).is_some(),
-            "multipart" | "message" => self.parent.is_some(),
-            // A message that is nothing but a file.
-            _ => true,
-        }
-    }
 }
 
-/// Adds the readings of a name that are not there yet.
-fn add_readings<'n>(name: &'n str, found: &mut Vec<Cow<'n, str>>) {
-    for reading in names::readings(name) {
-        if !found.contains(&reading) {
-            found.push(reading);
-        }
-    }
-}
-
-/// The first and the last bytes of `bytes`, `max` in all: what is unwanted stands at either end more
-/// often than in the middle, and padding in front must not hide what follows it. The cuts are at
-/// multiples of four bytes from the start, so that UTF-16 and UTF-32 stay aligned, unless a UTF-8
-/// character would be cut.
+/// The first and the last bytes of `bytes`, `max` in all: what is unwanted stands at either end
+/// more often than in the middle, and padding in front must not hide what follows it. The cuts are
+/// at multiples of four bytes from the start, so that UTF-16 and UTF-32 stay aligned, unless a
+/// UTF-8 character would be cut.
 fn ends(bytes: &[u8], max: usize) -> Vec<u8> {
     let head = character_start(bytes, max / 2 / 4 * 4);
     let from = (bytes.len() - (max - head)).next_multiple_of(4);

@@ -3,9 +3,9 @@
 //! A multipart is searched once for its own boundary, so a byte is looked at once a level:
 //! [`Limits::depth_max`] bounds both the work and the recursion.
 //!
-//! RFC 2046 section 5.2.1 forbids to encode attached messages. Who hides something does it all the same, and
-//! mail programs show them: what is encoded is decoded at once and read like the rest. What that may
-//! cost in all is bounded by the size of the message ([`EMBEDDED_SHARE`]).
+//! RFC 2046 section 5.2.1 forbids encoding attached messages. Attackers do it all the same, and
+//! mail programs show them: what is encoded is decoded at once and read like the rest. What that
+//! may cost in all is bounded by the size of the message ([`EMBEDDED_BYTES_FACTOR`]).
 
 mod fields;
 
@@ -23,9 +23,9 @@ use crate::part::Part;
 
 use self::fields::MimeFields;
 
-/// Bytes of encoded messages that are decoded to be read, as a multiple of the message's own: base64
-/// in base64 in base64 needs 0.75 + 0.56 + 0.42 of it.
-const EMBEDDED_SHARE: usize = 2;
+/// Bytes of encoded messages that are decoded to be read, as a multiple of the message's own:
+/// base64 in base64 in base64 needs 0.75 + 0.56 + 0.42 of it.
+const EMBEDDED_BYTES_FACTOR: usize = 2;
 
 /// Reads all parts of a message, a parent before its children; `[0]` is the root.
 pub(crate) fn read<'a>(raw: &'a [u8], limits: &Limits) -> (Vec<Part<'a>>, Vec<Defect>) {
@@ -37,7 +37,7 @@ pub(crate) fn read<'a>(raw: &'a [u8], limits: &Limits) -> (Vec<Part<'a>>, Vec<De
         parts: Vec::new(),
         defects: Vec::new(),
         boundaries: Vec::new(),
-        embedded_left: raw.len().saturating_mul(EMBEDDED_SHARE).min(decoded_bytes_max),
+        embedded_left: raw.len().saturating_mul(EMBEDDED_BYTES_FACTOR).min(decoded_bytes_max),
     };
     reader.part(0..raw.len(), None, 0, false);
     share_decoded_bytes(&mut reader.parts, limits);
@@ -50,7 +50,7 @@ fn share_decoded_bytes(parts: &mut [Part<'_>], limits: &Limits) {
     let mut left = usize::try_from(limits.decoded_bytes_max).unwrap_or(usize::MAX);
     for part in parts.iter_mut().filter(|p| !p.is_container) {
         if part.within.is_some() {
-            left = left.saturating_sub(part.keep_decoded(left));
+            left = left.saturating_sub(part.truncate_decoded(left));
             continue;
         }
         let most = match part.transfer_encoding {
@@ -85,9 +85,9 @@ impl<'a> Reader<'a, '_> {
         let parameters_max = usize::from(self.limits.parameters_max);
         let fields = MimeFields::read(self.raw, &headers, in_digest, parameters_max);
         let defect = |kind| Defect::new(kind, index);
-        self.defects.extend(fields.flaws.iter().map(|(kind, at)| defect(*kind).at(*at)));
+        self.defects.extend(fields.defects.iter().map(|(kind, at)| defect(*kind).at(*at)));
         let MimeFields { content_type, transfer_encoding, disposition, .. } = fields;
-        let MimeFields { other_names, described, .. } = fields;
+        let MimeFields { alternative_names, fallback_names, .. } = fields;
         self.parts.push(Part {
             parent,
             depth,
@@ -102,8 +102,8 @@ impl<'a> Reader<'a, '_> {
             raw_body: &self.raw[body..range.end],
             decoded_bytes_max: 0,
             limits: *self.limits,
-            other_names,
-            described,
+            alternative_names,
+            fallback_names,
             decoded: OnceCell::new(),
             text: OnceCell::new(),
             rendered: OnceCell::new(),
@@ -181,11 +181,11 @@ impl<'a> Reader<'a, '_> {
         };
         inner.part(0..decoded.bytes.len(), Some(index), depth + 1, false);
         self.embedded_left = inner.embedded_left;
-        // Places in the decoded bytes mean nothing to who has the message.
+        // Offsets in the decoded bytes are meaningless in the raw message.
         self.defects.extend(inner.defects.into_iter().map(|d| Defect { offset: None, ..d }));
-        let settled = inner.parts.into_iter().map(|p| p.settled(index, raw_body, range.clone()));
-        let settled: Vec<Part<'a>> = settled.collect();
-        self.parts.extend(settled);
+        let detached = inner.parts.into_iter().map(|p| p.detached(index, raw_body, range.clone()));
+        let detached: Vec<Part<'a>> = detached.collect();
+        self.parts.extend(detached);
         self.get(index).is_container = true;
     }
 
@@ -259,7 +259,7 @@ impl<'a> Reader<'a, '_> {
     fn without_boundary(&mut self, kind: DefectKind, index: u16) {
         self.defect(kind, index);
         let body = self.get(index).raw_body;
-        if ambiguity::dashed_lines(body) > 0 || ambiguity::holds_parts(body) {
+        if ambiguity::dashed_lines(body) > 0 || ambiguity::may_contain_parts(body) {
             self.defect(DefectKind::PartsWithoutBoundary, index);
         }
     }
@@ -267,17 +267,17 @@ impl<'a> Reader<'a, '_> {
     /// What stands before the first boundary and behind the last.
     fn outside(&mut self, found: &mime::Boundaries, boundary: &[u8], index: u16) {
         let [before, after] = found.outside.clone();
-        if ambiguity::holds_parts(&self.raw[before]) {
+        if ambiguity::may_contain_parts(&self.raw[before]) {
             self.defect(DefectKind::PartsInPreamble, index);
         }
         let after = &self.raw[after];
-        if ambiguity::holds_parts(after) || ambiguity::boundaries(after, boundary) > 0 {
+        if ambiguity::may_contain_parts(after) || ambiguity::boundaries(after, boundary) > 0 {
             self.defect(DefectKind::PartsAfterClose, index);
         }
     }
 
     /// Lines that begin with the boundary of `index` and go on are boundaries of parts around it or
-    /// within, or not everybody reads them the same.
+    /// within, or mail programs disagree about them.
     fn longer_lines(&mut self, longer: &[Range<usize>], index: u16) {
         let Some(first) = longer.first() else { return };
         let within = self.parts[usize::from(index - self.first)..].iter();
@@ -301,11 +301,11 @@ impl<'a> Reader<'a, '_> {
     }
 }
 
-/// Bytes of a file that tell whether it is a message.
+/// Bytes of a file that are examined to recognise a message.
 const PEEK_BYTES: usize = 4_096;
 
-/// Whether a part that is not said to be a message is one: a file that mail programs open as such, by
-/// its name or by what it begins with.
+/// Whether a part that is not said to be a message is one: a file that mail programs open as such,
+/// by its name or by what it begins with.
 fn is_message_file(part: &Part<'_>) -> bool {
     let (kind, subtype) = (&*part.content_type.kind, &*part.content_type.subtype);
     let is_report = matches!(
@@ -342,7 +342,8 @@ fn is_message_file(part: &Part<'_>) -> bool {
 
 /// Whether a multipart that is said to be encoded has other parts when its body is decoded first.
 fn differs_when_decoded(encoding: TransferEncoding, body: &[u8], boundary: &[u8]) -> bool {
-    // Decoding base64 with boundaries in it is slow, and each multipart around may ask for it again.
+    // Decoding base64 with boundaries in it is slow, and each multipart around may ask for it
+    // again.
     if encoding == TransferEncoding::Base64 && body.len() > ambiguity::OUTSIDE_BYTES_MAX {
         return true;
     }

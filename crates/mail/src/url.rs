@@ -1,4 +1,4 @@
-//! URLs: one canonical form for look-ups, and finding them in text.
+//! URLs: one canonical form for lookups, and finding them in text.
 //!
 //! Mail, web proxy and packet path share [`canonical`]; the variants that rules of other programs
 //! expect are made from what is found here, in the crate that needs them.
@@ -6,7 +6,7 @@
 mod canonical;
 mod host;
 pub(crate) mod nested;
-pub(crate) mod plain;
+pub(crate) mod normalized;
 pub mod text;
 
 use std::ops::Range;
@@ -53,7 +53,7 @@ pub enum UrlSource {
 }
 
 impl UrlSource {
-    /// The reader's program asks for it without being told, when it shows remote content.
+    /// Mail clients load it without a click, when they show remote content.
     pub fn is_loaded(self) -> bool {
         use UrlSource as S;
         matches!(self, S::Src | S::Background | S::Link | S::Css | S::MetaRefresh)
@@ -63,7 +63,7 @@ impl UrlSource {
 /// A URL of a message, where it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
-    /// The form for look-ups.
+    /// The canonical form for lookups.
     pub canonical: CanonicalUrl,
     /// As found, character references decoded; at most [`URL_BYTES_MAX`] bytes.
     pub raw: String,
@@ -123,8 +123,8 @@ impl UrlTraits {
 ///
 /// Scheme and host in lower case; host in ASCII (IDNA, UTS 46), without a final dot, addresses in
 /// their usual notation; no user information, default port or fragment; dot segments resolved;
-/// escapes of unreserved characters decoded, other escapes in upper case; what may not stand in a URL
-/// escaped; an empty path is `/`.
+/// escapes of unreserved characters decoded, other escapes in upper case; what may not stand in a
+/// URL escaped; an empty path is `/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CanonicalUrl {
     text: String,

@@ -1,5 +1,5 @@
-//! The URLs of a message: in the text and the HTML of its parts, and those that the usual extraction
-//! does not see.
+//! The URLs of a message: in the text and the HTML of its parts, and those that the usual
+//! extraction does not see.
 
 pub(crate) mod bounds;
 pub(crate) mod hidden;
@@ -19,7 +19,7 @@ use crate::url::{CanonicalUrl, URL_BYTES_MAX, Url, UrlSource, canonical, cut_at}
 #[derive(Debug)]
 pub(crate) struct Collector {
     pub(crate) urls: Vec<Url>,
-    /// The last of those that found no place in `urls`.
+    /// The last of those that found no location in `urls`.
     last: VecDeque<Url>,
     pub(crate) max: usize,
     /// There were more than `max`.
@@ -48,7 +48,7 @@ impl Collector {
         self.last.push_back(url);
     }
 
-    /// To be called after the last URL: puts the last ones into the place of those before them.
+    /// To be called after the last URL: puts the last ones into the location of those before them.
     pub(crate) fn finish(&mut self) {
         let kept = self.max.saturating_sub(self.last.len());
         let surplus = self.urls.len().saturating_sub(kept).min(self.last.len());

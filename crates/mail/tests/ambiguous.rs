@@ -1,5 +1,5 @@
-//! Messages that mail programs read in different ways are known as such, each kind by its own defect;
-//! harmless neighbours are not.
+//! Messages that mail programs read in different ways are known as such, each kind by its own
+//! defect; harmless neighbours are not.
 
 use std::path::Path;
 

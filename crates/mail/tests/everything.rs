@@ -1,4 +1,4 @@
-//! Asks a message for everything it can tell, and checks what must hold for any bytes at all.
+//! Calls every accessor of a message, and checks what must hold for any bytes at all.
 
 use gauntlet_mail::url::URL_BYTES_MAX;
 use gauntlet_mail::{Defect, Limits, Message, View};
@@ -44,7 +44,7 @@ fn tree(message: &Message<'_>, raw: &[u8], limits: &Limits) {
         assert!(part.body().len() <= raw.len(), "no transfer encoding makes less of more");
         assert!(!part.is_container || part.body().is_empty());
         let _ = (part.file_name(), part.is_attachment(), part.content_type.essence());
-        let _ = part.name_readings();
+        let _ = part.name_interpretations();
         let files = part.files().iter().map(|file| file.bytes(part.body()).len());
         assert!(
             files.sum::<usize>() <= raw.len() * 2,
@@ -78,7 +78,7 @@ fn texts(message: &Message<'_>, limits: &Limits) {
         for run in &page.hidden {
             let range = run.range.start as usize..run.range.end as usize;
             assert!(page.invisible.get(range).is_some_and(|t| !t.is_empty()), "runs are of text");
-            assert!(!run.why.is_visible(), "what is hidden has a reason");
+            assert!(!run.reasons.is_visible(), "what is hidden has a reason");
         }
         let source = text.part.text().expect("what is rendered has a source");
         for link in &page.links {

@@ -1,5 +1,5 @@
-//! Mutated nasty messages keep every promise of the parser and its views. The target for `cargo fuzz`
-//! is `fuzz/fuzz_targets/message.rs`.
+//! Mutated nasty messages keep every promise of the parser and its views. The target for `cargo
+//! fuzz` is `fuzz/fuzz_targets/message.rs`.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Reading a message costs time in proportion to its length, whatever stands in it: a text eight times
-//! as long takes about eight times as long, not sixty-four times.
+//! Reading a message costs time in proportion to its length, whatever stands in it: a text eight
+//! times as long takes about eight times as long, not sixty-four times.
 
 use std::time::{Duration, Instant};
 

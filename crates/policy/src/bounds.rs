@@ -1,8 +1,8 @@
-//! What the conditions of a rule leave possible: whether they contradict each other, and whether one rule's
-//! hold wherever another's do.
+//! What the conditions of a rule leave possible: whether they contradict each other, and whether
+//! one rule's hold wherever another's do.
 //!
-//! Only certain answers are given. Class, score, size and the yes-or-no fields are followed through `all` and
-//! `not`; of patterns and lists it is only known whether they are the same.
+//! Only certain answers are given. Class, score, size and the yes-or-no fields are followed through
+//! `all` and `not`; of patterns and lists it is only known whether they are the same.
 
 use gauntlet_verdict::Class;
 
@@ -11,7 +11,7 @@ use crate::condition::Condition;
 /// From a number (included) up to another (not included).
 type Span = (f64, f64);
 
-/// What is left of every field that can be followed.
+/// The possible values of every field that is tracked.
 #[derive(Debug, Clone)]
 struct Bounds {
     classes: Vec<Class>,
@@ -114,12 +114,12 @@ impl Bounds {
         } else if only(Condition { size_below: not.size_below, ..none.clone() }) {
             cut(&mut self.size, size(not.size_below), None);
         } else {
-            let yes_or_no = [
+            let booleans = [
                 Condition { explicit: not.explicit, ..none.clone() },
                 Condition { authenticated: not.authenticated, ..none.clone() },
                 Condition { tls: not.tls, ..none },
             ];
-            for field in yes_or_no.into_iter().filter(|field| field == not) {
+            for field in booleans.into_iter().filter(|field| field == not) {
                 let [explicit, authenticated, tls] = flags(&field).map(|f| f.map(|yes| !yes));
                 self.narrow(&Condition { explicit, authenticated, tls, ..Condition::default() })?;
             }
@@ -151,13 +151,13 @@ fn holds(when: &Condition, bounds: &Bounds, parts: &[&Condition]) -> bool {
         && when.score_below.is_none_or(|b| bounds.score.1 <= b)
         && size(when.size_min).is_none_or(|m| bounds.size.0 >= m)
         && size(when.size_below).is_none_or(|b| bounds.size.1 <= b);
-    let yes_or_no = flags(when)
+    let booleans = flags(when)
         .iter()
         .zip(bounds.flags)
         .all(|(asked, known)| asked.is_none() || *asked == known);
     let nested = when.all.iter().flatten().all(|inner| holds(inner, bounds, parts))
         && when.any.as_ref().is_none_or(|any| any.iter().any(|c| holds(c, bounds, parts)));
-    classes && spans && yes_or_no && nested && is_in(when, parts)
+    classes && spans && booleans && nested && is_in(when, parts)
 }
 
 /// Each of the fields that are not followed is the same in one of `parts`, or is not asked for.

@@ -2,34 +2,12 @@
 
 use crate::bounds;
 use crate::condition::{CONDITION_DEPTH_MAX, Condition};
-use crate::file::{ChangeTemplate, PolicyError, RULES_MAX, Rule};
+use crate::finding::{Finding, PolicyError};
 use crate::groups::Groups;
+use crate::rule::{ChangeTemplate, RULES_MAX, Rule};
 use gauntlet_verdict::{ADMIN_ONLY_FOLDERS, Change, Final, ReleasedBy};
 
-/// Something wrong, or odd, about one rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The rule's name.
-    pub rule: String,
-    /// Line of the rule, from 1.
-    pub line: usize,
-    /// What is wrong and what to do.
-    pub message: String,
-}
-
-impl Finding {
-    pub(crate) fn of(rule: &Rule, message: String) -> Self {
-        Finding { rule: rule.name.clone(), line: rule.line, message }
-    }
-}
-
-impl From<Finding> for PolicyError {
-    fn from(finding: Finding) -> Self {
-        PolicyError::Meaning(finding)
-    }
-}
-
-/// Refuses what cannot be meant; returns what is merely odd.
+/// Rejects contradictions and unknown names; returns warnings.
 pub(crate) fn check(rules: &[Rule], groups: &Groups) -> Result<Vec<Finding>, PolicyError> {
     if let Some(rule) = rules.get(RULES_MAX) {
         return Err(Finding::of(rule, format!("more than {RULES_MAX} rules")).into());
@@ -87,8 +65,8 @@ fn check_rule(rule: &Rule, groups: &Groups) -> Result<(), PolicyError> {
 /// What is wrong with what a rule says about releasing.
 fn release_problem(rule: &Rule, release: ReleasedBy) -> Option<String> {
     let Some(Final::Hold { folder } | Final::Quarantine { folder }) = &rule.end else {
-        let mend = "needs hold or quarantine in `do`: only held mail is released";
-        return Some(format!("release = {:?} {mend}", release.name()));
+        let hint = "needs hold or quarantine in `do`: only held mail is released";
+        return Some(format!("release = {:?} {hint}", release.name()));
     };
     let admin_only = ADMIN_ONLY_FOLDERS.contains(&folder.as_str());
     (release == ReleasedBy::User && admin_only).then(|| {
@@ -176,26 +154,6 @@ fn unreachable_rules(rules: &[Rule]) -> Vec<Finding> {
         }
     }
     findings
-}
-
-/// Adds "did you mean" to serde's "unknown field `x`, expected one of `a`, `b`".
-pub fn with_nearest(message: &str) -> String {
-    let mut names = message.split('`').skip(1).step_by(2);
-    let given = names.next().filter(|_| message.starts_with("unknown"));
-    let nearest = given.and_then(|given| nearest(given, names.map(str::to_owned)));
-    let short = message.lines().next().unwrap_or(message);
-    let Some(name) = nearest else { return short.to_owned() };
-    // With a name to offer, the list of all others is noise.
-    let head = short.split(", expected").next().unwrap_or(short);
-    format!("{head}; did you mean `{name}`?")
-}
-
-/// The one of `names` that is most like `given`, if one is like it at all.
-pub fn nearest(given: &str, names: impl Iterator<Item = String>) -> Option<String> {
-    /// Letters that may differ; more, and it is another word.
-    const DISTANCE_MAX: usize = 3;
-    let distances = names.map(|name| (strsim::osa_distance(given, &name), name));
-    distances.min().filter(|(distance, _)| *distance <= DISTANCE_MAX).map(|(_, name)| name)
 }
 
 #[cfg(test)]

@@ -70,8 +70,8 @@ pub struct Condition {
     pub listed: Option<OneOrMany<Pattern>>,
     /// Messages of this sender, client or recipient in a span of time.
     pub rate: Option<RateCondition>,
-    /// Language of the message (ISO 639-1, e.g. `de`): that of its text where it can be told, else what its
-    /// Content-Language field states (RFC 3282).
+    /// Language of the message (ISO 639-1, e.g. `de`): that of its text where it is known,
+    /// else what its Content-Language field states (RFC 3282).
     pub language: Option<OneOrMany<Pattern>>,
     /// Every one of these.
     pub all: Option<Vec<Condition>>,
@@ -85,7 +85,7 @@ pub struct Condition {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AttachmentCondition {
-    /// File name: any of the names of the part, in any reading of it.
+    /// File name: any of the names of the part, in any interpretation of it.
     pub name: Option<OneOrMany<Pattern>>,
     /// What a file of any of its names does when it is opened: `program`, `shortcut`,
     /// `active_document`, `macro_document` or `disk_image`.
@@ -96,7 +96,7 @@ pub struct AttachmentCondition {
     pub kind: Option<OneOrMany<Pattern>>,
     /// Decoded size at least.
     pub size_min: Option<Bytes>,
-    /// Encrypted, so that nobody can look inside.
+    /// Encrypted, so that it cannot be scanned.
     pub encrypted: Option<bool>,
 }
 

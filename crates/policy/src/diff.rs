@@ -1,11 +1,11 @@
-//! What differs between two texts, line by line: for people who look at versions of a policy.
+//! What differs between two texts, line by line: for comparing versions of a policy.
 //!
 //! The shortest edit script by Myers' greedy algorithm ("An O(ND) Difference Algorithm and Its
 //! Variations", 1986), after what both texts begin and end with alike is set aside.
 
 use serde::Serialize;
 
-/// Lines that may be removed and added together before the middle is told as replaced whole: the
+/// Lines that may be removed and added together before the middle is output as replaced whole: the
 /// search's memory grows with the square.
 const EDITS_MAX: usize = 2_000;
 /// Unchanged lines shown around a change.
@@ -47,20 +47,20 @@ pub fn lines(old: &str, new: &str) -> Vec<Line> {
     edits.extend(middle(a_mid, b_mid));
     edits.extend(std::iter::repeat_n(Edit::Same, tail));
     let (mut old_at, mut new_at) = (0, 0);
-    let mut told = Vec::with_capacity(edits.len());
+    let mut output = Vec::with_capacity(edits.len());
     for edit in edits {
         let text = if edit == Edit::Added { b[new_at] } else { a[old_at] };
         let (in_old, in_new) = (edit != Edit::Added, edit != Edit::Removed);
         old_at += usize::from(in_old);
         new_at += usize::from(in_new);
-        told.push(Line {
+        output.push(Line {
             edit,
             old: in_old.then_some(old_at),
             new: in_new.then_some(new_at),
             text: text.to_owned(),
         });
     }
-    told
+    output
 }
 
 /// The changed lines with a few around them; `None` where lines are left out between.
@@ -123,8 +123,8 @@ fn middle(a: &[&str], b: &[&str]) -> Vec<Edit> {
     search(a, b).map_or_else(whole, |rounds| walk_back(a, b, &rounds))
 }
 
-/// Of each round `d`, how far down `a` the best path on every diagonal `k` came, at `k + d`. None if
-/// the texts differ too much.
+/// Of each round `d`, how far down `a` the best path on every diagonal `k` came, at `k + d`. None
+/// if the texts differ too much.
 fn search(a: &[&str], b: &[&str]) -> Option<Vec<Vec<usize>>> {
     let mut rounds: Vec<Vec<usize>> = Vec::new();
     for d in 0..=(a.len() + b.len()).min(EDITS_MAX) {

@@ -6,31 +6,15 @@ use gauntlet_mail::Direction;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::check::{self, Finding};
+use crate::check::check;
 use crate::condition::Condition;
+use crate::finding::{Finding, PolicyError};
 use crate::groups::Groups;
 use crate::pattern::OneOrMany;
 use crate::people::People;
+use crate::rule::{ChangeTemplate, Rule};
+use crate::suggestion::with_nearest;
 use gauntlet_verdict::{Change, Final, ReleasedBy};
-
-/// Most rules in one policy.
-pub const RULES_MAX: usize = 1_000;
-
-/// A policy that cannot be used.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum PolicyError {
-    /// Not TOML, or a field that is unknown or of the wrong type.
-    #[error("policy, line {line}: {message}")]
-    Syntax {
-        /// Line, from 1.
-        line: usize,
-        /// What is wrong and what would be right.
-        message: String,
-    },
-    /// It reads, but cannot mean what it says.
-    #[error("policy, line {}: rule {:?}: {}", .0.line, .0.rule, .0.message)]
-    Meaning(Finding),
-}
 
 /// An ordered list of rules.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,45 +23,10 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// Groups that the file itself defines.
     pub groups: Groups,
-    /// What single people want; empty until the node sets it.
+    /// Preferences of single users; empty until the node sets them.
     pub people: Arc<People>,
-    /// Oddities that do not keep it from being used: unreachable rules and the like.
+    /// Warnings that do not keep it from being used: unreachable rules and the like.
     pub warnings: Vec<Finding>,
-}
-
-/// One rule.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Rule {
-    /// Unique name, logged with every disposition it made.
-    pub name: String,
-    /// Directions it applies to.
-    pub directions: Vec<Direction>,
-    /// When it matches; none matches always.
-    pub when: Option<Condition>,
-    /// Changes, in order.
-    pub changes: Vec<ChangeTemplate>,
-    /// The end of the way, if the rule decides it.
-    pub end: Option<Final>,
-    /// Who may release what the rule holds, if it says so.
-    pub release: Option<ReleasedBy>,
-    /// No further rule is tried after a match.
-    pub stop: bool,
-    /// Line in the file, from 1.
-    pub line: usize,
-}
-
-/// A change as written; [`ChangeTemplate::StripAttachments`] finds its parts in the message.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ChangeTemplate {
-    /// Nothing to find out; only placeholders in texts are filled in.
-    Fixed(Change),
-    /// Strips the attachments that fit.
-    StripAttachments {
-        /// Which; all if none.
-        which: Option<crate::condition::AttachmentCondition>,
-        /// What the note says.
-        note: String,
-    },
 }
 
 #[derive(Deserialize)]
@@ -198,7 +147,7 @@ impl Policy {
                 rules.push(rule);
             }
         }
-        let warnings = check::check(&rules, &groups)?;
+        let warnings = check(&rules, &groups)?;
         Ok(Policy { rules, groups, people: Arc::default(), warnings })
     }
 
@@ -289,7 +238,7 @@ pub(crate) fn line_of(text: &str, offset: usize) -> usize {
 
 fn syntax_error(text: &str, error: &toml::de::Error) -> PolicyError {
     let line = error.span().map_or(1, |span| line_of(text, span.start));
-    PolicyError::Syntax { line, message: check::with_nearest(error.message()) }
+    PolicyError::Syntax { line, message: with_nearest(error.message()) }
 }
 
 #[cfg(test)]

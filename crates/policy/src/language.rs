@@ -15,9 +15,9 @@ const SHORT: &str = "afr af,aka ak,amh am,ara ar,aze az,bel be,ben bn,bul bg,cat
     ron ro,rus ru,sin si,slk sk,slv sl,sna sn,spa es,srp sr,swe sv,tam ta,tel te,tgl tl,tha th,tuk tk,tur tr,ukr uk,urd ur,\
     uzb uz,vie vi,yid yi,zho zh,zul zu";
 
-/// The languages of a message, likeliest first: the one that its text is in (by its frequent letters, where these
-/// tell: a few words do not), as ISO 639-1, else what its Content-Language field says (RFC 3282), each tag as it stands
-/// and without its region.
+/// The languages of a message, likeliest first: the one that its text is in (by its frequent
+/// letters, where these tell: a few words do not), as ISO 639-1, else what its Content-Language
+/// field says (RFC 3282), each tag as it stands and without its region.
 pub(crate) fn of(message: &Message<'_>) -> Vec<String> {
     let mut text = String::new();
     for part in message.texts() {

@@ -1,4 +1,5 @@
-//! From a verdict to what is done: ordered rules that an administrator writes, pure and explainable.
+//! From a verdict to what is done: ordered rules that an administrator writes, pure and
+//! explainable.
 //!
 //! A [`Policy`] is a TOML file of rules; each has a direction, conditions as data (no code) and
 //! actions. [`Policy::decide`] tries them in order for every recipient and returns one
@@ -6,22 +7,29 @@
 //! [`rewrite::apply`] makes the changes that a disposition asks for.
 
 mod bounds;
-pub mod check;
+mod check;
 pub mod condition;
 pub mod decide;
 pub mod diff;
 pub mod edit;
+mod evaluation;
 pub mod file;
+pub mod finding;
 pub mod groups;
+pub mod input;
 mod language;
 pub mod pattern;
 pub mod people;
 pub mod replay;
 pub mod rewrite;
+pub mod rule;
+pub mod suggestion;
 
-pub use check::Finding;
 pub use condition::Condition;
-pub use decide::{Explanation, PolicyInput, Rates};
-pub use file::{Policy, PolicyError, Rule};
+pub use decide::Explanation;
+pub use file::Policy;
+pub use finding::{Finding, PolicyError};
 pub use groups::Groups;
+pub use input::{PolicyInput, Rates};
 pub use people::People;
+pub use rule::Rule;

@@ -1,8 +1,9 @@
-//! What single people want: senders they allow or block for themselves, and how strict to be. It changes
-//! the class that the rules see for that recipient, so every policy respects it without a rule of its own.
+//! Preferences of single users: senders they allow or block for themselves, and how strict to be.
+//! They change the class that the rules see for that recipient, so every policy respects it without
+//! a rule of its own.
 //!
-//! Nobody can wish for phishing or malware, and an allowed name that fails its authentication is a
-//! stranger's.
+//! No preference releases phishing or malware, and an allowed name that fails its authentication is
+//! a stranger's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// Labels of a domain that are walked at most.
 const LABELS_MAX: usize = 32;
 
-/// How much a person wants held.
+/// How much of a user's mail is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strictness {
@@ -50,7 +51,7 @@ impl std::str::FromStr for Strictness {
     }
 }
 
-/// What one address wants.
+/// The preferences of one address.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Wishes {
     /// Senders whose mail is wanted: addresses, or domains with all below them; in lower case.
@@ -63,7 +64,7 @@ pub struct Wishes {
     pub spam_points: Option<f64>,
 }
 
-/// What people want, by address in lower case.
+/// Preferences of all users, by address in lower case.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct People {
     /// Their wishes.
@@ -81,7 +82,7 @@ pub struct Senders<'m> {
 
 /// A class as one recipient sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OwnClass {
+pub struct RecipientClass {
     /// The class.
     pub class: Class,
     /// Why it is another than the verdict's; empty if it is not.
@@ -89,7 +90,8 @@ pub struct OwnClass {
 }
 
 impl People {
-    /// The class of a message for this recipient. `explicit` says that the verdict is explicit spam.
+    /// The class of a message for this recipient. `explicit` says that the verdict is explicit
+    /// spam.
     pub fn class(
         &self,
         recipient: &str,
@@ -97,8 +99,8 @@ impl People {
         facts: &Facts,
         verdict: &Verdict,
         explicit: bool,
-    ) -> OwnClass {
-        let as_judged = OwnClass { class: verdict.class, because: "" };
+    ) -> RecipientClass {
+        let as_judged = RecipientClass { class: verdict.class, because: "" };
         if self.wishes.is_empty() {
             return as_judged;
         }
@@ -114,8 +116,8 @@ impl Wishes {
         facts: &Facts,
         verdict: &Verdict,
         explicit: bool,
-    ) -> Option<OwnClass> {
-        let own = |class, because| Some(OwnClass { class, because });
+    ) -> Option<RecipientClass> {
+        let own = |class, because| Some(RecipientClass { class, because });
         let class = verdict.class;
         if !matches!(class, Class::Ham | Class::Bulk | Class::Suspect | Class::Spam) {
             return None;
@@ -141,13 +143,13 @@ impl Wishes {
 }
 
 impl Senders<'_> {
-    /// Every address, in every reading of the fields.
+    /// Every address, in every interpretation of the fields.
     fn all(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.envelope).chain(self.authors.addresses())
     }
 
-    /// The envelope's sender or all authors are on the list, and nothing says that they are somebody else:
-    /// anybody can write them.
+    /// The envelope's sender or all authors are on the list, and nothing shows that they are
+    /// forged: anybody can write them.
     fn are_allowed(&self, list: &BTreeSet<String>, facts: &Facts) -> bool {
         let authors = &self.authors.mailboxes;
         let is_forged = facts.dmarc == AuthResult::Fail;
@@ -189,7 +191,7 @@ mod tests {
         let authors = Authors::read([&b"News@Shop.example"[..]], 16);
         let senders = Senders { envelope: "bounce@mail.shop.example", authors: &authors };
         let other = people.class("bob@example.org", &senders, facts, &verdict, false);
-        assert_eq!(other, OwnClass { class, because: "" }, "nobody decides for others");
+        assert_eq!(other, RecipientClass { class, because: "" }, "nobody decides for others");
         people.class("Ann@Example.org", &senders, facts, &verdict, false).class
     }
 

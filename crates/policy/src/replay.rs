@@ -1,4 +1,4 @@
-//! Deciding again, under another policy, about mail that came before.
+//! Replaying logged mail under another policy.
 //!
 //! Of most such mail only its line of the log is left: envelope, facts, verdict, sender, subject,
 //! size, and what was done. A rule that asks for more (attachments, links, other fields, rates)
@@ -9,8 +9,10 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use crate::condition::Condition;
-use crate::decide::{Evaluation, PolicyInput};
-use crate::file::{ChangeTemplate, Policy, Rule};
+use crate::evaluation::Evaluation;
+use crate::file::Policy;
+use crate::input::PolicyInput;
+use crate::rule::{ChangeTemplate, Rule};
 use gauntlet_verdict::{Change, Disposition, Final};
 
 /// What a policy would have done.
@@ -27,14 +29,14 @@ pub enum Replayed {
 
 /// What is known of a message that was decided on before.
 #[derive(Debug, Clone, Copy)]
-pub struct Past<'a> {
-    /// The message itself, or one made of the fields that the log keeps; envelope, facts and verdict of that
-    /// day. Rates are not used: they are not kept.
+pub struct PastDecision<'a> {
+    /// The message itself, or one made of the fields that the log keeps; envelope, facts and
+    /// verdict of that day. Rates are not used: they are not kept.
     pub input: PolicyInput<'a>,
     /// Bytes that the message had.
     pub size: u64,
     /// `input.message` is the message itself.
-    pub whole: bool,
+    pub is_complete: bool,
     /// What was done.
     pub disposition: &'a Disposition,
 }
@@ -52,16 +54,16 @@ impl<'p> Replay<'p> {
     /// Replays `policy` over mail that `before` decided on.
     pub fn new(policy: &'p Policy, before: &'p Policy) -> Self {
         let same = |a: &Rule, b: &Rule| a.directions == b.directions && a.when == b.when;
-        let places = before.rules.iter().enumerate().filter(|(_, old)| {
+        let positions = before.rules.iter().enumerate().filter(|(_, old)| {
             let now = policy.rules.iter().find(|r| r.name == old.name);
             policy.groups == before.groups && now.is_some_and(|now| same(now, old))
         });
-        let unchanged = places.map(|(place, rule)| (rule.name.as_str(), place)).collect();
+        let unchanged = positions.map(|(position, rule)| (rule.name.as_str(), position)).collect();
         Replay { policy, before, unchanged }
     }
 
     /// What the policy would have done for the recipient of the disposition.
-    pub fn decide(&self, past: &Past<'_>) -> Replayed {
+    pub fn decide(&self, past: &PastDecision<'_>) -> Replayed {
         let recipient = &past.disposition.recipient;
         let languages = OnceCell::new();
         let eval = Evaluation::new(self.policy, &past.input, recipient, past.size, &languages);
@@ -73,7 +75,9 @@ impl<'p> Replay<'p> {
             }
             let matched = match &rule.when {
                 None => Some(true),
-                Some(when) => eval.known(when, past.whole).or_else(|| self.recorded(rule, past)),
+                Some(when) => {
+                    eval.known(when, past.is_complete).or_else(|| self.recorded(rule, past))
+                }
             };
             match matched {
                 None => return Replayed::Unknown { rule: rule.name.clone() },
@@ -100,20 +104,24 @@ impl<'p> Replay<'p> {
     }
 
     /// The answer that an unchanged rule gave that day; none if it was not tried then.
-    fn recorded(&self, rule: &Rule, past: &Past<'_>) -> Option<bool> {
-        let place = *self.unchanged.get(rule.name.as_str())?;
+    fn recorded(&self, rule: &Rule, past: &PastDecision<'_>) -> Option<bool> {
+        let position = *self.unchanged.get(rule.name.as_str())?;
         let matched = |r: &Rule| past.disposition.rules.contains(&r.name);
         let stopped = self.before.rules.iter().position(|r| r.stop && matched(r));
-        let tried = stopped.is_none_or(|stop| place <= stop);
+        let tried = stopped.is_none_or(|stop| position <= stop);
         tried.then(|| matched(rule))
     }
 }
 
-/// The change, where it can be told: attachments to be stripped are found in a whole message, or as
-/// they were found that day.
-fn change(eval: &Evaluation<'_>, template: &ChangeTemplate, past: &Past<'_>) -> Option<Change> {
+/// The change, where it is known: attachments to be stripped are found in a whole
+/// message, or as they were found that day.
+fn change(
+    eval: &Evaluation<'_>,
+    template: &ChangeTemplate,
+    past: &PastDecision<'_>,
+) -> Option<Change> {
     match template {
-        ChangeTemplate::StripAttachments { .. } if !past.whole => {
+        ChangeTemplate::StripAttachments { .. } if !past.is_complete => {
             let stripped = |c: &&Change| matches!(c, Change::StripAttachments { .. });
             past.disposition.changes.iter().find(stripped).cloned()
         }
@@ -123,19 +131,19 @@ fn change(eval: &Evaluation<'_>, template: &ChangeTemplate, past: &Past<'_>) -> 
 
 impl Evaluation<'_> {
     /// Whether a condition holds; none if that depends on something that was not kept.
-    fn known(&self, when: &Condition, whole: bool) -> Option<bool> {
+    fn known(&self, when: &Condition, is_complete: bool) -> Option<bool> {
         let asks_message = when.header.is_some()
             || when.url_host.is_some()
             || when.language.is_some()
             || when.attachment.is_some()
             || when.attachments_min.is_some();
         let nested = when.all.is_some() || when.any.is_some() || when.not.is_some();
-        let asks = when.rate.is_some() || (asks_message && !whole);
+        let asks = when.rate.is_some() || (asks_message && !is_complete);
         if !asks && !nested {
             return Some(self.table(when).0);
         }
         let rest = Condition { rate: None, all: None, any: None, not: None, ..when.clone() };
-        let rest = match whole {
+        let rest = match is_complete {
             true => rest,
             false => Condition {
                 header: None,
@@ -147,9 +155,9 @@ impl Evaluation<'_> {
             },
         };
         let mut answers = vec![Some(self.table(&rest).0)];
-        answers.extend(when.all.iter().flatten().map(|c| self.known(c, whole)));
+        answers.extend(when.all.iter().flatten().map(|c| self.known(c, is_complete)));
         if let Some(any) = &when.any {
-            let any: Vec<_> = any.iter().map(|c| self.known(c, whole)).collect();
+            let any: Vec<_> = any.iter().map(|c| self.known(c, is_complete)).collect();
             let some_unknown = any.contains(&None);
             answers.push(match any.contains(&Some(true)) {
                 true => Some(true),
@@ -158,7 +166,7 @@ impl Evaluation<'_> {
             });
         }
         if let Some(not) = &when.not {
-            answers.push(self.known(not, whole).map(|holds| !holds));
+            answers.push(self.known(not, is_complete).map(|holds| !holds));
         }
         if asks {
             answers.push(None);
@@ -177,8 +185,8 @@ mod tests {
     use gauntlet_verdict::{Class, Thresholds, Verdict};
 
     use super::*;
-    use crate::decide::Rates;
     use crate::groups::Groups;
+    use crate::input::Rates;
 
     const BEFORE: &str = r#"
         [[rule]]
@@ -218,7 +226,8 @@ mod tests {
             thresholds: &Thresholds::default(),
             rates: &Rates::default(),
         };
-        let past = Past { input, size: 2 << 20, whole: false, disposition: &disposition };
+        let past =
+            PastDecision { input, size: 2 << 20, is_complete: false, disposition: &disposition };
         Replay::new(&policy, &before).decide(&past)
     }
 
@@ -245,8 +254,8 @@ mod tests {
         assert_eq!(lost, Replayed::Unknown { rule: "Programs".into() });
         let narrow =
             text.replace("when.attachment.name", "when.class = \"malware\"\n when.attachment.name");
-        let told = replay(&narrow, Class::Spam, &["Spam"], Final::Deliver);
-        assert_eq!(end_of(&told), "quarantine", "the class alone says no");
+        let output = replay(&narrow, Class::Spam, &["Spam"], Final::Deliver);
+        assert_eq!(end_of(&output), "quarantine", "the class alone says no");
     }
 
     #[test]

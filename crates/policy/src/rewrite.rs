@@ -55,8 +55,8 @@ impl Edits<'_> {
         self.top.extend_from_slice(line.as_bytes());
     }
 
-    /// Takes out fields up to the empty line, also those behind a line or a limit at which the parser ends
-    /// the header: other programs read on.
+    /// Takes out fields up to the empty line, also those behind a line or a limit at which the
+    /// parser ends the header: other programs read on.
     fn remove_header(&mut self, name: &str) {
         let pattern = Pattern::from(name.to_owned());
         let mut at = 0;
@@ -128,8 +128,8 @@ impl Edits<'_> {
         false
     }
 
-    /// Replaces a part's body, and the fields that describe it, by UTF-8 text in base64. Its other fields
-    /// stay where they are, for other changes. A part is replaced once.
+    /// Replaces a part's body, and the fields that describe it, by UTF-8 text in base64. Its other
+    /// fields stay where they are, for other changes. A part is replaced once.
     fn replace_content(&mut self, part: &Part<'_>, kind: &str, text: &str) {
         if self.replaced.contains(&part.body_range.start) {
             return;
@@ -164,8 +164,8 @@ impl Edits<'_> {
         self.list.push((part.body_range.clone(), block));
     }
 
-    /// Makes the edits. Of two that overlap, the one that begins first (then the longer) is made; what is
-    /// put in at a place stands before what is replaced there.
+    /// Makes the edits. Of two that overlap, the one that begins first (then the longer) is made;
+    /// what is put in at a place stands before what is replaced there.
     fn finish(mut self) -> Vec<u8> {
         let raw = self.message.raw();
         self.list.sort_by_key(|(range, _)| {

@@ -1,8 +1,8 @@
-//! Any text as a policy: read, then decide about a message; for the walk of the smoke test and the fuzz
-//! target.
+//! Any text as a policy: read, then decide about a message; for the walk of the smoke test and the
+//! fuzz target.
 
 use gauntlet_mail::{Envelope, Facts, Message};
-use gauntlet_policy::decide::Rates;
+use gauntlet_policy::Rates;
 use gauntlet_policy::{Policy, PolicyInput, rewrite};
 use gauntlet_verdict::{Change, Class, Thresholds, Verdict};
 
@@ -11,8 +11,8 @@ const MAIL: &[u8] = b"From: Ann <ann@example.org>\r\nTo: bob@example.net\r\nSubj
     Content-Type: application/x-msdownload; name=a.exe\r\n\r\nMZ\r\n--x--\r\n";
 
 /// # Panics
-/// If a promise is broken: an error says something, each recipient gets one disposition, and changes
-/// leave a message.
+/// If a promise is broken: an error says something, each recipient gets one disposition, and
+/// changes leave a message.
 pub(crate) fn ask(text: &str) {
     let policy = match Policy::parse(text, &Default::default()) {
         Ok(policy) => policy,

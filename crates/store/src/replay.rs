@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use gauntlet_mail::{Envelope, Facts, Message};
-use gauntlet_policy::decide::Rates;
-use gauntlet_policy::replay::{Past, Replay, Replayed};
+use gauntlet_policy::Rates;
+use gauntlet_policy::replay::{PastDecision, Replay, Replayed};
 use gauntlet_policy::{Policy, PolicyInput};
 use gauntlet_verdict::{Change, Class, Disposition, Thresholds, Verdict};
 use serde::Serialize;
@@ -174,7 +174,8 @@ fn replay_message(
             thresholds: &request.thresholds,
             rates: &Rates::default(),
         };
-        let past = Past { input, size: record.size, whole: body.is_some(), disposition };
+        let past =
+            PastDecision { input, size: record.size, is_complete: body.is_some(), disposition };
         match compared.decide(&past) {
             Replayed::Unknown { rule } => *report.unknown.entry(rule).or_default() += 1,
             Replayed::Decided(now) if is_same(&now, disposition) => report.same += 1,

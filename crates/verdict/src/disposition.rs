@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The end of a message's way for one recipient. Exactly one is logged for each accepted recipient
-/// (design invariant 3).
+/// The final action on a message for one recipient. Exactly one is logged for each accepted
+/// recipient (design invariant 3).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "action")]
 pub enum Final {
@@ -58,7 +58,7 @@ impl Final {
     }
 }
 
-/// For people: `quarantine:spam`, `redirect:a@example.org`, `deliver`.
+/// For display: `quarantine:spam`, `redirect:a@example.org`, `deliver`.
 impl fmt::Display for Final {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -134,14 +134,14 @@ pub enum Change {
     },
     /// Signs with the DKIM key of the sender's domain.
     DkimSign,
-    /// Tells somebody.
+    /// Sends a notification.
     Notify {
         /// Addresses.
         to: Vec<String>,
         /// Name of the template.
         template: String,
     },
-    /// Teaches the classifier.
+    /// Trains the classifier.
     Learn {
         /// As spam, else as ham.
         spam: bool,

@@ -1,12 +1,12 @@
-//! What every room may say about an item without a matcher at hand: its class and verdict, where classes
-//! begin, lists of addresses and networks, and what is done in the end.
+//! Verdict types that every crate may use without depending on the engine: class and verdict, where
+//! classes begin, lists of addresses and networks, and what is done in the end.
 //!
 //! ```text
 //! engine ─▶ Verdict ─▶ policy ─▶ Disposition ─▶ gateway, store, console
 //! ```
 //!
-//! Plain types, pure functions. Rules and evidence ([`gauntlet_mail::Hit`], [`gauntlet_mail::Evidence`]),
-//! envelope and facts are those of `mail`.
+//! Plain types, pure functions. Rules and evidence ([`gauntlet_mail::Hit`],
+//! [`gauntlet_mail::Evidence`]), envelope and facts are those of `mail`.
 
 pub mod disposition;
 pub mod lists;

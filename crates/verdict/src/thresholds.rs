@@ -4,19 +4,19 @@ use crate::verdict::{Class, Verdict};
 
 /// Where a class begins, in points and as probability; the more severe of the two counts.
 ///
-/// Probabilities are stated as expected error rates ([`Thresholds::ERRORS`]): the share of good mail
-/// that reaches them, measured on newer mail than the model learned from (3,889 good messages, so
-/// what lies below one in a thousand is an extrapolation).
+/// Probabilities are stated as expected error rates ([`Thresholds::ERRORS`]): the share of good
+/// mail that reaches them, measured on newer mail than the model learned from (3,889 good messages,
+/// so what lies below one in a thousand is an extrapolation).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Thresholds {
     /// From here an item is suspect (points).
     pub suspect: f64,
     /// From here it is spam (points).
     pub spam: f64,
-    /// From here it is explicit spam: certain enough to be kept from people altogether (points).
+    /// From here it is explicit spam: certain enough to be kept from users altogether (points).
     pub explicit: f64,
-    /// An item that is suspect at least, and whose phishing rules have this many points together, is
-    /// phishing.
+    /// An item that is suspect at least, and whose phishing rules have this many points together,
+    /// is phishing.
     pub phishing: f64,
     /// From here an item is suspect (probability).
     pub suspect_probability: f64,
@@ -45,12 +45,12 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// Shares of good mail expected to be called suspect, spam and explicit spam, or worse, by their
-    /// probability.
+    /// Shares of good mail expected to be called suspect, spam and explicit spam, or worse, by
+    /// their probability.
     pub const ERRORS: [f64; 3] = [0.00125, 0.0008, 0.000_04];
 
-    /// Whether the verdict is explicit spam: spam above the high threshold, by probability where there
-    /// is one, else by points.
+    /// Whether the verdict is explicit spam: spam above the high threshold, by probability where
+    /// there is one, else by points.
     pub fn is_explicit(&self, verdict: &Verdict) -> bool {
         let high = match verdict.probability {
             Some(probability) => probability >= self.explicit_probability,
@@ -75,9 +75,9 @@ impl Thresholds {
 const GOOD_MAIL_REACHES: [(f64, f64); 3] = [(0.1, -7.06), (0.01, -1.49), (0.001, 3.09)];
 
 /// The probability that this share (0 to 1) of good mail reaches: what a threshold must be for an
-/// expected rate of false positives. Between the measured shares, and beyond the rarest, the log odds
-/// are taken to grow evenly with the logarithm of the share; so a rate below one in a thousand is an
-/// extrapolation.
+/// expected rate of false positives. Between the measured shares, and beyond the rarest, the log
+/// odds are taken to grow evenly with the logarithm of the share; so a rate below one in a thousand
+/// is an extrapolation.
 pub fn probability_reached_by(share: f64) -> f64 {
     let share = share.clamp(1e-9, 1.0).ln();
     let [first, second, third] = GOOD_MAIL_REACHES.map(|(share, odds)| (share.ln(), odds));

@@ -14,13 +14,13 @@ pub enum Class {
     /// Wanted mail.
     #[default]
     Ham,
-    /// Newsletters and other mass mail that the recipient may want.
+    /// Newsletters and other bulk mail that the recipient may want.
     Bulk,
     /// Between the thresholds.
     Suspect,
-    /// Unwanted mass mail.
+    /// Unsolicited bulk mail.
     Spam,
-    /// Mail that impersonates somebody to obtain secrets or money.
+    /// Mail that impersonates a person or organisation to obtain secrets or money.
     Phishing,
     /// Carries something harmful.
     Malware,
@@ -99,12 +99,12 @@ pub struct Verdict {
     /// Calibrated probability that the item is unwanted, from rules, classifier, signatures and
     /// lists together; none with a profile that uses rules alone.
     pub probability: Option<f64>,
-    /// Spam above the high threshold: certain enough to be kept from people altogether.
+    /// Spam above the high threshold: certain enough to be kept from users altogether.
     #[serde(default)]
     pub explicit: bool,
     /// Rules that fired, ordered by rule name.
     pub hits: Vec<Hit>,
-    /// Oddities of the item and failures of filters.
+    /// Anomalies of the item and failures of filters.
     pub defects: Vec<Defect>,
     /// What would have changed the class, smallest change first.
     pub counterfactuals: Vec<Counterfactual>,

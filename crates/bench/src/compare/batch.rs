@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 
 use super::server::{program, version};
-use super::{Contest, Entry, Judged, Options, Peer, Unseen};
+use super::{Contest, Entry, HeldOut, Judged, Options, Peer};
 use crate::load::trial::Estimate;
 use crate::load::{Corpus, Label};
 use crate::usage;
@@ -92,7 +92,7 @@ fn batch(command: &mut Command, paths: &[&Path]) -> anyhow::Result<Took> {
 pub(super) fn contest(
     options: &Options,
     corpus: &Corpus,
-    unseen: Option<&Unseen>,
+    held_out: Option<&HeldOut>,
     progress: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Contest> {
     let bogofilter = program("bogofilter", "bogofilter")?;
@@ -103,7 +103,7 @@ pub(super) fn contest(
         command
     };
     // What it learns from must be labelled: the unseen mail's first half, else the workload's.
-    let school = unseen.map_or(corpus, |unseen| &unseen.corpus);
+    let school = held_out.map_or(corpus, |held_out| &held_out.corpus);
     let school_files = Files::write(school)?;
     let learned = learn(&theirs, school, &school_files)?;
     let ours = || {
@@ -132,10 +132,12 @@ pub(super) fn contest(
     ];
     entries[0].notes = vec!["one thread, rules and classifier".to_owned()];
     entries[1].notes = vec![format!("learned from {}", learned.join(" and "))];
-    if let Some(unseen) = unseen {
+    if let Some(held_out) = held_out {
         let exam: Vec<(&Path, Label)> = [Label::Spam, Label::Ham]
             .into_iter()
-            .flat_map(|l| school_files.half(&unseen.corpus, 1, l).into_iter().map(move |p| (p, l)))
+            .flat_map(|l| {
+                school_files.half(&held_out.corpus, 1, l).into_iter().map(move |p| (p, l))
+            })
             .collect();
         // `scan` has the shipped model alone.
         if options.model.is_none() {

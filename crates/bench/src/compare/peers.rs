@@ -2,14 +2,13 @@
 //! loopback alone and asks the network nothing.
 
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
 
 use super::server::{Server, Start, folder, free_address, is_root, program, version, write};
-use crate::load::Protocol;
-use crate::spamd::SpamdRules;
+use crate::protocol::Protocol;
 
 /// What all filters are told.
 const NO_NETWORK: &str = "network tests off";
@@ -32,6 +31,15 @@ pub struct Node<'a> {
     pub notes: &'a [&'a str],
     /// What is put around the process.
     pub around: &'a Around,
+}
+
+/// Which rules spamd reads.
+#[derive(Debug, Clone, Default)]
+pub struct SpamdRules {
+    /// Its `--configpath`; none is its own.
+    pub rules: Option<PathBuf>,
+    /// Its `--siteconfigpath`; none is its own.
+    pub site: Option<PathBuf>,
 }
 
 /// What is put around a process before it starts.

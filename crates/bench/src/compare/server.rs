@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use crate::load::Protocol;
 use crate::process::family;
+use crate::protocol::Protocol;
 
 /// Longest wait for a server to listen.
 const START_MAX: Duration = Duration::from_secs(120);

@@ -14,7 +14,7 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use super::head::{self, Head};
-use crate::load::tally::histogram;
+use crate::histogram::latency_histogram;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -92,7 +92,7 @@ impl Counts {
             failed: 0,
             dropped: 0,
             body_bytes: 0,
-            latency: histogram()?,
+            latency: latency_histogram()?,
             errors: BTreeMap::new(),
             broken_off: 0,
             seconds: 0.0,

@@ -3,10 +3,10 @@
 use super::{Measured, Report, Subject, wrk};
 use crate::load::page::estimate;
 use crate::plot::{self, Axis, Line, Scale};
-use crate::sheet::{Chart, Sheet, Table};
+use crate::report::{Chart, Page, Table};
 
 /// For the terminal and the page. `price` is that of a kilowatt hour.
-pub fn sheet(report: &Report, price: Option<f64>) -> Sheet {
+pub fn sheet(report: &Report, price: Option<f64>) -> Page {
     let ladders = report.subjects.iter().filter(|s| !s.ladder.is_empty());
     let mut tables = vec![rates(report)];
     tables.extend(ladders.map(ladder));
@@ -18,7 +18,7 @@ pub fn sheet(report: &Report, price: Option<f64>) -> Sheet {
     };
     let mut invalid: Vec<String> = report.subjects.iter().flat_map(of).collect();
     invalid.extend(report.download.iter().flat_map(|d| d.invalid.clone()));
-    Sheet {
+    Page {
         title: "HTTP".to_owned(),
         invalid,
         tables,
@@ -28,7 +28,7 @@ pub fn sheet(report: &Report, price: Option<f64>) -> Sheet {
 }
 
 /// The comparison with wrk.
-pub fn beside_wrk(report: &wrk::Report) -> Sheet {
+pub fn beside_wrk(report: &wrk::Report) -> Page {
     let mut table = Table::new(
         &format!("This client and {} in turn, against a server that does nothing", report.wrk),
         &["round", "requests/s", "CPU us", "wrk's requests/s", "wrk's CPU us"],
@@ -44,7 +44,7 @@ pub fn beside_wrk(report: &wrk::Report) -> Sheet {
         format!("requests/s over wrk's: {}", estimate(&report.rate_ratio)),
         format!("wrk's CPU a request over ours: {}", estimate(&report.cpu_ratio)),
     ];
-    Sheet {
+    Page {
         title: "Beside wrk".to_owned(),
         invalid: Vec::new(),
         tables: vec![table],

@@ -11,7 +11,7 @@ use super::client::{self, Plan};
 use super::null_target;
 use crate::load::trial::{Estimate, ROUNDS_MAX};
 use crate::machine::Manifest;
-use crate::null::Null;
+use crate::null::NullServer;
 use crate::usage;
 
 /// The settings of both.
@@ -60,7 +60,7 @@ pub struct Report {
 /// # Errors
 /// wrk is not there or says nothing that is understood.
 pub fn run(options: &Options, version: &str) -> anyhow::Result<Report> {
-    let null = Null::http()?;
+    let null = NullServer::http()?;
     let target = null_target(null.address, "/");
     let mut rounds = Vec::new();
     for _ in 0..options.rounds.clamp(1, ROUNDS_MAX) {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::histogram::latency_histogram;
 use crate::usage;
 
 /// Share of its threads' time above which the generator itself was the limit.
@@ -199,7 +200,7 @@ impl LagProbe {
     /// If there is no room for a histogram, or for a thread.
     pub fn start() -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (seen, mut lag) = (stop.clone(), super::tally::histogram()?);
+        let (seen, mut lag) = (stop.clone(), latency_histogram()?);
         let watch = move || {
             while !seen.load(Ordering::Relaxed) {
                 let due = Instant::now() + PROBE_EVERY;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::trial::{Estimate, Subject, Trial};
 use crate::plot::{self, Axis, Drawing, Line, Scale};
-use crate::sheet::Chart;
+use crate::report::Chart;
 
 /// Points of the curve of latencies for each subject.
 const QUANTILES: u32 = 60;

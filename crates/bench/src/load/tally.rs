@@ -3,25 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::Context;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::corpus::Label;
 use super::health::Health;
 use super::wire::{Failure, Outcome};
+use crate::histogram::latency_histogram;
 
-/// Longest latency that is told apart, in nanoseconds (an hour).
-const NANOS_MAX: u64 = 3_600_000_000_000;
 /// Seconds of which samples are kept.
 const SAMPLES_MAX: usize = 86_400;
 /// Different errors that are kept.
 const ERRORS_MAX: usize = 8;
-
-/// An empty histogram of nanoseconds: three digits are exact.
-pub(crate) fn histogram() -> anyhow::Result<Histogram<u64>> {
-    Histogram::new_with_bounds(1_000, NANOS_MAX, 3).context("cannot make a histogram")
-}
 
 /// Counts of some connections.
 #[derive(Debug)]
@@ -37,7 +30,7 @@ pub(super) struct Tally {
 impl Tally {
     pub(super) fn new() -> anyhow::Result<Self> {
         Ok(Tally {
-            latency: histogram()?,
+            latency: latency_histogram()?,
             outcomes: BTreeMap::new(),
             samples: Vec::new(),
             errors: BTreeMap::new(),

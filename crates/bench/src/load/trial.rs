@@ -9,9 +9,10 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::health::{self, Run};
-use super::{Corpus, Latency, Measured, Plan, tally};
+use super::{Corpus, Latency, Measured, Plan};
+use crate::histogram::latency_histogram;
 use crate::machine::Manifest;
-use crate::process::Used;
+use crate::process::ResourceUsage;
 
 /// Most rounds.
 pub const ROUNDS_MAX: u32 = 100;
@@ -231,7 +232,7 @@ pub fn round(
     ceiling: Option<f64>,
     drain: Duration,
 ) -> anyhow::Result<Round> {
-    let used = || target.process.and_then(Used::of);
+    let used = || target.process.and_then(ResourceUsage::of);
     let before = used();
     let measured = super::run(&Plan { target: target.address, ..plan.clone() }, corpus)?;
     let drain = until_idle(drain, || used().map(|u| u.cpu_seconds));
@@ -291,7 +292,7 @@ fn subject(target: Target, rounds: Vec<Round>) -> anyhow::Result<Subject> {
 /// # Errors
 /// Histograms that do not fit together, which those of one program do.
 pub fn latency(rounds: &[Round]) -> anyhow::Result<Latency> {
-    let mut latency: Histogram<u64> = tally::histogram()?;
+    let mut latency: Histogram<u64> = latency_histogram()?;
     for round in rounds {
         latency.add(&round.measured.histogram)?;
     }

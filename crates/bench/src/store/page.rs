@@ -3,13 +3,13 @@
 use super::{Entry, Report};
 use crate::load::page::estimate;
 use crate::plot::{self, Axis, Line, Scale};
-use crate::sheet::{Chart, Sheet, Table};
+use crate::report::{Chart, Page, Table};
 
 /// Lines of the chart at most.
 const LINES_MAX: usize = 6;
 
 /// For the terminal and the page.
-pub fn sheet(report: &Report) -> Sheet {
+pub fn sheet(report: &Report) -> Page {
     let mut table = Table::new(
         &format!("Spool and message log, {} s a run", report.seconds),
         &[
@@ -41,7 +41,7 @@ pub fn sheet(report: &Report) -> Sheet {
         let reasons = entry.runs.iter().flat_map(|run| &run.invalid);
         reasons.map(|why| format!("{}: {why}", entry.case.name()))
     });
-    Sheet {
+    Page {
         title: "Spool and message log".to_owned(),
         invalid: invalid.collect(),
         tables: vec![table],

@@ -4,10 +4,10 @@ use super::parallel::{self, Cell, PAPER, PAPER_PLACES, Program, SHARINGS, Sharin
 use super::{Report, Setup, WITHIN};
 use crate::load::page::estimate;
 use crate::load::trial::Estimate;
-use crate::sheet::{Sheet, Table};
+use crate::report::{Page, Table};
 
 /// For the terminal and the page.
-pub fn sheet(report: Option<&Report>, experiment: Option<&parallel::Report>) -> Option<Sheet> {
+pub fn sheet(report: Option<&Report>, experiment: Option<&parallel::Report>) -> Option<Page> {
     let manifest = report.map(|r| &r.manifest).or(experiment.map(|e| &e.manifest))?.clone();
     let mut tables = Vec::new();
     if let Some(report) = report {
@@ -17,7 +17,7 @@ pub fn sheet(report: Option<&Report>, experiment: Option<&parallel::Report>) -> 
         tables.extend(Program::both().map(|program| shared(experiment, program)));
         tables.push(places(experiment));
     }
-    Some(Sheet {
+    Some(Page {
         title: "Tuning".to_owned(),
         invalid: report.map(|r| r.invalid.clone()).unwrap_or_default(),
         tables,

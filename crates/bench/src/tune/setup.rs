@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::compare::peers::Around;
-use crate::topology::{Place, Topology};
+use crate::topology::{CpuSet, Topology};
 
 /// What differs from the state out of the box.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -15,7 +15,7 @@ pub struct Setup {
     /// Threads that speak with clients (`TOKIO_WORKER_THREADS`).
     pub io_threads: Option<usize>,
     /// CPUs that the node may use.
-    pub place: Option<Place>,
+    pub place: Option<CpuSet>,
     /// Another allocator than the program's own.
     pub allocator: Option<Allocator>,
     /// Expressions are interpreted, not compiled to machine code.
@@ -114,7 +114,7 @@ pub struct Candidate {
 enum Change {
     ScanThreads(usize),
     IoThreads(usize),
-    Place(Place),
+    CpuSet(CpuSet),
     Allocator(Allocator),
     Interpreted,
     Batch(usize),
@@ -128,7 +128,7 @@ impl Candidate {
         match &self.change {
             Change::ScanThreads(n) => setup.scan_threads = Some(*n),
             Change::IoThreads(n) => setup.io_threads = Some(*n),
-            Change::Place(place) => setup.place = Some(place.clone()),
+            Change::CpuSet(place) => setup.place = Some(place.clone()),
             Change::Allocator(allocator) => setup.allocator = Some(allocator.clone()),
             Change::Interpreted => setup.interpreted = true,
             Change::Batch(n) => setup.batch_messages_max = Some(*n),
@@ -197,7 +197,7 @@ fn placement(topology: &Topology) -> Dimension {
     let mut dimension = Dimension::new("placement");
     let all = topology.cpus.len();
     let mut seen: Vec<Vec<usize>> = vec![topology.numbers()];
-    let one = topology.numbers().first().map(|n| Place { name: "one CPU".into(), cpus: vec![*n] });
+    let one = topology.numbers().first().map(|n| CpuSet { name: "one CPU".into(), cpus: vec![*n] });
     let places = [
         one.ok_or_else(|| "no CPU".to_owned()),
         topology.same_core(2),
@@ -213,7 +213,7 @@ fn placement(topology: &Topology) -> Dimension {
             }
             Ok(place) => {
                 seen.push(place.cpus.clone());
-                dimension.add(place.name.clone(), Change::Place(place));
+                dimension.add(place.name.clone(), Change::CpuSet(place));
             }
             Err(why) => dimension.missing.push(format!("placement: {why}")),
         }
@@ -272,7 +272,7 @@ mod tests {
         let setup = Setup {
             scan_threads: Some(4),
             io_threads: Some(1),
-            place: Some(Place { name: "x".into(), cpus: vec![0, 2] }),
+            place: Some(CpuSet { name: "x".into(), cpus: vec![0, 2] }),
             allocator: Some(Allocator::Preloaded(library)),
             interpreted: true,
             batch_messages_max: Some(16),

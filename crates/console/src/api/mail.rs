@@ -8,15 +8,16 @@ use gauntlet_store::users::{Role, Scope};
 use serde_json::json;
 
 use super::done;
-use crate::fault::Fault;
+use crate::app::App;
+use crate::error::RequestError;
 use crate::node::Released;
 use crate::pages::held::html_part;
 use crate::pages::messages::{self, number};
 use crate::pages::quarantine as held_mail;
 use crate::preview::document;
-use crate::server::App;
-use crate::text::noted;
-use crate::visit::{self, Visit};
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::translatable;
 
 /// Hours counted when the request does not say.
 const HOURS_DEFAULT: i64 = 24;
@@ -24,7 +25,7 @@ const HOURS_DEFAULT: i64 = 24;
 const HOURS_MAX: i64 = 24 * 100;
 
 /// `GET /api/v1/status`.
-pub(crate) fn status(app: &App, _: &Visit) -> Result<Response, Fault> {
+pub(crate) fn status(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
     let status = app.state.node.status();
     let value = json!({
         "name": status.name,
@@ -49,38 +50,39 @@ fn numbers(metrics: &str) -> serde_json::Map<String, serde_json::Value> {
 }
 
 /// `GET /api/v1/messages`: fields as in the filter of the page, and `after`, `limit`.
-pub(crate) fn messages(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let page = app.state.log.search(&messages::query(visit)?)?;
+pub(crate) fn messages(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let page = app.state.log.search(&messages::query(request)?)?;
     done(&page)
 }
 
 /// `GET /api/v1/messages/{id}`.
-pub(crate) fn message(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let unknown =
-        Fault::NotFound(noted("There is no such message in the log, or it is forgotten."));
-    let logged = app.state.log.get(visit.param("id"))?.ok_or(unknown)?;
+pub(crate) fn message(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let unknown = RequestError::NotFound(translatable(
+        "There is no such message in the log, or it is forgotten.",
+    ));
+    let logged = app.state.log.get(request.param("id"))?.ok_or(unknown)?;
     let value = json!({ "record": logged.record, "events": logged.events });
     done(&value)
 }
 
 /// `GET /api/v1/counts`: the last `hours`, in spans of `span_minutes`.
-pub(crate) fn counts(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let hours = number(visit, "hours")?.unwrap_or(HOURS_DEFAULT).clamp(1, HOURS_MAX);
-    let span: u32 = number(visit, "span_minutes")?.unwrap_or(60);
+pub(crate) fn counts(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let hours = number(request, "hours")?.unwrap_or(HOURS_DEFAULT).clamp(1, HOURS_MAX);
+    let span: u32 = number(request, "span_minutes")?.unwrap_or(60);
     let counts =
-        app.state.log.counts(visit.now_ms - hours * 3_600_000, visit.now_ms + 60_000, span)?;
+        app.state.log.counts(request.now_ms - hours * 3_600_000, request.now_ms + 60_000, span)?;
     done(&counts)
 }
 
 /// `GET /api/v1/quarantine`: fields as in the filter of the page, and `after`, `limit`.
-pub(crate) fn quarantine(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let page = held_mail::search(app, visit, &held_mail::query(visit)?)?;
+pub(crate) fn quarantine(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let page = held_mail::search(app, request, &held_mail::query(request)?)?;
     done(&page)
 }
 
 /// `GET /api/v1/quarantine/{id}`.
-pub(crate) fn held(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let seen = held_mail::find(app, visit, visit.param("id"))?;
+pub(crate) fn held(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let seen = held_mail::find(app, request, request.param("id"))?;
     let mut value = json!(seen.held);
     value["released_by"] = json!(app.state.quarantine.released_by(&seen.held.item));
     done(&value)
@@ -90,9 +92,9 @@ pub(crate) fn held(app: &App, visit: &Visit) -> Result<Response, Fault> {
 const PREVIEW_CHARS_MAX: usize = 100_000;
 
 /// `GET /api/v1/quarantine/{id}/preview`.
-pub(crate) fn preview(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let held = held_mail::find(app, visit, visit.param("id"))?.held;
-    let gone = Fault::NotFound(noted("Its text is not kept any more."));
+pub(crate) fn preview(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let held = held_mail::find(app, request, request.param("id"))?.held;
+    let gone = RequestError::NotFound(translatable("Its text is not kept any more."));
     let raw = app.state.quarantine.body(&held.item.id)?.ok_or(gone)?;
     let message = Message::parse(&raw);
     let plain =
@@ -110,43 +112,46 @@ pub(crate) fn preview(app: &App, visit: &Visit) -> Result<Response, Fault> {
 /// `POST /api/v1/quarantine/{id}/release`: `to` (may repeat) sends it to others instead,
 /// `learn=yes` teaches. 409 if it was released or deleted before; 403 if a user asks for what
 /// only an administrator may release.
-pub(crate) fn release(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let seen = held_mail::find(app, visit, visit.param("id"))?;
+pub(crate) fn release(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let seen = held_mail::find(app, request, request.param("id"))?;
     held_mail::may_release(&seen)?;
-    if visit.all("to").next().is_some() {
+    if request.values("to").next().is_some() {
         // Who sends a message elsewhere can read it there.
-        visit.needs(Scope::QuarantineRead)?;
+        request.require_scope(Scope::QuarantineRead)?;
     }
-    match held_mail::release_one(app, visit, &seen.held) {
+    match held_mail::release_one(app, request, &seen.held) {
         Ok(Released::Done(to)) => done(&json!({ "released_to": to })),
         Ok(Released::NotHeld(state)) => Ok(not_held(state)),
         Ok(Released::NotAllowed) => Err(held_mail::ADMIN_ONLY),
-        Ok(Released::Unknown) => Err(Fault::NotFound(noted(
+        Ok(Released::Unknown) => Err(RequestError::NotFound(translatable(
             "There is no such message in the quarantine, or it is forgotten.",
         ))),
         Err(why) => {
             // What failed inside is for those who run the node.
-            let shown = if visit.role() == Role::User { "It could not be released." } else { &why };
-            Ok(visit::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": shown })))
+            let shown =
+                if request.role() == Role::User { "It could not be released." } else { &why };
+            Ok(response::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": shown })))
         }
     }
 }
 
 /// `POST /api/v1/quarantine/{id}/delete`: `learn=yes` teaches that it is unwanted. 409 if it was
 /// released or deleted before.
-pub(crate) fn delete(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let seen = held_mail::find(app, visit, visit.param("id"))?;
+pub(crate) fn delete(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let seen = held_mail::find(app, request, request.param("id"))?;
     held_mail::may_delete(&seen)?;
     let held = seen.held;
-    held_mail::teach_unwanted(app, visit, &held.item.id);
-    match held_mail::delete_one(app, visit, &held)? {
+    held_mail::train_as_unwanted(app, request, &held.item.id);
+    match held_mail::delete_one(app, request, &held)? {
         Deletion::Done => done(&json!({ "deleted": true })),
         Deletion::NotHeld(state) => Ok(not_held(state)),
-        Deletion::Unknown => Err(Fault::NotFound(noted("There is no such message any more."))),
+        Deletion::Unknown => {
+            Err(RequestError::NotFound(translatable("There is no such message any more.")))
+        }
     }
 }
 
 fn not_held(state: State) -> Response {
     let error = format!("It is not held any more: it is {}.", state.name());
-    visit::json(StatusCode::CONFLICT, &json!({ "error": error, "state": state }))
+    response::json(StatusCode::CONFLICT, &json!({ "error": error, "state": state }))
 }

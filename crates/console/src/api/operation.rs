@@ -3,9 +3,9 @@
 
 use gauntlet_store::users::Scope;
 
-use crate::fault::Fault;
-use crate::routes::Route;
-use crate::visit::Visit;
+use crate::error::RequestError;
+use crate::request::RequestContext;
+use crate::route::Route;
 
 /// Longest short text of a field, in bytes.
 const TEXT_BYTES_MAX: usize = 1_000;
@@ -97,9 +97,9 @@ impl Kind {
 
 impl Operation {
     /// Refuses a request whose fields do not fit.
-    pub(crate) fn check(&self, visit: &Visit) -> Result<(), Fault> {
-        let bad = |name: &str, why: &str| Err(Fault::Bad(format!("{name}: {why}")));
-        for (name, value) in &visit.fields {
+    pub(crate) fn check(&self, request: &RequestContext) -> Result<(), RequestError> {
+        let bad = |name: &str, why: &str| Err(RequestError::Bad(format!("{name}: {why}")));
+        for (name, value) in &request.fields {
             // The form's token of a browser is checked elsewhere.
             if name == "csrf" {
                 continue;
@@ -117,7 +117,7 @@ impl Operation {
             }
         }
         for field in self.fields {
-            let given = visit.all(field.name).count();
+            let given = request.values(field.name).count();
             if field.required && given == 0 {
                 return bad(field.name, "missing");
             }
@@ -133,11 +133,11 @@ impl Operation {
 }
 
 /// A field that may be left out.
-pub(super) const fn field(name: &'static str, kind: Kind, about: &'static str) -> Field {
+pub(super) const fn optional(name: &'static str, kind: Kind, about: &'static str) -> Field {
     Field { name, kind, required: false, about }
 }
 
 /// A field that must be there.
-pub(super) const fn must(name: &'static str, kind: Kind, about: &'static str) -> Field {
+pub(super) const fn required(name: &'static str, kind: Kind, about: &'static str) -> Field {
     Field { name, kind, required: true, about }
 }

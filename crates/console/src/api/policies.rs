@@ -7,31 +7,33 @@ use gauntlet_store::users::Scope;
 use serde_json::{Value, json};
 
 use super::done;
-use crate::fault::Fault;
+use crate::app::App;
+use crate::error::RequestError;
 use crate::node::PolicyOrder;
 use crate::pages::messages::number;
 use crate::pages::policy::{self, DAYS_DEFAULT};
 use crate::replays::{Job, Trial};
-use crate::server::App;
-use crate::text::noted;
-use crate::visit::{self, Visit};
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::translatable;
 
-const UNKNOWN: Fault = Fault::NotFound(noted("There is no such version of the policy."));
+const UNKNOWN: RequestError =
+    RequestError::NotFound(translatable("There is no such version of the policy."));
 /// Versions listed when nobody says how many.
 const VERSIONS_DEFAULT: usize = 50;
 
 /// `GET /api/v1/policy`.
-pub(super) fn show(app: &App, _: &Visit) -> Result<Response, Fault> {
+pub(super) fn show(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
     done(&policy::in_force(app)?)
 }
 
 /// `PUT /api/v1/policy`.
-pub(super) fn put(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let text = visit.lines("text");
+pub(super) fn put(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let text = request.lines("text");
     if let Err(error) = Policy::parse(&text, &app.state.node.groups()) {
-        return Err(Fault::Bad(error.to_string()));
+        return Err(RequestError::Bad(error.to_string()));
     }
-    let base = number(visit, "base")?;
+    let base = number(request, "base")?;
     let newest = policy::in_force(app)?.version;
     if base.is_some_and(|base: i64| base != newest.number) {
         let error = format!(
@@ -39,15 +41,16 @@ pub(super) fn put(app: &App, visit: &Visit) -> Result<Response, Fault> {
             newest.number, newest.who
         );
         let value = json!({ "error": error, "newest": newest });
-        return Ok(visit::json(StatusCode::CONFLICT, &value));
+        return Ok(response::json(StatusCode::CONFLICT, &value));
     }
-    let order = PolicyOrder { text: &text, base, who: visit.who(), note: visit.field("note") };
-    done(&policy::put(app, visit, &order).map_err(Fault::Bad)?)
+    let order =
+        PolicyOrder { text: &text, base, who: request.login(), note: request.field("note") };
+    done(&policy::put(app, request, &order).map_err(RequestError::Bad)?)
 }
 
 /// `POST /api/v1/policy/check`.
-pub(super) fn check(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let text = visit.lines("text");
+pub(super) fn check(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let text = request.lines("text");
     let finding = |f: &Finding| json!({ "line": f.line, "rule": f.rule, "message": f.message });
     let wrong = |line: usize, rule: &str, message: &str| {
         done(&json!({ "good": false, "rules": 0, "diff": "",
@@ -66,15 +69,15 @@ pub(super) fn check(app: &App, visit: &Visit) -> Result<Response, Fault> {
 }
 
 /// `GET /api/v1/policy/versions`.
-pub(super) fn history(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let limit = number(visit, "limit")?.filter(|n| *n > 0).unwrap_or(VERSIONS_DEFAULT);
-    let versions = app.state.policies.list(number(visit, "before")?, limit)?;
+pub(super) fn history(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let limit = number(request, "limit")?.filter(|n| *n > 0).unwrap_or(VERSIONS_DEFAULT);
+    let versions = app.state.policies.list(number(request, "before")?, limit)?;
     done(&json!({ "versions": versions }))
 }
 
 /// `GET /api/v1/policy/versions/{number}`.
-pub(super) fn version(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let number: i64 = visit.param("number").parse().map_err(|_| UNKNOWN)?;
+pub(super) fn version(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let number: i64 = request.param("number").parse().map_err(|_| UNKNOWN)?;
     let edition = app.state.policies.get(number)?.ok_or(UNKNOWN)?;
     let before = app.state.policies.before(number)?.map(|e| e.text).unwrap_or_default();
     let mut value = json!(edition);
@@ -83,42 +86,42 @@ pub(super) fn version(app: &App, visit: &Visit) -> Result<Response, Fault> {
 }
 
 /// `POST /api/v1/policy/rollback`.
-pub(super) fn roll_back(app: &App, visit: &Visit) -> Result<Response, Fault> {
+pub(super) fn roll_back(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let newest = policy::in_force(app)?.version.number;
-    let found = match number(visit, "number")? {
+    let found = match number(request, "number")? {
         Some(number) => app.state.policies.get(number)?,
         None => app.state.policies.before(newest)?,
     };
     let edition = found.ok_or(UNKNOWN)?;
     let note = format!("back to version {}", edition.version.number);
-    let order = PolicyOrder { text: &edition.text, base: None, who: visit.who(), note: &note };
-    done(&policy::put(app, visit, &order).map_err(Fault::Bad)?)
+    let order = PolicyOrder { text: &edition.text, base: None, who: request.login(), note: &note };
+    done(&policy::put(app, request, &order).map_err(RequestError::Bad)?)
 }
 
 /// `POST /api/v1/policy/replay`.
-pub(super) fn replay(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    visit.needs(Scope::PolicyRead)?;
+pub(super) fn replay(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    request.require_scope(Scope::PolicyRead)?;
     let base = policy::in_force(app)?.version.number;
-    let days = number(visit, "days")?.unwrap_or(DAYS_DEFAULT);
-    let trial = Trial { text: visit.lines("text"), base, days, who: visit.who().to_owned() };
-    match app.replays.begin(&app.state, trial, visit.now_ms).map_err(Fault::Bad)? {
-        Some(job) => done(&told(&job)),
+    let days = number(request, "days")?.unwrap_or(DAYS_DEFAULT);
+    let trial = Trial { text: request.lines("text"), base, days, who: request.login().to_owned() };
+    match app.replays.begin(&app.state, trial, request.now_ms).map_err(RequestError::Bad)? {
+        Some(job) => done(&replay_json(&job)),
         None => {
             let error = json!({ "error": "Another replay is under way." });
-            Ok(visit::json(StatusCode::CONFLICT, &error))
+            Ok(response::json(StatusCode::CONFLICT, &error))
         }
     }
 }
 
 /// `GET /api/v1/policy/replay`.
-pub(super) fn replayed(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    visit.needs(Scope::PolicyRead)?;
-    let none = Fault::NotFound(noted("No policy was tried since the node started."));
+pub(super) fn replayed(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    request.require_scope(Scope::PolicyRead)?;
+    let none = RequestError::NotFound(translatable("No policy was tried since the node started."));
     let job = app.replays.current().ok_or(none)?;
-    done(&told(&job))
+    done(&replay_json(&job))
 }
 
-fn told(job: &Job) -> Value {
+fn replay_json(job: &Job) -> Value {
     let outcome = job.outcome();
     let mut value = json!({ "number": job.number, "done": outcome.is_some(),
         "messages": job.messages(), "percent": job.percent(), "days": job.trial.days });

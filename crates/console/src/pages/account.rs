@@ -7,39 +7,40 @@ use maud::html;
 
 use super::sign_in::with_cookie;
 use super::{app_passwords, second_factor};
-use crate::fault::Fault;
-use crate::server::App;
-use crate::shell;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
+use crate::app::App;
+use crate::error::RequestError;
+use crate::layout;
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
 
 /// `GET /account`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    form(app, visit, StatusCode::OK, None)
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    form(app, request, StatusCode::OK, None)
 }
 
 fn form(
     app: &App,
-    visit: &Visit,
+    request: &RequestContext,
     status: StatusCode,
     wrong: Option<&str>,
-) -> Result<Response, Fault> {
-    if visit.proved().is_err() {
-        return Ok(by_link(visit));
+) -> Result<Response, RequestError> {
+    if request.require_full_sign_in().is_err() {
+        return Ok(by_link(request));
     }
-    let must = visit.session.as_ref().is_some_and(|s| s.user.must_change);
+    let must = request.session.as_ref().is_some_and(|s| s.user.must_change);
     let body = html! {
         h1 { (t("Account")) }
         section.card.narrow {
-            p { (t("Signed in as {}, {}.").with(html! { b { (visit.who()) } }).with(t(visit.role().name()))) }
+            p { (t("Signed in as {}, {}.").with(html! { b { (request.login()) } }).with(t(request.role().name()))) }
             h2 { (t("Change password")) }
             @if must {
                 p.notice.poor { (t("You signed in with a one-time password. Choose your own to go on.")) }
             }
             @if let Some(wrong) = wrong { p.notice.poor role="alert" { (t(wrong)) } }
             form method="post" action="/account/password" {
-                (shell::token(visit))
-                input type="text" name="login" value=(visit.who()) autocomplete="username" hidden;
+                (layout::token(request))
+                input type="text" name="login" value=(request.login()) autocomplete="username" hidden;
                 label { span { (t("Present password")) }
                     input type="password" name="old" autocomplete="current-password" required;
                 }
@@ -53,49 +54,55 @@ fn form(
                 button.main type="submit" { (t("Change password")) }
             }
         }
-        @if !must { (second_factor::section(app, visit)?) (app_passwords::section(app, visit)?) }
+        @if !must { (second_factor::section(app, request)?) (app_passwords::section(app, request)?) }
     };
-    Ok(visit::page(status, shell::page(visit, "/account", t("Account"), &body)))
+    Ok(response::page(status, layout::page(request, "/account", t("Account"), &body)))
 }
 
 /// For who came by a digest's link.
-fn by_link(visit: &Visit) -> Response {
+fn by_link(request: &RequestContext) -> Response {
     let body = html! {
         h1 { (t("Account")) }
         section.card.narrow {
             p { (t("You came by a link of a digest, which is for held mail only: sign in to change your account.")) }
             form method="post" action="/sign-out" {
-                (shell::token(visit))
+                (layout::token(request))
                 button type="submit" { (t("Sign out")) }
             }
         }
     };
-    visit::page(StatusCode::OK, shell::page(visit, "/account", t("Account"), &body))
+    response::page(StatusCode::OK, layout::page(request, "/account", t("Account"), &body))
 }
 
 /// `POST /account/password`: ends all sessions of the person and starts a new one.
-pub(crate) fn change_password(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    visit.proved()?;
+pub(crate) fn change_password(
+    app: &App,
+    request: &RequestContext,
+) -> Result<Response, RequestError> {
+    request.require_full_sign_in()?;
     let users = &app.state.users;
-    let raw = |name| visit.fields.iter().find(|(n, _)| n == name).map_or("", |(_, v)| v.as_str());
-    let who = visit.who();
-    users.attempts().begin(visit.client, who)?;
+    let raw = |name| request.fields.iter().find(|(n, _)| n == name).map_or("", |(_, v)| v.as_str());
+    let who = request.login();
+    users.attempts().begin(request.client, who)?;
     let bad = StatusCode::BAD_REQUEST;
     if users.verify(who, raw("old"))?.is_none() {
-        return form(app, visit, bad, Some(noted("The present password is wrong.")));
+        return form(app, request, bad, Some(translatable("The present password is wrong.")));
     }
-    users.attempts().succeeded(visit.client, who);
+    users.attempts().succeeded(request.client, who);
     if raw("new") != raw("again") {
-        return form(app, visit, bad, Some(noted("The two new passwords differ.")));
+        return form(app, request, bad, Some(translatable("The two new passwords differ.")));
     }
     if raw("new") == raw("old") {
-        return form(app, visit, bad, Some(noted("The new password is the old one.")));
+        return form(app, request, bad, Some(translatable("The new password is the old one.")));
     }
-    match users.set_password(who, raw("new"), false, who, visit.now_ms).map_err(Fault::from) {
-        Err(Fault::Bad(why)) => return form(app, visit, bad, Some(&why)),
+    match users
+        .set_password(who, raw("new"), false, who, request.now_ms)
+        .map_err(RequestError::from)
+    {
+        Err(RequestError::Bad(why)) => return form(app, request, bad, Some(&why)),
         other => other?,
     };
-    let started = users.start_session(who, visit.now_ms)?;
-    let response = visit::redirect("/?notice=password-1");
+    let started = users.start_session(who, request.now_ms)?;
+    let response = response::redirect("/?notice=password-1");
     Ok(with_cookie(response, &started.token, app.state.options.https))
 }

@@ -5,17 +5,18 @@ use axum::response::Response;
 use gauntlet_store::quarantine::AuditLine;
 use maud::{Markup, html};
 
-use crate::fault::Fault;
-use crate::server::App;
+use crate::app::App;
+use crate::error::RequestError;
+use crate::request::RequestContext;
+use crate::response;
 use crate::text::t;
-use crate::visit::{self, Visit};
-use crate::{format, shell};
+use crate::{format, layout};
 
 /// Lines shown.
 const LINES_MAX: usize = 200;
 
 /// The newest things that people did.
-pub(crate) fn newest(app: &App) -> Result<Vec<AuditLine>, Fault> {
+pub(crate) fn newest(app: &App) -> Result<Vec<AuditLine>, RequestError> {
     let mut lines = app.state.quarantine.audit_log("", LINES_MAX)?;
     lines.extend(app.state.users.audit_log(LINES_MAX)?);
     lines.sort_by_key(|l| std::cmp::Reverse(l.at_ms));
@@ -24,15 +25,15 @@ pub(crate) fn newest(app: &App) -> Result<Vec<AuditLine>, Fault> {
 }
 
 /// `GET /activity`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let lines = newest(app)?;
     let body = html! {
         h1 { (t("Activity")) }
-        (super::manage::tabs("/activity"))
+        (super::tabs::tabs("/activity"))
         p.lead { (t("The newest {} things that people did here.").with(LINES_MAX)) }
         section.card.flush { (table(&lines, true)) }
     };
-    Ok(visit::page(StatusCode::OK, shell::page(visit, "/health", t("Activity"), &body)))
+    Ok(response::page(StatusCode::OK, layout::page(request, "/health", t("Activity"), &body)))
 }
 
 /// Lines of an audit log; with the item's id where they are of many.

@@ -4,22 +4,23 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use crate::fault::Fault;
-use crate::server::App;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
-use crate::{format, shell};
+use crate::app::App;
+use crate::error::RequestError;
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
+use crate::{format, layout};
 
 /// The part of the account's page.
-pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
-    let all = app.state.users.app_passwords(visit.who())?;
+pub(super) fn section(app: &App, request: &RequestContext) -> Result<Markup, RequestError> {
+    let all = app.state.users.app_passwords(request.login())?;
     Ok(html! {
         section.card.narrow {
             h2 { (t("Passwords of mail programs")) }
             p { (t("For sending mail through this node, one for each program. With a second factor, mail programs log in with these only; the console never takes them.")) }
             @for one in &all {
                 form method="post" action="/account/app-passwords" {
-                    (shell::token(visit))
+                    (layout::token(request))
                     input type="hidden" name="name" value=(one.name);
                     p { b { (one.name) } " " (format::time(one.created_ms)) " "
                         @match one.used_ms {
@@ -31,9 +32,9 @@ pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
                 }
             }
             form method="post" action="/account/app-passwords" {
-                (shell::token(visit))
-                (shell::input("name", t("Name: letters, digits, - _ ."), "", "text", ""))
-                (proof_field(app, visit)?)
+                (layout::token(request))
+                (layout::input("name", t("Name: letters, digits, - _ ."), "", "text", ""))
+                (proof_field(app, request)?)
                 button type="submit" name="do" value="make" { (t("Make")) }
             }
         }
@@ -41,55 +42,59 @@ pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
 }
 
 /// `POST /account/app-passwords`: `do`: make or revoke.
-pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let name = visit.field("name");
-    match visit.field("do") {
+pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let name = request.field("name");
+    match request.field("do") {
         "make" => {
-            let password = make(app, visit, name)?;
+            let password = make(app, request, name)?;
             let body = html! {
                 h1 { (t("Password of {}").with(name)) }
                 section.card.narrow {
-                    p { (t("Put it into the mail program, with {} as login. It is not shown again.").with(html! { b { (visit.who()) } })) }
+                    p { (t("Put it into the mail program, with {} as login. It is not shown again.").with(html! { b { (request.login()) } })) }
                     p { code.big { (password) } }
                     p { a.button href="/account" { (t("Done")) } }
                 }
             };
             let title = t("Passwords of mail programs");
-            Ok(visit::page(StatusCode::OK, shell::page(visit, "/account", title, &body)))
+            Ok(response::page(StatusCode::OK, layout::page(request, "/account", title, &body)))
         }
         "revoke" => {
-            revoke(app, visit, name)?;
-            Ok(visit::redirect("/account"))
+            revoke(app, request, name)?;
+            Ok(response::redirect("/account"))
         }
-        _ => Err(Fault::Bad(noted("do: make or revoke").to_owned())),
+        _ => Err(RequestError::Bad(translatable("do: make or revoke").to_owned())),
     }
 }
 
 /// Makes one, for who shows their present password.
-pub(crate) fn make(app: &App, visit: &Visit, name: &str) -> Result<String, Fault> {
-    has_proved(app, visit)?;
-    let who = visit.who();
-    app.state.users.add_app_password(who, name, who, visit.now_ms)?.ok_or(Fault::SignIn)
+pub(crate) fn make(
+    app: &App,
+    request: &RequestContext,
+    name: &str,
+) -> Result<String, RequestError> {
+    has_proved(app, request)?;
+    let who = request.login();
+    app.state.users.add_app_password(who, name, who, request.now_ms)?.ok_or(RequestError::SignIn)
 }
 
 /// The present password was shown: a session alone, which may be stolen, must not become something that stays
 /// behind when its owner comes back. Who has no password here shows a sign-in at the provider of the single
 /// sign-on that was made for this.
-pub(crate) fn has_proved(app: &App, visit: &Visit) -> Result<(), Fault> {
-    let (users, who) = (&app.state.users, visit.who());
+pub(crate) fn has_proved(app: &App, request: &RequestContext) -> Result<(), RequestError> {
+    let (users, who) = (&app.state.users, request.login());
     if !users.has_password(who)? {
-        return match visit.is_freshly_signed_in() {
+        return match request.is_recent_sign_in() {
             true => Ok(()),
-            false => Err(Fault::Bad(no_password(app, who))),
+            false => Err(RequestError::Bad(no_password(app, who))),
         };
     }
-    users.attempts().begin(visit.client, who)?;
+    users.attempts().begin(request.client, who)?;
     // Not trimmed: a password may begin with a space.
-    let shown = visit.fields.iter().find(|(n, _)| n == "password").map_or("", |(_, p)| p);
+    let shown = request.fields.iter().find(|(n, _)| n == "password").map_or("", |(_, p)| p);
     if users.verify(who, shown)?.is_none() {
-        return Err(Fault::Bad(noted("The present password is wrong.").to_owned()));
+        return Err(RequestError::Bad(translatable("The present password is wrong.").to_owned()));
     }
-    users.attempts().succeeded(visit.client, who);
+    users.attempts().succeeded(request.client, who);
     Ok(())
 }
 
@@ -117,18 +122,18 @@ fn by_command(who: &str) -> String {
 }
 
 /// What [`has_proved`] asks for: a field, nothing, or how to come by the proof.
-pub(super) fn proof_field(app: &App, visit: &Visit) -> Result<Markup, Fault> {
-    if app.state.users.has_password(visit.who())? {
+pub(super) fn proof_field(app: &App, request: &RequestContext) -> Result<Markup, RequestError> {
+    if app.state.users.has_password(request.login())? {
         return Ok(html! {
             label { span { (t("Present password")) }
                 input type="password" name="password" autocomplete="current-password" required;
             }
         });
     }
-    if visit.is_freshly_signed_in() {
+    if request.is_recent_sign_in() {
         return Ok(html! {});
     }
-    let command = html! { code { (by_command(visit.who())) } };
+    let command = html! { code { (by_command(request.login())) } };
     Ok(html! {
         @if let Some(oidc) = &app.state.oidc {
             p.hint { (t("You have no password here: sign in anew first, and go on within five minutes.")) " "
@@ -139,10 +144,10 @@ pub(super) fn proof_field(app: &App, visit: &Visit) -> Result<Markup, Fault> {
 }
 
 /// Revokes one.
-pub(crate) fn revoke(app: &App, visit: &Visit, name: &str) -> Result<(), Fault> {
-    let who = visit.who();
-    if app.state.users.revoke_app_password(who, name, who, visit.now_ms)? {
+pub(crate) fn revoke(app: &App, request: &RequestContext, name: &str) -> Result<(), RequestError> {
+    let who = request.login();
+    if app.state.users.revoke_app_password(who, name, who, request.now_ms)? {
         return Ok(());
     }
-    Err(Fault::NotFound(noted("There is no password of this name.")))
+    Err(RequestError::NotFound(translatable("There is no password of this name.")))
 }

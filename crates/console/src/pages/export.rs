@@ -6,11 +6,12 @@ use axum::response::Response;
 use gauntlet_store::Summary;
 
 use super::messages;
+use crate::app::App;
 use crate::csv::{self, Cell};
-use crate::fault::Fault;
+use crate::error::RequestError;
 use crate::format;
-use crate::server::App;
-use crate::visit::{self, Visit};
+use crate::request::RequestContext;
+use crate::response;
 
 /// Most lines of one file; the filter narrows what is wanted.
 const LINES_MAX: usize = 10_000;
@@ -20,8 +21,8 @@ const SLICE: usize = 500;
 const HEAD: &str = "received,reference,class,score,bytes,from,subject,recipient,recipients,disposition,outcome\r\n";
 
 /// `GET /messages.csv`: the fields of `/messages`; the newest [`LINES_MAX`].
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let mut query = messages::query(visit)?;
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let mut query = messages::query(request)?;
     query.limit = SLICE;
     let mut out = HEAD.to_owned();
     let mut lines = 0;
@@ -36,7 +37,8 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             break;
         }
     }
-    let mut response = visit::respond(StatusCode::OK, "text/csv; charset=utf-8", Body::from(out));
+    let mut response =
+        response::respond(StatusCode::OK, "text/csv; charset=utf-8", Body::from(out));
     let attachment = HeaderValue::from_static("attachment; filename=\"messages.csv\"");
     response.headers_mut().insert(header::CONTENT_DISPOSITION, attachment);
     Ok(response)

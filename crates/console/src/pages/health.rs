@@ -4,27 +4,28 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use maud::html;
 
-use super::{manage, overview};
-use crate::fault::Fault;
-use crate::server::App;
+use super::{overview, tabs};
+use crate::app::App;
+use crate::error::RequestError;
+use crate::request::RequestContext;
+use crate::response;
 use crate::text::{plural, t};
-use crate::visit::{self, Visit};
-use crate::{format, shell};
+use crate::{format, layout};
 
 /// `GET /health`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let node = &app.state.node;
     let found = node.health();
     let count = |health| found.iter().filter(|f| f.health == health).count();
-    let (bad, odd) = (count("bad"), count("odd"));
+    let (bad, warnings) = (count("bad"), count("odd"));
     let body = html! {
         h1 { (t("Health")) }
-        (manage::tabs("/health"))
+        (tabs::tabs("/health"))
         @if bad > 0 {
             p.notice.poor role="alert" {
                 (plural(bad as u64, "{} thing is wrong.", "{} things are wrong.")) }
-        } @else if odd > 0 {
-            p.notice.poor role="status" { (t("Nothing is wrong; {} to look at.").with(odd)) }
+        } @else if warnings > 0 {
+            p.notice.poor role="status" { (t("Nothing is wrong; {} to look at.").with(warnings)) }
         } @else {
             p.notice.good role="status" { (t("Everything is in order.")) }
         }
@@ -38,5 +39,5 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
         } }
         section.card { h2 { (t("Disks")) } (overview::disks(&node.disks())) }
     };
-    Ok(visit::page(StatusCode::OK, shell::page(visit, "/health", t("Health"), &body)))
+    Ok(response::page(StatusCode::OK, layout::page(request, "/health", t("Health"), &body)))
 }

@@ -10,39 +10,40 @@ use maud::{Markup, html};
 
 use super::quarantine::Seen;
 use super::{activity, quarantine, senders, verdict};
-use crate::fault::Fault;
+use crate::app::App;
+use crate::error::RequestError;
 use crate::format;
 use crate::headers::PREVIEW_POLICY;
-use crate::server::App;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
-use crate::{preview, shell};
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
+use crate::{layout, preview};
 
 /// Lines of the audit log shown.
 const AUDIT_MAX: usize = 20;
 
 /// `GET /quarantine/{id}`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let seen = quarantine::find(app, visit, visit.param("id"))?;
-    let (held, user) = (&seen.held, visit.role() == Role::User);
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let seen = quarantine::find(app, request, request.param("id"))?;
+    let (held, user) = (&seen.held, request.role() == Role::User);
     let item = &held.item;
     let raw = app.state.quarantine.body(&item.id)?;
     let logged = app.state.log.get(&item.message)?;
     let mut audit = app.state.quarantine.audit_log(&item.id, AUDIT_MAX)?;
     if user {
         // What others did with it may name other recipients.
-        audit.retain(|line| line.who == visit.who());
+        audit.retain(|line| line.who == request.login());
     }
     let message = raw.as_deref().map(Message::parse);
     let hits = logged.as_ref().map(|l| l.record.verdict.hits.as_slice()).unwrap_or_default();
     let subject = format::plain(&item.subject);
-    let title = shell::subject(&subject);
+    let title = layout::subject(&subject);
     let body = html! {
         p.crumbs { a href="/quarantine" { (t("Quarantine")) } }
         h1 { (title) }
         div.columns {
             div {
-                (decision(visit, &seen))
+                (decision(request, &seen))
                 @if let Some(logged) = &logged {
                     section.card.flush { h2 { (t("Why")) } (verdict::hits(&logged.record.verdict)) }
                 }
@@ -53,11 +54,11 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
                     h2 { (t("Verdict")) }
                     @match &logged {
                         Some(logged) => (verdict::summary(&logged.record.verdict)),
-                        None => div.judgement { (shell::class_pill(item.class))
+                        None => div.judgement { (layout::class_pill(item.class))
                             span.big { (format::points(item.score)) small { " " (t("points")) } } },
                     }
                 }
-                section.card { h2 { (t("Held")) } (about(visit, held)) }
+                section.card { h2 { (t("Held")) } (about(request, held)) }
                 @if let Some(logged) = &logged {
                     section.card { h2 { (t("Network")) } (verdict::facts(&logged.record.facts)) }
                     section.card { h2 { (t("Oddities")) } (verdict::defects(&logged.record.verdict)) }
@@ -66,10 +67,10 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             }
         }
     };
-    Ok(visit::page(StatusCode::OK, shell::page(visit, "/quarantine", &title, &body)))
+    Ok(response::page(StatusCode::OK, layout::page(request, "/quarantine", &title, &body)))
 }
 
-fn decision(visit: &Visit, seen: &Seen) -> Markup {
+fn decision(request: &RequestContext, seen: &Seen) -> Markup {
     let held = &seen.held;
     if held.state != State::Held {
         return html! {
@@ -81,12 +82,12 @@ fn decision(visit: &Visit, seen: &Seen) -> Markup {
     html! {
         section.card.decision {
             form method="post" action="/quarantine/decide" {
-                (shell::token(visit))
+                (layout::token(request))
                 input type="hidden" name="item" value=(held.item.id);
-                @if visit.role() != Role::User {
+                @if request.role() != Role::User {
                     details {
                         summary { (t("Release to somebody else")) }
-                        (shell::input("to", t("Address"), "", "email", t("instead of the recipients")))
+                        (layout::input("to", t("Address"), "", "email", t("instead of the recipients")))
                     }
                     label.check { input type="checkbox" name="learn" value="yes";
                         span { (t("Teach the classifier: wanted if released, unwanted if deleted")) } }
@@ -100,13 +101,13 @@ fn decision(visit: &Visit, seen: &Seen) -> Markup {
                     @if seen.may_delete {
                         button.danger type="submit" name="decision" value="delete" { (t("Delete")) }
                     }
-                    @if visit.role() != Role::User {
+                    @if request.role() != Role::User {
                         a.button.quiet href={ "/quarantine/" (format::percent(&held.item.id)) "/download" } {
                             (t("Download")) }
                     }
                 }
             }
-            (senders::buttons(visit, held))
+            (senders::buttons(request, held))
         }
     }
 }
@@ -136,7 +137,7 @@ fn content(
     }
 }
 
-fn about(visit: &Visit, held: &Held) -> Markup {
+fn about(request: &RequestContext, held: &Held) -> Markup {
     let item = &held.item;
     html! {
         dl.pairs {
@@ -147,7 +148,7 @@ fn about(visit: &Visit, held: &Held) -> Markup {
             @if let Some(ip) = item.envelope.client_ip { dt { (t("Client")) } dd { (ip) } }
             dt { (t("For")) } dd { @for to in &item.recipients { div { (format::plain(to)) } } }
             dt { (t("Size")) } dd { (format::bytes(held.size)) }
-            @if visit.role() != Role::User {
+            @if request.role() != Role::User {
                 dt { (t("In the log")) } dd {
                     a href={ "/messages/" (format::percent(&item.message)) } { code { (item.message) } }
                 }
@@ -164,26 +165,27 @@ pub(crate) fn html_part<'m>(message: &'m Message<'_>) -> Option<&'m str> {
 }
 
 /// `GET /quarantine/{id}/html`: for the frame; harmless, and without rights if opened by itself.
-pub(crate) fn html_frame(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let held = quarantine::find(app, visit, visit.param("id"))?.held;
-    let gone = Fault::NotFound(noted("Its text is not kept any more."));
+pub(crate) fn html_frame(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let held = quarantine::find(app, request, request.param("id"))?.held;
+    let gone = RequestError::NotFound(translatable("Its text is not kept any more."));
     let raw = app.state.quarantine.body(&held.item.id)?.ok_or(gone)?;
     let message = Message::parse(&raw);
     let document = preview::document(html_part(&message).unwrap_or_default());
     let mut response =
-        visit::respond(StatusCode::OK, "text/html; charset=utf-8", Body::from(document));
+        response::respond(StatusCode::OK, "text/html; charset=utf-8", Body::from(document));
     let policy = HeaderValue::from_static(PREVIEW_POLICY);
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     Ok(response)
 }
 
 /// `GET /quarantine/{id}/download`: the message as received, never shown by the browser.
-pub(crate) fn download(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let held = quarantine::find(app, visit, visit.param("id"))?.held;
-    let gone = Fault::NotFound(noted("Its text is not kept any more."));
+pub(crate) fn download(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let held = quarantine::find(app, request, request.param("id"))?.held;
+    let gone = RequestError::NotFound(translatable("Its text is not kept any more."));
     let raw = app.state.quarantine.body(&held.item.id)?.ok_or(gone)?;
-    app.state.quarantine.note(visit.now_ms, visit.who(), "download", &held.item.id, "")?;
-    let mut response = visit::respond(StatusCode::OK, "application/octet-stream", Body::from(raw));
+    app.state.quarantine.note(request.now_ms, request.login(), "download", &held.item.id, "")?;
+    let mut response =
+        response::respond(StatusCode::OK, "application/octet-stream", Body::from(raw));
     let attachment = HeaderValue::from_static("attachment; filename=\"message.eml\"");
     response.headers_mut().insert(header::CONTENT_DISPOSITION, attachment);
     Ok(response)

@@ -8,16 +8,17 @@ use gauntlet_store::users::{Link, LinkKind, LinkStatus, Proof, SecondFactor};
 use maud::{Markup, Render, html};
 
 use super::sign_in::with_cookie;
-use crate::fault::Fault;
+use crate::app::App;
+use crate::error::RequestError;
 use crate::node::Released;
-use crate::server::App;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
-use crate::{format, shell};
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
+use crate::{format, layout};
 
 /// `GET /link/{token}`: what the link does, and the button that does it.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let link = match app.state.users.check_link(visit.param("token"), visit.now_ms)? {
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let link = match app.state.users.check_link(request.param("token"), request.now_ms)? {
         LinkStatus::Valid(link) => link,
         other => return Ok(refused(&other)),
     };
@@ -26,30 +27,31 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
         return Ok(*response);
     }
     let (title, button) = match link.kind {
-        LinkKind::Enter => (noted("Your held mail"), noted("Go to my held mail")),
-        LinkKind::Release => (noted("Release this message?"), noted("Release it")),
-        LinkKind::Allow => {
-            (noted("Release this message?"), noted("Release it, and always let its sender in"))
-        }
+        LinkKind::Enter => (translatable("Your held mail"), translatable("Go to my held mail")),
+        LinkKind::Release => (translatable("Release this message?"), translatable("Release it")),
+        LinkKind::Allow => (
+            translatable("Release this message?"),
+            translatable("Release it, and always let its sender in"),
+        ),
     };
     let body = html! {
         section.card.narrow {
             h1 { (t(title)) }
             p { (t("For {}.").with(html! { b { (format::plain(&link.address)) } })) }
             @if let Some(held) = &held { (about(held)) }
-            form method="post" action={ "/link/" (visit.param("token")) } {
+            form method="post" action={ "/link/" (request.param("token")) } {
                 button.main type="submit" { (t(button)) }
             }
             p.hint { (t("This link works once.")) }
         }
     };
-    Ok(visit::page(StatusCode::OK, shell::bare(t(title), &body)))
+    Ok(response::page(StatusCode::OK, layout::bare(t(title), &body)))
 }
 
 /// `POST /link/{token}`: uses the link.
-pub(crate) fn follow(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let (text, users) = (visit.param("token"), &app.state.users);
-    let link = match users.check_link(text, visit.now_ms)? {
+pub(crate) fn follow(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let (text, users) = (request.param("token"), &app.state.users);
+    let link = match users.check_link(text, request.now_ms)? {
         LinkStatus::Valid(link) => link,
         other => return Ok(refused(&other)),
     };
@@ -57,36 +59,41 @@ pub(crate) fn follow(app: &App, visit: &Visit) -> Result<Response, Fault> {
     if let Err(response) = decidable(app, &link, held.as_ref()) {
         return Ok(*response);
     }
-    match users.use_link(text, visit.now_ms)? {
+    match users.use_link(text, request.now_ms)? {
         LinkStatus::Valid(_) => {}
         other => return Ok(refused(&other)),
     }
     match held {
-        None => enter(app, visit, &link),
-        Some(held) => release(app, visit, &link, &held),
+        None => enter(app, request, &link),
+        Some(held) => release(app, request, &link, &held),
     }
 }
 
-fn enter(app: &App, visit: &Visit, link: &Link) -> Result<Response, Fault> {
+fn enter(app: &App, request: &RequestContext, link: &Link) -> Result<Response, RequestError> {
     let users = &app.state.users;
-    let Some(user) = users.user_for_address(&link.address, visit.now_ms)? else {
+    let Some(user) = users.user_for_address(&link.address, request.now_ms)? else {
         let why = t("Your account may do more than see your own mail: sign in with your password.");
-        return Ok(said(StatusCode::FORBIDDEN, noted("Sign in"), why));
+        return Ok(said(StatusCode::FORBIDDEN, translatable("Sign in"), why));
     };
     if matches!(users.second_factor(&user.login)?, SecondFactor::On { .. }) {
         let why = t("Your account has a second factor: sign in with your password and a code.");
-        return Ok(said(StatusCode::FORBIDDEN, noted("Sign in"), why));
+        return Ok(said(StatusCode::FORBIDDEN, translatable("Sign in"), why));
     }
-    if let Some(old) = &visit.token {
+    if let Some(old) = &request.token {
         users.end_session(old)?;
     }
     let (login, address) = (&user.login, &link.address);
-    let started = users.start_session_with(login, Proof::Link, address, visit.now_ms)?;
+    let started = users.start_session_with(login, Proof::Link, address, request.now_ms)?;
     let https = app.state.options.https;
-    Ok(with_cookie(visit::redirect("/quarantine"), &started.token, https))
+    Ok(with_cookie(response::redirect("/quarantine"), &started.token, https))
 }
 
-fn release(app: &App, visit: &Visit, link: &Link, held: &Held) -> Result<Response, Fault> {
+fn release(
+    app: &App,
+    request: &RequestContext,
+    link: &Link,
+    held: &Held,
+) -> Result<Response, RequestError> {
     let right = ReleaseRight::Recipient(vec![link.address.clone()]);
     let order = ReleaseOrder { who: link.address.clone(), right, ..ReleaseOrder::default() };
     match app.state.node.release(&held.item.id, &order) {
@@ -94,29 +101,31 @@ fn release(app: &App, visit: &Visit, link: &Link, held: &Held) -> Result<Respons
             let mut text = t("It is on its way to {}.").with(&link.address).render();
             if link.kind == LinkKind::Allow {
                 let sender = &held.item.envelope.mail_from;
-                let also = match allow(app, visit, link, sender) {
+                let also = match allow(app, request, link, sender) {
                     Ok(()) => t("Mail of its sender will not be held for you any more."),
                     Err(_) => t("Its sender could not be put on your list."),
                 };
                 text = html! { (text) " " (also) };
             }
-            Ok(said(StatusCode::OK, noted("Released"), text))
+            Ok(said(StatusCode::OK, translatable("Released"), text))
         }
         Ok(Released::NotHeld(state)) => Ok(past(state)),
         Ok(Released::NotAllowed) => Ok(not_allowed()),
         Ok(Released::Unknown) => Ok(gone()),
         Err(error) => {
             tracing::error!(item = held.item.id, error, "a release by a link failed");
-            app.state.users.restore_link(visit.param("token"))?;
-            let why = noted("It could not be released now. The link still works: try again later.");
-            Ok(said(StatusCode::SERVICE_UNAVAILABLE, noted("Not now"), t(why)))
+            app.state.users.restore_link(request.param("token"))?;
+            let why = translatable(
+                "It could not be released now. The link still works: try again later.",
+            );
+            Ok(said(StatusCode::SERVICE_UNAVAILABLE, translatable("Not now"), t(why)))
         }
     }
 }
 
-fn allow(app: &App, visit: &Visit, link: &Link, sender: &str) -> Result<(), String> {
-    let listed = app.state.users.list_personal_sender(&link.address, sender, true, visit.now_ms);
-    listed.map_err(|e| e.to_string()).and_then(|()| app.state.node.people_changed()).map_err(
+fn allow(app: &App, request: &RequestContext, link: &Link, sender: &str) -> Result<(), String> {
+    let listed = app.state.users.list_personal_sender(&link.address, sender, true, request.now_ms);
+    listed.map_err(|e| e.to_string()).and_then(|()| app.state.node.users_changed()).map_err(
         |error| {
             tracing::error!(error, "an allowed sender could not be listed");
             error
@@ -125,7 +134,7 @@ fn allow(app: &App, visit: &Visit, link: &Link, sender: &str) -> Result<(), Stri
 }
 
 /// The item that the link is about; none for one that is about no item.
-fn held(app: &App, link: &Link) -> Result<Option<Held>, Fault> {
+fn held(app: &App, link: &Link) -> Result<Option<Held>, RequestError> {
     if link.kind == LinkKind::Enter {
         return Ok(None);
     }
@@ -146,8 +155,8 @@ fn decidable(app: &App, link: &Link, held: Option<&Held>) -> Result<(), Box<Resp
 }
 
 fn not_allowed() -> Response {
-    let why = noted("Only an administrator can release this message.");
-    said(StatusCode::FORBIDDEN, noted("Not possible"), t(why))
+    let why = translatable("Only an administrator can release this message.");
+    said(StatusCode::FORBIDDEN, translatable("Not possible"), t(why))
 }
 
 fn about(held: &Held) -> Markup {
@@ -158,7 +167,7 @@ fn about(held: &Held) -> Markup {
             dt { (t("From")) } dd { (format::plain(&item.from)) }
             dt { (t("Sender")) } dd { (format::plain(&item.envelope.mail_from)) }
             dt { (t("Received")) } dd { (format::time(item.received_ms)) }
-            dt { (t("Held as")) } dd { (shell::class_pill(item.class)) }
+            dt { (t("Held as")) } dd { (layout::class_pill(item.class)) }
         }
         p {}
     }
@@ -166,33 +175,35 @@ fn about(held: &Held) -> Markup {
 
 fn past(state: State) -> Response {
     let text = match state {
-        State::Deleted => noted("This message was deleted. Nothing brings it back."),
-        _ => noted("This message was released before. It is delivered once."),
+        State::Deleted => translatable("This message was deleted. Nothing brings it back."),
+        _ => translatable("This message was released before. It is delivered once."),
     };
-    said(StatusCode::CONFLICT, noted("Decided before"), t(text))
+    said(StatusCode::CONFLICT, translatable("Decided before"), t(text))
 }
 
 fn gone() -> Response {
-    let text = noted("This message is not kept any more.");
-    said(StatusCode::GONE, noted("Gone"), t(text))
+    let text = translatable("This message is not kept any more.");
+    said(StatusCode::GONE, translatable("Gone"), t(text))
 }
 
 fn refused(shown: &LinkStatus) -> Response {
     let (status, title, text) = match shown {
         LinkStatus::Used(_) => (
             StatusCode::GONE,
-            noted("Used before"),
-            noted("This link was used before, and works once. The next digest brings a new one."),
+            translatable("Used before"),
+            translatable(
+                "This link was used before, and works once. The next digest brings a new one.",
+            ),
         ),
         LinkStatus::Expired(_) => (
             StatusCode::GONE,
-            noted("Too old"),
-            noted("This link's time is over. The next digest brings a new one."),
+            translatable("Too old"),
+            translatable("This link's time is over. The next digest brings a new one."),
         ),
         LinkStatus::Forged | LinkStatus::Valid(_) => (
             StatusCode::NOT_FOUND,
-            noted("No such link"),
-            noted(
+            translatable("No such link"),
+            translatable(
                 "This link is none of ours, or a part of it is missing. Open it as the digest has it.",
             ),
         ),
@@ -202,5 +213,5 @@ fn refused(shown: &LinkStatus) -> Response {
 
 fn said(status: StatusCode, title: &str, text: impl Render) -> Response {
     let body = html! { section.card.narrow { h1 { (t(title)) } p role="status" { (text) } } };
-    visit::page(status, shell::bare(t(title), &body))
+    response::page(status, layout::bare(t(title), &body))
 }

@@ -9,18 +9,20 @@ use gauntlet_store::{LogRecord, Stage};
 use maud::{Markup, html};
 
 use super::verdict;
-use crate::fault::Fault;
+use crate::app::App;
+use crate::error::RequestError;
 use crate::format;
-use crate::server::App;
-use crate::shell;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
+use crate::layout;
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
 
 /// `GET /messages/{id}`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let unknown =
-        Fault::NotFound(noted("There is no such message in the log, or it is forgotten."));
-    let logged = app.state.log.get(visit.param("id"))?.ok_or(unknown)?;
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let unknown = RequestError::NotFound(translatable(
+        "There is no such message in the log, or it is forgotten.",
+    ));
+    let logged = app.state.log.get(request.param("id"))?.ok_or(unknown)?;
     let query = HeldQuery { message: logged.record.id.clone(), ..HeldQuery::default() };
     let held = app.state.quarantine.search(&query)?.items;
     let mut raw = None;
@@ -32,7 +34,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     }
     let record = &logged.record;
     let subject = format::plain(&record.subject);
-    let title = shell::subject(&subject);
+    let title = layout::subject(&subject);
     let body = html! {
         p.crumbs { a href="/messages" { (t("Messages")) } }
         h1 { (title) }
@@ -45,14 +47,14 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             div {
                 section.card { h2 { (t("Envelope")) } (envelope(record)) }
                 section.card { h2 { (t("Recipients")) } (recipients(record, &held)) }
-                section.card { h2 { (t("Life")) } (life(&logged)) }
+                section.card { h2 { (t("Life")) } (timeline(&logged)) }
                 section.card { h2 { (t("Network")) } (verdict::facts(&record.facts)) }
                 section.card { h2 { (t("Oddities")) } (verdict::defects(&record.verdict)) }
                 section.card { h2 { (t("Cost")) } (verdict::costs(&record.verdict)) }
             }
         }
     };
-    Ok(visit::page(StatusCode::OK, shell::page(visit, "/messages", &title, &body)))
+    Ok(response::page(StatusCode::OK, layout::page(request, "/messages", &title, &body)))
 }
 
 fn content(record: &LogRecord, raw: Option<&[u8]>) -> Markup {
@@ -104,7 +106,7 @@ fn recipients(record: &LogRecord, held: &[Held]) -> Markup {
         ul.plain.recipients {
             @for disposition in &record.dispositions {
                 li {
-                    b { (format::plain(&disposition.recipient)) } " " (shell::state(disposition.end.name()))
+                    b { (format::plain(&disposition.recipient)) } " " (layout::state(disposition.end.name()))
                     @if !disposition.rules.is_empty() {
                         span.more { (t("by {}").with(format::plain(&disposition.rules.join(", ")))) }
                     }
@@ -122,10 +124,10 @@ fn recipients(record: &LogRecord, held: &[Held]) -> Markup {
 }
 
 /// The life of the message: its stages, then its deliveries and what people did.
-fn life(logged: &LoggedMessage) -> Markup {
+fn timeline(logged: &LoggedMessage) -> Markup {
     let record = &logged.record;
     html! {
-        ol.life {
+        ol.timeline {
             li { (format::time(record.received_ms)) span.what { (t("begun")) } }
             @for stage in &record.stages { (stage_line(stage)) }
             @if record.latency_ms > 0 {
@@ -137,7 +139,7 @@ fn life(logged: &LoggedMessage) -> Markup {
             @for delivery in &record.deliveries {
                 li {
                     (format::time(delivery.at_ms))
-                    span.what { (shell::state(delivery.outcome.name())) " " (format::plain(&delivery.address)) }
+                    span.what { (layout::state(delivery.outcome.name())) " " (format::plain(&delivery.address)) }
                     span.more {
                         @if delivery.attempts > 1 { (t("{} attempts.").with(delivery.attempts)) " " }
                         (format::plain(&delivery.next_hop)) " " (format::plain(&delivery.reply))

@@ -8,12 +8,13 @@ use gauntlet_verdict::Class;
 use maud::{Markup, html};
 
 use super::searches;
-use crate::fault::Fault;
+use crate::app::App;
+use crate::error::RequestError;
 use crate::format::{self, DAY_MS};
-use crate::server::App;
-use crate::shell;
+use crate::layout;
+use crate::request::RequestContext;
+use crate::response;
 use crate::text::t;
-use crate::visit::{self, Visit};
 
 /// Names of final dispositions, for the filter.
 pub(crate) const ACTIONS: [&str; 8] =
@@ -23,11 +24,11 @@ pub(crate) const OUTCOMES: [&str; 7] =
     ["queued", "delivered", "quarantined", "failed", "discarded", "rejected", "deleted"];
 
 /// Reads a query from the fields of a request.
-pub(crate) fn query(visit: &Visit) -> Result<Query, Fault> {
-    let text = |name| visit.field(name).to_owned();
+pub(crate) fn query(request: &RequestContext) -> Result<Query, RequestError> {
+    let text = |name| request.field(name).to_owned();
     let mut classes = Vec::new();
-    for name in visit.all("class") {
-        classes.push(name.parse::<Class>().map_err(Fault::Bad)?);
+    for name in request.values("class") {
+        classes.push(name.parse::<Class>().map_err(RequestError::Bad)?);
     }
     Ok(Query {
         sender: text("sender"),
@@ -43,37 +44,40 @@ pub(crate) fn query(visit: &Visit) -> Result<Query, Fault> {
         policy_rule: text("policy_rule"),
         client: text("client"),
         event: text("event"),
-        since_ms: day(visit, "since")?,
-        until_ms: day(visit, "until")?.map(|ms| ms + DAY_MS),
-        score_min: number(visit, "score_min")?,
-        after: number(visit, "after")?.map(Cursor),
-        limit: number(visit, "limit")?.unwrap_or(0),
+        since_ms: day(request, "since")?,
+        until_ms: day(request, "until")?.map(|ms| ms + DAY_MS),
+        score_min: number(request, "score_min")?,
+        after: number(request, "after")?.map(Cursor),
+        limit: number(request, "limit")?.unwrap_or(0),
     })
 }
 
 /// The start of a day that a field names, in milliseconds.
-pub(crate) fn day(visit: &Visit, name: &str) -> Result<Option<i64>, Fault> {
-    let text = visit.field(name);
+pub(crate) fn day(request: &RequestContext, name: &str) -> Result<Option<i64>, RequestError> {
+    let text = request.field(name);
     if text.is_empty() {
         return Ok(None);
     }
     let day = day_number(text).map(|day| Some(day * DAY_MS));
-    day.ok_or_else(|| Fault::Bad(format!("{name}: {text:?} is no day; write 2026-11-21")))
+    day.ok_or_else(|| RequestError::Bad(format!("{name}: {text:?} is no day; write 2026-11-21")))
 }
 
 /// The number in a field.
-pub(crate) fn number<T: std::str::FromStr>(visit: &Visit, name: &str) -> Result<Option<T>, Fault> {
-    let text = visit.field(name);
+pub(crate) fn number<T: std::str::FromStr>(
+    request: &RequestContext,
+    name: &str,
+) -> Result<Option<T>, RequestError> {
+    let text = request.field(name);
     if text.is_empty() {
         return Ok(None);
     }
     let number = text.parse().map(Some);
-    number.map_err(|_| Fault::Bad(format!("{name}: {text:?} is no number that fits")))
+    number.map_err(|_| RequestError::Bad(format!("{name}: {text:?} is no number that fits")))
 }
 
 /// `GET /messages`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let query = query(visit)?;
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let query = query(request)?;
     let page = app.state.log.search(&query)?;
     let live = query.after.is_none();
     let body = html! {
@@ -81,47 +85,47 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             h1 { (t("Messages")) }
             @if live { label.live hidden { input type="checkbox" data-live-switch checked; (t("Live")) } }
         }
-        (searches::bar(app, visit)?)
-        (filter(visit))
+        (searches::bar(app, request)?)
+        (filter(request))
         div id="list" data-live[live] {
             (list(&page))
-            (shell::pager(visit, "/messages", page.next.map(|c| c.0)))
+            (layout::pager(request, "/messages", page.next.map(|c| c.0)))
         }
     };
-    Ok(visit::page(StatusCode::OK, shell::page(visit, "/messages", t("Messages"), &body)))
+    Ok(response::page(StatusCode::OK, layout::page(request, "/messages", t("Messages"), &body)))
 }
 
-fn filter(visit: &Visit) -> Markup {
-    let value = |name| visit.field(name);
+fn filter(request: &RequestContext) -> Markup {
+    let value = |name| request.field(name);
     let classes = Class::ALL.map(Class::name);
     let more = ["domain", "rule", "outcome", "since", "until", "message_id", "id", "client"];
     let open = more.iter().any(|name| !value(name).is_empty());
     html! {
         form.filter.card method="get" action="/messages" role="search" {
             div.fields {
-                (shell::input("subject", t("Subject words"), value("subject"), "search", t("invoice pay*")))
-                (shell::input("sender", t("Sender"), value("sender"), "search", t("name@ or @domain")))
-                (shell::input("recipient", t("Recipient"), value("recipient"), "search", t("name@ or @domain")))
-                (shell::select("class", t("Class"), value("class"), &classes))
-                (shell::select("action", t("Disposition"), value("action"), &ACTIONS))
+                (layout::input("subject", t("Subject words"), value("subject"), "search", t("invoice pay*")))
+                (layout::input("sender", t("Sender"), value("sender"), "search", t("name@ or @domain")))
+                (layout::input("recipient", t("Recipient"), value("recipient"), "search", t("name@ or @domain")))
+                (layout::select("class", t("Class"), value("class"), &classes))
+                (layout::select("action", t("Disposition"), value("action"), &ACTIONS))
             }
             details open[open] {
                 summary { (t("More")) }
                 div.fields {
-                    (shell::input("domain", t("Domain, either side"), value("domain"), "search", "example.com"))
-                    (shell::input("rule", t("Rule that hit"), value("rule"), "search", "URL_TEXT_MISMATCH"))
-                    (shell::select("outcome", t("Delivery"), value("outcome"), &OUTCOMES))
-                    (shell::input("since", t("From day"), value("since"), "date", ""))
-                    (shell::input("until", t("To day"), value("until"), "date", ""))
-                    (shell::input("message_id", t("Message-ID"), value("message_id"), "search", ""))
-                    (shell::input("id", t("Reference code"), value("id"), "search", ""))
-                    (shell::input("client", t("Client address"), value("client"), "search", "192.0.2.1"))
+                    (layout::input("domain", t("Domain, either side"), value("domain"), "search", "example.com"))
+                    (layout::input("rule", t("Rule that hit"), value("rule"), "search", "URL_TEXT_MISMATCH"))
+                    (layout::select("outcome", t("Delivery"), value("outcome"), &OUTCOMES))
+                    (layout::input("since", t("From day"), value("since"), "date", ""))
+                    (layout::input("until", t("To day"), value("until"), "date", ""))
+                    (layout::input("message_id", t("Message-ID"), value("message_id"), "search", ""))
+                    (layout::input("id", t("Reference code"), value("id"), "search", ""))
+                    (layout::input("client", t("Client address"), value("client"), "search", "192.0.2.1"))
                 }
             }
             div.actions {
                 button.main type="submit" { (t("Find")) }
                 a.button.quiet href="/messages" { (t("Clear")) }
-                a.button.quiet href={ "/messages.csv?" (shell::kept(visit)) } download { "CSV" }
+                a.button.quiet href={ "/messages.csv?" (layout::kept(request)) } download { "CSV" }
             }
         }
     }
@@ -152,7 +156,7 @@ fn row(message: &Summary) -> Markup {
         tr {
             td.when data-label=(t("Received")) { (format::time(message.received_ms)) }
             td.verdict data-label=(t("Verdict")) {
-                (shell::class_pill(message.class))
+                (layout::class_pill(message.class))
                 span.score title=(t("score")) { (format::points(message.score)) }
             }
             td.what {
@@ -181,9 +185,9 @@ fn end(message: &Summary) -> Markup {
     actions.dedup();
     let outcome = message.recipients.iter().filter_map(|r| r.outcome).max_by_key(|o| o.is_final());
     html! {
-        @for action in &actions { (shell::state(action)) " " }
+        @for action in &actions { (layout::state(action)) " " }
         @if let Some(outcome) = outcome {
-            @if ["queued", "failed"].contains(&outcome.name()) { (shell::state(outcome.name())) }
+            @if ["queued", "failed"].contains(&outcome.name()) { (layout::state(outcome.name())) }
         }
     }
 }

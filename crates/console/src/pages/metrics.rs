@@ -4,12 +4,13 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use crate::fault::Fault;
-use crate::server::App;
-use crate::visit::{self, Visit};
+use crate::app::App;
+use crate::error::RequestError;
+use crate::request::RequestContext;
+use crate::response;
 
 /// `GET /metrics`: Prometheus' text format, version 0.0.4.
-pub(crate) fn show(app: &App, _: &Visit) -> Result<Response, Fault> {
+pub(crate) fn show(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
     let mut text = app.state.node.metrics();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -37,7 +38,7 @@ pub(crate) fn show(app: &App, _: &Visit) -> Result<Response, Fault> {
         let name = "gauntlet_sign_in_attempts_refused_total";
         text.push_str(&format!("{name}{{of=\"{of}\"}} {count}\n"));
     }
-    Ok(visit::respond(StatusCode::OK, "text/plain; version=0.0.4", Body::from(text)))
+    Ok(response::respond(StatusCode::OK, "text/plain; version=0.0.4", Body::from(text)))
 }
 
 /// A label's value, escaped.
@@ -47,7 +48,7 @@ fn label(value: &str) -> String {
 
 /// `GET /healthz`: 200 when the node takes mail (with what an administrator should decide), else 503 and
 /// why.
-pub(crate) fn health(app: &App, _: &Visit) -> Result<Response, Fault> {
+pub(crate) fn health(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
     let standing = app.state.node.status();
     let (problems, questions) = (standing.problems, standing.questions);
     let (status, text) = if problems.is_empty() {
@@ -57,5 +58,5 @@ pub(crate) fn health(app: &App, _: &Visit) -> Result<Response, Fault> {
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, problems.join("\n") + "\n")
     };
-    Ok(visit::respond(status, "text/plain; charset=utf-8", Body::from(text)))
+    Ok(response::respond(status, "text/plain; charset=utf-8", Body::from(text)))
 }

@@ -11,14 +11,15 @@ use gauntlet_verdict::Class;
 use maud::{Markup, html};
 
 use super::messages;
-use crate::fault::Fault;
+use crate::app::App;
+use crate::error::RequestError;
 use crate::latency::Distribution;
+use crate::layout;
 use crate::node::{Disk, NodeStatus};
 use crate::plot::{self, Column};
-use crate::server::App;
-use crate::shell;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
 use crate::{format, node};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -33,24 +34,24 @@ const NEWEST: usize = 8;
 const TOP: usize = 8;
 /// Stages whose times are shown: what they are called here and in the metrics.
 const STAGES: [(&str, &str); 5] = [
-    (noted("Answer to the client"), "gauntlet_answer_seconds"),
-    (noted("Facts of the network"), "gauntlet_facts_seconds"),
-    (noted("Scan and policy"), "gauntlet_scan_seconds"),
-    (noted("Stable storage"), "gauntlet_spool_seconds"),
-    (noted("Last outcome"), "gauntlet_delivery_seconds"),
+    (translatable("Answer to the client"), "gauntlet_answer_seconds"),
+    (translatable("Facts of the network"), "gauntlet_facts_seconds"),
+    (translatable("Scan and policy"), "gauntlet_scan_seconds"),
+    (translatable("Stable storage"), "gauntlet_spool_seconds"),
+    (translatable("Last outcome"), "gauntlet_delivery_seconds"),
 ];
 /// Free share of a disk below which it is marked.
 const DISK_FREE_LOW: f64 = 0.10;
 
 /// `GET /`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    if visit.role() == Role::User {
-        return Ok(visit::redirect("/quarantine"));
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    if request.role() == Role::User {
+        return Ok(response::redirect("/quarantine"));
     }
     let log = &app.state.log;
-    let until = (visit.now_ms.div_euclid(HOUR_MS) + 1) * HOUR_MS;
+    let until = (request.now_ms.div_euclid(HOUR_MS) + 1) * HOUR_MS;
     let counts = log.counts(until - HOURS * HOUR_MS, until, 60)?;
-    let minute = visit.now_ms.div_euclid(MINUTE_MS) * MINUTE_MS;
+    let minute = request.now_ms.div_euclid(MINUTE_MS) * MINUTE_MS;
     let lately = log.volume(minute - RATE_MINUTES * MINUTE_MS, minute, 1)?;
     let newest = log.search(&Query { limit: NEWEST, ..Query::default() })?;
     let held: u64 = app.state.quarantine.folders()?.iter().map(|f| f.items).sum();
@@ -79,7 +80,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             (messages::list(&newest))
         }
     };
-    Ok(visit::page(StatusCode::OK, shell::page(visit, "/", t("Overview"), &body)))
+    Ok(response::page(StatusCode::OK, layout::page(request, "/", t("Overview"), &body)))
 }
 
 /// The nodes whose log this is. One today: nodes do not talk to each other.
@@ -148,7 +149,7 @@ fn rates(lately: &[Bucket]) -> Markup {
             tbody {
                 tr { th scope="row" { (t("all")) } td.number { (format!("{:.2}", all as f64 / seconds)) } }
                 @for (class, n) in &sums {
-                    tr { th scope="row" { (shell::class_pill(*class)) }
+                    tr { th scope="row" { (layout::class_pill(*class)) }
                         td.number { (format!("{:.2}", *n as f64 / seconds)) } }
                 }
             }

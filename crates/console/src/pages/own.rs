@@ -7,20 +7,21 @@ use gauntlet_store::users::Role;
 use maud::{Markup, html};
 
 use super::messages::number;
-use crate::fault::Fault;
-use crate::server::App;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
-use crate::{format, shell};
+use crate::app::App;
+use crate::error::RequestError;
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
+use crate::{format, layout};
 
 /// `GET /own`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    if visit.role() != Role::User {
-        return Ok(visit::redirect("/"));
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    if request.role() != Role::User {
+        return Ok(response::redirect("/"));
     }
-    let address = address(visit)?;
+    let address = address(request)?;
     let wishes = app.state.users.wishes(&address)?;
-    let all = visit.session.as_ref().map(|s| s.user.addresses.as_slice()).unwrap_or_default();
+    let all = request.session.as_ref().map(|s| s.user.addresses.as_slice()).unwrap_or_default();
     let body = html! {
         h1 { (t("My mail")) }
         p.lead { (t("For {}. It counts from the next message on. Phishing and malware are held whatever you choose.").with(html! { b { (format::plain(&address)) } })) }
@@ -32,25 +33,25 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
                 }
             }
         }
-        (strictness(visit, &address, &wishes))
+        (strictness(request, &address, &wishes))
         h2 { (t("Senders")) }
-        (senders(visit, &address, &wishes))
+        (senders(request, &address, &wishes))
     };
-    Ok(visit::page(StatusCode::OK, shell::page(visit, "/own", t("My mail"), &body)))
+    Ok(response::page(StatusCode::OK, layout::page(request, "/own", t("My mail"), &body)))
 }
 
-fn strictness(visit: &Visit, address: &str, wishes: &Wishes) -> Markup {
+fn strictness(request: &RequestContext, address: &str, wishes: &Wishes) -> Markup {
     let points = wishes.spam_points.map(|p| p.to_string()).unwrap_or_default();
     html! {
         form.card method="post" action="/own" {
-            (shell::token(visit))
+            (layout::token(request))
             input type="hidden" name="address" value=(address);
             fieldset {
                 legend { (t("How much is held")) }
                 @for (one, what) in [
-                    (Strictness::Strict, noted("Much: what is suspect counts as spam")),
-                    (Strictness::Normal, noted("As for everybody")),
-                    (Strictness::Lax, noted("Little: only what is certainly spam counts as spam")),
+                    (Strictness::Strict, translatable("Much: what is suspect counts as spam")),
+                    (Strictness::Normal, translatable("As for everybody")),
+                    (Strictness::Lax, translatable("Little: only what is certainly spam counts as spam")),
                 ] {
                     label.check { input type="radio" name="strictness" value=(one.name())
                         checked[one == wishes.strictness]; span { (t(what)) } }
@@ -63,14 +64,14 @@ fn strictness(visit: &Visit, address: &str, wishes: &Wishes) -> Markup {
     }
 }
 
-fn senders(visit: &Visit, address: &str, wishes: &Wishes) -> Markup {
+fn senders(request: &RequestContext, address: &str, wishes: &Wishes) -> Markup {
     let all = wishes.allow.iter().map(|e| (e, true)).chain(wishes.block.iter().map(|e| (e, false)));
     let all: Vec<_> = all.collect();
     html! {
         form.filter.card method="post" action="/own" {
-            (shell::token(visit))
+            (layout::token(request))
             input type="hidden" name="address" value=(address);
-            div.fields { (shell::input("entry", t("Address or domain"), "", "text", "news@example.com")) }
+            div.fields { (layout::input("entry", t("Address or domain"), "", "text", "news@example.com")) }
             div.actions {
                 button.main type="submit" name="list" value="allow" { (t("Allow")) }
                 button.danger type="submit" name="list" value="block" { (t("Block")) }
@@ -83,7 +84,7 @@ fn senders(visit: &Visit, address: &str, wishes: &Wishes) -> Markup {
                     td data-label=(t("Sender")) { (format::plain(entry)) }
                     td data-label=(t("Is")) { @if *allowed { (t("allowed")) } @else { (t("blocked")) } }
                     td data-label=(t("Change")) { form method="post" action="/own" {
-                        (shell::token(visit))
+                        (layout::token(request))
                         input type="hidden" name="address" value=(address);
                         input type="hidden" name="entry" value=(entry);
                         button.quiet type="submit" name="list" value="remove"
@@ -97,47 +98,58 @@ fn senders(visit: &Visit, address: &str, wishes: &Wishes) -> Markup {
 }
 
 /// `POST /own`: `list` says what: allow, block, remove, strictness.
-pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    if visit.role() != Role::User {
-        return Err(Fault::Bad(noted("Only users have mail of their own here.").to_owned()));
+pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    if request.role() != Role::User {
+        return Err(RequestError::Bad(
+            translatable("Only users have mail of their own here.").to_owned(),
+        ));
     }
-    let (address, entry, users) = (address(visit)?, visit.field("entry"), &app.state.users);
-    match visit.field("list") {
+    let (address, entry, users) = (address(request)?, request.field("entry"), &app.state.users);
+    match request.field("list") {
         "remove" => {
             users.unlist_personal_sender(&address, entry)?;
         }
         list @ ("allow" | "block") => {
-            users.list_personal_sender(&address, entry, list == "allow", visit.now_ms)?;
+            users.list_personal_sender(&address, entry, list == "allow", request.now_ms)?;
         }
         "strictness" => {
-            let strictness = visit.field("strictness").parse().map_err(Fault::Bad)?;
-            users.set_strictness(&address, strictness, number(visit, "points")?, visit.now_ms)?;
+            let strictness = request.field("strictness").parse().map_err(RequestError::Bad)?;
+            users.set_strictness(
+                &address,
+                strictness,
+                number(request, "points")?,
+                request.now_ms,
+            )?;
         }
-        _ => return Err(Fault::Bad(noted("list: allow, block, remove or strictness").to_owned())),
+        _ => {
+            return Err(RequestError::Bad(
+                translatable("list: allow, block, remove or strictness").to_owned(),
+            ));
+        }
     }
-    tell(app)?;
-    Ok(visit::redirect(&format!("/own?notice=own-1&address={}", format::percent(&address))))
+    apply(app)?;
+    Ok(response::redirect(&format!("/own?notice=own-1&address={}", format::percent(&address))))
 }
 
 /// Has the node take over what people want.
-pub(crate) fn tell(app: &App) -> Result<(), Fault> {
-    app.state.node.people_changed().map_err(|error| {
+pub(crate) fn apply(app: &App) -> Result<(), RequestError> {
+    app.state.node.users_changed().map_err(|error| {
         tracing::error!(error, "what people want is kept, but not in use yet");
-        Fault::Bad(noted("It is kept, but not in use yet.").to_owned())
+        RequestError::Bad(translatable("It is kept, but not in use yet.").to_owned())
     })
 }
 
 /// The own address that the request names; the first if it names none.
-pub(crate) fn address(visit: &Visit) -> Result<String, Fault> {
-    let all = visit.session.as_ref().map(|s| s.user.addresses.as_slice()).unwrap_or_default();
+pub(crate) fn address(request: &RequestContext) -> Result<String, RequestError> {
+    let all = request.session.as_ref().map(|s| s.user.addresses.as_slice()).unwrap_or_default();
     if all.is_empty() {
-        return Err(Fault::NotFound(noted("Your account has no mail address here.")));
+        return Err(RequestError::NotFound(translatable("Your account has no mail address here.")));
     }
-    let asked = visit.field("address");
+    let asked = request.field("address");
     let found = match asked {
         "" => all.first(),
         _ => all.iter().find(|a| a.eq_ignore_ascii_case(asked)),
     };
-    let none = noted("This is no mail address of your account.");
-    found.map(|a| a.to_lowercase()).ok_or(Fault::Forbidden(none))
+    let none = translatable("This is no mail address of your account.");
+    found.map(|a| a.to_lowercase()).ok_or(RequestError::Forbidden(none))
 }

@@ -8,12 +8,14 @@ use gauntlet_store::policies::{Edition, Version};
 use maud::{Markup, html};
 
 use super::messages::number;
-use crate::fault::Fault;
+use super::rule_list;
+use crate::app::App;
+use crate::error::RequestError;
 use crate::node::PolicyOrder;
-use crate::server::App;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
-use crate::{format, shell};
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
+use crate::{format, layout};
 
 /// Versions listed.
 const VERSIONS_MAX: usize = 30;
@@ -23,7 +25,7 @@ pub(crate) const DAYS_DEFAULT: i64 = 7;
 const AROUND: usize = 2;
 
 /// `GET /policy`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let edition = in_force(app)?;
     let versions = app.state.policies.list(None, VERSIONS_MAX)?;
     let read = Policy::parse(&edition.text, &app.state.node.groups());
@@ -38,87 +40,97 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             }
             Err(error) => p.notice.poor role="alert" { (error) },
         }
-        (editor(visit, &edition.text, edition.version.number))
+        (editor(request, &edition.text, edition.version.number))
         h2 { (t("Versions")) }
-        (history(visit, &versions, edition.version.number))
+        (history(request, &versions, edition.version.number))
     };
-    Ok(page(visit, StatusCode::OK, &body))
+    Ok(page(request, StatusCode::OK, &body))
 }
 
 /// `POST /policy/check`: says what is wrong, or what would change.
-pub(crate) fn check(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    checked(app, visit, &visit.lines("text"), base(visit)?)
+pub(crate) fn check(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    checked(app, request, &request.lines("text"), base(request)?)
 }
 
 /// The page that says what is wrong with a text, or what would change.
-pub(super) fn checked(app: &App, visit: &Visit, text: &str, base: i64) -> Result<Response, Fault> {
+pub(super) fn checked(
+    app: &App,
+    request: &RequestContext,
+    text: &str,
+    base: i64,
+) -> Result<Response, RequestError> {
     match Policy::parse(text, &app.state.node.groups()) {
-        Err(error) => Ok(wrong(visit, text, base, &error)),
+        Err(error) => Ok(wrong(request, text, base, &error)),
         Ok(policy) => {
             let old = app.state.policies.get(base)?.map(|e| e.text).unwrap_or_default();
-            Ok(good(visit, text, base, &old, &policy))
+            Ok(good(request, text, base, &old, &policy))
         }
     }
 }
 
 /// `POST /policy`: puts the text into force.
-pub(crate) fn save(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let (text, base) = (visit.lines("text"), base(visit)?);
+pub(crate) fn save(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let (text, base) = (request.lines("text"), base(request)?);
     if let Err(error) = Policy::parse(&text, &app.state.node.groups()) {
-        return Ok(wrong(visit, &text, base, &error));
+        return Ok(wrong(request, &text, base, &error));
     }
-    let note = visit.field("note");
-    let order = PolicyOrder { text: &text, base: Some(base), who: visit.who(), note };
-    match put(app, visit, &order) {
+    let note = request.field("note");
+    let order = PolicyOrder { text: &text, base: Some(base), who: request.login(), note };
+    match put(app, request, &order) {
         Ok(version) if version.number == base => {
-            Ok(visit::redirect("/policy?notice=policy_same-0"))
+            Ok(response::redirect("/policy?notice=policy_same-0"))
         }
-        Ok(version) => Ok(visit::redirect(&format!("/policy?notice=policy-{}", version.number))),
+        Ok(version) => Ok(response::redirect(&format!("/policy?notice=policy-{}", version.number))),
         Err(why) => {
             let body = html! {
                 h1 { (t("Not saved")) }
                 p.notice.poor role="alert" { (why) }
-                (editor(visit, &text, base))
+                (editor(request, &text, base))
             };
-            Ok(page(visit, StatusCode::CONFLICT, &body))
+            Ok(page(request, StatusCode::CONFLICT, &body))
         }
     }
 }
 
 /// Puts a policy into force, and notes who did.
-pub(crate) fn put(app: &App, visit: &Visit, order: &PolicyOrder<'_>) -> Result<Version, String> {
+pub(crate) fn put(
+    app: &App,
+    request: &RequestContext,
+    order: &PolicyOrder<'_>,
+) -> Result<Version, String> {
     let version = app.state.node.save_policy(order)?;
     let detail = format!("version {}", version.number);
-    let noted = app.state.users.note(visit.now_ms, visit.who(), "change policy", &detail);
-    if let Err(error) = noted {
+    let translatable =
+        app.state.users.note(request.now_ms, request.login(), "change policy", &detail);
+    if let Err(error) = translatable {
         tracing::error!(%error, "a change of the policy could not be noted");
     }
     Ok(version)
 }
 
 /// The policy in force.
-pub(crate) fn in_force(app: &App) -> Result<Edition, Fault> {
+pub(crate) fn in_force(app: &App) -> Result<Edition, RequestError> {
     app.state.node.policy().map_err(|why| {
         tracing::error!(error = why, "the policy in force could not be read");
-        Fault::Bad(format!("The policy in force could not be read: {why}"))
+        RequestError::Bad(format!("The policy in force could not be read: {why}"))
     })
 }
 
 /// The version that the form began with.
-pub(super) fn base(visit: &Visit) -> Result<i64, Fault> {
-    number(visit, "base")?
-        .ok_or_else(|| Fault::Bad(noted("base: the number of a version").to_owned()))
+pub(super) fn base(request: &RequestContext) -> Result<i64, RequestError> {
+    number(request, "base")?
+        .ok_or_else(|| RequestError::Bad(translatable("base: the number of a version").to_owned()))
 }
 
-pub(super) fn page(visit: &Visit, status: StatusCode, body: &Markup) -> Response {
-    visit::page(status, shell::page(visit, "/policy", t("Policy"), body))
+pub(super) fn page(request: &RequestContext, status: StatusCode, body: &Markup) -> Response {
+    response::page(status, layout::page(request, "/policy", t("Policy"), body))
 }
 
 /// The text, and what may be done with it.
-pub(super) fn editor(visit: &Visit, text: &str, base: i64) -> Markup {
+pub(super) fn editor(request: &RequestContext, text: &str, base: i64) -> Markup {
     html! {
         form.card method="post" action="/policy/check" {
-            (shell::token(visit))
+            (layout::token(request))
             input type="hidden" name="base" value=(base);
             label { span { (t("Rules (TOML)")) }
                 textarea.code name="text" rows="26" spellcheck="false" autocomplete="off"
@@ -129,7 +141,7 @@ pub(super) fn editor(visit: &Visit, text: &str, base: i64) -> Markup {
                 button.main type="submit" { (t("Check")) }
                 (replay_fields())
             }
-            (super::form::list(text))
+            (rule_list::list(text))
         }
     }
 }
@@ -145,7 +157,12 @@ fn replay_fields() -> Markup {
     }
 }
 
-pub(super) fn wrong(visit: &Visit, text: &str, base: i64, error: &PolicyError) -> Response {
+pub(super) fn wrong(
+    request: &RequestContext,
+    text: &str,
+    base: i64,
+    error: &PolicyError,
+) -> Response {
     let line = match error {
         PolicyError::Syntax { line, .. } => *line,
         PolicyError::Meaning(finding) => finding.line,
@@ -163,12 +180,12 @@ pub(super) fn wrong(visit: &Visit, text: &str, base: i64, error: &PolicyError) -
                 }
             }
         }
-        (editor(visit, text, base))
+        (editor(request, text, base))
     };
-    page(visit, StatusCode::BAD_REQUEST, &body)
+    page(request, StatusCode::BAD_REQUEST, &body)
 }
 
-fn good(visit: &Visit, text: &str, base: i64, old: &str, policy: &Policy) -> Response {
+fn good(request: &RequestContext, text: &str, base: i64, old: &str, policy: &Policy) -> Response {
     let (added, removed) = diff::counts(old, text);
     let body = html! {
         h1 { (t("Check of a policy")) }
@@ -180,14 +197,14 @@ fn good(visit: &Visit, text: &str, base: i64, old: &str, policy: &Policy) -> Res
         (warnings(&policy.warnings))
         (difference(old, text))
         form.card method="post" action="/policy" {
-            (shell::token(visit))
+            (layout::token(request))
             input type="hidden" name="base" value=(base);
-            (shell::input("note", t("Why (for the history)"), visit.field("note"), "text", ""))
+            (layout::input("note", t("Why (for the history)"), request.field("note"), "text", ""))
             details {
                 summary { (t("Edit further")) }
                 label { span { (t("Rules (TOML)")) }
                         textarea.code name="text" rows="20" spellcheck="false" { "\n" (text) } }
-                (super::form::list(text))
+                (rule_list::list(text))
             }
             div.actions {
                 button.main type="submit" { (t("Put into force")) }
@@ -197,7 +214,7 @@ fn good(visit: &Visit, text: &str, base: i64, old: &str, policy: &Policy) -> Res
             }
         }
     };
-    page(visit, StatusCode::OK, &body)
+    page(request, StatusCode::OK, &body)
 }
 
 /// Rules that never run, and other oddities.
@@ -254,7 +271,7 @@ fn diff_line(line: &diff::Line) -> Markup {
     }
 }
 
-fn history(visit: &Visit, versions: &[Version], in_force: i64) -> Markup {
+fn history(request: &RequestContext, versions: &[Version], in_force: i64) -> Markup {
     html! {
         section.card.flush { table.cards {
             thead { tr {
@@ -272,7 +289,7 @@ fn history(visit: &Visit, versions: &[Version], in_force: i64) -> Markup {
                     td data-label=(t("Why")) { (format::plain(&v.note)) }
                     td data-label=(t("Change")) {
                         @if v.number != in_force {
-                            (roll_back(visit, v.number, if n == 1 { noted("Undo the last change") } else { noted("Go back to it") }))
+                            (roll_back(request, v.number, if n == 1 { translatable("Undo the last change") } else { translatable("Go back to it") }))
                         }
                     }
                 } }
@@ -282,10 +299,10 @@ fn history(visit: &Visit, versions: &[Version], in_force: i64) -> Markup {
 }
 
 /// The button that goes back to a version.
-pub(super) fn roll_back(visit: &Visit, number: i64, label: &str) -> Markup {
+pub(super) fn roll_back(request: &RequestContext, number: i64, label: &str) -> Markup {
     html! {
         form method="post" action="/policy/rollback" {
-            (shell::token(visit))
+            (layout::token(request))
             button type="submit" name="number" value=(number)
                 aria-label={ (t("{}: version {}").with(t(label)).with(number)) } { (t(label)) }
         }

@@ -11,49 +11,50 @@ use gauntlet_verdict::Class;
 use maud::{Markup, html};
 
 use super::messages::{day, number};
-use crate::fault::Fault;
+use crate::app::App;
+use crate::error::RequestError;
 use crate::format::{self, DAY_MS};
+use crate::layout;
 use crate::node::Released;
-use crate::server::App;
-use crate::shell;
-use crate::text::{noted, plural, t};
-use crate::visit::{self, Visit};
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{plural, t, translatable};
 
 /// Messages decided at once.
 const DECIDED_MAX: usize = 500;
 const STATES: [State; 4] = [State::Held, State::Releasing, State::Released, State::Deleted];
 
 /// Reads a query from the fields of a request, within what the person may see.
-pub(crate) fn query(visit: &Visit) -> Result<HeldQuery, Fault> {
+pub(crate) fn query(request: &RequestContext) -> Result<HeldQuery, RequestError> {
     let mut classes = Vec::new();
-    for name in visit.all("class") {
-        classes.push(name.parse::<Class>().map_err(Fault::Bad)?);
+    for name in request.values("class") {
+        classes.push(name.parse::<Class>().map_err(RequestError::Bad)?);
     }
-    let state = match visit.field("state") {
-        "" => Some(State::Held),
-        "any" => None,
-        name => Some(
-            STATES
-                .into_iter()
-                .find(|s| s.name() == name)
-                .ok_or_else(|| Fault::Bad(format!("state: there is none named {name:?}")))?,
-        ),
-    };
+    let state =
+        match request.field("state") {
+            "" => Some(State::Held),
+            "any" => None,
+            name => Some(STATES.into_iter().find(|s| s.name() == name).ok_or_else(|| {
+                RequestError::Bad(format!("state: there is none named {name:?}"))
+            })?),
+        };
     let mut query = HeldQuery {
-        folder: visit.field("folder").to_owned(),
+        folder: request.field("folder").to_owned(),
         folders: Vec::new(),
         state,
-        recipient: visit.field("recipient").to_owned(),
-        message: visit.field("message").to_owned(),
-        text: visit.field("text").to_owned(),
+        recipient: request.field("recipient").to_owned(),
+        message: request.field("message").to_owned(),
+        text: request.field("text").to_owned(),
         hide_recipients: false,
         classes,
-        since_ms: day(visit, "since")?,
-        until_ms: day(visit, "until")?.map(|ms| ms + DAY_MS),
-        after: number(visit, "after")?,
-        limit: number(visit, "limit")?.unwrap_or(0),
+        since_ms: day(request, "since")?,
+        until_ms: day(request, "until")?.map(|ms| ms + DAY_MS),
+        after: number(request, "after")?,
+        limit: number(request, "limit")?.unwrap_or(0),
     };
-    let Some(user) = visit.session.as_ref().map(|s| &s.user) else { return Err(Fault::SignIn) };
+    let Some(user) = request.session.as_ref().map(|s| &s.user) else {
+        return Err(RequestError::SignIn);
+    };
     match user.role {
         Role::Administrator => {}
         Role::Reviewer => query.folders.clone_from(&user.folders),
@@ -62,14 +63,15 @@ pub(crate) fn query(visit: &Visit) -> Result<HeldQuery, Fault> {
             let asked = query.recipient.to_lowercase();
             let own = user.addresses.iter().find(|a| a.to_lowercase() == asked);
             let own = own.or(user.addresses.first());
-            query.recipient = own.ok_or(Fault::Forbidden(NO_ADDRESS))?.clone();
+            query.recipient = own.ok_or(RequestError::Forbidden(NO_ADDRESS))?.clone();
             query.hide_recipients = true;
         }
     }
     Ok(query)
 }
 
-const NO_ADDRESS: &str = noted("No mail address is set for your account. Ask an administrator.");
+const NO_ADDRESS: &str =
+    translatable("No mail address is set for your account. Ask an administrator.");
 
 /// An item as somebody sees it, and what they may do with it.
 pub(crate) struct Seen {
@@ -81,11 +83,12 @@ pub(crate) struct Seen {
     pub(crate) may_delete: bool,
 }
 
-pub(crate) const ADMIN_ONLY: Fault = Fault::Forbidden(noted(
+pub(crate) const ADMIN_ONLY: RequestError = RequestError::Forbidden(translatable(
     "Only a reviewer or an administrator can release this message: ask one.",
 ));
-const NOT_ALONE: Fault =
-    Fault::Forbidden(noted("Only an administrator can decide about this message: ask one."));
+const NOT_ALONE: RequestError = RequestError::Forbidden(translatable(
+    "Only an administrator can decide about this message: ask one.",
+));
 
 fn is_own(user: &User, address: &str) -> bool {
     user.addresses.iter().any(|a| a.eq_ignore_ascii_case(address))
@@ -117,18 +120,23 @@ fn hide_others(user: &User, held: &mut Held) {
 }
 
 /// The item, if the person may see it.
-pub(crate) fn find(app: &App, visit: &Visit, id: &str) -> Result<Seen, Fault> {
-    let unknown =
-        Fault::NotFound(noted("There is no such message in the quarantine, or it is forgotten."));
+pub(crate) fn find(app: &App, request: &RequestContext, id: &str) -> Result<Seen, RequestError> {
+    let unknown = RequestError::NotFound(translatable(
+        "There is no such message in the quarantine, or it is forgotten.",
+    ));
     let held = app.state.quarantine.get(id)?;
-    let user = visit.session.as_ref().map(|s| &s.user);
+    let user = request.session.as_ref().map(|s| &s.user);
     held.and_then(|held| seen(app, user?, held)).ok_or(unknown)
 }
 
 /// A page of the list, as the person may see it.
-pub(crate) fn search(app: &App, visit: &Visit, query: &HeldQuery) -> Result<HeldPage, Fault> {
+pub(crate) fn search(
+    app: &App,
+    request: &RequestContext,
+    query: &HeldQuery,
+) -> Result<HeldPage, RequestError> {
     let mut page = app.state.quarantine.search(query)?;
-    if let Some(user) = visit.session.as_ref().map(|s| &s.user).filter(|u| u.role == Role::User) {
+    if let Some(user) = request.session.as_ref().map(|s| &s.user).filter(|u| u.role == Role::User) {
         for held in &mut page.items {
             hide_others(user, held);
         }
@@ -137,17 +145,17 @@ pub(crate) fn search(app: &App, visit: &Visit, query: &HeldQuery) -> Result<Held
 }
 
 /// `GET /quarantine`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let query = query(visit)?;
-    let page = search(app, visit, &query)?;
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let query = query(request)?;
+    let page = search(app, request, &query)?;
     let mut folders = app.state.quarantine.folders()?;
     folders.retain(|f| query.folders.is_empty() || query.folders.contains(&f.name));
     let body = html! {
         h1 { (t("Quarantine")) }
-        @if visit.role() != Role::User { (tabs(&folders, &query)) }
-        (filter(visit))
+        @if request.role() != Role::User { (tabs(&folders, &query)) }
+        (filter(request))
         form method="post" action="/quarantine/decide" {
-            (shell::token(visit))
+            (layout::token(request))
             (list(&page.items, true))
             @if !page.items.is_empty() {
                 div.actions.sticky {
@@ -156,9 +164,9 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
                 }
             }
         }
-        (shell::pager(visit, "/quarantine", page.next))
+        (layout::pager(request, "/quarantine", page.next))
     };
-    Ok(visit::page(StatusCode::OK, shell::page(visit, "/quarantine", t("Quarantine"), &body)))
+    Ok(response::page(StatusCode::OK, layout::page(request, "/quarantine", t("Quarantine"), &body)))
 }
 
 fn tabs(folders: &[FolderSummary], query: &HeldQuery) -> Markup {
@@ -178,14 +186,14 @@ fn tabs(folders: &[FolderSummary], query: &HeldQuery) -> Markup {
     }
 }
 
-fn filter(visit: &Visit) -> Markup {
-    let value = |name| visit.field(name);
+fn filter(request: &RequestContext) -> Markup {
+    let value = |name| request.field(name);
     html! {
         form.filter.card method="get" action="/quarantine" role="search" {
             input type="hidden" name="folder" value=(value("folder"));
             div.fields {
-                (shell::input("text", t("Subject, sender or recipient"), value("text"), "search", ""))
-                (shell::select("class", t("Class"), value("class"), &Class::ALL.map(Class::name)))
+                (layout::input("text", t("Subject, sender or recipient"), value("text"), "search", ""))
+                (layout::select("class", t("Class"), value("class"), &Class::ALL.map(Class::name)))
                 label { span { (t("State")) }
                     select name="state" {
                         @for state in STATES {
@@ -227,7 +235,7 @@ fn list(items: &[Held], selectable: bool) -> Markup {
 fn row(held: &Held, selectable: bool) -> Markup {
     let item = &held.item;
     let subject = format::plain(&item.subject);
-    let subject = shell::subject(&subject);
+    let subject = layout::subject(&subject);
     html! {
         tr {
             @if selectable {
@@ -240,7 +248,7 @@ fn row(held: &Held, selectable: bool) -> Markup {
             }
             td.when data-label=(t("Received")) { (format::time(item.received_ms)) }
             td.verdict data-label=(t("Verdict")) {
-                (shell::class_pill(item.class)) span.score { (format::points(item.score)) }
+                (layout::class_pill(item.class)) span.score { (format::points(item.score)) }
             }
             td.what {
                 span.from { (format::plain(&item.from)) }
@@ -252,41 +260,41 @@ fn row(held: &Held, selectable: bool) -> Markup {
             }
             td data-label=(t("Folder")) {
                 (format::plain(&item.folder)) " "
-                @if held.state != State::Held { (shell::state(held.state.name())) }
+                @if held.state != State::Held { (layout::state(held.state.name())) }
             }
         }
     }
 }
 
 /// `POST /quarantine/decide`: releases at once; asks once more before it deletes.
-pub(crate) fn decide(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let ids: Vec<&str> = visit.all("item").take(DECIDED_MAX + 1).collect();
+pub(crate) fn decide(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let ids: Vec<&str> = request.values("item").take(DECIDED_MAX + 1).collect();
     if ids.len() > DECIDED_MAX {
-        return Err(Fault::Bad(format!("more than {DECIDED_MAX} messages at once")));
+        return Err(RequestError::Bad(format!("more than {DECIDED_MAX} messages at once")));
     }
     if ids.is_empty() {
-        return Ok(visit::redirect("/quarantine?notice=none-0"));
+        return Ok(response::redirect("/quarantine?notice=none-0"));
     }
     let mut items = Vec::new();
     for id in ids {
-        items.push(find(app, visit, id)?);
+        items.push(find(app, request, id)?);
     }
-    match visit.field("decision") {
-        "release" => release(app, visit, &items),
+    match request.field("decision") {
+        "release" => release(app, request, &items),
         "delete" if items.iter().any(|seen| !seen.may_delete) => Err(NOT_ALONE),
-        "delete" if visit.field("sure") == "yes" => delete(app, visit, &items),
-        "delete" => Ok(ask(visit, &items)),
-        other => Err(Fault::Bad(format!("decision: there is none named {other:?}"))),
+        "delete" if request.field("sure") == "yes" => delete(app, request, &items),
+        "delete" => Ok(ask(request, &items)),
+        other => Err(RequestError::Bad(format!("decision: there is none named {other:?}"))),
     }
 }
 
-fn release(app: &App, visit: &Visit, items: &[Seen]) -> Result<Response, Fault> {
+fn release(app: &App, request: &RequestContext, items: &[Seen]) -> Result<Response, RequestError> {
     let (mut done, mut past, mut failed) = (0, 0, 0);
     if let [seen] = items {
         may_release(seen)?;
     }
     for seen in items {
-        match may_release(seen).map(|()| release_one(app, visit, &seen.held)) {
+        match may_release(seen).map(|()| release_one(app, request, &seen.held)) {
             Ok(Ok(Released::Done(_))) => done += 1,
             Ok(Ok(Released::NotHeld(_) | Released::Unknown)) => past += 1,
             Ok(Ok(Released::NotAllowed) | Err(_)) | Err(_) => failed += 1,
@@ -297,29 +305,33 @@ fn release(app: &App, visit: &Visit, items: &[Seen]) -> Result<Response, Fault> 
         (0, 1.., _) => format!("past-{past}"),
         _ => format!("released-{done}"),
     };
-    Ok(visit::redirect(&format!("/quarantine?notice={notice}")))
+    Ok(response::redirect(&format!("/quarantine?notice={notice}")))
 }
 
 /// Refuses a release that the person may not ask for.
-pub(crate) fn may_release(seen: &Seen) -> Result<(), Fault> {
+pub(crate) fn may_release(seen: &Seen) -> Result<(), RequestError> {
     if seen.may_release { Ok(()) } else { Err(ADMIN_ONLY) }
 }
 
 /// Refuses to delete what the person may not decide about alone.
-pub(crate) fn may_delete(seen: &Seen) -> Result<(), Fault> {
+pub(crate) fn may_delete(seen: &Seen) -> Result<(), RequestError> {
     if seen.may_delete { Ok(()) } else { Err(NOT_ALONE) }
 }
 
 /// Releases one item as the form asks. Users release to themselves only.
-pub(crate) fn release_one(app: &App, visit: &Visit, held: &Held) -> Result<Released, String> {
-    let mut to: Vec<String> = visit.all("to").map(str::to_owned).collect();
+pub(crate) fn release_one(
+    app: &App,
+    request: &RequestContext,
+    held: &Held,
+) -> Result<Released, String> {
+    let mut to: Vec<String> = request.values("to").map(str::to_owned).collect();
     let mut right = ReleaseRight::Admin;
-    if visit.role() == Role::User {
+    if request.role() == Role::User {
         to.clear();
-        let own = visit.session.as_ref().map(|s| s.user.addresses.clone());
+        let own = request.session.as_ref().map(|s| s.user.addresses.clone());
         right = ReleaseRight::Recipient(own.unwrap_or_default());
     }
-    let order = ReleaseOrder { who: visit.who().to_owned(), right, to, learn: teaches(visit) };
+    let order = ReleaseOrder { who: request.login().to_owned(), right, to, learn: trains(request) };
     let released = app.state.node.release(&held.item.id, &order);
     if let Err(error) = &released {
         tracing::error!(item = held.item.id, error, "a release failed");
@@ -328,41 +340,45 @@ pub(crate) fn release_one(app: &App, visit: &Visit, held: &Held) -> Result<Relea
 }
 
 /// Whether the form asks to teach the classifier. Users do not: one decides for one mailbox.
-fn teaches(visit: &Visit) -> bool {
-    visit.field("learn") == "yes" && visit.role() != Role::User
+fn trains(request: &RequestContext) -> bool {
+    request.field("learn") == "yes" && request.role() != Role::User
 }
 
 /// Teaches that an item is unwanted, if the form asks for it. Failing that keeps nobody from deleting.
-pub(crate) fn teach_unwanted(app: &App, visit: &Visit, id: &str) {
-    if teaches(visit)
-        && let Err(error) = app.state.node.learn(id, true, visit.who())
+pub(crate) fn train_as_unwanted(app: &App, request: &RequestContext, id: &str) {
+    if trains(request)
+        && let Err(error) = app.state.node.learn(id, true, request.login())
     {
         tracing::error!(item = id, error, "a correction could not be written");
     }
 }
 
-fn delete(app: &App, visit: &Visit, items: &[Seen]) -> Result<Response, Fault> {
+fn delete(app: &App, request: &RequestContext, items: &[Seen]) -> Result<Response, RequestError> {
     let mut done = 0;
     for Seen { held, .. } in items {
-        teach_unwanted(app, visit, &held.item.id);
-        done += u64::from(delete_one(app, visit, held)? == Deletion::Done);
+        train_as_unwanted(app, request, &held.item.id);
+        done += u64::from(delete_one(app, request, held)? == Deletion::Done);
     }
     let notice = if done > 0 { format!("deleted-{done}") } else { format!("past-{}", items.len()) };
-    Ok(visit::redirect(&format!("/quarantine?notice={notice}")))
+    Ok(response::redirect(&format!("/quarantine?notice={notice}")))
 }
 
 /// Deletes a held message; the message's life in the log tells it.
-pub(crate) fn delete_one(app: &App, visit: &Visit, held: &Held) -> Result<Deletion, Fault> {
+pub(crate) fn delete_one(
+    app: &App,
+    request: &RequestContext,
+    held: &Held,
+) -> Result<Deletion, RequestError> {
     let item = &held.item;
-    let deletion = app.state.quarantine.delete(&item.id, visit.who(), visit.now_ms)?;
+    let deletion = app.state.quarantine.delete(&item.id, request.login(), request.now_ms)?;
     if deletion == Deletion::Done {
         let deleted = Event {
             id: item.message.clone(),
             received_ms: item.received_ms,
-            at_ms: visit.now_ms,
+            at_ms: request.now_ms,
             kind: "deleted".to_owned(),
             recipient: item.recipients.join(", "),
-            detail: format!("by {}", visit.who()),
+            detail: format!("by {}", request.login()),
         };
         app.state.log.append_then(Vec::new(), vec![deleted], Box::new(|_| {}));
     }
@@ -370,7 +386,7 @@ pub(crate) fn delete_one(app: &App, visit: &Visit, held: &Held) -> Result<Deleti
 }
 
 /// Asks before deleting: nothing brings a deleted message back.
-fn ask(visit: &Visit, items: &[Seen]) -> Response {
+fn ask(request: &RequestContext, items: &[Seen]) -> Response {
     let n = items.len();
     let items: Vec<Held> = items.iter().map(|seen| seen.held.clone()).collect();
     let body = html! {
@@ -378,13 +394,13 @@ fn ask(visit: &Visit, items: &[Seen]) -> Response {
         p.lead { (t("Nothing brings a deleted message back. Their recipients will not get it.")) }
         (list(&items, false))
         form.actions method="post" action="/quarantine/decide" {
-            (shell::token(visit))
+            (layout::token(request))
             input type="hidden" name="sure" value="yes";
             @for held in &items { input type="hidden" name="item" value=(held.item.id); }
-            @if teaches(visit) { input type="hidden" name="learn" value="yes"; }
+            @if trains(request) { input type="hidden" name="learn" value="yes"; }
             button.danger type="submit" name="decision" value="delete" { (t("Delete for good")) }
             a.button.quiet href="/quarantine" { (t("Keep")) }
         }
     };
-    visit::page(StatusCode::OK, shell::page(visit, "/quarantine", t("Delete?"), &body))
+    response::page(StatusCode::OK, layout::page(request, "/quarantine", t("Delete?"), &body))
 }

@@ -4,18 +4,19 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use crate::fault::Fault;
+use crate::app::App;
+use crate::error::RequestError;
 use crate::node::{QueueOrder, QueuedMail};
-use crate::server::App;
-use crate::text::{noted, plural, t};
-use crate::visit::{self, Visit};
-use crate::{format, shell};
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{plural, t, translatable};
+use crate::{format, layout};
 
 /// Messages shown.
 const SHOWN_MAX: usize = 200;
 
 /// `GET /queue`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let messages = app.state.node.queue(SHOWN_MAX);
     let status = app.state.node.status();
     let routes = app.state.node.mail_routes();
@@ -24,7 +25,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
         p.lead { (t("{} messages wait or are on their way").with(format::count(status.queued)))
             @if status.queue_age_ms > 0 { (t(", the oldest for {}").with(format::duration_us(status.queue_age_ms * 1000))) } "." }
         form method="post" action="/queue" {
-            (shell::token(visit))
+            (layout::token(request))
             table.cards.card.flush {
                 thead { tr {
                     th.pick scope="col" {
@@ -34,7 +35,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
                     th scope="col" { (t("Last answer")) }
                 } }
                 tbody {
-                    @for message in &messages { (row(message, visit.now_ms)) }
+                    @for message in &messages { (row(message, request.now_ms)) }
                     @if messages.is_empty() { tr { td.empty colspan="7" { (t("Nothing waits.")) } } }
                 }
             }
@@ -57,7 +58,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
         } }
         p.hint { (t("The first that fits counts; routes are set in [route] and [[next_hop]] of the configuration.")) }
     };
-    Ok(visit::page(StatusCode::OK, shell::page(visit, "/queue", t("Queue"), &body)))
+    Ok(response::page(StatusCode::OK, layout::page(request, "/queue", t("Queue"), &body)))
 }
 
 fn row(message: &QueuedMail, now_ms: i64) -> Markup {
@@ -88,52 +89,55 @@ fn row(message: &QueuedMail, now_ms: i64) -> Markup {
 }
 
 /// `POST /queue`: `order` for every `id`; asks once more before it deletes.
-pub(crate) fn decide(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let ids: Vec<&str> = visit.all("id").collect();
+pub(crate) fn decide(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let ids: Vec<&str> = request.values("id").collect();
     if ids.is_empty() {
-        return Ok(visit::redirect("/queue?notice=none-0"));
+        return Ok(response::redirect("/queue?notice=none-0"));
     }
-    let order = match visit.field("order") {
+    let order = match request.field("order") {
         "retry" => QueueOrder::Retry,
         "hold" => QueueOrder::Hold,
-        "delete" if visit.field("sure") == "yes" => QueueOrder::Delete,
-        "delete" => return Ok(ask(visit, &ids)),
-        _ => return Err(Fault::Bad(noted("order: retry, hold or delete").to_owned())),
+        "delete" if request.field("sure") == "yes" => QueueOrder::Delete,
+        "delete" => return Ok(ask(request, &ids)),
+        _ => {
+            return Err(RequestError::Bad(translatable("order: retry, hold or delete").to_owned()));
+        }
     };
-    let count = act(app, visit, order, &ids)?;
-    Ok(visit::redirect(&format!("/queue?notice=queue-{count}")))
+    let count = act(app, request, order, &ids)?;
+    Ok(response::redirect(&format!("/queue?notice=queue-{count}")))
 }
 
 /// Does it, and notes who did.
 pub(crate) fn act(
     app: &App,
-    visit: &Visit,
+    request: &RequestContext,
     order: QueueOrder,
     ids: &[&str],
-) -> Result<usize, Fault> {
-    let count = app.state.node.queue_order(order, ids, visit.who()).map_err(Fault::Bad)?;
+) -> Result<usize, RequestError> {
+    let count =
+        app.state.node.queue_order(order, ids, request.login()).map_err(RequestError::Bad)?;
     let what = match order {
         QueueOrder::Retry => "queue: deliver now",
         QueueOrder::Hold => "queue: hold",
         QueueOrder::Delete => "queue: delete",
     };
     let shown: Vec<&str> = ids.iter().take(20).copied().collect();
-    app.state.users.note(visit.now_ms, visit.who(), what, &shown.join(", "))?;
+    app.state.users.note(request.now_ms, request.login(), what, &shown.join(", "))?;
     Ok(count)
 }
 
-fn ask(visit: &Visit, ids: &[&str]) -> Response {
+fn ask(request: &RequestContext, ids: &[&str]) -> Response {
     let n = ids.len();
     let body = html! {
         h1 { (plural(n as u64, "Delete {} message from the queue?", "Delete {} messages from the queue?")) }
         p.lead { (t("Nobody gets them, and their senders are not told.")) }
         form.actions method="post" action="/queue" {
-            (shell::token(visit))
+            (layout::token(request))
             input type="hidden" name="sure" value="yes";
             @for id in ids { input type="hidden" name="id" value=(id); }
             button.danger type="submit" name="order" value="delete" { (t("Delete for good")) }
             a.button.quiet href="/queue" { (t("Keep")) }
         }
     };
-    visit::page(StatusCode::OK, shell::page(visit, "/queue", t("Delete?"), &body))
+    response::page(StatusCode::OK, layout::page(request, "/queue", t("Delete?"), &body))
 }

@@ -10,12 +10,13 @@ use maud::{Markup, Render, html};
 
 use super::messages::number;
 use super::policy;
-use crate::fault::Fault;
+use crate::app::App;
+use crate::error::RequestError;
 use crate::replays::{DAYS_MAX, Job, MESSAGES_MAX, Trial};
-use crate::server::App;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
-use crate::{format, shell};
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
+use crate::{format, layout};
 
 /// Changes shown one by one.
 const CHANGES_SHOWN: usize = 200;
@@ -25,41 +26,41 @@ const COUNTS_SHOWN: usize = 20;
 const LOOK_AGAIN: &str = "2";
 
 /// `POST /policy/replay`: begins.
-pub(crate) fn begin(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let (text, base) = (visit.lines("text"), policy::base(visit)?);
+pub(crate) fn begin(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let (text, base) = (request.lines("text"), policy::base(request)?);
     if Policy::parse(&text, &Groups::default()).is_err() {
-        return policy::check(app, visit);
+        return policy::check(app, request);
     }
-    let days = number(visit, "days")?.unwrap_or(policy::DAYS_DEFAULT).clamp(1, DAYS_MAX);
-    let trial = Trial { text, base, days, who: visit.who().to_owned() };
-    let begun = app.replays.begin(&app.state, trial, visit.now_ms).map_err(Fault::Bad)?;
+    let days = number(request, "days")?.unwrap_or(policy::DAYS_DEFAULT).clamp(1, DAYS_MAX);
+    let trial = Trial { text, base, days, who: request.login().to_owned() };
+    let begun = app.replays.begin(&app.state, trial, request.now_ms).map_err(RequestError::Bad)?;
     if begun.is_none() {
-        let busy = noted("Another replay is under way. Stop it, or wait until it is done.");
-        return Err(Fault::Bad(busy.to_owned()));
+        let busy = translatable("Another replay is under way. Stop it, or wait until it is done.");
+        return Err(RequestError::Bad(busy.to_owned()));
     }
-    Ok(visit::redirect("/policy/replay"))
+    Ok(response::redirect("/policy/replay"))
 }
 
 /// `POST /policy/replay/stop`.
-pub(crate) fn stop(app: &App, _: &Visit) -> Result<Response, Fault> {
+pub(crate) fn stop(app: &App, _: &RequestContext) -> Result<Response, RequestError> {
     if let Some(job) = app.replays.current() {
         job.stop();
     }
-    Ok(visit::redirect("/policy/replay?notice=stopped-1"))
+    Ok(response::redirect("/policy/replay?notice=stopped-1"))
 }
 
 /// `GET /policy/replay`: how far the replay is, or what it found.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let Some(job) = app.replays.current() else {
         let body = html! {
             p.crumbs { a href="/policy" { (t("Policy")) } }
             h1 { (t("Replay")) }
             p.lead { (t("No policy was tried since the node started. Edit the policy and choose {}.").with(html! { b { (t("Try on the mail of")) } })) }
         };
-        return Ok(policy::page(visit, StatusCode::OK, &body));
+        return Ok(policy::page(request, StatusCode::OK, &body));
     };
     match job.outcome() {
-        None => Ok(under_way(visit, &job)),
+        None => Ok(under_way(request, &job)),
         Some(outcome) => {
             let body = html! {
                 p.crumbs { a href="/policy" { (t("Policy")) } }
@@ -68,15 +69,15 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
                     Ok(report) => (found(report)),
                     Err(why) => p.notice.poor role="alert" { (why) },
                 }
-                (next(visit, &job))
+                (next(request, &job))
                 @if let Ok(report) = &outcome { (details(report)) }
             };
-            Ok(policy::page(visit, StatusCode::OK, &body))
+            Ok(policy::page(request, StatusCode::OK, &body))
         }
     }
 }
 
-fn under_way(visit: &Visit, job: &Job) -> Response {
+fn under_way(request: &RequestContext, job: &Job) -> Response {
     let percent = job.percent();
     let body = html! {
         p.crumbs { a href="/policy" { (t("Policy")) } }
@@ -86,12 +87,12 @@ fn under_way(visit: &Visit, job: &Job) -> Response {
             p { label { span { (t("Progress")) }
                 progress max="100" value=(percent) { (percent) " %" } } }
             form method="post" action="/policy/replay/stop" {
-                (shell::token(visit))
+                (layout::token(request))
                 button type="submit" { (t("Stop with what is found")) }
             }
         }
     };
-    let mut response = policy::page(visit, StatusCode::OK, &body);
+    let mut response = policy::page(request, StatusCode::OK, &body);
     response.headers_mut().insert("refresh", HeaderValue::from_static(LOOK_AGAIN));
     response
 }
@@ -116,10 +117,10 @@ fn found(report: &Report) -> Markup {
 }
 
 /// What to do with the policy that was tried.
-fn next(visit: &Visit, job: &Job) -> Markup {
+fn next(request: &RequestContext, job: &Job) -> Markup {
     html! {
         form.card method="post" action="/policy/check" {
-            (shell::token(visit))
+            (layout::token(request))
             input type="hidden" name="base" value=(job.trial.base);
             details { summary { (t("The policy that was tried")) }
                 label { span { (t("Rules (TOML)")) }
@@ -192,11 +193,11 @@ fn counts(title: impl Render, of: impl Render, counts: &BTreeMap<String, u64>) -
 
 fn change(changed: &ChangedDecision) -> Markup {
     let subject = format::plain(&changed.subject);
-    let subject = shell::subject(&subject);
+    let subject = layout::subject(&subject);
     html! {
         tr {
             td data-label=(t("Received")) { (format::time(changed.received_ms)) }
-            td data-label=(t("Verdict")) { (shell::class_pill(changed.class)) " "
+            td data-label=(t("Verdict")) { (layout::class_pill(changed.class)) " "
                 (format::points(changed.score)) }
             td data-label=(t("Message")) {
                 (format::plain(&changed.from)) " "

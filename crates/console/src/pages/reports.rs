@@ -6,14 +6,15 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use super::messages::number;
-use crate::fault::Fault;
+use crate::app::App;
+use crate::error::RequestError;
 use crate::format;
+use crate::layout;
 use crate::plot::{self, Column};
 use crate::report::{Accuracy, DAYS_MAX, Domain, Name, Report, csv, pdf, percent, report};
-use crate::server::App;
-use crate::shell;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
 
 /// Days of a report when nobody says.
 const DAYS_DEFAULT: i64 = 7;
@@ -21,19 +22,19 @@ const DAYS_DEFAULT: i64 = 7;
 const LABELS_MAX: usize = 8;
 
 /// The report that a request asks for.
-pub(crate) fn asked(app: &App, visit: &Visit) -> Result<Report, Fault> {
-    let days = number(visit, "days")?.unwrap_or(DAYS_DEFAULT);
+pub(crate) fn asked(app: &App, request: &RequestContext) -> Result<Report, RequestError> {
+    let days = number(request, "days")?.unwrap_or(DAYS_DEFAULT);
     if !(1..=DAYS_MAX).contains(&days) {
-        return Err(Fault::Bad(format!("days: a whole number from 1 to {DAYS_MAX}")));
+        return Err(RequestError::Bad(format!("days: a whole number from 1 to {DAYS_MAX}")));
     }
-    let until = super::messages::day(visit, "until")?.unwrap_or(visit.now_ms);
-    Ok(report(&app.state.log, days, until.min(visit.now_ms))?)
+    let until = super::messages::day(request, "until")?.unwrap_or(request.now_ms);
+    Ok(report(&app.state.log, days, until.min(request.now_ms))?)
 }
 
 /// `GET /reports`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let report = asked(app, visit)?;
-    let kept = shell::kept(visit);
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let report = asked(app, request)?;
+    let kept = layout::kept(request);
     let days = report.days.len();
     let body = html! {
         h1 { (t("Reports")) }
@@ -42,7 +43,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             div.fields {
                 label { span { (t("Days")) }
                     input type="number" name="days" min="1" max=(DAYS_MAX) value=(days); }
-                (shell::input("until", t("Last day"), visit.field("until"), "date", ""))
+                (layout::input("until", t("Last day"), request.field("until"), "date", ""))
             }
             div.actions {
                 button.main type="submit" { (t("Show")) }
@@ -62,7 +63,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             section.card { h2 { (t("Rules that hit most")) } (names(&report.rules, "rule")) }
         }
     };
-    Ok(visit::page(StatusCode::OK, shell::page(visit, "/reports", t("Reports"), &body)))
+    Ok(response::page(StatusCode::OK, layout::page(request, "/reports", t("Reports"), &body)))
 }
 
 fn volume(report: &Report) -> Markup {
@@ -86,9 +87,9 @@ fn accuracy(a: &Accuracy) -> Markup {
             caption { (t("What nobody looked at is not known: these are bounds from below")) }
             tbody {
                 @for (what, n, of, share) in [
-                    (noted("Judged unwanted, wanted by people"), a.wrongly_unwanted, a.unwanted,
+                    (translatable("Judged unwanted, wanted by people"), a.wrongly_unwanted, a.unwanted,
                         a.false_positives()),
-                    (noted("Judged wanted, unwanted by people"), a.wrongly_wanted, a.wanted,
+                    (translatable("Judged wanted, unwanted by people"), a.wrongly_wanted, a.wanted,
                         a.false_negatives()),
                 ] {
                     tr {
@@ -108,7 +109,7 @@ fn actions(report: &Report) -> Markup {
     html! {
         table.costs { tbody {
             @for (action, n) in &report.actions {
-                tr { th scope="row" { (shell::state(action)) } td.number { (format::count(*n)) } }
+                tr { th scope="row" { (layout::state(action)) } td.number { (format::count(*n)) } }
             }
             @if report.actions.is_empty() { tr { td { (t("No messages yet.")) } } }
         } }
@@ -147,19 +148,19 @@ fn names(names: &[Name], field: &str) -> Markup {
 }
 
 /// `GET /reports.csv`.
-pub(crate) fn as_csv(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let report = asked(app, visit)?;
+pub(crate) fn as_csv(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let report = asked(app, request)?;
     let name = file_name(&report, "csv");
     let body = Body::from(csv::csv(&report));
-    Ok(attached(visit::respond(StatusCode::OK, "text/csv; charset=utf-8", body), &name))
+    Ok(attached(response::respond(StatusCode::OK, "text/csv; charset=utf-8", body), &name))
 }
 
 /// `GET /reports.pdf`.
-pub(crate) fn as_pdf(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let report = asked(app, visit)?;
+pub(crate) fn as_pdf(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let report = asked(app, request)?;
     let name = file_name(&report, "pdf");
     let body = Body::from(pdf::pdf(&report, &app.state.node.status().name, &app.state.texts));
-    Ok(attached(visit::respond(StatusCode::OK, "application/pdf", body), &name))
+    Ok(attached(response::respond(StatusCode::OK, "application/pdf", body), &name))
 }
 
 fn file_name(report: &Report, ending: &str) -> String {

@@ -1,7 +1,5 @@
 //! The rules: how often each hit, what it costs, and which never do.
 
-use std::collections::BTreeMap;
-
 use axum::http::StatusCode;
 use axum::response::Response;
 use gauntlet_store::log::TopKind;
@@ -10,13 +8,14 @@ use maud::{Markup, html};
 use serde::Serialize;
 
 use super::messages::number;
-use crate::fault::Fault;
+use crate::app::{App, RuleCosts};
+use crate::error::RequestError;
 use crate::format::{self, DAY_MS};
-use crate::node::RuleLine;
-use crate::server::App;
-use crate::shell;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
+use crate::layout;
+use crate::node::RuleInfo;
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
 
 /// Days looked back when nobody says.
 const DAYS_DEFAULT: i64 = 30;
@@ -32,7 +31,7 @@ const SHOWN_MAX: usize = 500;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Usage {
     #[serde(flatten)]
-    pub(crate) rule: RuleLine,
+    pub(crate) rule: RuleInfo,
     /// Messages that it hit in the days looked at.
     pub(crate) hits: u64,
     /// It is in force, gives points, and hit nothing.
@@ -41,19 +40,8 @@ pub(crate) struct Usage {
     pub(crate) cost_us: Option<f64>,
 }
 
-/// What costs were measured last.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Measured {
-    /// When, in Unix milliseconds.
-    pub(crate) at_ms: i64,
-    /// On how many messages.
-    pub(crate) messages: usize,
-    /// Nanoseconds of all messages together, by rule.
-    costs: BTreeMap<String, u64>,
-}
-
 /// What the rules did in the last days, those that hit most first.
-pub(crate) fn usage(app: &App, days: i64, now_ms: i64) -> Result<Vec<Usage>, Fault> {
+pub(crate) fn usage(app: &App, days: i64, now_ms: i64) -> Result<Vec<Usage>, RequestError> {
     let mut hits = app.state.log.tops(TopKind::Rule, now_ms - days * DAY_MS, now_ms + DAY_MS)?;
     let measured = app.measured();
     let cost = |name: &str| {
@@ -69,7 +57,7 @@ pub(crate) fn usage(app: &App, days: i64, now_ms: i64) -> Result<Vec<Usage>, Fau
     // Hits of rules that were in force then and are no more.
     all.extend(hits.into_iter().map(|(name, hits)| {
         let (kind, description) = ("gone".to_owned(), String::new());
-        let rule = RuleLine { name, kind, score: 0.0, description };
+        let rule = RuleInfo { name, kind, score: 0.0, description };
         Usage { rule, hits, dead: false, cost_us: None }
     }));
     all.sort_by(|a, b| b.hits.cmp(&a.hits).then_with(|| a.rule.name.cmp(&b.rule.name)));
@@ -77,7 +65,7 @@ pub(crate) fn usage(app: &App, days: i64, now_ms: i64) -> Result<Vec<Usage>, Fau
 }
 
 /// Measures what the rules cost on the newest held mail, and keeps the result.
-pub(crate) fn measure(app: &App, now_ms: i64) -> Result<Measured, Fault> {
+pub(crate) fn measure(app: &App, now_ms: i64) -> Result<RuleCosts, RequestError> {
     let query = HeldQuery { state: Some(State::Held), limit: 500, ..HeldQuery::default() };
     let mut bodies = Vec::new();
     for held in app.state.quarantine.search(&query)?.items {
@@ -86,31 +74,31 @@ pub(crate) fn measure(app: &App, now_ms: i64) -> Result<Measured, Fault> {
         }
     }
     if bodies.is_empty() {
-        let why = noted("Costs are measured on held mail, and nothing is held.");
-        return Err(Fault::Bad(why.to_owned()));
+        let why = translatable("Costs are measured on held mail, and nothing is held.");
+        return Err(RequestError::Bad(why.to_owned()));
     }
     let costs = app.state.node.rule_costs(&bodies);
     let costs = costs.into_iter().map(|c| (c.name, c.cost_ns)).collect();
-    let measured = Measured { at_ms: now_ms, messages: bodies.len(), costs };
+    let measured = RuleCosts { at_ms: now_ms, messages: bodies.len(), costs };
     app.set_measured(measured.clone());
     Ok(measured)
 }
 
 /// Days that the request asks for.
-pub(crate) fn days(visit: &Visit) -> Result<i64, Fault> {
-    let days = number(visit, "days")?.unwrap_or(DAYS_DEFAULT);
+pub(crate) fn days(request: &RequestContext) -> Result<i64, RequestError> {
+    let days = number(request, "days")?.unwrap_or(DAYS_DEFAULT);
     if (1..=DAYS_MAX).contains(&days) {
         return Ok(days);
     }
-    Err(Fault::Bad(format!("days: a whole number from 1 to {DAYS_MAX}")))
+    Err(RequestError::Bad(format!("days: a whole number from 1 to {DAYS_MAX}")))
 }
 
 /// `GET /rules`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let days = days(visit)?;
-    let mut all = usage(app, days, visit.now_ms)?;
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let days = days(request)?;
+    let mut all = usage(app, days, request.now_ms)?;
     let counts = (all.len(), all.iter().filter(|u| u.dead).count());
-    let (which, word) = (visit.field("show"), visit.field("name").to_uppercase());
+    let (which, word) = (request.field("show"), request.field("name").to_uppercase());
     match which {
         "dead" => all.retain(|u| u.dead),
         "costly" => {
@@ -123,25 +111,25 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
     let body = html! {
         h1 { (t("Rules")) }
         p.lead { (t("{} rules can hit. {} of those that give points did not hit once in {} days.").with(format::count(counts.0 as u64)).with(format::count(counts.1 as u64)).with(days)) }
-        (filter(visit, days, which))
-        (costs(app, visit))
+        (filter(request, days, which))
+        (costs(app, request))
         (table(&all, days))
     };
-    Ok(visit::page(StatusCode::OK, shell::page(visit, "/rules", t("Rules"), &body)))
+    Ok(response::page(StatusCode::OK, layout::page(request, "/rules", t("Rules"), &body)))
 }
 
-fn filter(visit: &Visit, days: i64, which: &str) -> Markup {
+fn filter(request: &RequestContext, days: i64, which: &str) -> Markup {
     html! {
         form.filter.card method="get" action="/rules" role="search" {
             div.fields {
-                (shell::input("name", t("Part of the name"), visit.field("name"), "search", "URL"))
+                (layout::input("name", t("Part of the name"), request.field("name"), "search", "URL"))
                 label { span { (t("Days")) }
                     input type="number" name="days" min="1" max=(DAYS_MAX) value=(days); }
                 label { span { (t("Show")) }
                     select name="show" {
                         @for (value, name) in
-                            [("", noted("those that hit most first")), ("costly", noted("the costliest first")),
-                             ("dead", noted("those that never hit"))] {
+                            [("", translatable("those that hit most first")), ("costly", translatable("the costliest first")),
+                             ("dead", translatable("those that never hit"))] {
                             option value=(value) selected[value == which] { (t(name)) }
                         }
                     }
@@ -152,10 +140,10 @@ fn filter(visit: &Visit, days: i64, which: &str) -> Markup {
     }
 }
 
-fn costs(app: &App, visit: &Visit) -> Markup {
+fn costs(app: &App, request: &RequestContext) -> Markup {
     html! {
         form.actions method="post" action="/rules/measure" {
-            (shell::token(visit))
+            (layout::token(request))
             button type="submit" { (t("Measure costs on held mail")) }
             @match app.measured() {
                 Some(found) => span.hint { (t("Measured {} on {} messages; what rules share is not in it.").with(format::time(found.at_ms)).with(found.messages)) },
@@ -205,7 +193,7 @@ fn row(usage: &Usage) -> Markup {
 }
 
 /// `POST /rules/measure`.
-pub(crate) fn measure_now(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    measure(app, visit.now_ms)?;
-    Ok(visit::redirect("/rules?show=costly"))
+pub(crate) fn measure_now(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    measure(app, request.now_ms)?;
+    Ok(response::redirect("/rules?show=costly"))
 }

@@ -4,16 +4,17 @@ use axum::response::Response;
 use gauntlet_store::users::SavedSearch;
 use maud::{Markup, html};
 
-use crate::fault::Fault;
-use crate::server::App;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
-use crate::{format, shell};
+use crate::app::App;
+use crate::error::RequestError;
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
+use crate::{format, layout};
 
 /// The kept searches as links, and a field to keep the one that is shown.
-pub(super) fn bar(app: &App, visit: &Visit) -> Result<Markup, Fault> {
-    let all = app.state.users.searches(visit.who())?;
-    let now = shell::kept(visit);
+pub(super) fn bar(app: &App, request: &RequestContext) -> Result<Markup, RequestError> {
+    let all = app.state.users.searches(request.login())?;
+    let now = layout::kept(request);
     Ok(html! {
         @if !all.is_empty() {
             nav.tabs aria-label=(t("Saved searches")) {
@@ -21,24 +22,24 @@ pub(super) fn bar(app: &App, visit: &Visit) -> Result<Markup, Fault> {
                     a href={ "/messages?" (search.query) }
                         aria-current=[(search.query == now).then_some("true")] {
                         (format::plain(&search.name))
-                        @if search.login != visit.who() { span.count { (format::plain(&search.login)) } }
+                        @if search.login != request.login() { span.count { (format::plain(&search.login)) } }
                     }
                 }
             }
         }
-        @if !now.is_empty() { (form(visit, &all, &now)) }
+        @if !now.is_empty() { (form(request, &all, &now)) }
     })
 }
 
-fn form(visit: &Visit, all: &[SavedSearch], now: &str) -> Markup {
-    let own = all.iter().find(|s| s.query == now && s.login == visit.who());
+fn form(request: &RequestContext, all: &[SavedSearch], now: &str) -> Markup {
+    let own = all.iter().find(|s| s.query == now && s.login == request.login());
     html! {
         details.places {
             summary { (t("Keep this search")) }
             form method="post" action="/messages/searches" {
-                (shell::token(visit))
+                (layout::token(request))
                 input type="hidden" name="query" value=(now);
-                (shell::input("name", t("Name"), own.map_or("", |s| s.name.as_str()), "text", t("Spam of our bank")))
+                (layout::input("name", t("Name"), own.map_or("", |s| s.name.as_str()), "text", t("Spam of our bank")))
                 label.check { input type="checkbox" name="shared" value="yes"
                     checked[own.is_some_and(|s| s.shared)]; span { (t("Others see it, too")) } }
                 div.actions {
@@ -51,26 +52,28 @@ fn form(visit: &Visit, all: &[SavedSearch], now: &str) -> Markup {
 }
 
 /// `POST /messages/searches`: `do`: save or remove.
-pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let (users, name, query) = (&app.state.users, visit.field("name"), visit.field("query"));
-    match visit.field("do") {
+pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let (users, name, query) = (&app.state.users, request.field("name"), request.field("query"));
+    match request.field("do") {
         "save" => {
             let search = SavedSearch {
-                login: visit.who().to_owned(),
+                login: request.login().to_owned(),
                 name: name.to_owned(),
                 query: clean(query),
-                shared: visit.field("shared") == "yes",
+                shared: request.field("shared") == "yes",
             };
-            users.save_search(&search, visit.now_ms)?;
-            Ok(visit::redirect(&format!("/messages?{}", search.query)))
+            users.save_search(&search, request.now_ms)?;
+            Ok(response::redirect(&format!("/messages?{}", search.query)))
         }
         "remove" => {
-            if !users.remove_search(visit.who(), name)? {
-                return Err(Fault::NotFound(noted("You keep no search of this name.")));
+            if !users.remove_search(request.login(), name)? {
+                return Err(RequestError::NotFound(translatable(
+                    "You keep no search of this name.",
+                )));
             }
-            Ok(visit::redirect("/messages"))
+            Ok(response::redirect("/messages"))
         }
-        _ => Err(Fault::Bad(noted("do: save or remove").to_owned())),
+        _ => Err(RequestError::Bad(translatable("do: save or remove").to_owned())),
     }
 }
 

@@ -6,20 +6,21 @@ use gauntlet_store::users::SecondFactor;
 use maud::{Markup, html};
 
 use super::{app_passwords, sign_in};
-use crate::fault::Fault;
-use crate::server::App;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
-use crate::{format, shell};
+use crate::app::App;
+use crate::error::RequestError;
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
+use crate::{format, layout};
 
 /// The part of the account's page.
-pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
-    let state = app.state.users.second_factor(visit.who())?;
+pub(super) fn section(app: &App, request: &RequestContext) -> Result<Markup, RequestError> {
+    let state = app.state.users.second_factor(request.login())?;
     Ok(html! {
         section.card.narrow {
             h2 { (t("Second factor")) }
             form method="post" action="/account/second-factor" {
-                (shell::token(visit))
+                (layout::token(request))
                 @match state {
                     SecondFactor::On { recovery_codes } => {
                         p { (t("On: signing in asks for a code. {} recovery codes are left.").with(recovery_codes)) }
@@ -28,7 +29,7 @@ pub(super) fn section(app: &App, visit: &Visit) -> Result<Markup, Fault> {
                     }
                     SecondFactor::Off | SecondFactor::Pending => {
                         p { (t("Off. An authenticator app shows a code that changes every 30 seconds; a stolen password alone opens nothing then.")) }
-                        (app_passwords::proof_field(app, visit)?)
+                        (app_passwords::proof_field(app, request)?)
                         button type="submit" name="do" value="begin" { (t("Set up")) }
                     }
                 }
@@ -47,34 +48,39 @@ fn code_field() -> Markup {
 }
 
 /// `POST /account/second-factor`: `do`: begin, on, off.
-pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let (who, users) = (visit.who(), &app.state.users);
-    let code = visit.field("code");
-    match visit.field("do") {
+pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let (who, users) = (request.login(), &app.state.users);
+    let code = request.field("code");
+    match request.field("do") {
         "begin" => {
-            app_passwords::has_proved(app, visit)?;
-            Ok(shown(visit, &users.begin_totp(who)?))
+            app_passwords::has_proved(app, request)?;
+            Ok(shown(request, &users.begin_totp(who)?))
         }
-        "on" => match enable(app, visit, code)? {
-            Some(codes) => sign_in::again(app, visit, recovery(visit, &codes)),
-            None => Err(Fault::Bad(
-                noted("This is not the code of this moment. Begin again under Account.").to_owned(),
+        "on" => match enable(app, request, code)? {
+            Some(codes) => sign_in::again(app, request, recovery(request, &codes)),
+            None => Err(RequestError::Bad(
+                translatable("This is not the code of this moment. Begin again under Account.")
+                    .to_owned(),
             )),
         },
         "off" => {
-            disable(app, visit, code)?;
-            sign_in::again(app, visit, visit::redirect("/account?notice=factor_off-1"))
+            disable(app, request, code)?;
+            sign_in::again(app, request, response::redirect("/account?notice=factor_off-1"))
         }
-        _ => Err(Fault::Bad(noted("do: begin, on or off").to_owned())),
+        _ => Err(RequestError::Bad(translatable("do: begin, on or off").to_owned())),
     }
 }
 
 /// Puts the second factor that was begun into use, if this is a code of it: recovery codes. None if it is
 /// wrong; that counts as a try.
-pub(crate) fn enable(app: &App, visit: &Visit, code: &str) -> Result<Option<Vec<String>>, Fault> {
-    let (who, users) = (visit.who(), &app.state.users);
+pub(crate) fn enable(
+    app: &App,
+    request: &RequestContext,
+    code: &str,
+) -> Result<Option<Vec<String>>, RequestError> {
+    let (who, users) = (request.login(), &app.state.users);
     users.attempts().begin_code(who)?;
-    let codes = users.enable_totp(who, code, visit.now_ms)?;
+    let codes = users.enable_totp(who, code, request.now_ms)?;
     if codes.is_some() {
         users.attempts().code_succeeded(who);
     }
@@ -82,19 +88,21 @@ pub(crate) fn enable(app: &App, visit: &Visit, code: &str) -> Result<Option<Vec<
 }
 
 /// Takes one's own second factor away, if this is a code of it; a wrong one counts as a try.
-pub(crate) fn disable(app: &App, visit: &Visit, code: &str) -> Result<(), Fault> {
-    let (who, users) = (visit.who(), &app.state.users);
+pub(crate) fn disable(app: &App, request: &RequestContext, code: &str) -> Result<(), RequestError> {
+    let (who, users) = (request.login(), &app.state.users);
     users.attempts().begin_code(who)?;
-    if !users.verify_second_factor(who, code, visit.now_ms)? {
-        return Err(Fault::Bad(noted("The code is wrong, or was used before.").to_owned()));
+    if !users.verify_second_factor(who, code, request.now_ms)? {
+        return Err(RequestError::Bad(
+            translatable("The code is wrong, or was used before.").to_owned(),
+        ));
     }
     users.attempts().code_succeeded(who);
-    users.remove_totp(who, who, visit.now_ms)?;
+    users.remove_totp(who, who, request.now_ms)?;
     Ok(())
 }
 
-fn shown(visit: &Visit, secret: &str) -> Response {
-    let name = format::percent(visit.who());
+fn shown(request: &RequestContext, secret: &str) -> Response {
+    let name = format::percent(request.login());
     let address = format!("otpauth://totp/Gauntlet:{name}?secret={secret}&issuer=Gauntlet");
     let grouped: Vec<&str> = (0..secret.len())
         .step_by(4)
@@ -107,16 +115,16 @@ fn shown(visit: &Visit, secret: &str) -> Response {
                 .with(html! { a href=(address) { (t("open the app on this device")) } })) }
             p { code.big { (grouped.join(" ")) } }
             form method="post" action="/account/second-factor" {
-                (shell::token(visit))
+                (layout::token(request))
                 (code_field())
                 button.main type="submit" name="do" value="on" { (t("Switch on")) }
             }
         }
     };
-    visit::page(StatusCode::OK, shell::page(visit, "/account", t("Second factor"), &body))
+    response::page(StatusCode::OK, layout::page(request, "/account", t("Second factor"), &body))
 }
 
-fn recovery(visit: &Visit, codes: &[String]) -> Response {
+fn recovery(request: &RequestContext, codes: &[String]) -> Response {
     let body = html! {
         h1 { (t("The second factor is on")) }
         section.card.narrow {
@@ -125,5 +133,5 @@ fn recovery(visit: &Visit, codes: &[String]) -> Response {
             p { a.button href="/account" { (t("I have kept them")) } }
         }
     };
-    visit::page(StatusCode::OK, shell::page(visit, "/account", t("Second factor"), &body))
+    response::page(StatusCode::OK, layout::page(request, "/account", t("Second factor"), &body))
 }

@@ -7,22 +7,23 @@ use gauntlet_store::users::Role;
 use gauntlet_verdict::lists::List;
 use maud::{Markup, html};
 
-use crate::fault::Fault;
-use crate::server::App;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
-use crate::{format, shell};
+use crate::app::App;
+use crate::error::RequestError;
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
+use crate::{format, layout};
 
 /// `GET /senders`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let listed = app.state.users.listed_senders()?;
     let body = html! {
         h1 { (t("Senders")) }
-        (super::manage::tabs("/senders"))
+        (super::tabs::tabs("/senders"))
         p.lead { (t("An allowed sender's mail passes unless it is phishing or malware, a blocked sender's is spam. A sender is an address, a domain with all below it, or a network. The lists of the configuration count beside these.")) }
         form.filter.card method="post" action="/senders" {
-            (shell::token(visit))
-            div.fields { (shell::input("entry", t("Address, domain or network"), "", "text", "news@example.com")) }
+            (layout::token(request))
+            div.fields { (layout::input("entry", t("Address, domain or network"), "", "text", "news@example.com")) }
             div.actions {
                 button.main type="submit" name="list" value="allow" { (t("Allow")) }
                 button.danger type="submit" name="list" value="block" { (t("Block")) }
@@ -40,7 +41,7 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
                     td data-label=(t("By")) { (format::plain(&sender.who)) }
                     td data-label=(t("Since")) { (format::time(sender.at_ms)) }
                     td data-label=(t("Change")) { form method="post" action="/senders" {
-                        (shell::token(visit))
+                        (layout::token(request))
                         input type="hidden" name="entry" value=(sender.entry);
                         button.quiet type="submit" name="list" value="remove"
                             aria-label={ (t("Remove {}").with(format::plain(&sender.entry))) } { (t("Remove")) }
@@ -50,47 +51,49 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             }
         } }
     };
-    Ok(visit::page(StatusCode::OK, shell::page(visit, "/health", t("Senders"), &body)))
+    Ok(response::page(StatusCode::OK, layout::page(request, "/health", t("Senders"), &body)))
 }
 
 /// `POST /senders`: `entry`, and `list`: allow, block or remove.
-pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let entry = visit.field("entry");
+pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let entry = request.field("entry");
     if entry.is_empty() {
-        return Ok(visit::redirect("/senders"));
+        return Ok(response::redirect("/senders"));
     }
     let users = &app.state.users;
-    match visit.field("list") {
+    match request.field("list") {
         "remove" => {
-            users.unlist_sender(entry, visit.who(), visit.now_ms)?;
+            users.unlist_sender(entry, request.login(), request.now_ms)?;
         }
         list @ ("allow" | "block") => {
-            List::parse([entry]).map_err(|e| Fault::Bad(e.to_string()))?;
-            users.list_sender(entry, list == "allow", visit.who(), visit.now_ms)?;
+            List::parse([entry]).map_err(|e| RequestError::Bad(e.to_string()))?;
+            users.list_sender(entry, list == "allow", request.login(), request.now_ms)?;
         }
-        _ => return Err(Fault::Bad(noted("list: allow, block or remove").to_owned())),
+        _ => {
+            return Err(RequestError::Bad(translatable("list: allow, block or remove").to_owned()));
+        }
     }
-    tell(app)?;
-    Ok(visit::redirect("/senders?notice=senders-1"))
+    apply(app)?;
+    Ok(response::redirect("/senders?notice=senders-1"))
 }
 
 /// Has the node take the lists over.
-pub(crate) fn tell(app: &App) -> Result<(), Fault> {
+pub(crate) fn apply(app: &App) -> Result<(), RequestError> {
     app.state.node.senders_changed().map_err(|error| {
         tracing::error!(error, "the lists of senders are kept, but not in use yet");
-        Fault::Bad(format!("It is kept, but not in use yet: {error}"))
+        RequestError::Bad(format!("It is kept, but not in use yet: {error}"))
     })
 }
 
 /// Buttons that list a held message's sender, for who may.
-pub(crate) fn buttons(visit: &Visit, held: &Held) -> Markup {
+pub(crate) fn buttons(request: &RequestContext, held: &Held) -> Markup {
     let sender = &held.item.envelope.mail_from;
-    if visit.role() != Role::Administrator || sender.is_empty() {
+    if request.role() != Role::Administrator || sender.is_empty() {
         return html! {};
     }
     html! {
         form.actions method="post" action="/senders" {
-            (shell::token(visit))
+            (layout::token(request))
             input type="hidden" name="entry" value=(sender);
             button.quiet type="submit" name="list" value="allow" { (t("Allow {}").with(format::plain(sender))) }
             button.quiet type="submit" name="list" value="block" { (t("Block {}").with(format::plain(sender))) }

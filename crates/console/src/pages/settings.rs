@@ -4,28 +4,29 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use maud::html;
 
-use super::manage;
-use crate::fault::Fault;
-use crate::server::App;
+use super::tabs;
+use crate::app::App;
+use crate::error::RequestError;
+use crate::request::RequestContext;
+use crate::response;
 use crate::text::t;
-use crate::visit::{self, Visit};
-use crate::{format, shell};
+use crate::{format, layout};
 
 /// `GET /settings`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let all = app.state.node.settings();
     let changed = all.iter().filter(|s| s.origin != "default").count();
-    let word = visit.field("name").to_lowercase();
-    let only = visit.field("only") == "changed";
-    let fits = |s: &&crate::node::SettingLine| {
+    let word = request.field("name").to_lowercase();
+    let only = request.field("only") == "changed";
+    let fits = |s: &&crate::node::EffectiveSetting| {
         s.key.to_lowercase().contains(&word) && (!only || s.origin != "default")
     };
     let body = html! {
         h1 { (t("Settings")) }
-        (manage::tabs("/settings"))
+        (tabs::tabs("/settings"))
         p.lead { (t("{} settings are in effect; {} of them differ in origin from the defaults. They are changed in the file or the environment, and read again at SIGHUP. Secrets are not shown.").with(all.len()).with(changed)) }
         form.filter.card method="get" action="/settings" role="search" {
-            div.fields { (shell::input("name", t("Part of the name"), visit.field("name"), "search", "console.")) }
+            div.fields { (layout::input("name", t("Part of the name"), request.field("name"), "search", "console.")) }
             label.check { input type="checkbox" name="only" value="changed" checked[only];
                 span { (t("Only what is not the default")) } }
             div.actions { button.main type="submit" { (t("Show")) } }
@@ -44,5 +45,5 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             }
         } }
     };
-    Ok(visit::page(StatusCode::OK, shell::page(visit, "/health", t("Settings"), &body)))
+    Ok(response::page(StatusCode::OK, layout::page(request, "/health", t("Settings"), &body)))
 }

@@ -4,71 +4,81 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use maud::{Markup, html};
 
-use crate::fault::Fault;
-use crate::server::App;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
-use crate::{access, format, shell};
+use crate::app::App;
+use crate::error::RequestError;
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
+use crate::{access, format, layout};
 
 /// Does not tell which of them is wrong: a guessed password must not be told to be right.
-const WRONG: &str = noted("This name, password and code do not go together.");
+const WRONG: &str = translatable("This name, password and code do not go together.");
 
 /// `GET /sign-in`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    if visit.session.is_some() {
-        return Ok(visit::redirect(next(visit)));
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    if request.session.is_some() {
+        return Ok(response::redirect(next(request)));
     }
-    Ok(visit::page(StatusCode::OK, form(app, visit, None)))
+    Ok(response::page(StatusCode::OK, form(app, request, None)))
 }
 
 /// `POST /sign-in`: starts a new session, whatever session there was before.
-pub(crate) fn sign_in(app: &App, visit: &Visit) -> Result<Response, Fault> {
+pub(crate) fn sign_in(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let users = &app.state.users;
-    let login = visit.field("login");
-    users.attempts().begin(visit.client, login)?;
+    let login = request.field("login");
+    users.attempts().begin(request.client, login)?;
     // Not trimmed: a password may begin with a space.
-    let password = visit.fields.iter().find(|(n, _)| n == "password").map_or("", |(_, p)| p);
+    let password = request.fields.iter().find(|(n, _)| n == "password").map_or("", |(_, p)| p);
     let Some(user) = users.verify(login, password)? else {
         let shown: String = login.chars().take(100).collect();
-        users.note(visit.now_ms, &shown, "sign-in failed", &visit.client.to_string())?;
-        return Ok(visit::page(StatusCode::UNAUTHORIZED, form(app, visit, Some(WRONG))));
+        users.note(request.now_ms, &shown, "sign-in failed", &request.client.to_string())?;
+        return Ok(response::page(StatusCode::UNAUTHORIZED, form(app, request, Some(WRONG))));
     };
-    let code = visit.field("code");
+    let code = request.field("code");
     if !code.is_empty() {
         users.attempts().begin_code(&user.login)?;
     }
-    if !users.verify_second_factor(&user.login, code, visit.now_ms)? {
-        users.note(visit.now_ms, &user.login, "sign-in failed: code", &visit.client.to_string())?;
-        return Ok(visit::page(StatusCode::UNAUTHORIZED, form(app, visit, Some(WRONG))));
+    if !users.verify_second_factor(&user.login, code, request.now_ms)? {
+        users.note(
+            request.now_ms,
+            &user.login,
+            "sign-in failed: code",
+            &request.client.to_string(),
+        )?;
+        return Ok(response::page(StatusCode::UNAUTHORIZED, form(app, request, Some(WRONG))));
     }
-    users.attempts().succeeded(visit.client, login);
+    users.attempts().succeeded(request.client, login);
     users.attempts().code_succeeded(&user.login);
-    if let Some(old) = &visit.token {
+    if let Some(old) = &request.token {
         users.end_session(old)?;
     }
-    let started = users.start_session(&user.login, visit.now_ms)?;
-    users.note(visit.now_ms, &user.login, "sign-in", &visit.client.to_string())?;
-    let to = if user.must_change { "/account" } else { next(visit) };
-    Ok(with_cookie(visit::redirect(to), &started.token, app.state.options.https))
+    let started = users.start_session(&user.login, request.now_ms)?;
+    users.note(request.now_ms, &user.login, "sign-in", &request.client.to_string())?;
+    let to = if user.must_change { "/account" } else { next(request) };
+    Ok(with_cookie(response::redirect(to), &started.token, app.state.options.https))
 }
 
 /// `POST /sign-out`.
-pub(crate) fn sign_out(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    if let Some(token) = &visit.token {
+pub(crate) fn sign_out(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    if let Some(token) = &request.token {
         app.state.users.end_session(token)?;
     }
-    Ok(with_cookie(visit::redirect("/sign-in"), "", app.state.options.https))
+    Ok(with_cookie(response::redirect("/sign-in"), "", app.state.options.https))
 }
 
 /// Goes on in a new session, where all of a person's sessions ended by what they did themselves.
-pub(crate) fn again(app: &App, visit: &Visit, response: Response) -> Result<Response, Fault> {
-    let Some(session) = &visit.session else { return Err(Fault::SignIn) };
+pub(crate) fn again(
+    app: &App,
+    request: &RequestContext,
+    response: Response,
+) -> Result<Response, RequestError> {
+    let Some(session) = &request.session else { return Err(RequestError::SignIn) };
     // One that was there already: rights that did not change end nothing.
-    if let Some(old) = &visit.token {
+    if let Some(old) = &request.token {
         app.state.users.end_session(old)?;
     }
-    let who = visit.who();
-    let started = app.state.users.start_session_with(who, session.proof, "", visit.now_ms)?;
+    let who = request.login();
+    let started = app.state.users.start_session_with(who, session.proof, "", request.now_ms)?;
     Ok(with_cookie(response, &started.token, app.state.options.https))
 }
 
@@ -81,26 +91,26 @@ pub(crate) fn with_cookie(mut response: Response, token: &str, https: bool) -> R
 }
 
 /// Where to go after signing in: a page of ours, nothing else.
-pub(super) fn next(visit: &Visit) -> &str {
-    let next = visit.field("next");
+pub(super) fn next(request: &RequestContext) -> &str {
+    let next = request.field("next");
     let ours = next.starts_with('/')
         && !next.starts_with("//")
         && next.bytes().all(|b| b.is_ascii_graphic() && b != b'\\');
     if ours { next } else { "/" }
 }
 
-fn form(app: &App, visit: &Visit, wrong: Option<&str>) -> Markup {
-    shell::bare(
+fn form(app: &App, request: &RequestContext, wrong: Option<&str>) -> Markup {
+    layout::bare(
         t("Sign in"),
         &html! {
             section.card.narrow.sign-in {
-                div.brand { (shell::mark()) span { "Gauntlet" } }
+                div.brand { (layout::mark()) span { "Gauntlet" } }
                 h1 { (t("Sign in")) }
                 @if let Some(wrong) = wrong { p.notice.poor role="alert" { (t(wrong)) } }
                 form method="post" action="/sign-in" {
-                    input type="hidden" name="next" value=(next(visit));
+                    input type="hidden" name="next" value=(next(request));
                     label { span { (t("Name")) }
-                        input name="login" value=(visit.field("login")) autocomplete="username"
+                        input name="login" value=(request.field("login")) autocomplete="username"
                             autofocus required spellcheck="false" autocapitalize="none";
                     }
                     label { span { (t("Password")) }
@@ -114,7 +124,7 @@ fn form(app: &App, visit: &Visit, wrong: Option<&str>) -> Markup {
                     button.main type="submit" { (t("Sign in")) }
                 }
                 @if let Some(oidc) = &app.state.oidc {
-                    p.other-way { a.button href={ "/sign-in/oidc?next=" (format::percent(next(visit))) } {
+                    p.other-way { a.button href={ "/sign-in/oidc?next=" (format::percent(next(request))) } {
                         (oidc.name) } }
                 }
                 p.hint { (t("The node prints a one-time password for {} when it starts for the first time.").with(html! { b { "admin" } })) }

@@ -5,24 +5,25 @@ use axum::response::Response;
 use gauntlet_store::users::{Scope, TOKEN_DAYS_MAX};
 use maud::{Markup, html};
 
-use super::manage;
 use super::messages::number;
-use crate::fault::Fault;
-use crate::server::App;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
-use crate::{format, shell};
+use super::tabs;
+use crate::app::App;
+use crate::error::RequestError;
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
+use crate::{format, layout};
 
 /// Days of a token when nobody says.
 pub(crate) const DAYS_DEFAULT: i64 = 90;
 
 /// `GET /tokens`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let tokens = app.state.users.tokens()?;
     let body = html! {
         h1 { (t("Tokens")) }
-        (manage::tabs("/tokens"))
-        (form(visit))
+        (tabs::tabs("/tokens"))
+        (form(request))
         section.card.flush { table.cards {
             thead { tr {
                 th scope="col" { (t("Name")) } th scope="col" { (t("May")) } th scope="col" { (t("By")) }
@@ -35,11 +36,11 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
                         @for scope in &token.scopes { code { (scope.name()) } " " } }
                     td data-label=(t("By")) { (format::plain(&token.who)) }
                     td data-label=(t("Until")) { (format::time(token.expires_ms))
-                        @if token.expires_ms <= visit.now_ms { b { " " (t("over")) } } }
+                        @if token.expires_ms <= request.now_ms { b { " " (t("over")) } } }
                     td data-label=(t("Used")) {
                         @match token.used_ms { Some(at) => (format::time(at)), None => (t("never")) } }
                     td data-label=(t("Change")) { form method="post" action="/tokens" {
-                        (shell::token(visit))
+                        (layout::token(request))
                         input type="hidden" name="name" value=(token.name);
                         button.quiet type="submit" name="do" value="revoke"
                             aria-label={ (t("Revoke {}").with(&token.name)) } { (t("Revoke")) }
@@ -49,20 +50,20 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             }
         } }
     };
-    Ok(page(visit, &body))
+    Ok(page(request, &body))
 }
 
-fn page(visit: &Visit, body: &Markup) -> Response {
-    visit::page(StatusCode::OK, shell::page(visit, "/health", t("Tokens"), body))
+fn page(request: &RequestContext, body: &Markup) -> Response {
+    response::page(StatusCode::OK, layout::page(request, "/health", t("Tokens"), body))
 }
 
-fn form(visit: &Visit) -> Markup {
+fn form(request: &RequestContext) -> Markup {
     html! {
         details.card {
             summary { h2 { (t("Make a token")) } }
             form method="post" action="/tokens" {
-                (shell::token(visit))
-                (shell::input("name", t("Name: letters, digits, - _ ."), "", "text", "dashboard"))
+                (layout::token(request))
+                (layout::input("name", t("Name: letters, digits, - _ ."), "", "text", "dashboard"))
                 label { span { (t("Days")) }
                     input type="number" name="days" min="1" max=(TOKEN_DAYS_MAX) value=(DAYS_DEFAULT); }
                 fieldset {
@@ -79,18 +80,20 @@ fn form(visit: &Visit) -> Markup {
 }
 
 /// `POST /tokens`: `do`: make or revoke.
-pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let (users, name) = (&app.state.users, visit.field("name"));
-    match visit.field("do") {
+pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let (users, name) = (&app.state.users, request.field("name"));
+    match request.field("do") {
         "make" => {
             let mut scopes = Vec::new();
-            for scope in visit.all("scope") {
-                scopes.push(scope.parse::<Scope>().map_err(|error| Fault::Bad(error.to_string()))?);
+            for scope in request.values("scope") {
+                scopes.push(
+                    scope.parse::<Scope>().map_err(|error| RequestError::Bad(error.to_string()))?,
+                );
             }
-            let days = number(visit, "days")?.unwrap_or(DAYS_DEFAULT);
-            let secret = users.add_token(name, &scopes, days, visit.who(), visit.now_ms)?;
+            let days = number(request, "days")?.unwrap_or(DAYS_DEFAULT);
+            let secret = users.add_token(name, &scopes, days, request.login(), request.now_ms)?;
             Ok(page(
-                visit,
+                request,
                 &html! {
                     h1 { (t("Token {}").with(name)) }
                     section.card.narrow {
@@ -102,11 +105,13 @@ pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
             ))
         }
         "revoke" => {
-            if !users.revoke_token(name, visit.who(), visit.now_ms)? {
-                return Err(Fault::NotFound(noted("There is no token of this name.")));
+            if !users.revoke_token(name, request.login(), request.now_ms)? {
+                return Err(RequestError::NotFound(translatable(
+                    "There is no token of this name.",
+                )));
             }
-            Ok(visit::redirect("/tokens?notice=tokens-1"))
+            Ok(response::redirect("/tokens?notice=tokens-1"))
         }
-        _ => Err(Fault::Bad(noted("do: make or revoke").to_owned())),
+        _ => Err(RequestError::Bad(translatable("do: make or revoke").to_owned())),
     }
 }

@@ -5,22 +5,23 @@ use axum::response::Response;
 use gauntlet_store::users::{Role, SecondFactor, User};
 use maud::{Markup, html};
 
-use super::{manage, sign_in};
-use crate::fault::Fault;
-use crate::server::App;
-use crate::text::{Phrase, noted, t};
-use crate::visit::{self, Visit};
-use crate::{format, shell};
+use super::{sign_in, tabs};
+use crate::app::App;
+use crate::error::RequestError;
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{Phrase, t, translatable};
+use crate::{format, layout};
 
-const NOBODY: Fault = Fault::NotFound(noted("There is nobody of this login."));
+const NOBODY: RequestError = RequestError::NotFound(translatable("There is nobody of this login."));
 
 /// `GET /users`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let users = app.state.users.list()?;
     let body = html! {
         h1 { (t("People")) }
-        (manage::tabs("/users"))
-        (add_form(visit))
+        (tabs::tabs("/users"))
+        (add_form(request))
         section.card.flush { table.cards {
             thead { tr {
                 th scope="col" { (t("Login")) } th scope="col" { (t("May")) } th scope="col" { (t("Folders or addresses")) }
@@ -29,11 +30,16 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
             tbody { @for user in &users { (row(user)) } }
         } }
     };
-    Ok(page(visit, StatusCode::OK, t("People"), &body))
+    Ok(page(request, StatusCode::OK, t("People"), &body))
 }
 
-fn page(visit: &Visit, status: StatusCode, title: Phrase<'_>, body: &Markup) -> Response {
-    visit::page(status, shell::page(visit, "/health", title, body))
+fn page(
+    request: &RequestContext,
+    status: StatusCode,
+    title: Phrase<'_>,
+    body: &Markup,
+) -> Response {
+    response::page(status, layout::page(request, "/health", title, body))
 }
 
 fn row(user: &User) -> Markup {
@@ -57,26 +63,26 @@ fn rights(role: Role, folders: &[String], addresses: &[String]) -> Markup {
         label { span { (t("May")) }
             select name="role" {
                 @for (one, what) in [
-                    (Role::User, noted("user: see and release own mail")),
-                    (Role::Reviewer, noted("reviewer: see all, decide in folders")),
-                    (Role::Administrator, noted("administrator: everything")),
+                    (Role::User, translatable("user: see and release own mail")),
+                    (Role::Reviewer, translatable("reviewer: see all, decide in folders")),
+                    (Role::Administrator, translatable("administrator: everything")),
                 ] { option value=(one.name()) selected[one == role] { (t(what)) } }
             }
         }
-        (shell::input("folders", t("Folders of a reviewer, with commas (none: all)"), &folders.join(", "), "text",
+        (layout::input("folders", t("Folders of a reviewer, with commas (none: all)"), &folders.join(", "), "text",
             "suspect, bulk"))
-        (shell::input("addresses", t("Mail addresses of a user, with commas"), &addresses.join(", "), "text",
+        (layout::input("addresses", t("Mail addresses of a user, with commas"), &addresses.join(", "), "text",
             "ann@example.org"))
     }
 }
 
-fn add_form(visit: &Visit) -> Markup {
+fn add_form(request: &RequestContext) -> Markup {
     html! {
         details.card {
             summary { h2 { (t("Add somebody")) } }
             form method="post" action="/users" {
-                (shell::token(visit))
-                (shell::input("login", t("Login, e.g. the mail address"), "", "text", "ann@example.org"))
+                (layout::token(request))
+                (layout::input("login", t("Login, e.g. the mail address"), "", "text", "ann@example.org"))
                 (rights(Role::User, &[], &[]))
                 button.main type="submit" { (t("Add, with a one-time password")) }
             }
@@ -85,27 +91,30 @@ fn add_form(visit: &Visit) -> Markup {
 }
 
 /// The parts of a field with commas.
-fn list(visit: &Visit, name: &str) -> Vec<String> {
-    let parts = visit.field(name).split(',').map(str::trim).filter(|p| !p.is_empty());
+fn list(request: &RequestContext, name: &str) -> Vec<String> {
+    let parts = request.field(name).split(',').map(str::trim).filter(|p| !p.is_empty());
     parts.map(str::to_owned).collect()
 }
 
 /// `POST /users`: adds somebody and shows the one-time password.
-pub(crate) fn add(app: &App, visit: &Visit) -> Result<Response, Fault> {
+pub(crate) fn add(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     let user = User {
-        login: visit.field("login").to_owned(),
-        role: visit.field("role").parse::<Role>().map_err(|error| Fault::Bad(error.to_string()))?,
-        folders: list(visit, "folders"),
-        addresses: list(visit, "addresses"),
+        login: request.field("login").to_owned(),
+        role: request
+            .field("role")
+            .parse::<Role>()
+            .map_err(|error| RequestError::Bad(error.to_string()))?,
+        folders: list(request, "folders"),
+        addresses: list(request, "addresses"),
         must_change: true,
-        created_ms: visit.now_ms,
+        created_ms: request.now_ms,
     };
     let password = app.state.users.one_time_password()?;
-    app.state.users.add(&user, &password, visit.who(), visit.now_ms)?;
-    Ok(told(visit, &user.login, &password))
+    app.state.users.add(&user, &password, request.login(), request.now_ms)?;
+    Ok(one_time_password_page(request, &user.login, &password))
 }
 
-fn told(visit: &Visit, login: &str, password: &str) -> Response {
+fn one_time_password_page(request: &RequestContext, login: &str, password: &str) -> Response {
     let body = html! {
         h1 { (t("One-time password")) }
         section.card.narrow {
@@ -114,30 +123,30 @@ fn told(visit: &Visit, login: &str, password: &str) -> Response {
             p { a.button href="/users" { (t("Done")) } }
         }
     };
-    page(visit, StatusCode::OK, t("One-time password"), &body)
+    page(request, StatusCode::OK, t("One-time password"), &body)
 }
 
-fn find(app: &App, visit: &Visit) -> Result<User, Fault> {
-    let login = visit.param("login");
+fn find(app: &App, request: &RequestContext) -> Result<User, RequestError> {
+    let login = request.param("login");
     app.state.users.list()?.into_iter().find(|u| u.login.eq_ignore_ascii_case(login)).ok_or(NOBODY)
 }
 
 /// `GET /users/{login}`.
-pub(crate) fn one(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let user = find(app, visit)?;
+pub(crate) fn one(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let user = find(app, request)?;
     let factor = app.state.users.second_factor(&user.login)?;
     let action = format!("/users/{}", format::percent(&user.login));
     let body = html! {
         h1 { (format::plain(&user.login)) }
-        (manage::tabs("/users"))
+        (tabs::tabs("/users"))
         form.card.narrow method="post" action=(action) {
-            (shell::token(visit))
+            (layout::token(request))
             h2 { (t("Rights")) }
             (rights(user.role, &user.folders, &user.addresses))
             button.main type="submit" name="do" value="rights" { (t("Save")) }
         }
         form.card.narrow method="post" action=(action) {
-            (shell::token(visit))
+            (layout::token(request))
             h2 { (t("Access")) }
             p { @match factor {
                 SecondFactor::On { recovery_codes } => { (t("Has a second factor, {} recovery codes are left.").with(recovery_codes)) },
@@ -153,75 +162,79 @@ pub(crate) fn one(app: &App, visit: &Visit) -> Result<Response, Fault> {
             }
         }
     };
-    Ok(page(visit, StatusCode::OK, t("Person"), &body))
+    Ok(page(request, StatusCode::OK, t("Person"), &body))
 }
 
 /// `POST /users/{login}`: `do`: rights, password, factor_off, sign_out, remove.
-pub(crate) fn change(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let user = find(app, visit)?;
-    let (login, who, now, users) = (&user.login, visit.who(), visit.now_ms, &app.state.users);
-    match visit.field("do") {
+pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let user = find(app, request)?;
+    let (login, who, now, users) = (&user.login, request.login(), request.now_ms, &app.state.users);
+    match request.field("do") {
         "rights" => {
-            let role = visit
+            let role = request
                 .field("role")
                 .parse::<Role>()
-                .map_err(|error| Fault::Bad(error.to_string()))?;
-            let (folders, addresses) = (list(visit, "folders"), list(visit, "addresses"));
+                .map_err(|error| RequestError::Bad(error.to_string()))?;
+            let (folders, addresses) = (list(request, "folders"), list(request, "addresses"));
             users.change_rights(login, role, &folders, &addresses, who, now)?;
-            let done = visit::redirect("/users?notice=users-1");
-            return stay_signed_in(app, visit, login, done);
+            let done = response::redirect("/users?notice=users-1");
+            return stay_signed_in(app, request, login, done);
         }
         "password" => {
-            not_oneself(visit, login)?;
+            not_oneself(request, login)?;
             let password = users.one_time_password()?;
             users.set_password(login, &password, true, who, now)?;
-            return Ok(told(visit, login, &password));
+            return Ok(one_time_password_page(request, login, &password));
         }
         "factor_off" => {
-            not_oneself(visit, login)?;
+            not_oneself(request, login)?;
             users.remove_totp(login, who, now)?;
         }
         "sign_out" => users.end_sessions(login, who, now)?,
-        "remove" if visit.field("sure") == "yes" => {
+        "remove" if request.field("sure") == "yes" => {
             users.remove(login, who, now)?;
         }
-        "remove" => return Ok(ask(visit, login)),
+        "remove" => return Ok(ask(request, login)),
         _ => {
             let why = "do: rights, password, factor_off, sign_out or remove";
-            return Err(Fault::Bad(why.to_owned()));
+            return Err(RequestError::Bad(why.to_owned()));
         }
     }
-    Ok(visit::redirect("/users?notice=users-1"))
+    Ok(response::redirect("/users?notice=users-1"))
 }
 
 /// Refuses to take the proofs from one's own account without showing them: a session that somebody
 /// else got hold of must not become theirs for good.
-pub(crate) fn not_oneself(visit: &Visit, login: &str) -> Result<(), Fault> {
-    let why = noted("Change your own password and second factor under Account.");
-    if login.eq_ignore_ascii_case(visit.who()) { Err(Fault::Forbidden(why)) } else { Ok(()) }
+pub(crate) fn not_oneself(request: &RequestContext, login: &str) -> Result<(), RequestError> {
+    let why = translatable("Change your own password and second factor under Account.");
+    if login.eq_ignore_ascii_case(request.login()) {
+        Err(RequestError::Forbidden(why))
+    } else {
+        Ok(())
+    }
 }
 
 /// Who changes their own rights ends all their sessions and goes on in a new one.
 pub(crate) fn stay_signed_in(
     app: &App,
-    visit: &Visit,
+    request: &RequestContext,
     login: &str,
     response: Response,
-) -> Result<Response, Fault> {
-    let is_own = visit.granted.is_none() && login.eq_ignore_ascii_case(visit.who());
-    if is_own { sign_in::again(app, visit, response) } else { Ok(response) }
+) -> Result<Response, RequestError> {
+    let is_own = request.granted.is_none() && login.eq_ignore_ascii_case(request.login());
+    if is_own { sign_in::again(app, request, response) } else { Ok(response) }
 }
 
-fn ask(visit: &Visit, login: &str) -> Response {
+fn ask(request: &RequestContext, login: &str) -> Response {
     let body = html! {
         h1 { (t("Remove {}?").with(format::plain(login))) }
         p.lead { (t("Their sessions end, and tokens that they made are revoked. What they did stays in Activity.")) }
         form.actions method="post" action={ "/users/" (format::percent(login)) } {
-            (shell::token(visit))
+            (layout::token(request))
             input type="hidden" name="sure" value="yes";
             button.danger type="submit" name="do" value="remove" { (t("Remove")) }
             a.button.quiet href="/users" { (t("Keep")) }
         }
     };
-    page(visit, StatusCode::OK, t("Remove?"), &body)
+    page(request, StatusCode::OK, t("Remove?"), &body)
 }

@@ -5,8 +5,8 @@ use gauntlet_mail::{Evidence, Facts, Hit, Message, Part, View};
 use gauntlet_verdict::Verdict;
 use maud::{Markup, html};
 
-use crate::text::{Phrase, noted, t};
-use crate::{evidence, format, shell};
+use crate::text::{Phrase, t, translatable};
+use crate::{evidence, format, layout};
 
 /// Most parts of a message shown.
 const PARTS_MAX: usize = 50;
@@ -30,7 +30,7 @@ const NAMES_RECIPIENTS: [&str; 10] = [
 pub(crate) fn summary(verdict: &Verdict) -> Markup {
     html! {
         div.judgement {
-            (shell::class_pill(verdict.class))
+            (layout::class_pill(verdict.class))
             span.big { (format::points(verdict.score)) small { " " (t("points")) } }
             @if let Some(p) = verdict.probability {
                 span.big { (format!("{:.1}", p * 100.0)) small { " " (t("% likely unwanted")) } }
@@ -47,7 +47,7 @@ pub(crate) fn summary(verdict: &Verdict) -> Markup {
                             }
                         };
                         (t("Without {} ({} points): {}").with(rules)
-                            .with(format::points(other.points)).with(shell::class_pill(other.class)))
+                            .with(format::points(other.points)).with(layout::class_pill(other.class)))
                     }
                 }
             }
@@ -91,17 +91,17 @@ pub(crate) fn hits(verdict: &Verdict) -> Markup {
 
 fn quotation(e: &Evidence) -> Markup {
     let place = match e.view {
-        View::Text | View::SaBody => noted("text"),
-        View::Html | View::SaRawbody => noted("HTML source"),
-        View::Url => noted("link"),
-        View::Attachment => noted("attachment"),
-        View::Body => noted("content"),
-        View::Raw => noted("message"),
-        View::Envelope => noted("envelope"),
-        View::Header => noted("header"),
-        View::Facts => noted("network"),
-        View::Meta => noted("rule"),
-        View::Feature => noted("feature"),
+        View::Text | View::SaBody => translatable("text"),
+        View::Html | View::SaRawbody => translatable("HTML source"),
+        View::Url => translatable("link"),
+        View::Attachment => translatable("attachment"),
+        View::Body => translatable("content"),
+        View::Raw => translatable("message"),
+        View::Envelope => translatable("envelope"),
+        View::Header => translatable("header"),
+        View::Facts => translatable("network"),
+        View::Meta => translatable("rule"),
+        View::Feature => translatable("feature"),
     };
     // A sentence of ours, which stands nowhere in the message.
     if e.view == View::Feature && !e.text.is_empty() {
@@ -135,10 +135,10 @@ pub(crate) fn defects(verdict: &Verdict) -> Markup {
 /// What the network said.
 pub(crate) fn facts(facts: &Facts) -> Markup {
     let results = [
-        (noted("SPF"), facts.spf),
-        (noted("SPF of HELO"), facts.spf_helo),
-        (noted("DMARC"), facts.dmarc),
-        (noted("ARC"), facts.arc),
+        (translatable("SPF"), facts.spf),
+        (translatable("SPF of HELO"), facts.spf_helo),
+        (translatable("DMARC"), facts.dmarc),
+        (translatable("ARC"), facts.arc),
     ];
     html! {
         dl.pairs {

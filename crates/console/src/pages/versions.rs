@@ -6,18 +6,20 @@ use maud::html;
 
 use super::messages::number;
 use super::policy;
-use crate::fault::Fault;
+use crate::app::App;
+use crate::error::RequestError;
 use crate::format;
 use crate::node::PolicyOrder;
-use crate::server::App;
-use crate::text::{noted, t};
-use crate::visit::{self, Visit};
+use crate::request::RequestContext;
+use crate::response;
+use crate::text::{t, translatable};
 
-const UNKNOWN: Fault = Fault::NotFound(noted("There is no such version of the policy."));
+const UNKNOWN: RequestError =
+    RequestError::NotFound(translatable("There is no such version of the policy."));
 
 /// `GET /policy/versions/{number}`.
-pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let number: i64 = visit.param("number").parse().map_err(|_| UNKNOWN)?;
+pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let number: i64 = request.param("number").parse().map_err(|_| UNKNOWN)?;
     let edition = app.state.policies.get(number)?.ok_or(UNKNOWN)?;
     let before = app.state.policies.before(number)?;
     let newest = app.state.policies.newest()?.is_some_and(|n| n.version.number == number);
@@ -28,24 +30,24 @@ pub(crate) fn show(app: &App, visit: &Visit) -> Result<Response, Fault> {
         p.lead { (t("By {}, {}").with(format::plain(&version.who)).with(format::time(version.at_ms)))
             @if !version.note.is_empty() { ": " (format::plain(&version.note)) } "." }
         @if newest { p { b { (t("It is in force.")) } } }
-        @else { (policy::roll_back(visit, number, noted("Go back to it"))) }
+        @else { (policy::roll_back(request, number, translatable("Go back to it"))) }
         @match &before {
             Some(before) => (policy::difference(&before.text, &edition.text)),
             None => p.hint { (t("It is the first.")) },
         }
         section.card { h2 { (t("Text")) } pre.source.text tabindex="0" { (edition.text) } }
     };
-    Ok(policy::page(visit, StatusCode::OK, &body))
+    Ok(policy::page(request, StatusCode::OK, &body))
 }
 
 /// `POST /policy/rollback`: makes a new version of an old one's text.
-pub(crate) fn roll_back(app: &App, visit: &Visit) -> Result<Response, Fault> {
-    let Some(number) = number::<i64>(visit, "number")? else {
-        return Ok(visit::redirect("/policy?notice=none-0"));
+pub(crate) fn roll_back(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
+    let Some(number) = number::<i64>(request, "number")? else {
+        return Ok(response::redirect("/policy?notice=none-0"));
     };
     let edition = app.state.policies.get(number)?.ok_or(UNKNOWN)?;
     let note = format!("back to version {number}");
-    let order = PolicyOrder { text: &edition.text, base: None, who: visit.who(), note: &note };
-    let version = policy::put(app, visit, &order).map_err(Fault::Bad)?;
-    Ok(visit::redirect(&format!("/policy?notice=policy-{}", version.number)))
+    let order = PolicyOrder { text: &edition.text, base: None, who: request.login(), note: &note };
+    let version = policy::put(app, request, &order).map_err(RequestError::Bad)?;
+    Ok(response::redirect(&format!("/policy?notice=policy-{}", version.number)))
 }

@@ -3,7 +3,7 @@
 use super::{Report, csv::csv, pdf::pdf, percent};
 use crate::digest::{base64_lines, encoded_words, part, rfc5322};
 use crate::format;
-use crate::text::{Texts, noted};
+use crate::text::{Texts, translatable};
 
 /// The message, lines ending in CRLF, ASCII only.
 pub fn mail(
@@ -56,13 +56,13 @@ pub fn summary(report: &Report, texts: &Texts) -> String {
     let a = &report.accuracy;
     let shares = [
         (
-            noted("Of {} judged unwanted, people wanted {} ({})."),
+            translatable("Of {} judged unwanted, people wanted {} ({})."),
             a.unwanted,
             a.wrongly_unwanted,
             a.false_positives(),
         ),
         (
-            noted("Of {} judged wanted, people did not want {} ({})."),
+            translatable("Of {} judged wanted, people did not want {} ({})."),
             a.wanted,
             a.wrongly_wanted,
             a.false_negatives(),

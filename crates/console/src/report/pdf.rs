@@ -6,7 +6,7 @@ use pdf_writer::{Content, Finish, Name, Pdf, Rect, Ref, Str};
 
 use super::{Report, percent};
 use crate::format;
-use crate::text::{Texts, noted};
+use crate::text::{Texts, translatable};
 
 /// A4, in points.
 const WIDTH: f32 = 595.0;
@@ -163,13 +163,13 @@ fn accuracy(pages: &mut Pages, report: &Report, texts: &Texts) {
     pages.heading(&texts.say("Accuracy, as far as people said so", &[]));
     for (what, n, of, share) in [
         (
-            noted("Judged unwanted, wanted by people"),
+            translatable("Judged unwanted, wanted by people"),
             a.wrongly_unwanted,
             a.unwanted,
             a.false_positives(),
         ),
         (
-            noted("Judged wanted, unwanted by people"),
+            translatable("Judged wanted, unwanted by people"),
             a.wrongly_wanted,
             a.wanted,
             a.false_negatives(),

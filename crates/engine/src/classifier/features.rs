@@ -1,15 +1,15 @@
 //! From bytes to sets of hashes.
 //!
-//! A feature is present or absent; how often it occurs does not count. That makes a message's weight
-//! independent of repetition, which is what padding would exploit.
+//! A feature is present or absent; how often it occurs does not count. That makes a message's
+//! weight independent of repetition, which is what padding would exploit.
 
-use super::random::mix;
+use crate::random::mix;
 
 /// A set of hashed features, reused from message to message.
 ///
-/// Hashes are cut to `bits`, the size of the table of weights; two features that fall together share
-/// a weight, which costs little accuracy while the table is several times larger than the number of
-/// features that matter.
+/// Hashes are cut to `bits`, the size of the table of weights; two features that fall together
+/// share a weight, which costs little accuracy while the table is several times larger than the
+/// number of features that matter.
 #[derive(Debug)]
 pub struct FeatureSet {
     bits: u32,
@@ -82,12 +82,12 @@ impl FeatureSet {
         }
     }
 
-    /// Adds every token and every orthogonal sparse bigram: a token with the first, second, third or
-    /// fourth before it, the distance being part of the feature (Siefkes, Assis, Chhabra and Yerazunis,
-    /// "Combining Winnow and Orthogonal Sparse Bigrams", 2004).
+    /// Adds every token and every orthogonal sparse bigram: a token with the first, second, third
+    /// or fourth before it, the distance being part of the feature (Siefkes, Assis, Chhabra and
+    /// Yerazunis, "Combining Winnow and Orthogonal Sparse Bigrams", 2004).
     ///
-    /// Tokens are runs of letters and digits (ASCII ones, all bytes above 127, and `$!-'`) and every
-    /// other visible character by itself.
+    /// Tokens are runs of letters and digits (ASCII ones, all bytes above 127, and `$!-'`) and
+    /// every other visible character by itself.
     pub fn add_sparse_bigrams(&mut self, text: &[u8], view: u8) {
         let salt = mix(u64::from(view));
         let mut window = Window::default();
@@ -118,7 +118,7 @@ impl FeatureSet {
 const BIGRAM_REACH: usize = 4;
 /// The 64-bit prime of FNV.
 const TOKEN_PRIME: u64 = 0x0000_0100_0000_01B3;
-/// One odd multiplier a distance, so that "a b" and "a ? b" are different features.
+/// One odd multiplier for each distance, so that "a b" and "a ? b" are different features.
 const DISTANCE: [u64; BIGRAM_REACH] =
     [0xA24B_AED4_963E_E407, 0x9FB2_1C65_1E98_DF25, 0xD6E8_FEB8_6659_FD93, 0xC2B2_AE3D_27D4_EB4F];
 

@@ -44,8 +44,9 @@ struct Gauss {
 /// of the covariance.
 ///
 /// Each weight has a variance that shrinks whenever its feature was part of a correction: frequent
-/// features become stable, a feature seen for the first time learns at full speed. Messages that are
-/// right by a margin of 1 teach nothing, so mass mail that is recognised does not drown the rest.
+/// features become stable, a feature seen for the first time learns at full speed. Messages that
+/// are right by a margin of 1 cause no update, so bulk mail that is recognised does not drown the
+/// rest.
 #[derive(Debug)]
 pub struct Arow {
     weights: Vec<Gauss>,
@@ -53,8 +54,8 @@ pub struct Arow {
 }
 
 impl Arow {
-    /// A learner that knows nothing, with `1 << bits` weights. The larger the slack, the smaller the
-    /// steps.
+    /// A learner that knows nothing, with `1 << bits` weights. The larger the slack, the smaller
+    /// the steps.
     pub fn new(bits: u32, slack: f32) -> Self {
         Arow { weights: vec![Gauss { mean: 0.0, variance: 1.0 }; 1 << bits], slack }
     }
@@ -88,7 +89,8 @@ impl Arow {
 /// in (AdaGrad; Duchi, Hazan and Singer, 2011).
 ///
 /// Unlike [`Arow`] it keeps learning from messages that are right already, so its score grows with
-/// how often something was seen: a body that comes a thousand times is surer than one that came once.
+/// how often something was seen: a body that comes a thousand times is surer than one that came
+/// once.
 #[derive(Debug)]
 pub struct AdaptiveLogistic {
     /// Weight, and sum of its squared gradients.

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::random::Random;
+use crate::random::Random;
 
 /// A message's score and what it really was.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,18 +26,18 @@ pub struct Metrics {
     /// `(1-ROCA)%`: the share of pairs of a spam and a ham in which the spam scores lower, equal
     /// scores counting one half. 0 is perfect.
     pub one_minus_roca_percent: f64,
-    /// Share of ham with a score above 0.
+    /// GroupScore of ham with a score above 0.
     pub ham_misclassified_percent: f64,
-    /// Share of spam with a score of 0 or below.
+    /// GroupScore of spam with a score of 0 or below.
     pub spam_misclassified_percent: f64,
     /// `lam%`: logistic average of both shares.
     pub lam_percent: f64,
-    /// Share of spam above the lowest threshold that at most one in 100 ham reaches.
+    /// GroupScore of spam above the lowest threshold that at most one in 100 ham reaches.
     pub caught_at_fp_1_percent: f64,
-    /// Share of spam above the lowest threshold that at most one in 1,000 ham reaches.
+    /// GroupScore of spam above the lowest threshold that at most one in 1,000 ham reaches.
     pub caught_at_fp_0_1_percent: f64,
-    /// Share of spam above the lowest threshold that at most one in 10,000 ham reaches. With fewer
-    /// than 10,000 ham this means: none does.
+    /// GroupScore of spam above the lowest threshold that at most one in 10,000 ham reaches. With
+    /// fewer than 10,000 ham this means: none does.
     pub caught_at_fp_0_01_percent: f64,
 }
 
@@ -114,7 +114,8 @@ impl Ranking {
         }
     }
 
-    /// Points of the ROC curve from (0, 0) to (1, 1): share of ham and of spam at or above each score.
+    /// Points of the ROC curve from (0, 0) to (1, 1): share of ham and of spam at or above each
+    /// score.
     pub fn roc(&self) -> Vec<(f64, f64)> {
         let total = |spam| self.order.iter().filter(|e| e.2 == spam).count().max(1) as f64;
         let (ham, spam) = (total(false), total(true));
@@ -215,13 +216,13 @@ pub fn interval(values: impl Iterator<Item = f64>) -> Interval {
     Interval { low: at(0.025), high: at(0.975) }
 }
 
-/// Upper end of the one-sided 95 % interval of a share, `hits` of `count` seen, in per cent (Clopper
-/// and Pearson, 1934). For no hits this is the rule of three: about 300 / `count`.
+/// Upper end of the one-sided 95 % interval of a share, `hits` of `count` seen, in per cent
+/// (Clopper and Pearson, 1934). For no hits this is the rule of three: about 300 / `count`.
 pub fn upper_bound_percent(hits: u64, count: u64) -> f64 {
     if count == 0 || hits >= count {
         return 100.0;
     }
-    // The share p at which seeing `hits` or fewer has a chance of 5 %; the chance falls with p.
+    // The share p at which seeing `hits` or fewer has a probability of 5 %; it falls with p.
     let (mut low, mut high) = (hits as f64 / count as f64, 1.0);
     for _ in 0..60 {
         let p = f64::midpoint(low, high);
@@ -230,7 +231,7 @@ pub fn upper_bound_percent(hits: u64, count: u64) -> f64 {
     100.0 * high
 }
 
-/// Chance of at most `hits` successes in `count` tries of probability `p`.
+/// Probability of at most `hits` successes in `count` tries of probability `p`.
 fn binomial_at_most(hits: u64, count: u64, p: f64) -> f64 {
     if p >= 1.0 {
         return 0.0;

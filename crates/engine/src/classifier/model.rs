@@ -1,37 +1,29 @@
 //! The shipped model: a table of small weights, read once and shared by all threads.
 //!
 //! File, little endian: magic `GNTLMODL`, format version (u32), table bits (u32), number of groups
-//! (u32), bias (f32), slope and offset of the calibration (f32 each), one scale a group (f32), length
-//! of the description (u32), the description (JSON, UTF-8), one signed byte a weight, and the BLAKE3
-//! hash of everything before it (32 bytes). A weight is its byte times its group's scale; the
-//! description names sources and dates and is shown, never interpreted.
+//! (u32), bias (f32), slope and offset of the calibration (f32 each), one scale a group (f32),
+//! length of the description (u32), the description (JSON, UTF-8), one signed byte a weight, and
+//! the BLAKE3 hash of everything before it (32 bytes). A weight is its byte times its group's
+//! scale; the description names sources and dates and is shown, never interpreted.
 
 use std::sync::Arc;
 
 use gauntlet_mail::Message;
 
-use super::reading::Group;
+use super::group::{GROUPS, Group, TABLE_BITS};
+use super::group_score::{self, GroupScore};
 use super::scratch::ClassifierScratch;
-use super::share::{self, Share};
 
 /// What the file begins with.
 const MAGIC: &[u8; 8] = b"GNTLMODL";
 /// The format that this program writes and reads.
 pub const FORMAT_VERSION: u32 = 4;
-/// Bits of the table of weights: one million.
-pub const TABLE_BITS: u32 = 20;
-/// Number of groups.
-pub const GROUPS: usize = Group::ALL.len();
-/// A group's share of the log odds stays within ± this: words cannot outvote everything else.
-pub const GROUP_BOUND: f32 = 5.0;
-/// Most features of a message.
-pub const FEATURES_MAX: usize = 10_000;
 /// Length of the hash at the end of the file.
 const HASH_BYTES: usize = 32;
 /// Longest description.
 const DESCRIPTION_BYTES_MAX: usize = 64 << 10;
 /// Pushes named in a [`Classification`], for each side.
-const PUSHES_MAX: usize = 5;
+const CONTRIBUTIONS_MAX: usize = 5;
 /// The model that ships with the program; `model/README.md` is its card.
 const SHIPPED_BYTES: &[u8] = include_bytes!("../../../../model/default.model");
 
@@ -57,8 +49,8 @@ pub enum ModelError {
 
 /// A feature (or several that say the same) and how far it moved the log odds.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Push {
-    /// What it is, for a person: `link to example.com`.
+pub struct Contribution {
+    /// What it is, for display: `link to example.com`.
     pub feature: String,
     /// Its share of the log odds; above 0 towards spam.
     pub weight: f64,
@@ -70,7 +62,7 @@ pub struct Classification {
     /// Calibrated logarithm of the odds that the message is unwanted.
     pub logit: f64,
     /// Features that moved it most, the strongest first.
-    pub features: Vec<Push>,
+    pub features: Vec<Contribution>,
 }
 
 /// Weights and what they were made of.
@@ -122,7 +114,7 @@ impl Model {
     /// The model that ships with the program. Read anew each time (under a millisecond): snapshots
     /// are few, and share it.
     pub fn shipped() -> Arc<Self> {
-        // A test reads the file, so a broken one cannot ship; an ignorant model harms nobody.
+        // A test reads the file, so a broken one cannot ship; an empty model is harmless.
         let ignorant = |_| Self::from_weights(&[], 0.0, (1.0, 0.0), String::new());
         Arc::new(Self::from_bytes(SHIPPED_BYTES).unwrap_or_else(ignorant))
     }
@@ -200,19 +192,19 @@ impl Model {
         let mut from = 0;
         let mut logit = self.bias;
         for (group, end) in Group::ALL.into_iter().zip(ends) {
-            logit += self.share(group, features.get(from..end).unwrap_or_default()).value;
+            logit += self.group_score(group, features.get(from..end).unwrap_or_default()).value;
             from = end;
         }
         logit
     }
 
-    fn share(&self, group: Group, features: &[u32]) -> Share {
+    fn group_score(&self, group: Group, features: &[u32]) -> GroupScore {
         let scale = self.scales[group.index()];
         let sum = |block: &[u32]| {
             let sum: i32 = block.iter().map(|&i| i32::from(self.weight(i))).sum();
             scale * sum as f32
         };
-        share::share(group, features, sum)
+        group_score::group_score(group, features, sum)
     }
 
     /// Calibrated log odds of the message that the scratch has read.
@@ -244,15 +236,16 @@ impl Model {
     }
 
     /// The features of the message that the scratch has read that push most towards spam, or
-    /// towards ham; the strongest first. Where a block speaks for the text, features of that block.
-    pub fn explain(&self, scratch: &ClassifierScratch, spam: bool) -> Vec<Push> {
+    /// towards ham; the strongest first. Where a block determines the text's score, features of
+    /// that block.
+    pub fn explain(&self, scratch: &ClassifierScratch, spam: bool) -> Vec<Contribution> {
         let (features, ends) = scratch.features();
         let side = if spam { 1.0 } else { -1.0 };
         let mut strongest = Strongest::default();
         let mut from = 0;
         for (group, &end) in Group::ALL.into_iter().zip(ends) {
             let all = features.get(from..end).unwrap_or_default();
-            let share = self.share(group, all);
+            let share = self.group_score(group, all);
             // Comparable between groups: shares of the log odds.
             let unit = side * self.slope * self.scales[group.index()] * share.unit();
             let speaking = all.get(share.from.clone()).unwrap_or_default();
@@ -261,7 +254,7 @@ impl Model {
             }
             from = end;
         }
-        let name = |&(weight, position): &(f32, usize)| Push {
+        let name = |&(weight, position): &(f32, usize)| Contribution {
             feature: scratch.name(position),
             weight: (f64::from(side * weight) * 1e3).round() / 1e3,
         };
@@ -272,18 +265,18 @@ impl Model {
 /// The features with most weight, heaviest first.
 #[derive(Default)]
 struct Strongest {
-    found: [(f32, usize); PUSHES_MAX],
+    found: [(f32, usize); CONTRIBUTIONS_MAX],
 }
 
 impl Strongest {
     #[inline]
     fn offer(&mut self, weight: f32, position: usize) {
-        let last = PUSHES_MAX - 1;
+        let last = CONTRIBUTIONS_MAX - 1;
         if weight <= self.found[last].0 {
             return;
         }
         self.found[last] = (weight, position);
-        for i in (1..PUSHES_MAX).rev() {
+        for i in (1..CONTRIBUTIONS_MAX).rev() {
             if self.found[i].0 > self.found[i - 1].0 {
                 self.found.swap(i, i - 1);
             }
@@ -386,7 +379,7 @@ mod tests {
         let message = Message::parse(raw.as_bytes());
         let (model, mut scratch) = (some_model(), ClassifierScratch::default());
         let said = model.classify(&message, &mut scratch);
-        assert!(!said.features.is_empty() && said.features.len() <= 2 * PUSHES_MAX);
+        assert!(!said.features.is_empty() && said.features.len() <= 2 * CONTRIBUTIONS_MAX);
         assert!(said.features.windows(2).all(|p| p[0].weight.abs() >= p[1].weight.abs()));
         assert!(said.features.iter().all(|p| p.feature.contains(": ")), "{:?}", said.features);
     }

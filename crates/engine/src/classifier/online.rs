@@ -1,5 +1,5 @@
 //! The filter that starts from nothing and learns from a stream of mail: what a site's own mail
-//! teaches, and what the TREC protocol measures.
+//! trains it on, and what the TREC protocol measures.
 //!
 //! Several views of a message are learned apart and their scores added. A view that is sure cannot
 //! stop the others from learning, and a message that misleads one view (random words in the body, a
@@ -58,9 +58,10 @@ const SUBJECT_RATE: f32 = 0.1;
 const BODY_SLACK: f32 = 1.0;
 /// Rate of the body's adaptive logistic regression.
 const BODY_RATE: f32 = 0.04;
-/// What the header, the two learners of the body and the subject count in the sum. All together weigh
-/// little more than half of the header: where only some recipients tell what they got, bodies like
-/// those of the others were never learned, and what is unknown looks like spam (decision 060).
+/// What the header, the two learners of the body and the subject count in the sum. All together
+/// weigh little more than half of the header: where only some recipients report what they got,
+/// bodies like those of the others were never learned, and what is unknown looks like spam
+/// (decision 060).
 const VOTES: [f32; 4] = [1.0, 0.25, 0.15, 0.15];
 /// Messages learned after which a sum counts half: before, scores are as large as later ones and
 /// say less, and the good mail among the first would outrank much of the spam that follows.
@@ -104,7 +105,7 @@ pub struct Views {
     subject_learner: AdaptiveLogistic,
     scales: [Scale; 4],
     /// Messages learned.
-    taught: f32,
+    learned: f32,
 }
 
 impl Default for Views {
@@ -119,7 +120,7 @@ impl Default for Views {
             body_quick: Arow::new(BODY_BITS, BODY_SLACK),
             subject_learner: AdaptiveLogistic::new(SUBJECT_BITS, SUBJECT_RATE),
             scales: [1.0; 4].map(|usual| Scale { usual }),
-            taught: 0.0,
+            learned: 0.0,
         }
     }
 }
@@ -148,7 +149,7 @@ impl Views {
     fn fuse(&self, scores: [f32; 4]) -> f32 {
         let bent = scores.iter().zip(&self.scales).map(|(&score, scale)| scale.bend(score));
         let sum: f32 = bent.zip(VOTES).map(|(bent, vote)| vote * bent).sum();
-        sum * self.taught / (self.taught + HALF_TRUST_MESSAGES)
+        sum * self.learned / (self.learned + HALF_TRUST_MESSAGES)
     }
 
     fn train(&mut self, scores: [f32; 4], spam: bool) {
@@ -157,14 +158,14 @@ impl Views {
         self.body_slow.train(&self.body, slow, spam);
         self.body_quick.train(&self.body, quick, spam);
         self.subject_learner.train(&self.subject, subject, spam);
-        self.taught += 1.0;
+        self.learned += 1.0;
         for (scale, score) in self.scales.iter_mut().zip(scores) {
             scale.follow(score);
         }
     }
 }
 
-/// A filter that is asked about a message and may later be told what it was.
+/// A filter that scores a message and may later be trained with its label.
 #[derive(Debug)]
 pub enum OnlineFilter {
     /// The bar to beat.

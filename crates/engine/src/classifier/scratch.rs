@@ -5,21 +5,20 @@
 
 use std::fmt::{self, Write};
 
-use gauntlet_mail::Message;
-
 use super::features::FeatureSet;
-use super::model::{FEATURES_MAX, GROUPS, TABLE_BITS};
-use super::random::mix;
-use super::reading::{self, Group};
-use crate::lexicon::is_letter_or_digit;
+use super::group::{FEATURES_MAX, GROUPS, Group, TABLE_BITS};
+use super::tokens::{
+    AT, DIGIT, GREEK_OR_CYRILLIC, INVISIBLE, LATIN, NON_ASCII, WORD_BYTES_MAX, Word, Words,
+    ascii_hash, hash, is_invisible, start,
+};
+use crate::random::mix;
 
 /// How many words a pair reaches back.
 const REACH: usize = 2;
-/// Longest word; longer ones count as one kind.
-const WORD_BYTES_MAX: usize = 24;
 /// Words whose sequence is kept for signatures at most.
 const SEQUENCE_MAX: usize = 4_000;
-/// What a feature was made of: the kind in the upper four bits, the number of the fact or word below.
+/// What a feature was made of: the kind in the upper four bits, the number of the fact or word
+/// below.
 const ORIGIN_SHIFT: u32 = 28;
 /// A word alone; a pair that reaches `n` back is `WORD + n`; 0 is a fact.
 const WORD: u32 = 1;
@@ -34,7 +33,7 @@ pub struct ClassifierScratch {
     /// Texts and values, one after the other.
     arena: String,
     /// Kind of each fact, and where its value stands in the arena.
-    facts: Vec<(&'static str, u32, u16)>,
+    values: Vec<(&'static str, u32, u16)>,
     /// Where each word stands.
     words: Vec<(u32, u16)>,
     /// Hashes of the words of the text in their order, without those that a sender changes from one
@@ -42,7 +41,8 @@ pub struct ClassifierScratch {
     sequence: Vec<u64>,
     /// Hashes of the tags of the pages in their order.
     tags: Vec<u64>,
-    fresh: bool,
+    /// The message at hand was read.
+    pub(super) fresh: bool,
 }
 
 impl Default for ClassifierScratch {
@@ -52,7 +52,7 @@ impl Default for ClassifierScratch {
             ends: [0; GROUPS],
             origins: Vec::new(),
             arena: String::new(),
-            facts: Vec::new(),
+            values: Vec::new(),
             words: Vec::new(),
             sequence: Vec::new(),
             tags: Vec::new(),
@@ -62,24 +62,15 @@ impl Default for ClassifierScratch {
 }
 
 impl ClassifierScratch {
-    /// Reads a message; what was read before is gone.
-    pub fn read(&mut self, message: &Message<'_>) {
+    /// Empties everything before a message is read.
+    pub(super) fn clear(&mut self) {
         self.set.clear();
         self.origins.clear();
         self.arena.clear();
-        self.facts.clear();
+        self.values.clear();
         self.words.clear();
         self.sequence.clear();
         self.tags.clear();
-        reading::read(message, self);
-        self.fresh = true;
-    }
-
-    /// Reads the message unless it was read since the last [`Self::forget`].
-    pub(crate) fn read_once(&mut self, message: &Message<'_>) {
-        if !self.fresh {
-            self.read(message);
-        }
     }
 
     /// Another message follows.
@@ -107,7 +98,7 @@ impl ClassifierScratch {
         self.tags.push(value);
     }
 
-    /// What a feature is, by its position, for a person: `link to example.com`.
+    /// What a feature is, by its position, for display: `link to example.com`.
     pub fn name(&self, position: usize) -> String {
         let group = Group::ALL.into_iter().find(|g| position < self.ends[g.index()]);
         let group = group.map_or("", Group::name);
@@ -116,7 +107,7 @@ impl ClassifierScratch {
         let (fact, pair);
         let pieces: &[&str] = match origin >> ORIGIN_SHIFT {
             0 => {
-                let (kind, at, length) = self.facts.get(number).copied().unwrap_or_default();
+                let (kind, at, length) = self.values.get(number).copied().unwrap_or_default();
                 fact = [group, ": ", kind, " ", self.text(at, length)];
                 &fact
             }
@@ -153,34 +144,39 @@ impl ClassifierScratch {
     }
 
     /// Adds `kind: value`.
-    pub(super) fn fact(&mut self, group: Group, kind: &'static str, value: &str) {
+    pub(super) fn feature(&mut self, group: Group, kind: &'static str, value: &str) {
         let at = self.arena.len();
         self.arena.push_str(value);
-        self.fact_since(group, kind, at);
+        self.feature_since(group, kind, at);
     }
 
     /// Adds `kind: value`, the value being written by `format_args!`.
-    pub(super) fn fact_of(&mut self, group: Group, kind: &'static str, value: fmt::Arguments<'_>) {
+    pub(super) fn feature_fmt(
+        &mut self,
+        group: Group,
+        kind: &'static str,
+        value: fmt::Arguments<'_>,
+    ) {
         let at = self.arena.len();
         // Writing to a string cannot fail.
         let _ = self.arena.write_fmt(value);
-        self.fact_since(group, kind, at);
+        self.feature_since(group, kind, at);
     }
 
-    /// A string to write a value to; [`Self::fact_since`] makes a fact of what stands from its end
-    /// on.
+    /// A string to write a value to; [`Self::feature_since`] makes a fact of what stands from its
+    /// end on.
     pub(super) fn arena(&mut self) -> &mut String {
         &mut self.arena
     }
 
     /// Adds `kind: value`, the value being what stands in the arena from `at` on.
-    pub(super) fn fact_since(&mut self, group: Group, kind: &'static str, at: usize) {
+    pub(super) fn feature_since(&mut self, group: Group, kind: &'static str, at: usize) {
         let value = self.arena.get(at..).unwrap_or_default();
         let hash = hash(hash_of_kind(group, kind), value.as_bytes());
         let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
         if self.set.add(hash) {
-            self.origins.push(self.facts.len() as u32);
-            self.facts.push((kind, at as u32, length));
+            self.origins.push(self.values.len() as u32);
+            self.values.push((kind, at as u32, length));
         } else {
             self.arena.truncate(at);
         }
@@ -195,9 +191,9 @@ impl ClassifierScratch {
                 true => self.arena.extend(shown.iter().map(|&b| char::from(b))),
                 false => self.arena.push_str(&String::from_utf8_lossy(shown)),
             }
-            self.origins.push(self.facts.len() as u32);
+            self.origins.push(self.values.len() as u32);
             let length = u16::try_from(self.arena.len() - at).unwrap_or(u16::MAX);
-            self.facts.push((kind, at as u32, length));
+            self.values.push((kind, at as u32, length));
         }
     }
 
@@ -214,8 +210,8 @@ impl ClassifierScratch {
             if word.has(AT) {
                 continue;
             }
-            if word.has(FOREIGN) {
-                value = self.foreign(&word, group);
+            if word.has(NON_ASCII) {
+                value = self.non_ascii(&word, group);
             }
             if value == 0 {
                 continue;
@@ -246,24 +242,24 @@ impl ClassifierScratch {
         window.seen = (seen + 1).min(REACH);
     }
 
-    /// The hash of a word with other characters than ASCII, as a person reads it; 0 if nothing is
+    /// The hash of a word with other characters than ASCII, as it is displayed; 0 if nothing is
     /// left.
-    fn foreign(&mut self, word: &Word<'_>, group: Group) -> u64 {
+    fn non_ascii(&mut self, word: &Word<'_>, group: Group) -> u64 {
         let visible: String;
         let mut text = word.text;
         if word.has(INVISIBLE) {
             visible = text.chars().filter(|&c| !is_invisible(c)).collect();
             text = &visible;
-            self.fact(group, "invisible characters in a word", "");
+            self.feature(group, "invisible characters in a word", "");
             if text.is_ascii() {
                 return ascii_hash(text.as_bytes());
             }
         }
         if word.has(LATIN) && word.has(GREEK_OR_CYRILLIC) {
-            self.fact(group, "a word of mixed alphabets", "");
+            self.feature(group, "a word of mixed alphabets", "");
             return ascii_hash(crate::lookalike::skeleton(text).as_bytes());
         }
-        hash(101, reading::start(&text.to_lowercase(), 2 * WORD_BYTES_MAX).as_bytes())
+        hash(101, start(&text.to_lowercase(), 2 * WORD_BYTES_MAX).as_bytes())
     }
 }
 
@@ -275,193 +271,15 @@ struct Window {
     seen: usize,
 }
 
-/// One word of a text.
-struct Word<'t> {
-    text: &'t str,
-    start: usize,
-    /// Of ASCII words.
-    hash: u64,
-    /// [`AT`], [`DIGIT`], [`FOREIGN`] and what else a word may have.
-    has: u16,
-}
-
-impl Word<'_> {
-    fn has(&self, marks: u16) -> bool {
-        self.has & marks != 0
-    }
-}
-
-/// Finds words: letters and digits of any alphabet, and joiners. A Chinese, Japanese or Korean sign is a
-/// word by itself, since nothing stands between words there.
-struct Words<'t> {
-    text: &'t str,
-    at: usize,
-}
-
-/// What a byte is folded to in a word: 0 ends it, 255 begins another character than ASCII. What the
-/// word then has stands above: [`AT`], [`DIGIT`], [`FOREIGN`].
-const FOLDED: [u16; 256] = {
-    let mut folded = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let b = byte as u8;
-        folded[byte] = match b {
-            b'0'..=b'9' => b'0' as u16 | DIGIT,
-            b'@' => b as u16 | AT,
-            b'A'..=b'Z' | b'a'..=b'z' => b.to_ascii_lowercase() as u16,
-            b'\'' | b'-' | b'$' | b'%' => b as u16,
-            128.. => 255 | FOREIGN,
-            _ => 0,
-        };
-        byte += 1;
-    }
-    folded
-};
-/// An at sign, a digit, a byte of another character than ASCII.
-const AT: u16 = 0x100;
-const DIGIT: u16 = 0x200;
-const FOREIGN: u16 = 0x400;
-/// A Latin letter of ASCII, one of Greek or Cyrillic, an invisible character: told of foreign words.
-const LATIN: u16 = 0x800;
-const GREEK_OR_CYRILLIC: u16 = 0x1000;
-const INVISIBLE: u16 = 0x2000;
-
-impl<'t> Words<'t> {
-    fn next(&mut self) -> Option<Word<'t>> {
-        let bytes = self.text.as_bytes();
-        loop {
-            // Up to the first byte of a word.
-            let rest = bytes.get(self.at..)?;
-            let skip = rest.iter().position(|&b| FOLDED[usize::from(b)] != 0)?;
-            self.at += skip;
-            let (start, mut hash, mut has) = (self.at, 0u64, 0u16);
-            let rest = rest.get(skip..)?;
-            let mut length = rest.len();
-            for (at, &byte) in rest.iter().enumerate() {
-                let folded = FOLDED[usize::from(byte)];
-                if folded == 0 {
-                    length = at;
-                    break;
-                }
-                has |= folded;
-                hash = step(hash, folded);
-            }
-            self.at += length;
-            if has & FOREIGN != 0 {
-                self.at = start;
-                match self.foreign() {
-                    Some(word) => return Some(word),
-                    None => continue,
-                }
-            }
-            let text = self.text.get(start..self.at)?;
-            if bytes.get(self.at..self.at + 3) == Some(b"://") {
-                // The links are read by themselves.
-                let rest = bytes.get(self.at..)?;
-                let ends = |b: &u8| b.is_ascii_whitespace() || matches!(b, b'<' | b'>' | b'"');
-                self.at += rest.iter().position(ends).unwrap_or(rest.len());
-                continue;
-            }
-            let hash = if text.len() > WORD_BYTES_MAX { long(text.len()) } else { mix(hash) };
-            return Some(Word { text, start, hash, has });
-        }
-    }
-
-    /// The word at `at`, which holds other characters than ASCII; None if it is a mark.
-    fn foreign(&mut self) -> Option<Word<'t>> {
-        let (start, rest) = (self.at, self.text.get(self.at..)?);
-        let (mut end, mut has) = (rest.len(), 0);
-        for (i, c) in rest.char_indices() {
-            if is_sign(c) {
-                if i == 0 {
-                    (end, has) = (c.len_utf8(), FOREIGN);
-                } else {
-                    end = i;
-                }
-                break;
-            }
-            has |= match c {
-                '0'..='9' => DIGIT,
-                'A'..='Z' | 'a'..='z' => LATIN,
-                '@' => AT,
-                '\u{370}'..='\u{52F}' if is_letter_or_digit(c) => GREEK_OR_CYRILLIC | FOREIGN,
-                c if is_invisible(c) => INVISIBLE | FOREIGN,
-                c if is_joiner(c) || is_letter_or_digit(c) => FOREIGN * u16::from(!c.is_ascii()),
-                _ => {
-                    end = i;
-                    break;
-                }
-            };
-        }
-        let text = rest.get(..end)?;
-        if text.is_empty() {
-            self.at += rest.chars().next().map_or(1, char::len_utf8);
-            return None;
-        }
-        self.at += end;
-        // The word may have ended before the foreign character.
-        let hash = if has & FOREIGN == 0 { ascii_hash(text.as_bytes()) } else { 0 };
-        Some(Word { text, start, hash, has })
-    }
-}
-
-/// Characters inside a word beside letters and digits; `@` so that an address is one word.
-fn is_joiner(c: char) -> bool {
-    matches!(c, '\'' | '\u{2019}' | '-' | '@' | '$' | '€' | '£' | '%')
-}
-
-/// Characters that show nothing and are put into words to hide them.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{AD}' | '\u{200B}'..='\u{200F}' | '\u{2060}'..='\u{2064}' | '\u{FEFF}' | '\u{34F}')
-}
-
-/// Signs of scripts that put nothing between words: kana, ideographs, Thai, Hangul.
-fn is_sign(c: char) -> bool {
-    matches!(c, '\u{E00}'..='\u{E7F}' | '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{4DBF}'
-        | '\u{4E00}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7AF}' | '\u{20000}'..='\u{2FA1F}')
-}
-
-#[inline]
-fn step(hash: u64, folded: u16) -> u64 {
-    (hash ^ u64::from(folded & 0xFF)).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(5)
-}
-
-/// What all words over the longest are.
-fn long(bytes: usize) -> u64 {
-    0x0010_0000 + (bytes.min(63) / 8) as u64
-}
-
-/// The hash of an ASCII word; 0 of nothing.
-pub(super) fn ascii_hash(word: &[u8]) -> u64 {
-    match word.len() {
-        0 => 0,
-        1..=WORD_BYTES_MAX => {
-            mix(word.iter().fold(0, |hash, &b| step(hash, FOLDED[usize::from(b)])))
-        }
-        length => long(length),
-    }
-}
-
 /// A hash of a kind of feature.
 fn hash_of_kind(group: Group, kind: &str) -> u64 {
     hash(group.index() as u64 + 0x1000, kind.as_bytes())
 }
 
-/// A hash of bytes, eight at a time.
-fn hash(seed: u64, value: &[u8]) -> u64 {
-    let mut hash = seed ^ (value.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mut chunks = value.chunks_exact(8);
-    for chunk in chunks.by_ref() {
-        let word = chunk.try_into().map_or(0, u64::from_le_bytes);
-        hash = (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
-    }
-    let tail = chunks.remainder().iter().fold(0, |tail, &b| tail << 8 | u64::from(b));
-    mix(hash ^ tail)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gauntlet_mail::Message;
 
     fn words(text: &str) -> Vec<&str> {
         let mut words = Words { text, at: 0 };

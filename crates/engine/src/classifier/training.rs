@@ -1,11 +1,11 @@
-//! Making a model: logistic regression over all training mail, several times, in an order drawn from
-//! a seed.
+//! Making a model: logistic regression over all training mail, several times, in an order drawn
+//! from a seed.
 
-use super::model::{FEATURES_MAX, GROUPS, Model, TABLE_BITS};
-use super::random::Random;
-use super::reading::Group;
+use super::group::{FEATURES_MAX, GROUPS, Group, TABLE_BITS};
+use super::group_score::{GroupScore, group_score};
+use super::model::Model;
 use super::scratch::ClassifierScratch;
-use super::share::{Share, share};
+use crate::random::Random;
 
 /// One message to learn from.
 #[derive(Debug, Clone)]
@@ -52,14 +52,14 @@ pub struct Recipe {
     pub epochs: u32,
     /// First step; AdaGrad makes it smaller, weight by weight.
     pub rate: f32,
-    /// Share by which a weight shrinks towards 0 with each epoch.
+    /// GroupScore by which a weight shrinks towards 0 with each epoch.
     pub decay: f32,
     /// A feature of fewer messages than this is left out: it says who wrote, not what.
     pub messages_min: u8,
     /// Weight of a source's class relative to its size: 0 every message counts the same, 1 every
     /// class of every source counts the same.
     pub balance: f32,
-    /// Chance of each group of a message to be left out of one step: no group may rely on what
+    /// Probability of each group of a message to be left out of one step: no group may rely on what
     /// another says, so that the rest still judges when one misleads or is missing.
     pub dropout: f32,
     /// Draws the order, and what is left out.
@@ -123,24 +123,26 @@ fn groups(example: &Example) -> impl Iterator<Item = &[u32]> {
     })
 }
 
-fn shares(example: &Example, weights: &[f32]) -> [Share; GROUPS] {
+fn shares(example: &Example, weights: &[f32]) -> [GroupScore; GROUPS] {
     let weight = |&i: &u32| weights.get(i as usize).copied().unwrap_or(0.0);
     let mut groups = groups(example);
     Group::ALL.map(|group| {
-        share(group, groups.next().unwrap_or_default(), |block| block.iter().map(weight).sum())
+        group_score(group, groups.next().unwrap_or_default(), |block| {
+            block.iter().map(weight).sum()
+        })
     })
 }
 
 fn step(
     example: &Example,
-    (shares, kept): (&[Share; GROUPS], &[bool; GROUPS]),
+    (shares, kept): (&[GroupScore; GROUPS], &[bool; GROUPS]),
     (gradient, rate): (f32, f32),
     common: &[bool],
     (weights, squares): (&mut [f32], &mut [f32]),
 ) {
     for ((group, share), _) in groups(example).zip(shares).zip(kept).filter(|g| *g.1) {
         let part = gradient * share.unit();
-        // Where a block speaks for the text, it is what learns.
+        // Where a block determines the text's score, its weights are updated.
         for &i in group.get(share.from.clone()).unwrap_or_default() {
             let i = i as usize;
             let (Some(weight), Some(square)) = (weights.get_mut(i), squares.get_mut(i)) else {

@@ -6,7 +6,7 @@
 //! | `ATTACH_DOUBLE_EXTENSION` | 3.5 | `invoice.pdf.exe`: the last extension is hidden by many programs |
 //! | `ATTACH_NAME_TRICK` | 4.0 | a name with a direction override, or blanks before its extension |
 //! | `ATTACH_TYPE_MISMATCH` | 2.5 | a harmless type is declared, the bytes are a program or archive |
-//! | `ATTACH_ENCRYPTED` | 1.5 | an encrypted archive: nobody can look inside |
+//! | `ATTACH_ENCRYPTED` | 1.5 | an encrypted archive, which cannot be scanned |
 //! | `ATTACH_MACROS` | 2.0 | an office document that holds macros |
 //! | `ATTACH_DISK_IMAGE` | 2.5 | a disk image, which carries programs past their mark of origin |
 //! | `ATTACH_SHORTCUT` | 4.0 | a shortcut or link file that starts something |
@@ -15,13 +15,14 @@
 //! | `ATTACH_HTML_SCRIPT` | 2.5 phishing | a web page as attachment that has a form for a password or unpacks itself by script |
 //! | `ATTACH_PATH` | 2.0 | a name with a path that leads out of its folder |
 //!
-//! All names of a part count, in all readings ([`gauntlet_mail::names`]), and each is judged by the
-//! lists of kinds there.
+//! All names of a part count, in all interpretations ([`gauntlet_mail::names`]), and each is judged
+//! by the lists of kinds there.
 //!
 //! So are the files inside a part ([`Part::files`]: uuencode, yEnc, TNEF).
 //!
-//! Limits: archives are not unpacked; of a zip the entries' names are read, by its directory and by the
-//! headers of its entries ([`zip::archive_names`]); otherwise what [`gauntlet_mail::file_kind`] tells of the bytes.
+//! Limits: archives are not unpacked; of a zip the entries' names are read, by its directory and by
+//! the headers of its entries ([`zip::archive_names`]); otherwise what [`gauntlet_mail::file_kind`]
+//! recognises.
 
 use std::borrow::Cow;
 
@@ -29,16 +30,16 @@ use gauntlet_mail::file_kind::{self, FileKind as K, zip};
 use gauntlet_mail::{Defect, DefectKind, Evidence, Message, NameKind, Part, View, names};
 
 use crate::filter::{Filter, Findings, Item};
-use crate::rulebook::{Rule, RuleBook};
-use crate::scan::Scratch;
+use crate::rule_registry::{Rule, RuleRegistry};
+use crate::scratch::Scratch;
 
 /// A zip with so few entries is a wrapper.
 const FEW_ENTRIES_MAX: usize = 3;
 
-/// Bytes of a text that tell whether it is a program.
+/// Bytes of a text that are examined for a program's signature.
 const HEAD_BYTES: usize = 64;
 
-/// Extensions that people take for harmless, and so impostors put in front of the real one.
+/// Harmless extensions, which are put in front of the real one to disguise it.
 const HARMLESS: &[&str] = &[
     "pdf", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "txt", "rtf", "jpg", "jpeg", "png", "gif",
     "bmp", "tif", "tiff", "mp3", "mp4", "avi", "csv", "odt", "html", "htm", "zip",
@@ -63,38 +64,38 @@ pub struct Attachments {
 
 impl Attachments {
     /// The filter with its rules.
-    pub fn new(book: &mut RuleBook) -> Self {
-        let html_script = book.phishing(
+    pub fn new(registry: &mut RuleRegistry) -> Self {
+        let html_script = registry.phishing(
             "ATTACH_HTML_SCRIPT",
             2.5,
-            "A web page as attachment asks for a password or unpacks itself",
+            "HTML attachment asks for a password or unpacks itself by script",
         );
-        let mut rule = |name, score, description| book.points(name, score, description);
+        let mut rule = |name, score, description| registry.points(name, score, description);
         Attachments {
-            executable: rule("ATTACH_EXECUTABLE", 4.0, "An attachment is a program"),
+            executable: rule("ATTACH_EXECUTABLE", 4.0, "Attachment is an executable"),
             double_extension: rule(
                 "ATTACH_DOUBLE_EXTENSION",
                 3.5,
-                "An attachment hides its real extension behind a harmless one",
+                "Attachment has a double extension",
             ),
-            name_trick: rule("ATTACH_NAME_TRICK", 4.0, "An attachment's name disguises its type"),
+            name_trick: rule("ATTACH_NAME_TRICK", 4.0, "Attachment name disguises its type"),
             type_mismatch: rule(
                 "ATTACH_TYPE_MISMATCH",
                 2.5,
-                "An attachment is declared harmless and is something else",
+                "Attachment content does not match its declared type",
             ),
-            encrypted: rule("ATTACH_ENCRYPTED", 1.5, "An attached archive is encrypted"),
-            macros: rule("ATTACH_MACROS", 2.0, "An attached document holds macros"),
-            disk_image: rule("ATTACH_DISK_IMAGE", 2.5, "An attachment is a disk image"),
-            shortcut: rule("ATTACH_SHORTCUT", 4.0, "An attachment is a shortcut"),
+            encrypted: rule("ATTACH_ENCRYPTED", 1.5, "Attachment is encrypted"),
+            macros: rule("ATTACH_MACROS", 2.0, "Attached document contains macros"),
+            disk_image: rule("ATTACH_DISK_IMAGE", 2.5, "Attachment is a disk image"),
+            shortcut: rule("ATTACH_SHORTCUT", 4.0, "Attachment is a shortcut file"),
             active_document: rule(
                 "ATTACH_ACTIVE_DOCUMENT",
                 2.0,
-                "An attached document can carry programs or fetch what it shows",
+                "Attached document can run programs or load remote content",
             ),
-            html: rule("ATTACH_HTML", 0.4, "A web page comes as attachment"),
+            html: rule("ATTACH_HTML", 0.4, "HTML attachment"),
             html_script,
-            path: rule("ATTACH_PATH", 2.0, "An attachment's name leads out of its folder"),
+            path: rule("ATTACH_PATH", 2.0, "Attachment name contains a path traversal"),
         }
     }
 
@@ -105,7 +106,7 @@ impl Attachments {
         let last = extensions.next().filter(|e| e.len() < lower.len()).unwrap_or_default();
         let before = extensions.next().unwrap_or_default();
         let kind = NameKind::of_extension(last);
-        // `a.com` may be a host that somebody saved under its name: the bytes will tell.
+        // `a.com` may be a host name that became a file name: the bytes decide.
         if kind == Some(NameKind::Program) && last != "com" {
             findings.add(&self.executable, at.clone());
         }
@@ -129,9 +130,9 @@ impl Attachments {
         }
     }
 
-    /// Every reading of every name of a part; the evidence is the one that tells.
+    /// Every interpretation of every name of a part; the one that hits is the evidence.
     fn names(&self, part: &Part<'_>, at: &Evidence, findings: &mut Findings) {
-        for name in part.name_readings() {
+        for name in part.name_interpretations() {
             let at =
                 Evidence { text: gauntlet_mail::evidence::quote(name.as_bytes()), ..at.clone() };
             self.name(&name, &at, findings);
@@ -143,7 +144,8 @@ impl Attachments {
         let kind = file_kind::sniff(body);
         match kind {
             K::Shortcut => findings.add(&self.shortcut, at.clone()),
-            // Scripts are sent between people who write them; their names say whether they start.
+            // Developers send scripts to each other; only their names show whether they start when
+            // opened.
             K::Script => {}
             K::DiskImage => findings.add(&self.disk_image, at.clone()),
             kind if kind.is_program() => findings.add(&self.executable, at.clone()),
@@ -186,7 +188,8 @@ impl Attachments {
         }
     }
 
-    /// A program whose type says that it is text to be shown: some programs offer it as a file all the same.
+    /// A program whose type says that it is text to be shown: some programs offer it as a file all
+    /// the same.
     fn program_as_text(&self, part: &Part<'_>, i: u16, findings: &mut Findings) {
         if part.is_container {
             return;
@@ -200,13 +203,14 @@ impl Attachments {
     }
 
     fn zip(&self, entries: &[Cow<'_, [u8]>], at: &Evidence, findings: &mut Findings) {
-        // Whole projects are full of scripts; a zip that brings a script to be started has little else.
+        // Whole projects are full of scripts; a zip that brings a script to be started has little
+        // else.
         let few = entries.len() <= FEW_ENTRIES_MAX;
         for entry in entries {
             let name = String::from_utf8_lossy(entry);
             let inside = || Evidence { text: gauntlet_mail::evidence::quote(entry), ..at.clone() };
             let always = |e: &str| ["exe", "scr", "pif", "msi"].contains(&e);
-            for reading in names::readings(&name) {
+            for reading in names::interpretations(&name) {
                 let last = names::extension(&reading).to_ascii_lowercase();
                 match NameKind::of_extension(&last) {
                     Some(NameKind::Program) if few || always(&last) => {
@@ -271,7 +275,7 @@ impl Filter for Attachments {
                 let name = name.to_lowercase();
                 pages.iter().any(|end| name.ends_with(end))
             };
-            let page = part.name_readings().iter().any(is_page);
+            let page = part.name_interpretations().iter().any(is_page);
             if page && !is_inline_alternative(item.message, part) {
                 self.page(part, &at, findings);
             }
@@ -302,7 +306,7 @@ mod tests {
     }
 
     fn found(content_type: &str, name: &str, body: &str) -> Vec<String> {
-        hits(&Attachments::new(&mut RuleBook::default()), &mail(content_type, name, body))
+        hits(&Attachments::new(&mut RuleRegistry::default()), &mail(content_type, name, body))
     }
 
     #[test]

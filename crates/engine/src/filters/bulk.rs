@@ -1,23 +1,23 @@
-//! Mass mail that says so: newsletters and notices, which the recipient may want.
+//! Bulk mail that declares itself: newsletters and notices, which the recipient may want.
 //!
 //! | Rule | Points | Says |
 //! |---|---|---|
 //! | `BULK_UNSUBSCRIBE` | 0 bulk | a List-Unsubscribe field, and no way to post to a list |
 //! | `BULK_PRECEDENCE` | 0 bulk | `Precedence: bulk` or `junk`, and no way to post to a list |
-//! | `BULK_FEEDBACK` | 0 bulk | a Feedback-ID or CSA-Complaints field of a mass mailing service |
+//! | `BULK_FEEDBACK` | 0 bulk | a Feedback-ID or CSA-Complaints field of a bulk mailing service |
 //!
 //! They give no points: a message with a low score is class bulk then, instead of ham. Lists that
-//! people write to (List-Post), and answers (In-Reply-To), are mail from person to person and no mass
+//! people write to (List-Post), and answers (In-Reply-To), are personal mail and no bulk
 //! mail.
 
 use gauntlet_mail::Header;
 
 use crate::filter::{Filter, Findings, Item};
 use crate::filters::header_form::field_evidence;
-use crate::rulebook::{Lean, Rule, RuleBook};
-use crate::scan::Scratch;
+use crate::rule_registry::{Rule, RuleEffect, RuleRegistry};
+use crate::scratch::Scratch;
 
-/// Recognises mass mail.
+/// Recognises bulk mail.
 #[derive(Debug)]
 pub struct Bulk {
     unsubscribe: Rule,
@@ -27,12 +27,12 @@ pub struct Bulk {
 
 impl Bulk {
     /// The filter with its rules.
-    pub fn new(book: &mut RuleBook) -> Self {
-        let mut rule = |name, description| book.rule(name, 0.0, description, Lean::Bulk);
+    pub fn new(registry: &mut RuleRegistry) -> Self {
+        let mut rule = |name, description| registry.rule(name, 0.0, description, RuleEffect::Bulk);
         Bulk {
-            unsubscribe: rule("BULK_UNSUBSCRIBE", "Mass mail that says how to unsubscribe"),
-            precedence: rule("BULK_PRECEDENCE", "Calls itself mass mail"),
-            feedback: rule("BULK_FEEDBACK", "Names its campaign to the providers"),
+            unsubscribe: rule("BULK_UNSUBSCRIBE", "Bulk mail with List-Unsubscribe"),
+            precedence: rule("BULK_PRECEDENCE", "Precedence: bulk or junk"),
+            feedback: rule("BULK_FEEDBACK", "Bulk mail with Feedback-ID or CSA-Complaints"),
         }
     }
 }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn newsletters_but_not_lists_of_people() {
-        let found = |mail: &str| hits(&Bulk::new(&mut RuleBook::default()), mail);
+        let found = |mail: &str| hits(&Bulk::new(&mut RuleRegistry::default()), mail);
         assert_eq!(found("List-Unsubscribe: <mailto:u@x.com>\n\nhi\n"), ["BULK_UNSUBSCRIBE"]);
         assert_eq!(found("Precedence: bulk\n\nhi\n"), ["BULK_PRECEDENCE"]);
         assert_eq!(found("Feedback-ID: a:b:c\n\nhi\n"), ["BULK_FEEDBACK"]);

@@ -8,15 +8,15 @@
 //! No points: the log odds go into the probability (`fusion`), beside the rules. The evidence of
 //! each gives the features that moved the log odds most, with how far.
 //!
-//! About a message without a single byte to read it says nothing: there is no probability then. Where
-//! there is neither a subject nor text, link or attachment, only the header's form speaks, and the model
-//! has hardly seen that alone: its log odds are bounded by 2 either way.
+//! About a message without a single byte to read it says nothing: there is no probability then.
+//! Where there is neither a subject nor text, link or attachment, only the header's form counts,
+//! and the model has hardly seen that alone: its log odds are bounded by 2 either way.
 //!
-//! Mail that its author's domain has signed is today's, and of today's good mail the model has seen little:
-//! it takes the form of the age for a mark of spam. Its log odds are bounded by 3.75 there, and by 3 if the
-//! sender also offers to unsubscribe by a List-Unsubscribe field: suspect at most, unless rules agree (1.7
-//! and 4 points make spam of it), signatures do, or the site has taught so. The bound holds for a signature
-//! that was verified, or that nobody has tried to verify.
+//! Mail that its author's domain has signed is today's, and of today's good mail the model has seen
+//! little: it takes the form of the age for a mark of spam. Its log odds are bounded by 3.75 there,
+//! and by 3 if the sender also offers to unsubscribe by a List-Unsubscribe field: suspect at most,
+//! unless rules agree (1.7 and 4 points make spam of it), signatures do, or the site has learned
+//! so. The bound holds for a signature that was verified, or that was not verified at all.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ use gauntlet_mail::{Evidence, Facts, Header, Message, View};
 use crate::classifier::Model;
 use crate::filter::{Filter, Findings, Item};
 use crate::lookalike;
-use crate::rulebook::{Lean, Rule, RuleBook};
-use crate::scan::Scratch;
+use crate::rule_registry::{Rule, RuleEffect, RuleRegistry};
+use crate::scratch::Scratch;
 
 /// Bound of the log odds of a message without words, either way: alone it makes nothing suspect.
 const WORDLESS_LOG_ODDS_MAX: f64 = 2.0;
@@ -38,7 +38,7 @@ const UNSUBSCRIBE_LOG_ODDS_MAX: f64 = 3.0;
 /// Most DKIM-Signature fields that are looked at.
 const SIGNATURES_MAX: usize = 8;
 
-/// Asks the model, and what the site has taught on top of it.
+/// Asks the model, and what the site has learned on top of it.
 #[derive(Debug)]
 pub struct Classifier {
     model: Arc<Model>,
@@ -48,12 +48,13 @@ pub struct Classifier {
 
 impl Classifier {
     /// The filter with its rules.
-    pub fn new(book: &mut RuleBook, model: Arc<Model>) -> Self {
-        let mut rule = |name, description| book.rule(name, 0.0, description, Lean::Points);
+    pub fn new(registry: &mut RuleRegistry, model: Arc<Model>) -> Self {
+        let mut rule =
+            |name, description| registry.rule(name, 0.0, description, RuleEffect::Points);
         Classifier {
             model,
-            spam: rule("CLASSIFIER_SPAM", "The trained classifier leans to spam"),
-            ham: rule("CLASSIFIER_HAM", "The trained classifier leans to wanted mail"),
+            spam: rule("CLASSIFIER_SPAM", "Classifier: spam"),
+            ham: rule("CLASSIFIER_HAM", "Classifier: ham"),
         }
     }
 }
@@ -69,15 +70,15 @@ impl Filter for Classifier {
         }
         let scratch = &mut scratch.classifier;
         scratch.read_once(item.message);
-        let site = &item.snapshot.learned.site;
-        let taught = site.as_ref().map_or(0.0, |site| site.logit(scratch));
+        let site = &item.learned.site;
+        let learned = site.as_ref().map_or(0.0, |site| site.logit(scratch));
         let said = self.model.logit(scratch);
         let bounded = bound(item, said);
-        let logit = bounded + taught;
+        let logit = bounded + learned;
         findings.classifier = Some((logit * 1e6).round() / 1e6);
         let rule = if logit > 0.0 { &self.spam } else { &self.ham };
-        if taught != 0.0 {
-            findings.add(rule, feature("site", &format!("what this site taught ({taught:+.2})")));
+        if learned != 0.0 {
+            findings.add(rule, feature("site", &format!("what this site taught ({learned:+.2})")));
         }
         if bounded < said {
             let why = format!("bounded by what kind of mail it is ({:+.2})", bounded - said);
@@ -103,20 +104,21 @@ fn bound(item: &Item<'_>, said: f64) -> f64 {
     if said <= UNSUBSCRIBE_LOG_ODDS_MAX || !is_signed_by_author(message, item.facts) {
         return said;
     }
-    // A list that people write to has such a field whoever writes to it.
+    // A discussion list adds such a field whoever the author is.
     let unsubscribes =
         message.header("list-unsubscribe").is_some() && message.header("list-post").is_none();
     said.min(if unsubscribes { UNSUBSCRIBE_LOG_ODDS_MAX } else { SIGNED_LOG_ODDS_MAX })
 }
 
-/// Whether a DKIM signature is of the From address's organisation: a verified one if any was tried.
+/// Whether a DKIM signature is of the From address's organizational_domain: a verified one if any
+/// was tried.
 fn is_signed_by_author(message: &Message<'_>, facts: &Facts) -> bool {
     let Some(from) = message.from() else { return false };
     let address = from.address.to_lowercase();
     let Some((_, domain)) = address.rsplit_once('@') else { return false };
-    let Some(author) = lookalike::organisation(domain) else { return false };
+    let Some(author) = lookalike::organizational_domain(domain) else { return false };
     let is_authors = |signer: &str| {
-        lookalike::organisation(&signer.trim().to_lowercase()).is_some_and(|o| o == author)
+        lookalike::organizational_domain(&signer.trim().to_lowercase()).is_some_and(|o| o == author)
     };
     if !facts.dkim.is_empty() {
         let passed = |s: &&DkimSignature| s.result == AuthResult::Pass;
@@ -150,11 +152,12 @@ fn feature(name: &str, text: &str) -> Evidence {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::learned::Learned;
     use gauntlet_mail::Envelope;
 
     #[test]
     fn gives_log_odds_and_says_why_without_points() {
-        let filter = Classifier::new(&mut RuleBook::default(), Model::shipped());
+        let filter = Classifier::new(&mut RuleRegistry::default(), Model::shipped());
         let raw = "From: \"Pills 4U\" <x83@cheap.example.net>\nSubject: CHEAP viagra online\n\n\
             Buy cheap viagra and cialis online, no prescription. http://pills.example.net/\n";
         let found = crate::filters::testing::find(&filter, raw, &Envelope::default());
@@ -171,7 +174,7 @@ mod tests {
 
     #[test]
     fn says_nothing_about_nothing_and_little_without_words() {
-        let filter = Classifier::new(&mut RuleBook::default(), Model::shipped());
+        let filter = Classifier::new(&mut RuleRegistry::default(), Model::shipped());
         let find = |raw: &str| {
             crate::filters::testing::find(&filter, raw, &Envelope::default()).classifier
         };
@@ -191,11 +194,11 @@ mod tests {
 
     /// Log odds of an unwanted message with these fields and facts.
     fn odds(fields: &str, facts: &Facts) -> f64 {
-        let filter = Classifier::new(&mut RuleBook::default(), Model::shipped());
+        let filter = Classifier::new(&mut RuleRegistry::default(), Model::shipped());
         let raw = format!("From: \"Pills 4U\" <x83@mail.example.com>\n{fields}{SHOUTING}");
         let message = Message::parse(raw.as_bytes());
-        let (envelope, snapshot) = (Envelope::default(), crate::Snapshot::empty());
-        let item = Item { message: &message, envelope: &envelope, facts, snapshot: &snapshot };
+        let (envelope, learned) = (Envelope::default(), Learned::default());
+        let item = Item { message: &message, envelope: &envelope, facts, learned: &learned };
         let mut findings = Findings::default();
         filter.run(&item, &mut Scratch::default(), &mut findings);
         findings.classifier.unwrap()

@@ -31,8 +31,8 @@ use gauntlet_mail::address::{self, Mailbox};
 use gauntlet_mail::{Evidence, Header, Message, View, date};
 
 use crate::filter::{Filter, Findings, Item};
-use crate::rulebook::{Rule, RuleBook};
-use crate::scan::Scratch;
+use crate::rule_registry::{Rule, RuleRegistry};
+use crate::scratch::Scratch;
 
 const REPEATED_MAX: usize = 64;
 /// Senders of one From field that are looked at.
@@ -69,31 +69,43 @@ pub struct HeaderForm {
 
 impl HeaderForm {
     /// The filter with its rules.
-    pub fn new(book: &mut RuleBook) -> Self {
-        let mut rule = |name, score, description| book.points(name, score, description);
+    pub fn new(registry: &mut RuleRegistry) -> Self {
+        let mut rule = |name, score, description| registry.points(name, score, description);
         HeaderForm {
-            no_from: rule("HEADER_NO_FROM", 2.0, "There is no From field"),
-            no_date: rule("HEADER_NO_DATE", 1.4, "There is no Date field"),
-            no_to: rule("HEADER_NO_TO", 0.3, "There is neither a To nor a Cc nor a Bcc field"),
-            no_subject: rule("HEADER_NO_SUBJECT", 0.5, "There is no Subject, or an empty one"),
-            no_message_id: rule("HEADER_NO_MESSAGE_ID", 0.7, "There is no Message-ID field"),
-            two_from: rule("HEADER_TWO_FROM", 2.5, "Two From fields name different addresses"),
-            repeated: rule("HEADER_REPEATED", 0.8, "A field that must be unique has two values"),
-            eight_bit: rule("HEADER_8BIT", 1.0, "Subject or From has bytes of no declared charset"),
-            nul: rule("HEADER_NUL", 2.0, "There is a NUL byte in the header"),
-            from_not_address: rule("FROM_NOT_ADDRESS", 2.5, "From holds no complete address"),
-            from_bare_name: rule(
-                "FROM_BARE_NAME",
-                2.0,
-                "The first sender is a name without an address",
+            no_from: rule("HEADER_NO_FROM", 2.0, "Missing From: header"),
+            no_date: rule("HEADER_NO_DATE", 1.4, "Missing Date: header"),
+            no_to: rule("HEADER_NO_TO", 0.3, "Missing To:, Cc: and Bcc: headers"),
+            no_subject: rule("HEADER_NO_SUBJECT", 0.5, "Missing or empty Subject: header"),
+            no_message_id: rule("HEADER_NO_MESSAGE_ID", 0.7, "Missing Message-ID: header"),
+            two_from: rule(
+                "HEADER_TWO_FROM",
+                2.5,
+                "Multiple From: headers with different addresses",
             ),
-            date_invalid: rule("DATE_INVALID", 1.6, "The Date field cannot be read as a date"),
-            date_future: rule("DATE_FUTURE", 2.5, "The Date is hours after the reception"),
-            date_past: rule("DATE_PAST", 0.8, "The Date is days before the reception"),
-            message_id_form: rule("MESSAGE_ID_FORM", 0.9, "The Message-ID is malformed"),
-            message_id_host: rule("MESSAGE_ID_HOST", 0.3, "The Message-ID names no real host"),
-            subject_capitals: rule("SUBJECT_CAPITALS", 1.3, "The Subject is all in capitals"),
-            subject_gapped: rule("SUBJECT_GAPPED", 1.8, "The Subject is s p e l t with gaps"),
+            repeated: rule(
+                "HEADER_REPEATED",
+                0.8,
+                "Unique header field occurs twice with different values",
+            ),
+            eight_bit: rule(
+                "HEADER_8BIT",
+                1.0,
+                "Subject: or From: has raw 8-bit bytes that are not UTF-8",
+            ),
+            nul: rule("HEADER_NUL", 2.0, "NUL byte in the header"),
+            from_not_address: rule("FROM_NOT_ADDRESS", 2.5, "From: has no valid address"),
+            from_bare_name: rule("FROM_BARE_NAME", 2.0, "From: first mailbox has no address"),
+            date_invalid: rule("DATE_INVALID", 1.6, "Invalid Date: header"),
+            date_future: rule("DATE_FUTURE", 2.5, "Date: is hours after reception"),
+            date_past: rule("DATE_PAST", 0.8, "Date: is days before reception"),
+            message_id_form: rule("MESSAGE_ID_FORM", 0.9, "Malformed Message-ID"),
+            message_id_host: rule("MESSAGE_ID_HOST", 0.3, "Message-ID has no public host name"),
+            subject_capitals: rule("SUBJECT_CAPITALS", 1.3, "Subject: is all capitals"),
+            subject_gapped: rule(
+                "SUBJECT_GAPPED",
+                1.8,
+                "Subject: has spaces between single letters",
+            ),
         }
     }
 
@@ -232,7 +244,8 @@ impl Filter for HeaderForm {
     }
 }
 
-/// When the item came: by the connection's clock, else by the topmost Received field that has a date.
+/// When the item came: by the connection's clock, else by the topmost Received field that has a
+/// date.
 fn received_at(item: &Item<'_>) -> Option<i64> {
     if item.envelope.client_ip.is_some() && item.envelope.received_at != 0 {
         return Some(item.envelope.received_at);
@@ -262,7 +275,7 @@ mod tests {
         Date: Sat, 21 Nov 2026 10:00:00 +0000\nMessage-ID: <1.2@a.example>\n\nHi Bob\n";
 
     fn found(mail: &str) -> Vec<String> {
-        hits(&HeaderForm::new(&mut RuleBook::default()), mail)
+        hits(&HeaderForm::new(&mut RuleRegistry::default()), mail)
     }
 
     #[test]

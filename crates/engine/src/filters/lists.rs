@@ -8,10 +8,11 @@
 //! | `BLOCK_CLIENT` | 20 | the client's network or name is on the block list: class spam |
 //! | `BLOCK_URL` | 20 | links to a host on the block list, also through a redirector: class spam |
 //!
-//! An allow list beats every class below phishing. A sender is the envelope's and the From field's. Anybody
-//! can write them, so they are taken for allowed only where nothing speaks against them: not if SPF fails
-//! or could not be asked for the envelope's, or DMARC fails, could not be asked or not be read for the
-//! From field's, and only if it names nobody who is not on the list, in any reading of it.
+//! An allow list beats every class below phishing. A sender is the envelope's and the From field's.
+//! Anybody can write them, so they are taken for allowed only where nothing contradicts them: not
+//! if SPF fails or could not be asked for the envelope's, or DMARC fails, could not be asked or not
+//! be read for the From field's, and only if every author in any interpretation of it is on the
+//! list.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -19,8 +20,8 @@ use gauntlet_mail::{Defect, DefectKind, Evidence, View};
 
 use crate::filter::{Filter, Findings, Item};
 use crate::filters::header_form::field_evidence;
-use crate::rulebook::{Lean, Rule, RuleBook};
-use crate::scan::Scratch;
+use crate::rule_registry::{Rule, RuleEffect, RuleRegistry};
+use crate::scratch::Scratch;
 use gauntlet_verdict::Class;
 use gauntlet_verdict::lists::List;
 
@@ -38,19 +39,19 @@ pub struct Lists {
 
 impl Lists {
     /// The filter for these lists.
-    pub fn new(book: &mut RuleBook, allow: List, block: List) -> Self {
+    pub fn new(registry: &mut RuleRegistry, allow: List, block: List) -> Self {
         let mut rule = |name, class, description| {
             let score = if class == Class::Ham { -20.0 } else { 20.0 };
-            book.rule(name, score, description, Lean::Certain(class))
+            registry.rule(name, score, description, RuleEffect::ForceClass(class))
         };
         Lists {
             allow,
             block,
-            allow_sender: rule("ALLOW_SENDER", Class::Ham, "The sender is on the allow list"),
-            allow_client: rule("ALLOW_CLIENT", Class::Ham, "The client is on the allow list"),
-            block_sender: rule("BLOCK_SENDER", Class::Spam, "The sender is on the block list"),
-            block_client: rule("BLOCK_CLIENT", Class::Spam, "The client is on the block list"),
-            block_url: rule("BLOCK_URL", Class::Spam, "Links to a host on the block list"),
+            allow_sender: rule("ALLOW_SENDER", Class::Ham, "Sender is on the allow list"),
+            allow_client: rule("ALLOW_CLIENT", Class::Ham, "Client is on the allow list"),
+            block_sender: rule("BLOCK_SENDER", Class::Spam, "Sender is on the block list"),
+            block_client: rule("BLOCK_CLIENT", Class::Spam, "Client is on the block list"),
+            block_url: rule("BLOCK_URL", Class::Spam, "URL host is on the block list"),
         }
     }
 
@@ -64,7 +65,7 @@ impl Lists {
             findings.add(&self.block_sender, at());
         }
         let Some(field) = item.message.header("from") else { return };
-        // Any author blocks, in any reading of the fields; to allow, all have to be listed.
+        // Any author blocks, in any interpretation of the fields; to allow, all have to be listed.
         let authors = item.message.authors();
         if authors.addresses().any(|author| self.block.has_address(author)) {
             findings.add(&self.block_sender, field_evidence(field));
@@ -131,8 +132,8 @@ impl Lists {
     }
 }
 
-/// The IPv4 address that an IPv6 address leads to: mapped (RFC 4291 section 2.5.5), 6to4 (RFC 3056) or
-/// NAT64 (RFC 6052, its own prefix). [`List::has_ip`] holds the mapped form already.
+/// The IPv4 address that an IPv6 address leads to: mapped (RFC 4291 section 2.5.5), 6to4 (RFC 3056)
+/// or NAT64 (RFC 6052, its own prefix). [`List::has_ip`] holds the mapped form already.
 fn carried_ipv4(ip: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(ip) = ip else { return None };
     let of = |high: u16, low: u16| Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
@@ -171,7 +172,7 @@ mod tests {
         let list = |entries: &[&str]| List::parse(entries).unwrap();
         let allow = list(&["good.com", "192.0.2.0/24"]);
         let block = list(&["bad.com", "client.net"]);
-        Lists::new(&mut RuleBook::default(), allow, block)
+        Lists::new(&mut RuleRegistry::default(), allow, block)
     }
 
     fn found(mail: &str, envelope: &Envelope) -> Vec<String> {

@@ -1,4 +1,5 @@
-//! What the network said before the scan: sender authentication, the client's name, DNS lists, history.
+//! What is known from the network before the scan: sender authentication, the client's name, DNS
+//! lists, history.
 //!
 //! | Rule | Points | Says |
 //! |---|---|---|
@@ -21,8 +22,8 @@ use gauntlet_mail::facts::{AuthResult, DmarcPolicy, Listing};
 use gauntlet_mail::{Evidence, View};
 
 use crate::filter::{Filter, Findings, Item};
-use crate::rulebook::{Rule, RuleBook};
-use crate::scan::Scratch;
+use crate::rule_registry::{Rule, RuleRegistry};
+use crate::scratch::Scratch;
 
 /// Most points of all block lists together.
 const LISTED_MAX: f64 = 10.0;
@@ -42,8 +43,8 @@ pub struct Network {
     dmarc_quarantine: Rule,
     dmarc_forwarded: Rule,
     dmarc_unknown: Rule,
-    nameless: Rule,
-    false_name: Rule,
+    no_ptr: Rule,
+    ptr_mismatch: Rule,
     listed: Rule,
     welcome: Rule,
     often_spam: Rule,
@@ -52,41 +53,33 @@ pub struct Network {
 
 impl Network {
     /// The filter with its rules.
-    pub fn new(book: &mut RuleBook) -> Self {
-        let mut rule = |name, score, description| book.points(name, score, description);
+    pub fn new(registry: &mut RuleRegistry) -> Self {
+        let mut rule = |name, score, description| registry.points(name, score, description);
         Network {
-            spf_failed: rule(
-                "SPF_FAILED",
-                1.5,
-                "The sender's domain does not let this client send",
-            ),
-            spf_soft: rule("SPF_SOFT", 0.5, "The sender's domain doubts this client"),
-            dmarc_reject: rule(
-                "DMARC_REJECT",
-                3.5,
-                "Nothing proves the From domain, which asks to reject such mail",
-            ),
-            dmarc_quarantine: rule(
-                "DMARC_QUARANTINE",
-                2.0,
-                "Nothing proves the From domain, which asks to quarantine such mail",
-            ),
+            spf_failed: rule("SPF_FAILED", 1.5, "SPF: sender does not match SPF record (fail)"),
+            spf_soft: rule("SPF_SOFT", 0.5, "SPF: sender does not match SPF record (softfail)"),
+            dmarc_reject: rule("DMARC_REJECT", 3.5, "DMARC failed, policy is reject"),
+            dmarc_quarantine: rule("DMARC_QUARANTINE", 2.0, "DMARC failed, policy is quarantine"),
             dmarc_forwarded: rule(
                 "DMARC_FORWARDED",
                 0.5,
-                "Nothing but trusted forwarders (ARC) speak for the From domain",
+                "DMARC failed, but passed at a trusted forwarder (ARC)",
             ),
             dmarc_unknown: rule(
                 "DMARC_UNKNOWN",
                 0.5,
-                "The policy of the From domain could not be asked, or not be read",
+                "DMARC record could not be looked up or parsed",
             ),
-            nameless: rule("CLIENT_NAMELESS", 1.0, "The client has no name in the DNS"),
-            false_name: rule("CLIENT_NAME_FALSE", 0.6, "The client's name has another address"),
-            listed: rule("DNS_LISTED", 1.0, "On block lists of the DNS"),
-            welcome: rule("DNS_WELCOME", -1.0, "On welcome lists of the DNS"),
-            often_spam: rule("SENDER_OFTEN_SPAM", 2.0, "Mail of this sender was mostly spam"),
-            well_known: rule("SENDER_WELL_KNOWN", -1.0, "Mail of this sender was hardly ever spam"),
+            no_ptr: rule("CLIENT_NAMELESS", 1.0, "Client has no reverse DNS (PTR)"),
+            ptr_mismatch: rule(
+                "CLIENT_NAME_FALSE",
+                0.6,
+                "Reverse DNS of the client is not forward-confirmed",
+            ),
+            listed: rule("DNS_LISTED", 1.0, "Listed on DNS block lists"),
+            welcome: rule("DNS_WELCOME", -1.0, "Listed on DNS welcome lists"),
+            often_spam: rule("SENDER_OFTEN_SPAM", 2.0, "Sender's history is mostly spam"),
+            well_known: rule("SENDER_WELL_KNOWN", -1.0, "Sender's history is almost free of spam"),
         }
     }
 
@@ -158,8 +151,10 @@ impl Filter for Network {
         let facts = item.facts;
         self.authentication(item, findings);
         match (facts.reverse_name.as_deref(), facts.reverse_confirmed) {
-            (Some(""), _) => findings.add(&self.nameless, fact("reverse_name", "none")),
-            (Some(name), Some(false)) => findings.add(&self.false_name, fact("reverse_name", name)),
+            (Some(""), _) => findings.add(&self.no_ptr, fact("reverse_name", "none")),
+            (Some(name), Some(false)) => {
+                findings.add(&self.ptr_mismatch, fact("reverse_name", name));
+            }
             _ => {}
         }
         self.lists(item, findings);
@@ -177,14 +172,14 @@ impl Filter for Network {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Snapshot;
+    use crate::learned::Learned;
     use gauntlet_mail::{Envelope, Facts, Message};
 
     fn hits(facts: &Facts) -> Vec<(String, f64)> {
-        let filter = Network::new(&mut RuleBook::default());
+        let filter = Network::new(&mut RuleRegistry::default());
         let message = Message::parse(b"From: a@b.example\r\n\r\nhi\r\n");
-        let (envelope, snapshot) = (Envelope::default(), Snapshot::empty());
-        let item = Item { message: &message, envelope: &envelope, facts, snapshot: &snapshot };
+        let (envelope, learned) = (Envelope::default(), Learned::default());
+        let item = Item { message: &message, envelope: &envelope, facts, learned: &learned };
         let mut findings = Findings::default();
         filter.run(&item, &mut Scratch::default(), &mut findings);
         findings.hits.iter().map(|h| (h.rule.to_string(), h.score)).collect()

@@ -4,19 +4,19 @@
 //! |---|---|---|
 //! | `HTML_PASSWORD` | 2.5 phishing | asks for a password in the message itself |
 //! | `HTML_FORM` | 0.2 | a form to fill in |
-//! | `HTML_HIDDEN_TEXT` | 1.2 | much text that nobody can see |
+//! | `HTML_HIDDEN_TEXT` | 1.2 | much invisible text |
 //! | `HTML_IMAGE_ONLY` | 2.2 | images and hardly any text |
 //! | `HTML_ONLY` | 0.6 | HTML without a plain form of the text |
 //! | `HTML_FRAMES` | 0.2 | frames or embedded objects |
 //!
-//! Limits: those of the parser. The short invisible line that newsletters put first for previews does
-//! not count as hidden.
+//! Limits: those of the parser. The short invisible line that newsletters put first for previews
+//! does not count as hidden.
 
 use gauntlet_mail::{Evidence, Part, Rendered, View};
 
 use crate::filter::{Filter, Findings, Item};
-use crate::rulebook::{Rule, RuleBook};
-use crate::scan::Scratch;
+use crate::rule_registry::{Rule, RuleRegistry};
+use crate::scratch::Scratch;
 
 /// Invisible letters and digits from which text counts as hidden; preview lines are shorter.
 const HIDDEN_MIN: usize = 400;
@@ -36,17 +36,16 @@ pub struct Pages {
 
 impl Pages {
     /// The filter with its rules.
-    pub fn new(book: &mut RuleBook) -> Self {
-        let password =
-            book.phishing("HTML_PASSWORD", 2.5, "The message itself asks for a password");
-        let mut rule = |name, score, description| book.points(name, score, description);
+    pub fn new(registry: &mut RuleRegistry) -> Self {
+        let password = registry.phishing("HTML_PASSWORD", 2.5, "HTML has a password field");
+        let mut rule = |name, score, description| registry.points(name, score, description);
         Pages {
             password,
-            form: rule("HTML_FORM", 0.2, "Holds a form to fill in"),
-            hidden_text: rule("HTML_HIDDEN_TEXT", 1.2, "Holds much text that nobody can see"),
-            image_only: rule("HTML_IMAGE_ONLY", 2.2, "Consists of images and hardly any text"),
-            only: rule("HTML_ONLY", 0.6, "Has no plain form of its text"),
-            frames: rule("HTML_FRAMES", 0.2, "Holds frames or embedded objects"),
+            form: rule("HTML_FORM", 0.2, "HTML has a form"),
+            hidden_text: rule("HTML_HIDDEN_TEXT", 1.2, "HTML has much hidden text"),
+            image_only: rule("HTML_IMAGE_ONLY", 2.2, "HTML has images and hardly any text"),
+            only: rule("HTML_ONLY", 0.6, "HTML without a plain text alternative"),
+            frames: rule("HTML_FRAMES", 0.2, "HTML has frames or embedded objects"),
         }
     }
 
@@ -109,7 +108,7 @@ mod tests {
     fn found(html: &str) -> Vec<String> {
         let plain = "Content-Type: multipart/alternative; boundary=b\n\n--b\n\nhello there\n--b\n";
         let mail = format!("{plain}Content-Type: text/html\n\n{html}\n--b--\n");
-        hits(&Pages::new(&mut RuleBook::default()), &mail)
+        hits(&Pages::new(&mut RuleRegistry::default()), &mail)
     }
 
     #[test]
@@ -127,7 +126,7 @@ mod tests {
     fn pages_alone() {
         let only = |html: &str| {
             let mail = format!("Content-Type: text/html\n\n{html}\n");
-            hits(&Pages::new(&mut RuleBook::default()), &mail)
+            hits(&Pages::new(&mut RuleRegistry::default()), &mail)
         };
         assert_eq!(only("<img src='http://x.com/a.png'>"), ["HTML_IMAGE_ONLY", "HTML_ONLY"]);
         assert_eq!(only("<p>Hello Bob, see you on Friday.</p>"), ["HTML_ONLY"]);

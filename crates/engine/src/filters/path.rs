@@ -5,11 +5,11 @@
 //! | `HELO_NUMBER` | 1.5 | the client calls itself by a bare number |
 //! | `HELO_LOCAL` | 1.6 | the client calls itself `localhost` or by a word without a dot |
 //! | `HELO_RECIPIENT` | 1.0 | the client calls itself by the domain of the recipient |
-//! | `CLIENT_DIAL_UP` | 1.5 | the client's name holds its number and says that it is a line for people |
+//! | `CLIENT_DIAL_UP` | 1.5 | the client's reverse DNS name contains its address and is that of a dynamic or residential address |
 //! | `FREEMAIL_ELSEWHERE` | 2.0 | a sender at a free mail provider, and none of its servers on the way |
 //!
-//! The client is the envelope's when there is one, else that of the Received field by which the message
-//! came in from outside. Messages that came by a mailing list are spared the last rule.
+//! The client is the envelope's when there is one, else that of the Received field by which the
+//! message came in from outside. Messages that came by a mailing list are spared the last rule.
 
 use std::net::IpAddr;
 
@@ -17,8 +17,8 @@ use gauntlet_mail::{Evidence, View, address};
 
 use crate::filter::{Filter, Findings, Item};
 use crate::filters::header_form::field_evidence;
-use crate::rulebook::{Rule, RuleBook};
-use crate::scan::Scratch;
+use crate::rule_registry::{Rule, RuleRegistry};
+use crate::scratch::Scratch;
 
 /// Domains of free mail providers, and words of which one is in the name of each of their servers.
 const PROVIDERS: [(&[&str], &[&str]); 5] = [
@@ -34,7 +34,7 @@ const PROVIDERS: [(&[&str], &[&str]); 5] = [
 
 /// Words of which one is in the names that providers give to their customers' lines. Rented servers
 /// have their number in the name too.
-const LINES_FOR_PEOPLE: [&str; 14] = [
+const RESIDENTIAL_NAME_PARTS: [&str; 14] = [
     "dsl",
     "dyn",
     "dial",
@@ -57,7 +57,7 @@ pub struct Path {
     helo_number: Rule,
     helo_local: Rule,
     helo_recipient: Rule,
-    dial_up: Rule,
+    dynamic_address: Rule,
     freemail_elsewhere: Rule,
 }
 
@@ -70,21 +70,21 @@ struct Client<'a> {
 
 impl Path {
     /// The filter with its rules.
-    pub fn new(book: &mut RuleBook) -> Self {
-        let mut rule = |name, score, description| book.points(name, score, description);
+    pub fn new(registry: &mut RuleRegistry) -> Self {
+        let mut rule = |name, score, description| registry.points(name, score, description);
         Path {
-            helo_number: rule("HELO_NUMBER", 1.5, "The client calls itself by a bare number"),
-            helo_local: rule("HELO_LOCAL", 1.6, "The client calls itself by a local name"),
-            helo_recipient: rule(
-                "HELO_RECIPIENT",
-                1.0,
-                "The client calls itself by the recipient's domain",
+            helo_number: rule("HELO_NUMBER", 1.5, "HELO is a bare IP address"),
+            helo_local: rule("HELO_LOCAL", 1.6, "HELO is localhost or has no dot"),
+            helo_recipient: rule("HELO_RECIPIENT", 1.0, "HELO is the recipient's domain"),
+            dynamic_address: rule(
+                "CLIENT_DIAL_UP",
+                1.5,
+                "Client has a dynamic or residential reverse DNS name",
             ),
-            dial_up: rule("CLIENT_DIAL_UP", 1.5, "The client is a line for people, not a server"),
             freemail_elsewhere: rule(
                 "FREEMAIL_ELSEWHERE",
                 2.0,
-                "None of the sender's provider's servers is on the way",
+                "Freemail sender, but no relay of that provider",
             ),
         }
     }
@@ -114,7 +114,7 @@ impl Path {
     }
 
     /// A name such as `203-0-113-9.dsl.example.net`: every byte of the address stands in it.
-    fn dial_up(&self, client: &Client<'_>, findings: &mut Findings) {
+    fn dynamic_address(&self, client: &Client<'_>, findings: &mut Findings) {
         let Some(IpAddr::V4(ip)) = client.ip else { return };
         let numbers: Vec<u32> = client
             .name
@@ -124,13 +124,13 @@ impl Path {
         let octets = ip.octets().map(u32::from);
         let backwards = [octets[3], octets[2], octets[1], octets[0]];
         let name = client.name.to_ascii_lowercase();
-        if !LINES_FOR_PEOPLE.iter().any(|word| name.contains(word)) {
+        if !RESIDENTIAL_NAME_PARTS.iter().any(|word| name.contains(word)) {
             return;
         }
         let holds = |order: &[u32; 4]| numbers.windows(4).any(|w| w == order);
         if holds(&octets) || holds(&backwards) {
             let at = Evidence::new(View::Envelope, 0, 0, client.name.as_bytes());
-            findings.add(&self.dial_up, at.named("client_name"));
+            findings.add(&self.dynamic_address, at.named("client_name"));
         }
     }
 
@@ -180,7 +180,7 @@ impl Filter for Path {
         };
         if envelope.auth_user.is_none() {
             self.helo(item, &client, findings);
-            self.dial_up(&client, findings);
+            self.dynamic_address(&client, findings);
             self.provider(item, &client, findings);
         }
     }
@@ -193,7 +193,7 @@ mod tests {
     use gauntlet_mail::Envelope;
 
     fn found(from: &str, received: &str) -> Vec<String> {
-        let filter = Path::new(&mut RuleBook::default());
+        let filter = Path::new(&mut RuleRegistry::default());
         hits(
             &filter,
             &format!(
@@ -233,7 +233,7 @@ mod tests {
             auth_user: Some("ann".into()),
             ..Envelope::default()
         };
-        let filter = Path::new(&mut RuleBook::default());
+        let filter = Path::new(&mut RuleRegistry::default());
         assert!(find(&filter, "From: a@gmail.com\n\nhi\n", &user).hits.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! Our own rules, in SpamAssassin's language, on the message as every filter sees it.
 //!
-//! A rule with `tflags NAME phishing` counts towards that class, one with `tflags NAME bulk` says that
-//! the message is bulk mail, as the rules of the filters do.
+//! A rule with `tflags NAME phishing` counts towards that class, one with `tflags NAME bulk` says
+//! that the message is bulk mail, as the rules of the filters do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,28 +9,30 @@ use std::sync::Arc;
 use gauntlet_rules::{NativeDocument, Outcome, Ruleset};
 
 use crate::filter::{Filter, Findings, Item};
-use crate::rulebook::Lean;
-use crate::scan::Scratch;
+use crate::rule_registry::RuleEffect;
+use crate::scratch::Scratch;
 
 /// Rules that say more than points.
 #[derive(Debug)]
-pub(super) struct Leans(BTreeMap<Arc<str>, Lean>);
+pub(super) struct RuleEffects(BTreeMap<Arc<str>, RuleEffect>);
 
-impl Leans {
+impl RuleEffects {
     /// Those of a rule set.
     pub(super) fn of(ruleset: &Ruleset) -> Self {
-        let lean = |rule: &gauntlet_rules::Rule| {
-            let lean = if rule.has_flag("phishing") { Lean::Phishing } else { Lean::Bulk };
-            (rule.has_flag("phishing") || rule.has_flag("bulk")).then(|| (rule.name.clone(), lean))
+        let effect = |rule: &gauntlet_rules::Rule| {
+            let effect =
+                if rule.has_flag("phishing") { RuleEffect::Phishing } else { RuleEffect::Bulk };
+            (rule.has_flag("phishing") || rule.has_flag("bulk"))
+                .then(|| (rule.name.clone(), effect))
         };
-        Leans(ruleset.rules().iter().filter_map(lean).collect())
+        RuleEffects(ruleset.rules().iter().filter_map(effect).collect())
     }
 
     /// Adds what the rules found.
     pub(super) fn add(&self, mut outcome: Outcome, findings: &mut Findings) {
         for hit in &outcome.hits {
             match self.0.get(&hit.rule) {
-                Some(Lean::Phishing) => findings.phishing.push(hit.rule.clone()),
+                Some(RuleEffect::Phishing) => findings.phishing.push(hit.rule.clone()),
                 Some(_) => findings.bulk.push(hit.rule.clone()),
                 None => {}
             }
@@ -45,13 +47,13 @@ impl Leans {
 #[derive(Debug)]
 pub struct Rules {
     ruleset: Arc<Ruleset>,
-    leans: Leans,
+    leans: RuleEffects,
 }
 
 impl Rules {
     /// A filter that runs these rules.
     pub fn new(ruleset: Arc<Ruleset>) -> Self {
-        Rules { leans: Leans::of(&ruleset), ruleset }
+        Rules { leans: RuleEffects::of(&ruleset), ruleset }
     }
 }
 

@@ -1,12 +1,12 @@
-//! Who the message says it is from, and signs that it is somebody else.
+//! The claimed sender of the message, and signs that it is forged.
 //!
 //! | Rule | Points | Says |
 //! |---|---|---|
-//! | `FROM_NAME_OTHER_ADDRESS` | 2.0 phishing | the display name is an address at another organisation |
+//! | `FROM_NAME_OTHER_ADDRESS` | 2.0 phishing | the display name is an address at another organizational_domain |
 //! | `FROM_NAME_OTHER_DOMAIN` | 1.5 phishing | the display name holds a host of a much imitated firm, the address is elsewhere |
 //! | `FROM_NAME_BRAND` | 2.5 phishing | the display name is that of a much imitated firm, the address is not |
 //! | `FROM_LOOKALIKE` | 3.0 phishing | the domain looks like that of a much imitated firm |
-//! | `FROM_BRAND_INSIDE` | 2.0 phishing | a firm's name stands in the domain of somebody else |
+//! | `FROM_BRAND_INSIDE` | 2.0 phishing | a brand name in the domain of another owner |
 //! | `REPLY_TO_FREEMAIL` | 2.4 | replies go to a free mail box, the sender is elsewhere |
 //! | `REPLY_TO_OTHER_FREEMAIL` | 1.8 | the sender and the address for replies are different free mail boxes |
 //! | `ENVELOPE_FREEMAIL` | 0.9 | the envelope's sender is a free mail box elsewhere |
@@ -25,9 +25,9 @@ use gauntlet_mail::{Evidence, Message, View};
 
 use crate::filter::{Filter, Findings, Item};
 use crate::filters::header_form::field_evidence;
-use crate::lookalike::{Brands, Likeness, organisation};
-use crate::rulebook::{Rule, RuleBook};
-use crate::scan::Scratch;
+use crate::lookalike::{Brands, Likeness, organizational_domain};
+use crate::rule_registry::{Rule, RuleRegistry};
+use crate::scratch::Scratch;
 
 /// Longer display names are prose, and hold many words.
 const NAME_BYTES_MAX: usize = 100;
@@ -53,31 +53,27 @@ pub struct Sender {
 
 impl Sender {
     /// The filter with its rules.
-    pub fn new(book: &mut RuleBook, brands: Arc<Brands>) -> Self {
-        let mut phishing = |name, score, description| book.phishing(name, score, description);
+    pub fn new(registry: &mut RuleRegistry, brands: Arc<Brands>) -> Self {
+        let mut phishing = |name, score, description| registry.phishing(name, score, description);
         let name_other_address = phishing(
             "FROM_NAME_OTHER_ADDRESS",
             2.0,
-            "The sender's name is an address of another organisation",
+            "From: display name is an address of another domain",
         );
         let name_other_domain = phishing(
             "FROM_NAME_OTHER_DOMAIN",
             1.5,
-            "The sender's name holds a host of a firm that the address does not belong to",
+            "From: display name contains a brand's host, the address is elsewhere",
         );
-        let name_brand = phishing(
-            "FROM_NAME_BRAND",
-            2.5,
-            "The sender has the name of a much imitated firm, and another address",
-        );
-        let lookalike =
-            phishing("FROM_LOOKALIKE", 3.0, "The sender's domain looks like a well known one");
+        let name_brand =
+            phishing("FROM_NAME_BRAND", 2.5, "From: display name is a brand, the address is not");
+        let lookalike = phishing("FROM_LOOKALIKE", 3.0, "From: domain is a lookalike of a brand");
         let brand_inside = phishing(
             "FROM_BRAND_INSIDE",
             2.0,
-            "A firm's name stands in the domain of somebody else",
+            "From: domain of another owner contains a brand name",
         );
-        let mut points = |name, score, description| book.points(name, score, description);
+        let mut points = |name, score, description| registry.points(name, score, description);
         Sender {
             brands,
             freemail: freemail(),
@@ -89,21 +85,25 @@ impl Sender {
             reply_to_freemail: points(
                 "REPLY_TO_FREEMAIL",
                 2.4,
-                "Replies go to a free mail box, the sender is elsewhere",
+                "Reply-To: is freemail, From: is not",
             ),
             reply_to_other_freemail: points(
                 "REPLY_TO_OTHER_FREEMAIL",
                 1.8,
-                "Sender and address for replies are different free mail boxes",
+                "Reply-To: and From: are different freemail addresses",
             ),
             envelope_freemail: points(
                 "ENVELOPE_FREEMAIL",
                 0.9,
-                "The envelope's sender is a free mail box elsewhere",
+                "Envelope sender is freemail, From: is not",
             ),
-            from_is_to: points("FROM_IS_TO", 0.9, "The sender is the recipient"),
-            many_digits: points("FROM_MANY_DIGITS", 0.7, "The sender's address is full of digits"),
-            punycode: points("FROM_PUNYCODE", 0.7, "The sender's domain has another alphabet"),
+            from_is_to: points("FROM_IS_TO", 0.9, "From: and To: are the same address"),
+            many_digits: points("FROM_MANY_DIGITS", 0.7, "From: address has many digits"),
+            punycode: points(
+                "FROM_PUNYCODE",
+                0.7,
+                "From: domain is an internationalised name (IDN)",
+            ),
         }
     }
 
@@ -114,8 +114,8 @@ impl Sender {
         let name = from.name.to_lowercase();
         let words = || name.split(|c: char| c.is_whitespace() || "<>()[]\"',;|".contains(c));
         let other = |host: &str| {
-            let organisation = organisation(host);
-            organisation.is_some_and(|o| o != own && !self.brands.same_owner(o, own))
+            let organizational_domain = organizational_domain(host);
+            organizational_domain.is_some_and(|o| o != own && !self.brands.same_owner(o, own))
         };
         if let Some(address) = words().find(|w| w.contains('@') && w.contains('.')) {
             let host = address.rsplit('@').next().unwrap_or_default();
@@ -131,7 +131,7 @@ impl Sender {
             return;
         }
         let brand = self.brands.named(&from.name);
-        if brand.is_some_and(|brand| !brand.owns(own) && !speaks_of(brand, own)) {
+        if brand.is_some_and(|brand| !brand.owns(own) && !is_own_domain(brand, own)) {
             findings.add(&self.name_brand, at.clone());
         }
     }
@@ -183,7 +183,7 @@ impl Filter for Sender {
     fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
         let Some((at, from)) = first_mailbox(item.message, "from") else { return };
         let domain = from.domain().trim_end_matches('.').to_lowercase();
-        let own = organisation(&domain).unwrap_or(&domain);
+        let own = organizational_domain(&domain).unwrap_or(&domain);
         self.display_name(&from, own, &at, findings);
         self.domain(&domain, &at, findings);
         self.replies(item, &from, own, findings);
@@ -214,14 +214,14 @@ fn freemail() -> HashSet<&'static str> {
 }
 
 /// A firm may own more domains than we know: one that is its very name is given the benefit.
-fn speaks_of(brand: &crate::lookalike::Brand, domain: &str) -> bool {
+fn is_own_domain(brand: &crate::lookalike::Brand, domain: &str) -> bool {
     let first = domain.split('.').next().unwrap_or_default();
     brand.labels.iter().any(|label| label == first)
 }
 
 fn looks_like_host(word: &str) -> bool {
     let plain = word.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-'));
-    plain && word.contains('.') && organisation(word).is_some()
+    plain && word.contains('.') && organizational_domain(word).is_some()
 }
 
 fn is_list(message: &Message<'_>) -> bool {
@@ -242,7 +242,7 @@ mod tests {
     use gauntlet_mail::Envelope;
 
     fn filter() -> Sender {
-        Sender::new(&mut RuleBook::default(), Arc::new(Brands::shipped()))
+        Sender::new(&mut RuleRegistry::default(), Arc::new(Brands::shipped()))
     }
 
     #[test]

@@ -5,14 +5,14 @@
 //! | `SIGNATURE_BAD` | 0 | text, page structure, image or file nearly the same as known bad ones |
 //! | `SIGNATURE_GOOD` | 0 | nearly the same as known good ones |
 //!
-//! No points: the log odds go into the probability (`fusion`). The evidence quotes what matched, how
-//! closely, how often its like was bad and good, and when last.
+//! No points: the log odds go into the probability (`fusion`). The evidence quotes what matched,
+//! how closely, how often its like was bad and good, and when last.
 
 use gauntlet_mail::{Evidence, View};
 
 use crate::filter::{Filter, Findings, Item};
-use crate::rulebook::{Lean, Rule, RuleBook};
-use crate::scan::Scratch;
+use crate::rule_registry::{Rule, RuleEffect, RuleRegistry};
+use crate::scratch::Scratch;
 use crate::signatures::known::{BAD_BOUND, GOOD_BOUND, Resemblance};
 use crate::signatures::{Kind, fingerprint};
 
@@ -29,11 +29,12 @@ pub struct Signatures {
 
 impl Signatures {
     /// The filter with its rules.
-    pub fn new(book: &mut RuleBook) -> Self {
-        let mut rule = |name, description| book.rule(name, 0.0, description, Lean::Points);
+    pub fn new(registry: &mut RuleRegistry) -> Self {
+        let mut rule =
+            |name, description| registry.rule(name, 0.0, description, RuleEffect::Points);
         Signatures {
-            bad: rule("SIGNATURE_BAD", "Nearly the same as known unwanted mail"),
-            good: rule("SIGNATURE_GOOD", "Nearly the same as known wanted mail"),
+            bad: rule("SIGNATURE_BAD", "Near-duplicate of known spam"),
+            good: rule("SIGNATURE_GOOD", "Near-duplicate of known ham"),
         }
     }
 }
@@ -44,7 +45,7 @@ impl Filter for Signatures {
     }
 
     fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings) {
-        let Some(known) = &item.snapshot.learned.signatures else { return };
+        let Some(known) = &item.learned.signatures else { return };
         let scratch = &mut scratch.classifier;
         scratch.read_once(item.message);
         let found = fingerprint::of_message(item.message, scratch);
@@ -126,9 +127,10 @@ mod tests {
     use gauntlet_mail::{Envelope, Facts, Message};
 
     use crate::classifier::ClassifierScratch;
+    use crate::learned::Learned;
     use crate::scan;
-    use crate::signatures::known::{DAYS_DEFAULT, Known, Report};
-    use crate::snapshot::{Learned, Snapshot};
+    use crate::signatures::known::{DAYS_DEFAULT, KnownSignatures, Report};
+    use crate::snapshot::Snapshot;
     use gauntlet_verdict::Verdict;
 
     const DAY: u16 = 20_000;
@@ -156,7 +158,7 @@ mod tests {
                 day: DAY,
             }));
         }
-        let signatures = Some(Arc::new(Known::new(None, &[], &said, DAYS_DEFAULT)));
+        let signatures = Some(Arc::new(KnownSignatures::new(None, &[], &said, DAYS_DEFAULT)));
         let learned = Learned { signatures, site: None };
         let snapshot = Snapshot::default_rules().with_learned(learned);
         let received_at = (i64::from(DAY) + 5) * SECONDS_PER_DAY;

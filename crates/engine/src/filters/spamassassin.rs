@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use gauntlet_spamassassin::Ruleset;
 
-use super::rules::Leans;
+use super::rules::RuleEffects;
 use crate::filter::{Filter, Findings, Item};
-use crate::scan::Scratch;
+use crate::scratch::Scratch;
 
 /// Runs a rule set of the administrator's.
 #[derive(Debug)]
 pub struct SpamAssassin {
     ruleset: Arc<Ruleset>,
-    leans: Leans,
+    leans: RuleEffects,
 }
 
 impl SpamAssassin {
     /// A filter that runs these rules.
     pub fn new(ruleset: Arc<Ruleset>) -> Self {
-        SpamAssassin { leans: Leans::of(&ruleset), ruleset }
+        SpamAssassin { leans: RuleEffects::of(&ruleset), ruleset }
     }
 }
 

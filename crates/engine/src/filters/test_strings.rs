@@ -1,4 +1,4 @@
-//! The two harmless strings that everybody agreed to treat as harmful, so that a filter can be
+//! The two harmless strings that are treated as harmful by convention, so that a filter can be
 //! tested: GTUBE for spam, EICAR for malware.
 //!
 //! | Rule | Points | Says |
@@ -6,14 +6,15 @@
 //! | `GTUBE` | 1000 | the text holds the spam test string: class spam |
 //! | `EICAR` | 1000 | an attachment holds the anti-virus test file, or a text begins with it: class malware |
 //!
-//! GTUBE counts in the message as it came, in the Subject, in the source of texts, in what they show
-//! (through tags, references, white space and signs that cannot be seen) and in attachments.
+//! GTUBE counts in the message as it came, in the Subject, in the source of texts, in what they
+//! show (through tags, references, white space and invisible characters) and in attachments.
 //!
-//! EICAR counts in bytes and in what the charset of a text makes of them, and in files by uuencode, yEnc and TNEF.
+//! EICAR counts in bytes and in what the charset of a text makes of them, and in files by uuencode,
+//! yEnc and TNEF.
 //!
-//! Limits: the bytes of attachments are searched as they are once their transfer encoding is undone.
-//! Archives are not opened here, so a compressed test file is not seen (a stored one is). A text that
-//! quotes the EICAR string after other text is somebody writing about it, and does not count.
+//! Limits: the bytes of attachments are searched as they are once their transfer encoding is
+//! undone. Archives are not opened here, so a compressed test file is not seen (a stored one is). A
+//! text that quotes the EICAR string after other text only mentions it, and does not count.
 
 use std::ops::Range;
 
@@ -21,11 +22,12 @@ use gauntlet_mail::{Evidence, Message, Part, View};
 use memchr::memmem::Finder;
 
 use crate::filter::{Filter, Findings, Item};
-use crate::rulebook::{Lean, Rule, RuleBook};
-use crate::scan::Scratch;
+use crate::rule_registry::{Rule, RuleEffect, RuleRegistry};
+use crate::scratch::Scratch;
 use gauntlet_verdict::Class;
 
-/// The strings are put together here, so that no scanner takes this program for what they stand for.
+/// The strings are put together here, so that no scanner takes this program for what they stand
+/// for.
 const GTUBE: [&str; 4] =
     ["XJS*C4JDBQADN1.", "NSBN3*2IDNEN*", "GTUBE-STANDARD-ANTI-UBE-TEST", "-EMAIL*C.34X"];
 const EICAR: [&str; 4] =
@@ -45,19 +47,19 @@ pub struct TestStrings {
 
 impl TestStrings {
     /// The filter with its rules.
-    pub fn new(book: &mut RuleBook) -> Self {
+    pub fn new(registry: &mut RuleRegistry) -> Self {
         TestStrings {
-            gtube: book.rule(
+            gtube: registry.rule(
                 "GTUBE",
                 1000.0,
-                "The text holds the test string for spam filters",
-                Lean::Certain(Class::Spam),
+                "Contains the GTUBE test string",
+                RuleEffect::ForceClass(Class::Spam),
             ),
-            eicar: book.rule(
+            eicar: registry.rule(
                 "EICAR",
                 1000.0,
-                "Holds the test file for anti-virus programs",
-                Lean::Certain(Class::Malware),
+                "Contains the EICAR test file",
+                RuleEffect::ForceClass(Class::Malware),
             ),
             find_gtube: Finder::new(GTUBE.concat().as_bytes()).into_owned(),
             find_eicar: Finder::new(EICAR.concat().as_bytes()).into_owned(),
@@ -83,8 +85,8 @@ impl Filter for TestStrings {
 }
 
 impl TestStrings {
-    /// In the bytes of a part and of the files inside it, and in its text, which its charset may have
-    /// written in other bytes.
+    /// In the bytes of a part and of the files inside it, and in its text, which its charset may
+    /// have written in other bytes.
     fn eicar_in_part(&self, part: &Part<'_>, i: u16, findings: &mut Findings) {
         let body = part.body();
         let in_files = part.files().iter().map(|file| (file.bytes(body), true));
@@ -102,11 +104,11 @@ impl TestStrings {
         }
     }
 
-    /// In the Subject as people see it, and anywhere in the message as it came.
+    /// In the decoded Subject, and anywhere in the raw message.
     fn gtube_in_header(&self, message: &Message<'_>, findings: &mut Findings) {
         let needle = self.find_gtube.needle();
         if let Some(field) = message.header("subject")
-            && let Some(range) = self.seen_gtube(&field.decoded())
+            && let Some(range) = self.visible_gtube(&field.decoded())
         {
             let at = Evidence::new(View::Header, 0, range.start, needle).named("Subject");
             findings.add(&self.gtube, at);
@@ -124,7 +126,7 @@ impl TestStrings {
         {
             return findings.add(&self.gtube, Evidence::new(View::Html, i, at, needle));
         }
-        let shown = part.shown_text().and_then(|text| Some((text, self.seen_gtube(text)?)));
+        let shown = part.shown_text().and_then(|text| Some((text, self.visible_gtube(text)?)));
         if let Some((text, range)) = shown {
             let found = text.get(range.clone()).unwrap_or_default();
             let at = Evidence::new(View::Text, i, range.start, found.as_bytes());
@@ -135,17 +137,17 @@ impl TestStrings {
         }
     }
 
-    /// Where GTUBE stands in a text whatever white space and signs that cannot be seen are between its
-    /// letters.
-    fn seen_gtube(&self, text: &str) -> Option<Range<usize>> {
+    /// Where GTUBE stands in a text whatever white space and invisible characters are between its
+    /// characters.
+    fn visible_gtube(&self, text: &str) -> Option<Range<usize>> {
         // Most texts have no four stars, which it has whatever is between.
         memchr::memchr_iter(b'*', text.as_bytes()).nth(3)?;
         let graphic = |(_, c): &(usize, char)| c.is_ascii_graphic();
-        let (places, letters): (Vec<usize>, Vec<u8>) =
+        let (offsets, characters): (Vec<usize>, Vec<u8>) =
             text.char_indices().filter(graphic).map(|(i, c)| (i, c as u8)).unzip();
-        let at = self.find_gtube.find(&letters)?;
+        let at = self.find_gtube.find(&characters)?;
         let end = at + self.find_gtube.needle().len();
-        Some(places[at]..places[end - 1] + 1)
+        Some(offsets[at]..offsets[end - 1] + 1)
     }
 }
 
@@ -155,7 +157,7 @@ mod tests {
     use crate::filters::testing::hits;
 
     fn filter() -> TestStrings {
-        TestStrings::new(&mut RuleBook::default())
+        TestStrings::new(&mut RuleRegistry::default())
     }
 
     #[test]

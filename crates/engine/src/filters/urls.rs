@@ -3,12 +3,12 @@
 //! | Rule | Points | Says |
 //! |---|---|---|
 //! | `URL_TEXT_BRAND` | 3.0 phishing | the link's text is an address of a much imitated firm, the link goes elsewhere |
-//! | `URL_TEXT_MISMATCH` | 1.2 | the link's text is an address, the link goes to another organisation |
+//! | `URL_TEXT_MISMATCH` | 1.2 | the link's text is an address, the link goes to another organizational_domain |
 //! | `URL_LOOKALIKE` | 2.5 phishing | the host looks like that of a much imitated firm |
-//! | `URL_BRAND_INSIDE` | 0.8 phishing | a firm's name stands in the host of somebody else |
+//! | `URL_BRAND_INSIDE` | 0.8 phishing | a brand name in the host of another owner |
 //! | `URL_PUNYCODE` | 0.8 | a host in another alphabet |
 //! | `URL_IP` | 1.8 phishing | a number instead of a host |
-//! | `URL_IP_DISGUISED` | 2.5 phishing | a number that is written so that nobody knows it |
+//! | `URL_IP_DISGUISED` | 2.5 phishing | an obfuscated IP address |
 //! | `URL_USER_INFO` | 2.0 phishing | something before an `@` that looks like the host and is not |
 //! | `URL_ESCAPED_HOST` | 1.5 | a host written with escapes |
 //! | `URL_MANY_LABELS` | 0.8 | a host of seven or more labels |
@@ -29,8 +29,8 @@ use gauntlet_mail::{Evidence, Message, Url, UrlSource, UrlTraits, View, address}
 
 use crate::filter::{Filter, Findings, Item};
 use crate::lookalike::{Brands, Likeness, is_below};
-use crate::rulebook::{Rule, RuleBook};
-use crate::scan::Scratch;
+use crate::rule_registry::{Rule, RuleRegistry};
+use crate::scratch::Scratch;
 
 const LABELS_MIN: usize = 7;
 /// Link texts longer than this are prose.
@@ -56,7 +56,7 @@ pub struct Urls {
     brands: Arc<Brands>,
     shorteners: HashSet<&'static str>,
     free_hosting: Vec<&'static str>,
-    odd_tlds: HashSet<&'static str>,
+    suspicious_tlds: HashSet<&'static str>,
     rules: Rules,
 }
 
@@ -74,34 +74,28 @@ struct Rules {
     many_labels: Rule,
     shortener: Rule,
     free_hosting: Rule,
-    odd_tld: Rule,
+    suspicious_tld: Rule,
     script: Rule,
     has_recipient: Rule,
 }
 
 impl Rules {
-    fn new(book: &mut RuleBook) -> Self {
-        let mut phishing = |name, score, description| book.phishing(name, score, description);
+    fn new(registry: &mut RuleRegistry) -> Self {
+        let mut phishing = |name, score, description| registry.phishing(name, score, description);
         let text_brand = phishing(
             "URL_TEXT_BRAND",
             3.0,
-            "A link shows the address of a much imitated firm and goes elsewhere",
+            "Link text shows a brand's URL, the target is elsewhere",
         );
-        let lookalike = phishing(
-            "URL_LOOKALIKE",
-            2.5,
-            "A link goes to a host that looks like a well known one",
-        );
-        let brand_inside = phishing(
-            "URL_BRAND_INSIDE",
-            0.8,
-            "A link has a firm's name in the host of somebody else",
-        );
-        let ip = phishing("URL_IP", 1.8, "A link goes to a number instead of a host");
-        let ip_disguised = phishing("URL_IP_DISGUISED", 2.5, "A link goes to a disguised number");
-        let user_info = phishing("URL_USER_INFO", 2.0, "A link hides its host behind a user name");
-        let script = phishing("URL_SCRIPT", 1.0, "A link runs script or holds a whole page");
-        let mut points = |name, score, description| book.points(name, score, description);
+        let lookalike = phishing("URL_LOOKALIKE", 2.5, "URL host is a lookalike of a brand");
+        let brand_inside =
+            phishing("URL_BRAND_INSIDE", 0.8, "URL host of another owner contains a brand name");
+        let ip = phishing("URL_IP", 1.8, "URL with an IP address as host");
+        let ip_disguised =
+            phishing("URL_IP_DISGUISED", 2.5, "URL with an obfuscated IP address as host");
+        let user_info = phishing("URL_USER_INFO", 2.0, "URL with user information before the host");
+        let script = phishing("URL_SCRIPT", 1.0, "URL runs a script or is a data: page");
+        let mut points = |name, score, description| registry.points(name, score, description);
         Rules {
             text_brand,
             lookalike,
@@ -113,27 +107,15 @@ impl Rules {
             text_mismatch: points(
                 "URL_TEXT_MISMATCH",
                 1.2,
-                "A link shows the address of one organisation and goes to another",
+                "Link text shows a URL of another domain than the target",
             ),
-            punycode: points("URL_PUNYCODE", 0.8, "A link's host has another alphabet"),
-            escaped_host: points("URL_ESCAPED_HOST", 1.5, "A link's host is written with escapes"),
-            many_labels: points("URL_MANY_LABELS", 0.8, "A link's host has very many labels"),
-            shortener: points("URL_SHORTENER", 0.6, "A short link hides where it goes"),
-            free_hosting: points(
-                "URL_FREE_HOSTING",
-                0.4,
-                "A link goes to a page that anybody can publish at once",
-            ),
-            odd_tld: points(
-                "URL_ODD_TLD",
-                0.7,
-                "A link goes to a top-level domain that unwanted mail likes",
-            ),
-            has_recipient: points(
-                "URL_HAS_RECIPIENT",
-                0.2,
-                "A link carries the recipient's address",
-            ),
+            punycode: points("URL_PUNYCODE", 0.8, "URL host is an internationalised name (IDN)"),
+            escaped_host: points("URL_ESCAPED_HOST", 1.5, "URL host is percent-encoded"),
+            many_labels: points("URL_MANY_LABELS", 0.8, "URL host has seven or more labels"),
+            shortener: points("URL_SHORTENER", 0.6, "URL of a link shortener"),
+            free_hosting: points("URL_FREE_HOSTING", 0.4, "URL of a free hosting service"),
+            suspicious_tld: points("URL_ODD_TLD", 0.7, "URL with a suspicious TLD"),
+            has_recipient: points("URL_HAS_RECIPIENT", 0.2, "URL contains the recipient's address"),
         }
     }
 }
@@ -144,13 +126,13 @@ fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
 
 impl Urls {
     /// The filter with its rules.
-    pub fn new(book: &mut RuleBook, brands: Arc<Brands>) -> Self {
+    pub fn new(registry: &mut RuleRegistry, brands: Arc<Brands>) -> Self {
         Urls {
             brands,
             shorteners: lines(include_str!("../../data/shorteners.txt")).collect(),
             free_hosting: lines(include_str!("../../data/free_hosting.txt")).collect(),
-            odd_tlds: lines(include_str!("../../data/odd_tlds.txt")).collect(),
-            rules: Rules::new(book),
+            suspicious_tlds: lines(include_str!("../../data/odd_tlds.txt")).collect(),
+            rules: Rules::new(registry),
         }
     }
 
@@ -175,8 +157,8 @@ impl Urls {
             findings.add(&self.rules.free_hosting, at());
         }
         let top = host.rsplit('.').next().unwrap_or_default();
-        if self.odd_tlds.contains(top) {
-            findings.add(&self.rules.odd_tld, at());
+        if self.suspicious_tlds.contains(top) {
+            findings.add(&self.rules.suspicious_tld, at());
         }
     }
 
@@ -209,7 +191,7 @@ impl Urls {
         let Some(shown) = canonical(text).filter(|s| s.scheme() != "mailto") else { return };
         let (shown_domain, domain) =
             (shown.registrable_domain(), url.canonical.registrable_domain());
-        let named = crate::lookalike::organisation(shown.host()).is_some();
+        let named = crate::lookalike::organizational_domain(shown.host()).is_some();
         let rewritten = REWRITERS.contains(&domain);
         if rewritten
             || !named
@@ -218,7 +200,7 @@ impl Urls {
         {
             return;
         }
-        // A firm's own mail leads through the counters of whoever sends it.
+        // A brand's own mail links through the click tracker of its mailing service.
         let at = evidence(url).named(&gauntlet_mail::evidence::quote(text.as_bytes()));
         if self.brands.owned(shown.host())
             && shown_domain != own
@@ -260,7 +242,7 @@ impl Filter for Urls {
 
     fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
         let own = item.message.from().map(|f| f.domain().to_lowercase()).unwrap_or_default();
-        let own = crate::lookalike::organisation(&own).unwrap_or(&own);
+        let own = crate::lookalike::organizational_domain(&own).unwrap_or(&own);
         let recipient = recipient(item).filter(|r| r.len() > 5);
         let mut hosts = HashSet::new();
         for url in item.message.urls() {
@@ -291,8 +273,8 @@ impl Filter for Urls {
     }
 }
 
-/// The beginning of a link as browsers read it, in lower case: character references decoded, control
-/// characters dropped (URL Standard, section 4.4).
+/// The beginning of a link as browsers read it, in lower case: character references decoded,
+/// control characters dropped (URL Standard, section 4.4).
 fn scheme_head(value: &str) -> String {
     let decoded = gauntlet_mail::html::entity::decode(value.as_bytes(), true);
     let letters = decoded.iter().filter(|b| **b > b' ').take(24);
@@ -336,7 +318,7 @@ mod tests {
     use crate::filters::testing::hits;
 
     fn found(body: &str) -> Vec<String> {
-        let filter = Urls::new(&mut RuleBook::default(), Arc::new(Brands::shipped()));
+        let filter = Urls::new(&mut RuleRegistry::default(), Arc::new(Brands::shipped()));
         let mail = format!(
             "From: a@shop.com\nTo: bob@here.com\nContent-Type: text/html\n\n<p>{body}</p>\n"
         );

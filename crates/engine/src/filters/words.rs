@@ -7,11 +7,11 @@
 //! | `WORDS_MOST` | 3.5 | one in a thousand does |
 //!
 //! The weight of a word is the log odds of its probability (`data/words.tsv`, fitted by
-//! `examples/fit_words.rs`), and the sum is divided by the square root of the text's length, so that
-//! a long text is not suspicious for being long.
+//! `examples/fit_words.rs`), and the sum is divided by the square root of the text's length, so
+//! that a long text is not suspicious for being long.
 //!
-//! Limits: the first [`TEXT_BYTES_MAX`] bytes of all texts together; [`OCCURRENCES_MAX`] occurrences
-//! of a word count; all words that speak for good mail together take at most [`GOOD_SHARE_MAX`] of
+//! Limits: the first [`TEXT_BYTES_MAX`] bytes of all texts together; [`OCCURRENCES_MAX`]
+//! occurrences of a word count; all words of good mail together take at most [`GOOD_SHARE_MAX`] of
 //! what the others give, so that padding with good words does not help a spammer out.
 
 use std::ops::Range;
@@ -20,19 +20,19 @@ use gauntlet_mail::{Evidence, Message, View};
 
 use crate::filter::{Filter, Findings, Item};
 use crate::lexicon::Lexicon;
-use crate::rulebook::{Rule, RuleBook};
-use crate::scan::Scratch;
+use crate::rule_registry::{Rule, RuleRegistry};
+use crate::scratch::{Scratch, WordCounts};
 
 /// Bytes of text that are read.
 pub const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// Occurrences of one word that count.
 pub const OCCURRENCES_MAX: u8 = 3;
-/// Share of the unwanted words' sum that good words can take away.
+/// GroupScore of the unwanted words' sum that good words can take away.
 pub const GOOD_SHARE_MAX: f64 = 0.5;
 /// Words of a text that is as long as texts usually are: shorter ones are not scaled up.
 const USUAL_WORDS: f64 = 100.0;
 /// Places kept for evidence until the heaviest are known.
-const PLACES_MAX: usize = 64;
+const MATCHES_MAX: usize = 64;
 
 /// Sums from which the rules hit. `examples/fit_words.rs` prints them.
 const THRESHOLDS: [f64; 3] = [4.7, 9.7, 17.0];
@@ -44,18 +44,9 @@ pub struct Words {
     rules: [Rule; 3],
 }
 
-/// Buffers of a scan thread.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    /// Occurrences by word.
-    seen: Vec<u8>,
-    /// Words that occurred.
-    touched: Vec<usize>,
-}
-
 /// A word that counted, and where.
 #[derive(Debug)]
-struct Place {
+struct WordMatch {
     weight: f64,
     view: View,
     part: u16,
@@ -65,9 +56,9 @@ struct Place {
 /// What the words of a message come to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sum {
-    /// Weights of words that speak for unwanted mail.
+    /// Weights of words of unwanted mail.
     pub bad: f64,
-    /// Weights of words that speak for good mail, negative.
+    /// Weights of words of good mail, negative.
     pub good: f64,
     /// Occurrences counted in `bad`.
     pub occurrences: u32,
@@ -85,22 +76,22 @@ impl Sum {
 
 impl Words {
     /// The filter with its rules.
-    pub fn new(book: &mut RuleBook, lexicon: Lexicon) -> Self {
-        let mut rule = |name, score, description| book.points(name, score, description);
+    pub fn new(registry: &mut RuleRegistry, lexicon: Lexicon) -> Self {
+        let mut rule = |name, score, description| registry.points(name, score, description);
         Words {
             lexicon,
             rules: [
-                rule("WORDS_SOME", 1.0, "Holds words that unwanted mail likes"),
-                rule("WORDS_MANY", 2.2, "Holds many words that unwanted mail likes"),
-                rule("WORDS_MOST", 3.5, "Consists of words that unwanted mail likes"),
+                rule("WORDS_SOME", 1.0, "Contains typical words of spam"),
+                rule("WORDS_MANY", 2.2, "Contains many typical words of spam"),
+                rule("WORDS_MOST", 3.5, "Consists of typical words of spam"),
             ],
         }
     }
 
-    /// Adds up the words of the message; the heaviest places of unwanted ones first.
-    fn add_up(&self, message: &Message<'_>, counts: &mut Counts) -> (Sum, Vec<Place>) {
+    /// Adds up the words of the message; the heaviest matches of unwanted ones first.
+    fn add_up(&self, message: &Message<'_>, counts: &mut WordCounts) -> (Sum, Vec<WordMatch>) {
         let mut sum = Sum { bad: 0.0, good: 0.0, occurrences: 0, words: 0 };
-        let mut places = Vec::new();
+        let mut matches = Vec::new();
         counts.seen.resize(self.lexicon.words().len(), 0);
         let mut room = TEXT_BYTES_MAX;
         let subject = message.subject();
@@ -125,8 +116,8 @@ impl Words {
                 sum.bad += weight;
                 sum.occurrences += 1;
                 let first = *seen == 1;
-                if first && places.len() < PLACES_MAX {
-                    places.push(Place { weight, view, part, range });
+                if first && matches.len() < MATCHES_MAX {
+                    matches.push(WordMatch { weight, view, part, range });
                 }
             };
             sum.words += self.lexicon.find(text, found);
@@ -134,14 +125,14 @@ impl Words {
         for word in counts.touched.drain(..) {
             counts.seen[word] = 0;
         }
-        // Stable: places of one weight stay in the order of the text.
-        places.sort_by(|a, b| b.weight.total_cmp(&a.weight));
-        (sum, places)
+        // Stable: matches of one weight stay in the order of the text.
+        matches.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+        (sum, matches)
     }
 
     /// What the words of the message come to; for fitting and measuring.
     pub fn sum(&self, message: &Message<'_>) -> Sum {
-        self.add_up(message, &mut Counts::default()).0
+        self.add_up(message, &mut WordCounts::default()).0
     }
 }
 
@@ -157,19 +148,19 @@ impl Filter for Words {
     }
 
     fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings) {
-        let (sum, places) = self.add_up(item.message, &mut scratch.words);
+        let (sum, matches) = self.add_up(item.message, &mut scratch.words);
         let value = sum.value();
         let reached = THRESHOLDS.iter().zip(&self.rules).rev().find(|(t, _)| value >= **t);
         let Some((_, rule)) = reached else { return };
         let subject = item.message.subject();
-        for place in places.iter().take(gauntlet_mail::evidence::EVIDENCE_PER_HIT_MAX) {
-            let text = match place.view {
+        for found in matches.iter().take(gauntlet_mail::evidence::EVIDENCE_PER_HIT_MAX) {
+            let text = match found.view {
                 View::Header => Some(&*subject),
-                _ => item.message.parts()[usize::from(place.part)].shown_text(),
+                _ => item.message.parts()[usize::from(found.part)].shown_text(),
             };
-            let matched = text.and_then(|t| t.get(place.range.clone())).unwrap_or_default();
-            let at = Evidence::new(place.view, place.part, place.range.start, matched.as_bytes());
-            let at = if place.view == View::Header { at.named("Subject") } else { at };
+            let matched = text.and_then(|t| t.get(found.range.clone())).unwrap_or_default();
+            let at = Evidence::new(found.view, found.part, found.range.start, matched.as_bytes());
+            let at = if found.view == View::Header { at.named("Subject") } else { at };
             findings.add(rule, at);
         }
         if let Some(hit) = findings.hits.iter_mut().find(|h| h.rule == rule.name) {
@@ -194,7 +185,7 @@ mod tests {
 
     fn filter() -> Words {
         let list = "cheap\t0.9\npills\t0.9\nno prescription\t0.98\nregards\t0.05\n";
-        Words::new(&mut RuleBook::default(), Lexicon::parse(list).unwrap())
+        Words::new(&mut RuleRegistry::default(), Lexicon::parse(list).unwrap())
     }
 
     #[test]

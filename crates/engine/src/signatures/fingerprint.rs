@@ -1,11 +1,11 @@
 //! Fingerprints of a message.
 //!
 //! Text and HTML structure are sets of *shingles* (three words, or four tags, in a row), of which a
-//! sketch is kept by which the share that two sets have in common can be estimated (MinHash; Broder,
-//! "On the resemblance and containment of documents", 1997), with one permutation cut into
-//! [`SKETCH_LENGTH`] pieces (Li, Owen and Zhang, 2012; empty pieces borrow from the next, Shrivastava
-//! and Li, 2014). Numbers, addresses and URLs are no words here, so that a name in a link or an order
-//! number changes nothing; an inserted word changes three shingles of all.
+//! sketch is kept by which the share that two sets have in common can be estimated (MinHash;
+//! Broder, "On the resemblance and containment of documents", 1997), with one permutation cut into
+//! [`SKETCH_LENGTH`] pieces (Li, Owen and Zhang, 2012; empty pieces borrow from the next,
+//! Shrivastava and Li, 2014). Numbers, addresses and URLs are no words here, so that a name in a
+//! link or an order number changes nothing; an inserted word changes three shingles of all.
 //!
 //! Attached files and images are fingerprinted by their bytes and size: exact, so an image that is
 //! encoded anew for each copy is not found by this.
@@ -13,18 +13,18 @@
 use gauntlet_mail::Message;
 
 use crate::classifier::ClassifierScratch;
-use crate::classifier::random::mix;
+use crate::random::mix;
 
 /// Values of a sketch.
 pub const SKETCH_LENGTH: usize = 24;
-/// Keys under which a fuzzy fingerprint is found: pairs of values of its sketch. A resemblance of 0.7
-/// shares a pair with a chance of 98 %, one of 0.5 with 82 %, one of 0.1 with 6 %.
+/// Keys under which a fuzzy fingerprint is found: pairs of values of its sketch. A resemblance of
+/// 0.7 shares a pair with a probability of 98 %, one of 0.5 with 82 %, one of 0.1 with 6 %.
 pub const KEYS: usize = 6;
-/// Fewest different shingles of text that say something: below, everybody's short notes are alike.
+/// Fewest different shingles of text that say something: below, all short notes are alike.
 const TEXT_SHINGLES_MIN: usize = 12;
 /// Fewest different shingles of tags.
 const PAGE_SHINGLES_MIN: usize = 16;
-/// Smallest file in bytes: counting pixels and empty parts are everybody's.
+/// Smallest file in bytes: tracking pixels and empty parts are common to all mail.
 const FILE_BYTES_MIN: usize = 200;
 /// Files of a message that are fingerprinted.
 const FILES_MAX: usize = 8;
@@ -73,8 +73,8 @@ impl Kind {
         matches!(self, Kind::Text | Kind::Page)
     }
 
-    /// Resemblance (0 to 1) from which two of this kind are nearly the same. Many good and bad mails
-    /// are made with the same tool, so structure has to agree nearly fully.
+    /// Resemblance (0 to 1) from which two of this kind are nearly the same. Many good and bad
+    /// mails are made with the same tool, so structure has to agree nearly fully.
     pub fn resemblance_min(self) -> f32 {
         match self {
             Kind::Text => 0.5,
@@ -127,12 +127,6 @@ pub struct Found {
     pub fingerprint: Fingerprint,
     /// Index of the part; the first that has text or a page for those.
     pub part: u16,
-}
-
-/// Every fingerprint of a message, with the buffers of a scan thread that has just scanned it or not.
-pub fn of_scanned(message: &Message<'_>, scratch: &mut crate::Scratch) -> Vec<Found> {
-    scratch.classifier.read(message);
-    of_message(message, &scratch.classifier)
 }
 
 /// Every fingerprint of a message that the scratch has read.

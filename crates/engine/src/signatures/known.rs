@@ -1,9 +1,9 @@
 //! What is known, from the table on disk and from what was learned since, and what a message
 //! resembles.
 //!
-//! Corrections count by who made them: the administrator's and those of probe accounts in full, those
-//! of other reporters only once [`REPORTERS_MIN`] of them agree. So nobody alone can make the
-//! newsletter that everybody else reads known as bad.
+//! Corrections count by who made them: the administrator's and those of probe accounts in full,
+//! those of other reporters only once [`REPORTERS_MIN`] of them agree. So no single reporter can
+//! make the newsletter that all others read known as bad.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use super::table::{Entry, Table};
 
 /// Different reporters that have to agree before they count like one administrator.
 pub const REPORTERS_MIN: usize = 2;
-/// Most that signatures move the log odds towards spam, and towards ham: mail that imitates good mail
-/// word by word is what phishing does.
+/// Most that signatures move the log odds towards spam, and towards ham: mail that imitates good
+/// mail word by word is what phishing does.
 pub const BAD_BOUND: f64 = 6.0;
 /// See [`BAD_BOUND`].
 pub const GOOD_BOUND: f64 = 2.0;
@@ -59,7 +59,7 @@ impl Recent {
 
 /// All that is known. Immutable: learning makes another one.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct KnownSignatures {
     table: Option<Arc<Table>>,
     recent: Vec<Recent>,
     keys: HashMap<u32, Vec<u32>>,
@@ -74,7 +74,7 @@ pub struct Resemblance {
     pub kind: Kind,
     /// Which part.
     pub part: u16,
-    /// Share in common with the closest, 0 to 1.
+    /// GroupScore in common with the closest, 0 to 1.
     pub closeness: f32,
     /// Times that its like was bad.
     pub bad: u32,
@@ -105,7 +105,7 @@ impl Resemblance {
     }
 }
 
-impl Known {
+impl KnownSignatures {
     /// A table, entries and reports that are not in it. `days` is how long they are believed.
     pub fn new(
         table: Option<Arc<Table>>,
@@ -113,7 +113,7 @@ impl Known {
         reports: &[Report],
         days: u16,
     ) -> Self {
-        let mut known = Known { table, days, ..Known::default() };
+        let mut known = KnownSignatures { table, days, ..KnownSignatures::default() };
         let mut hash = blake3::Hasher::new();
         for entry in entries {
             if let Some(recent) = known.recent_like(&entry.fingerprint) {
@@ -254,7 +254,7 @@ const PER_KEY_MAX: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classifier::random::Random;
+    use crate::random::Random;
     use crate::signatures::fingerprint::SKETCH_LENGTH;
     use crate::signatures::table::in_memory;
 
@@ -275,20 +275,20 @@ mod tests {
         Report { fingerprint, spam, reporter, day: 20_000 }
     }
 
-    fn says(known: &Known, fingerprint: Fingerprint, today: u16) -> Option<Resemblance> {
+    fn says(known: &KnownSignatures, fingerprint: Fingerprint, today: u16) -> Option<Resemblance> {
         known.resembles(&[Found { fingerprint, part: 0 }], today).into_iter().next()
     }
 
     #[test]
     fn near_duplicates_of_a_correction_are_found_with_their_closeness() {
-        let known = Known::new(None, &[], &[report(text(1), true, 0)], 90);
+        let known = KnownSignatures::new(None, &[], &[report(text(1), true, 0)], 90);
         let like = says(&known, changed(text(1), 6), 20_001).unwrap();
         assert_eq!((like.bad, like.good, like.day), (1, 0, 20_000));
         assert!((like.closeness - 0.75).abs() < 1e-6 && like.log_odds() > 2.0);
         assert!(says(&known, changed(text(1), 14), 20_001).is_none(), "too far");
         assert!(says(&known, text(2), 20_001).is_none());
         assert!(says(&known, text(1), 20_091).is_none(), "expired");
-        let good = Known::new(None, &[], &[report(text(1), false, 0)], 90);
+        let good = KnownSignatures::new(None, &[], &[report(text(1), false, 0)], 90);
         let odds = says(&good, text(1), 20_001).unwrap().log_odds();
         assert!((-GOOD_BOUND..0.0).contains(&odds));
     }
@@ -296,13 +296,13 @@ mod tests {
     #[test]
     fn one_reporter_alone_makes_nothing_known() {
         let alone = vec![report(text(1), true, 7); 1_000];
-        assert!(says(&Known::new(None, &[], &alone, 90), text(1), 20_000).is_none());
+        assert!(says(&KnownSignatures::new(None, &[], &alone, 90), text(1), 20_000).is_none());
         let two = [report(text(1), true, 7), report(text(1), true, 8)];
-        let like = says(&Known::new(None, &[], &two, 90), text(1), 20_000).unwrap();
+        let like = says(&KnownSignatures::new(None, &[], &two, 90), text(1), 20_000).unwrap();
         assert_eq!(like.bad, 2);
         // The administrator's word against theirs.
         let against = [two[0], two[1], report(text(1), false, 0), report(text(1), false, 0)];
-        let known = Known::new(None, &[], &against, 90);
+        let known = KnownSignatures::new(None, &[], &against, 90);
         assert_eq!(says(&known, text(1), 20_000).unwrap().log_odds(), 0.0);
     }
 
@@ -310,7 +310,8 @@ mod tests {
     fn table_and_recent_reports_are_added_up() {
         let old = Entry { fingerprint: text(1), bad: 5, good: 0, day: 19_990 };
         let table = Arc::new(Table::new(Box::new(in_memory(&[old]))).unwrap());
-        let known = Known::new(Some(table), &[], &[report(changed(text(1), 1), true, 0)], 90);
+        let known =
+            KnownSignatures::new(Some(table), &[], &[report(changed(text(1), 1), true, 0)], 90);
         let like = says(&known, text(1), 20_000).unwrap();
         assert_eq!((like.bad, like.day, known.len()), (6, 20_000, 2));
         assert!(SKETCH_LENGTH > 2 && !known.version().is_empty());

@@ -1,15 +1,16 @@
 //! A file of known fingerprints that is looked up in place.
 //!
-//! Little endian. Header (64 bytes): magic `GNTLSIGS`, format version (u32), number of entries (u32),
-//! number of slots (u64), generation of the newest journal whose entries it holds (u32), CRC-32 of those 28
-//! bytes, zeros. Then the entries (64 bytes each: kind u8,
-//! zero u8, times bad u16, times good u16, day last seen u16, size u32, sketch 24 x u16, CRC-32 of the
-//! 60 bytes before), then the slots (8 bytes each: key u32, number of the entry + 1 u32; 0 is empty):
-//! open addressing with linear probing.
+//! Little endian. Header (64 bytes): magic `GNTLSIGS`, format version (u32), number of entries
+//! (u32), number of slots (u64), generation of the newest journal whose entries it holds (u32),
+//! CRC-32 of those 28 bytes, zeros. Then the entries (64 bytes each: kind u8, zero u8, times bad
+//! u16, times good u16, day last seen u16, size u32, sketch 24 x u16, CRC-32 of the 60 bytes
+//! before), then the slots (8 bytes each: key u32, number of the entry + 1 u32; 0 is empty): open
+//! addressing with linear probing.
 //!
-//! **Damage is harmless**: a wrong header is refused; an entry whose checksum is wrong is no entry; a
-//! slot that points nowhere, or to an entry that does not resemble what is looked for, finds nothing.
-//! A lookup reads [`KEYS`] runs of slots of at most [`PROBES_MAX`], and the entries they name.
+//! **Damage is harmless**: a wrong header is refused; an entry whose checksum is wrong is no entry;
+//! a slot that points nowhere, or to an entry that does not resemble what is looked for, finds
+//! nothing. A lookup reads [`KEYS`] runs of slots of at most [`PROBES_MAX`], and the entries they
+//! name.
 
 use super::fingerprint::{Fingerprint, KEYS, Kind, SKETCH_LENGTH};
 
@@ -23,7 +24,7 @@ pub const ENTRY_BYTES: usize = 64;
 const SLOT_BYTES: usize = 8;
 /// Slots read for a key at most.
 const PROBES_MAX: u64 = 64;
-/// Entries of one key at most: what everybody's mail has in common needs no more.
+/// Entries of one key at most: what all mail has in common needs no more.
 const ENTRIES_PER_KEY_MAX: usize = 12;
 /// Slots for every key, in per cent.
 const ROOM_PERCENT: u64 = 150;
@@ -216,8 +217,8 @@ pub fn room_for(entries: u32) -> (u64, u64) {
     (slots, file_bytes(entries, slots).unwrap_or(u64::MAX))
 }
 
-/// Writes a table of `count` entries, which hold those of the journal of this generation, into `out`,
-/// which has the length that [`room_for`] gives and holds zeros.
+/// Writes a table of `count` entries, which hold those of the journal of this generation, into
+/// `out`, which has the length that [`room_for`] gives and holds zeros.
 pub fn write(
     out: &mut [u8],
     (count, generation): (u32, u32),
@@ -276,7 +277,7 @@ pub fn in_memory(entries: &[Entry]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classifier::random::Random;
+    use crate::random::Random;
 
     fn entry(random: &mut Random) -> Entry {
         let sketch = std::array::from_fn(|_| random.next_u64() as u16);

@@ -239,7 +239,7 @@ fn no_setting(defaults: &Table, section: &str, key: &str) -> String {
         let keys = keys.as_table()?.keys().map(move |key| format!("{section}.{key}"));
         Some(keys)
     });
-    let nearest = gauntlet_policy::check::nearest(&given, names.flatten());
+    let nearest = gauntlet_policy::suggestion::nearest(&given, names.flatten());
     match nearest {
         Some(name) => format!("no setting {given}; did you mean {name}?"),
         None => format!("no setting {given}; `gauntlet config show` lists all"),
@@ -273,7 +273,7 @@ fn line_of(text: &str, offset: usize) -> usize {
 
 /// Adds the nearest valid key to serde's "unknown field `x`, expected one of `a`, `b`".
 fn with_nearest(message: &str) -> String {
-    gauntlet_policy::check::with_nearest(message)
+    gauntlet_policy::suggestion::with_nearest(message)
 }
 
 #[cfg(test)]

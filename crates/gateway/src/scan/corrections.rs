@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use gauntlet_engine::classifier::site::{Correction, message_id, reporter_id};
 use gauntlet_engine::classifier::{ClassifierScratch, Model};
+use gauntlet_engine::corrections::{Correction, message_id, reporter_id};
 use gauntlet_learning::Corrections;
 use gauntlet_learning::corrections::CorrectionsError;
 use gauntlet_mail::Message;
@@ -13,7 +13,7 @@ use gauntlet_mail::Message;
 /// whether it was news.
 ///
 /// A person of the console is a reporter like any other, administrators too: what one of them says counts
-/// 20 messages at most ([`gauntlet_engine::classifier::site::REPORTER_SHARE`]).
+/// 20 messages at most ([`gauntlet_engine::site_model::REPORTER_SHARE`]).
 ///
 /// # Errors
 /// If the journal in the data folder cannot be read or written.

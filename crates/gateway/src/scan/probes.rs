@@ -55,7 +55,7 @@ impl Probes {
             return;
         }
         let day = u16::try_from(received_ms.max(0) / MILLISECONDS_PER_DAY).unwrap_or(u16::MAX);
-        let found = fingerprint::of_scanned(message, scratch);
+        let found = scratch.fingerprints(message);
         let entry =
             |f: fingerprint::Found| Entry { fingerprint: f.fingerprint, bad: 1, good: 0, day };
         if self.queue.try_send(found.into_iter().map(entry).collect()).is_err() {

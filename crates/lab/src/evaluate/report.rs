@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::Context;
 use gauntlet_bench::plot;
-use gauntlet_bench::sheet::Chart;
+use gauntlet_bench::report::Chart;
 use gauntlet_engine::classifier::metrics::{Ranking, Scored};
 
-use super::draw::{self, Line};
+use super::chart::{self, Line};
 
 /// What one filter, or one source, came to.
 pub(crate) struct Series<'a> {
@@ -50,10 +50,10 @@ pub(crate) fn write(
         .filter(|s| s.scored.iter().any(|m| m.spam) && s.scored.iter().any(|m| !m.spam))
         .map(|s| Line { name: s.name.to_owned(), points: Ranking::new(s.scored).roc() })
         .collect();
-    let mut charts = vec![Chart { name: "roc".to_owned(), drawing: draw::roc(&lines) }];
+    let mut charts = vec![Chart { name: "roc".to_owned(), drawing: chart::roc(&lines) }];
     charts.extend(drawn.iter().map(|s| Chart {
         name: format!("scores-{}", file_name(s.name)),
-        drawing: draw::histogram(s.name, s.scored),
+        drawing: chart::histogram(s.name, s.scored),
     }));
     charts.iter().try_for_each(|chart| chart.write(folder))?;
     let mut figures = charts.iter().map(|c| format!("<figure>{}</figure>\n", c.drawing.svg()));

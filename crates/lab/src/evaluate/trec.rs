@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use gauntlet_engine::classifier::metrics::Scored;
 use gauntlet_engine::classifier::online::OnlineFilter;
-use gauntlet_engine::classifier::random::{Random, mix};
+use gauntlet_engine::random::{Random, mix};
 
 use crate::train::progress::Progress;
 
@@ -111,10 +111,10 @@ pub(crate) fn run(
 ) -> anyhow::Result<Vec<Run>> {
     let mut students = Vec::new();
     if choice != LearnerChoice::Baseline {
-        students.push(Student::new("default", OnlineFilter::views(), protocol));
+        students.push(OnlineLearner::new("default", OnlineFilter::views(), protocol));
     }
     if choice != LearnerChoice::Default {
-        students.push(Student::new("baseline", OnlineFilter::baseline(), protocol));
+        students.push(OnlineLearner::new("baseline", OnlineFilter::baseline(), protocol));
     }
     let progress = Progress::of(index.len(), "messages");
     for block in index.chunks(BLOCK_MESSAGES) {
@@ -123,8 +123,8 @@ pub(crate) fn run(
             messages.push((read_start(&entry.path)?, entry.spam));
             progress.step();
         }
-        for student in &mut students {
-            student.block(&messages, protocol);
+        for learner in &mut students {
+            learner.block(&messages, protocol);
         }
     }
     progress.end();
@@ -142,7 +142,7 @@ fn read_start(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// A filter at school.
-struct Student {
+struct OnlineLearner {
     name: &'static str,
     filter: OnlineFilter,
     scored: Vec<Scored>,
@@ -153,11 +153,11 @@ struct Student {
     random: Random,
 }
 
-impl Student {
+impl OnlineLearner {
     fn new(name: &'static str, filter: OnlineFilter, protocol: &Protocol) -> Self {
         let mut random = Random::new(protocol.seed);
         let batch_left = 1 + random.below(BATCH_MESSAGES_MAX);
-        Student {
+        OnlineLearner {
             name,
             filter,
             scored: Vec::new(),
@@ -172,7 +172,7 @@ impl Student {
         // Copies for the batch and the choice of recipients are not the filter's work.
         match protocol.feedback {
             Feedback::Immediate => self.at_once(messages, |_| true),
-            Feedback::Partial => self.at_once(messages, |raw| tells(raw, protocol)),
+            Feedback::Partial => self.at_once(messages, |raw| gives_feedback(raw, protocol)),
             Feedback::Delayed => messages.iter().for_each(|m| self.later(m)),
         }
     }
@@ -205,7 +205,7 @@ impl Student {
 
 /// Whether the message's recipient is one of those who tell. The recipient is the address of the To
 /// line; mail without one is told.
-fn tells(raw: &[u8], protocol: &Protocol) -> bool {
+fn gives_feedback(raw: &[u8], protocol: &Protocol) -> bool {
     let mut lines = raw.split(|&b| b == b'\n').take_while(|l| !l.trim_ascii().is_empty());
     let to = lines.find(|l| l.get(..3).is_some_and(|n| n.eq_ignore_ascii_case(b"to:")));
     let Some(to) = to else { return true };
@@ -244,11 +244,11 @@ mod tests {
 
     fn wrong(feedback: Feedback, partial_percent: u32) -> usize {
         let protocol = Protocol { feedback, partial_percent, seed: 1 };
-        let mut student = Student::new("baseline", OnlineFilter::baseline(), &protocol);
+        let mut learner = OnlineLearner::new("baseline", OnlineFilter::baseline(), &protocol);
         for block in stream(3_000).chunks(100) {
-            student.block(block, &protocol);
+            learner.block(block, &protocol);
         }
-        student.scored.iter().filter(|s| (s.score > 0.0) != s.spam).count()
+        learner.scored.iter().filter(|s| (s.score > 0.0) != s.spam).count()
     }
 
     #[test]

@@ -99,7 +99,7 @@ pub(crate) fn measure(
         let name = corpus.sources.get(usize::from(mail.example.source)).cloned();
         let name = name.unwrap_or_default();
         let label = if mail.example.spam { "spam" } else { "ham" };
-        if let Some(w) = weighed.filter(|w| w.certain.is_none()) {
+        if let Some(w) = weighed.filter(|w| w.forced_class.is_none()) {
             let (points, date) = (w.rule_points, mail.date);
             let (said, known) = (w.classifier.unwrap_or(0.0), w.signatures.unwrap_or(0.0));
             lines += &format!("{label}\t{name}\t{date}\t{points}\t{said}\t{known}\n");

@@ -1,5 +1,5 @@
-//! Charsets of seven bits that shift between ASCII and two bytes a character, which browsers no longer
-//! read: ISO-2022-KR (RFC 1557) and HZ (RFC 1843).
+//! Charsets of seven bits that shift between ASCII and two bytes a character, which browsers no
+//! longer read: ISO-2022-KR (RFC 1557) and HZ (RFC 1843).
 
 use encoding_rs::{EUC_KR, GBK};
 

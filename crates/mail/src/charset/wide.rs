@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::Text;
 use crate::defect::DefectKind;
 
-/// Bytes looked at to tell the order of bytes where nothing says it.
+/// Bytes that are examined to detect the byte order where nothing declares it.
 const PROBE_BYTES_MAX: usize = 1024;
 
 /// The text if label or byte order mark say that it is UTF-16 or UTF-32.

@@ -66,9 +66,9 @@ pub fn has_unread_entries(bytes: &[u8]) -> bool {
     !archive_names(bytes).is_empty() && (more(b"PK\x01\x02") || more(b"PK\x03\x04"))
 }
 
-/// Names of the entries of a ZIP, each once: programs that unpack go by the directory at the end, by the
-/// header of each entry, or by the name in Unicode beside either, and these may differ. At most
-/// [`ZIP_ENTRIES_MAX`] of each. Empty for what is no ZIP.
+/// Names of the entries of a ZIP, each once: programs that unpack go by the directory at the end,
+/// by the header of each entry, or by the name in Unicode beside either, and these may differ. At
+/// most [`ZIP_ENTRIES_MAX`] of each. Empty for what is no ZIP.
 pub fn archive_names(bytes: &[u8]) -> Vec<Cow<'_, [u8]>> {
     let tail = bytes.len().saturating_sub(ZIP_TAIL_BYTES);
     // Whatever stands before the first entry, the directory at the end makes it a ZIP.

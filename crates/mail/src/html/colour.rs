@@ -13,9 +13,9 @@ pub enum Colour {
     Transparent,
 }
 
-/// Two colours whose channels differ by no more than this in sum cannot be told apart as text on a
+/// Two colours whose channels differ by no more than this in sum are indistinguishable as text on a
 /// background: white on `#f7f7f7`.
-const ALIKE_SUM_MAX: u32 = 24;
+const INDISTINGUISHABLE_SUM_MAX: u32 = 24;
 
 impl Rgb {
     /// White.
@@ -24,11 +24,11 @@ impl Rgb {
     pub const BLACK: Rgb = Rgb(0, 0, 0);
 
     /// Whether text of one colour on the other cannot be read.
-    pub fn looks_like(self, other: Rgb) -> bool {
+    pub fn is_indistinguishable_from(self, other: Rgb) -> bool {
         let sum = u32::from(self.0.abs_diff(other.0))
             + u32::from(self.1.abs_diff(other.1))
             + u32::from(self.2.abs_diff(other.2));
-        sum <= ALIKE_SUM_MAX
+        sum <= INDISTINGUISHABLE_SUM_MAX
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(parse(b"rgba(1,2,3,0)"), Some(Colour::Transparent));
         assert_eq!(parse(b"#12"), None);
         assert_eq!(parse(b"inherit"), None);
-        assert!(Rgb::WHITE.looks_like(Rgb(250, 250, 250)));
-        assert!(!Rgb::WHITE.looks_like(Rgb(200, 200, 200)));
+        assert!(Rgb::WHITE.is_indistinguishable_from(Rgb(250, 250, 250)));
+        assert!(!Rgb::WHITE.is_indistinguishable_from(Rgb(200, 200, 200)));
     }
 }

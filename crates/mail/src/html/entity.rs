@@ -1,7 +1,7 @@
 //! Character references (`&amp;`, `&#38;`, `&#x26;`) into characters.
 //!
-//! The named ones are those of HTML 4.01 (section 24) and the names for ASCII punctuation, invisible
-//! spaces and a few symbols of HTML 5 that senders use to hide words and links.
+//! The named ones are those of HTML 4.01 (section 24) and the names for ASCII punctuation,
+//! invisible spaces and a few symbols of HTML 5 that senders use to hide words and links.
 
 use std::borrow::Cow;
 
@@ -12,8 +12,9 @@ const NAME_BYTES_MAX: usize = 16;
 /// Longest name that is read without its semicolon.
 const LEGACY_BYTES_MAX: usize = 6;
 
-/// Decodes every reference in `bytes`; what is not one stays. In attributes a name without semicolon
-/// is left alone before `=` and letters, so that `?a=1&copy=2` survives (standard, 13.2.5.73).
+/// Decodes every reference in `bytes`; what is not one stays. In attributes a name without
+/// semicolon is left alone before `=` and letters, so that `?a=1&copy=2` survives (standard,
+/// 13.2.5.73).
 pub fn decode(bytes: &[u8], in_attribute: bool) -> Cow<'_, [u8]> {
     let Some(first) = memchr(b'&', bytes) else { return Cow::Borrowed(bytes) };
     let mut out = Vec::with_capacity(bytes.len());
@@ -97,7 +98,7 @@ fn named(bytes: &[u8], in_attribute: bool) -> Option<(char, usize)> {
     None
 }
 
-/// Names that HTML 4's readers took without a semicolon: Latin-1 and the mark-up characters.
+/// Names that HTML 4's readers took without a semicolon: Latin-1 and the marker-up characters.
 fn is_legacy(name: &[u8], c: char) -> bool {
     matches!(c, '\u{a0}'..='\u{ff}' | '&' | '<' | '>') || name.eq_ignore_ascii_case(b"quot")
 }

@@ -1,9 +1,9 @@
-//! HTML to the text that a person sees, with the text that nobody sees recorded apart.
+//! HTML to visible text, with invisible text recorded separately.
 //!
 //! Blocks become lines, paragraphs are set off by an empty line, cells by a tab, list items have
-//! their mark, images show as `[image: alt]`. White space collapses as in a browser; no-break spaces
-//! count as white space. One pass, linear in the source; nesting deeper than [`DEPTH_MAX`] inherits the
-//! style of the depth reached.
+//! their marker, images show as `[image: alt]`. White space collapses as in a browser; no-break
+//! spaces count as white space. One pass, linear in the source; nesting deeper than [`DEPTH_MAX`]
+//! inherits the style of the depth reached.
 
 mod attributes;
 mod flow;
@@ -11,28 +11,28 @@ mod nesting;
 
 use std::ops::Range;
 
-use self::attributes::Made;
-use self::flow::Flow;
-use super::sheet::Sheet;
+use self::attributes::AttributeEffects;
+use self::flow::TextFlow;
 use super::style::Style;
+use super::stylesheet::StyleSheet;
 use super::tag::{Break, ELEMENTS, Element, element};
 use super::token::{Tag, Token, Tokenizer};
 use crate::limits::Limits;
 use crate::url::UrlSource;
 
-pub use super::style::HiddenWhy;
+pub use super::style::HiddenReasons;
 
 /// Open elements that are kept track of.
 pub const DEPTH_MAX: usize = 256;
-/// Runs of invisible text that are told apart; what follows joins the last.
+/// Most separate runs of invisible text; what follows is appended to the last.
 pub const HIDDEN_RUNS_MAX: usize = 1_000;
 /// Bytes of one title, and of one image's alternative text.
 const LABEL_BYTES_MAX: usize = 1_000;
 
-/// What became of an HTML part.
+/// The rendering of an HTML part.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rendered {
-    /// What a person sees.
+    /// The visible text.
     pub text: String,
     /// What is in the source as text but cannot be seen.
     pub invisible: String,
@@ -42,7 +42,7 @@ pub struct Rendered {
     pub title: String,
     /// Attributes and style that name a URL, in order.
     pub links: Vec<Link>,
-    /// Counts of what the document is made of.
+    /// Counts of what the document is effects of.
     pub structure: Structure,
     /// Text or links were left out because of a limit.
     pub truncated: bool,
@@ -56,7 +56,7 @@ pub struct Rendered {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HiddenRun {
     /// Why it cannot be seen.
-    pub why: HiddenWhy,
+    pub reasons: HiddenReasons,
     /// Where it stands in [`Rendered::invisible`].
     pub range: Range<u32>,
     /// Byte offset in the HTML source at which it begins.
@@ -74,7 +74,7 @@ pub struct Link {
     pub text: Option<Range<u32>>,
 }
 
-/// Counts of what a document is made of.
+/// Counts of what a document is effects of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Structure {
     /// Start tags.
@@ -97,23 +97,24 @@ pub struct Structure {
     pub comments: u32,
 }
 
-/// Renders `source`; at most [`Limits::text_bytes_max`] bytes of text and [`Limits::urls_max`] links.
+/// Renders `source`; at most [`Limits::text_bytes_max`] bytes of text and [`Limits::urls_max`]
+/// links.
 pub fn render(source: &str, limits: &Limits) -> Rendered {
     let mut renderer = Renderer {
         source,
         links_max: limits.urls_max as usize,
-        seen: Flow::new(limits),
-        unseen: Flow::new(limits),
+        visible: TextFlow::new(limits),
+        hidden_flow: TextFlow::new(limits),
         out: Rendered::default(),
         stack: Vec::new(),
         open_counts: [0; ELEMENTS],
         lists: Vec::new(),
         style: Style::default(),
-        why: HiddenWhy::default(),
+        reasons: HiddenReasons::default(),
         last_start: Element::Other,
-        sheet: Sheet::default(),
+        stylesheet: StyleSheet::default(),
     };
-    renderer.seen.text.reserve(source.len() / 4);
+    renderer.visible.text.reserve(source.len() / 4);
     for (token, range) in Tokenizer::new(source.as_bytes()) {
         renderer.token(token, range);
     }
@@ -123,10 +124,10 @@ pub fn render(source: &str, limits: &Limits) -> Rendered {
     renderer.finish()
 }
 
-/// A number of bytes that the text (seen or unseen) rendered of so long a source does not exceed,
-/// with what is kept free at its end. A byte of source makes at most a letter with a gap of two
-/// before it; a reference is longer than its character; `<li>` makes a mark of at most twelve bytes
-/// and `<img alt=x>` `[image: x]`, both before text of their own.
+/// A number of bytes that the text (visible or hidden_flow) rendered of so long a source does not
+/// exceed, with what is kept free at its end. A byte of source makes at most a letter with a gap of
+/// two before it; a reference is longer than its character; `<li>` makes a marker of at most twelve
+/// bytes and `<img alt=x>` `[image: x]`, both before text of their own.
 pub(crate) fn rendered_at_most(source_bytes: usize) -> usize {
     const PER_BYTE: usize = 8;
     const ENDS: usize = 64;
@@ -143,8 +144,8 @@ struct Open {
 struct Renderer<'a> {
     source: &'a str,
     links_max: usize,
-    seen: Flow,
-    unseen: Flow,
+    visible: TextFlow,
+    hidden_flow: TextFlow,
     out: Rendered,
     stack: Vec<Open>,
     /// How many of each element are on the stack.
@@ -153,9 +154,9 @@ struct Renderer<'a> {
     lists: Vec<Option<u32>>,
     style: Style,
     /// Why text of `style` cannot be seen.
-    why: HiddenWhy,
+    reasons: HiddenReasons,
     last_start: Element,
-    sheet: Sheet,
+    stylesheet: StyleSheet,
 }
 
 impl Renderer<'_> {
@@ -171,35 +172,35 @@ impl Renderer<'_> {
     }
 
     fn finish(mut self) -> Rendered {
-        self.out.text_cut = self.seen.full || self.unseen.full;
+        self.out.text_cut = self.visible.full || self.hidden_flow.full;
         self.out.truncated = self.out.text_cut || self.out.links_cut;
-        self.out.text = self.seen.text;
-        self.out.invisible = self.unseen.text;
+        self.out.text = self.visible.text;
+        self.out.invisible = self.hidden_flow.text;
         self.out
     }
 
     fn text(&mut self, range: Range<usize>) {
         let text = self.source.get(range.clone()).unwrap_or_default();
-        if self.why.is_visible() {
-            self.seen.write(text, self.style.keeps_space);
+        if self.reasons.is_visible() {
+            self.visible.write(text, self.style.preserves_whitespace);
         } else {
-            self.hidden_text(text, range.start, self.why);
+            self.hidden_text(text, range.start, self.reasons);
         }
     }
 
-    fn hidden_text(&mut self, text: &str, offset: usize, why: HiddenWhy) {
-        let before = self.unseen.text.len();
-        self.unseen.write(text, false);
-        let after = self.unseen.text.len();
+    fn hidden_text(&mut self, text: &str, offset: usize, reasons: HiddenReasons) {
+        let before = self.hidden_flow.text.len();
+        self.hidden_flow.write(text, false);
+        let after = self.hidden_flow.text.len();
         if before == after {
             return;
         }
         let runs = &mut self.out.hidden;
         let full = runs.len() >= HIDDEN_RUNS_MAX;
-        match runs.last_mut().filter(|run| full || run.why == why) {
+        match runs.last_mut().filter(|run| full || run.reasons == reasons) {
             Some(run) => run.range.end = after as u32,
             None => runs.push(HiddenRun {
-                why,
+                reasons,
                 range: before as u32..after as u32,
                 offset: offset as u32,
             }),
@@ -211,18 +212,18 @@ impl Renderer<'_> {
         let text = self.source.get(range.clone()).unwrap_or_default();
         match self.last_start {
             Element::Title if self.out.title.is_empty() => {
-                let mut flow = Flow::new(&Limits::default());
+                let mut flow = TextFlow::new(&Limits::default());
                 flow.bytes_max = LABEL_BYTES_MAX;
                 flow.write(text, false);
                 self.out.title = flow.text;
             }
             Element::Style => {
                 self.css_urls(range.clone());
-                self.sheet.read(self.source.as_bytes(), range);
+                self.stylesheet.read(self.source.as_bytes(), range);
             }
             Element::Textarea => self.text(range),
             Element::Script | Element::Title => {}
-            _ => self.hidden_text(text, range.start, HiddenWhy::NOT_SHOWN),
+            _ => self.hidden_text(text, range.start, HiddenReasons::NOT_SHOWN),
         }
     }
 
@@ -232,26 +233,26 @@ impl Renderer<'_> {
         self.count(element);
         self.close_implied(element);
         let outer = self.style;
-        let mut made = Made::default();
+        let mut effects = AttributeEffects::default();
         match element {
-            Element::Pre | Element::Textarea => self.style.keeps_space = true,
-            Element::Template => self.style.hide(HiddenWhy::NOT_SHOWN),
+            Element::Pre | Element::Textarea => self.style.preserves_whitespace = true,
+            Element::Template => self.style.hide(HiddenReasons::NOT_SHOWN),
             _ => {}
         }
-        self.attributes(element, tag, &mut made);
+        self.attributes(element, tag, &mut effects);
         if self.style != outer {
-            self.why = self.style.why_hidden();
+            self.reasons = self.style.hidden_reasons();
         }
         self.break_for(element);
         if element.is_void() {
-            self.void(element, tag, &made);
+            self.void(element, tag, &effects);
             self.style = outer;
-            self.why = self.style.why_hidden();
+            self.reasons = self.style.hidden_reasons();
             return;
         }
         if self.stack.len() >= DEPTH_MAX {
             self.style = outer;
-            self.why = self.style.why_hidden();
+            self.reasons = self.style.hidden_reasons();
             return;
         }
         match element {
@@ -260,7 +261,7 @@ impl Renderer<'_> {
             _ => {}
         }
         self.open_counts[element as usize] += 1;
-        self.stack.push(Open { element, outer, link: made.link });
+        self.stack.push(Open { element, outer, link: effects.link });
     }
 
     fn count(&mut self, element: Element) {
@@ -281,22 +282,24 @@ impl Renderer<'_> {
 
     /// A box whose text cannot be read still breaks the line; one that is not there does not.
     fn gap_for(&mut self, breaks: Break) {
-        if !self.why.has(HiddenWhy::DISPLAY) && !self.why.has(HiddenWhy::NOT_SHOWN) {
-            self.seen.gap_for(breaks);
+        if !self.reasons.has(HiddenReasons::DISPLAY) && !self.reasons.has(HiddenReasons::NOT_SHOWN)
+        {
+            self.visible.gap_for(breaks);
         }
-        if !self.why.is_visible() {
-            self.unseen.gap_for(breaks);
+        if !self.reasons.is_visible() {
+            self.hidden_flow.gap_for(breaks);
         }
     }
 
-    /// Sets the gap in the text that the element makes, and the mark of a list's item.
+    /// Sets the gap in the text that the element makes, and the marker of a list's item.
     fn break_for(&mut self, element: Element) {
         self.gap_for(element.breaks());
-        let flow = if self.why.is_visible() { &mut self.seen } else { &mut self.unseen };
+        let flow =
+            if self.reasons.is_visible() { &mut self.visible } else { &mut self.hidden_flow };
         match element {
             Element::Br => flow.gap.lines = (flow.gap.lines + 1).min(2),
-            Element::Li if self.why.is_visible() => {
-                self.seen.mark = match self.lists.last_mut() {
+            Element::Li if self.reasons.is_visible() => {
+                self.visible.marker = match self.lists.last_mut() {
                     Some(Some(number)) => {
                         *number = number.saturating_add(1);
                         format!("{number}. ")
@@ -352,7 +355,7 @@ mod tests {
     #[test]
     fn invisible_text_is_apart() {
         let page = rendered(
-            "<body bgcolor=white>seen<div style='display:none'>gone <b>deep</b></div>\
+            "<body bgcolor=white>visible<div style='display:none'>gone <b>deep</b></div>\
              <span style=\"font-size:0\">tiny<span style='font-size:12px'>ok</span></span>\
              <font color='#FFFFFF'>white</font><td style='display:none'>cell<td>next",
         );
@@ -360,15 +363,17 @@ mod tests {
         let runs: Vec<_> = page
             .hidden
             .iter()
-            .map(|run| (run.why, &page.invisible[run.range.start as usize..run.range.end as usize]))
+            .map(|run| {
+                (run.reasons, &page.invisible[run.range.start as usize..run.range.end as usize])
+            })
             .collect();
         assert_eq!(
             runs,
             [
-                (HiddenWhy::DISPLAY, "gone deep"),
-                (HiddenWhy::TINY, "\ntiny"),
-                (HiddenWhy::COLOUR, "white"),
-                (HiddenWhy::DISPLAY, "\tcell"),
+                (HiddenReasons::DISPLAY, "gone deep"),
+                (HiddenReasons::TINY, "\ntiny"),
+                (HiddenReasons::COLOUR, "white"),
+                (HiddenReasons::DISPLAY, "\tcell"),
             ]
         );
     }
@@ -387,8 +392,8 @@ mod tests {
 
     #[test]
     fn scopes_and_depth() {
-        let inside = "<div style='display:none'><table><tr><td></div>hidden</table></div>seen";
-        assert_eq!(text(inside), "seen", "an end tag in a cell closes nothing outside");
+        let inside = "<div style='display:none'><table><tr><td></div>hidden</table></div>visible";
+        assert_eq!(text(inside), "visible", "an end tag in a cell closes nothing outside");
         let deep = "<div>".repeat(10_000) + "x" + &"</div>".repeat(10_000);
         assert_eq!(text(&deep), "x");
         assert_eq!(
@@ -402,11 +407,11 @@ mod tests {
 
     #[test]
     fn style_sheets_hide_and_show() {
-        let sheet = "<style>@import 'x'; /* c */ .gone, #top { display:none }\n td.dark{background:#000}\
-            @media (max-width:9px) { .seen { display:none } } table td { color:#111 } a:hover{color:#fff}\
+        let stylesheet = "<style>@import 'x'; /* c */ .gone, #top { display:none }\n td.dark{background:#000}\
+            @media (max-width:9px) { .visible { display:none } } table td { color:#111 } a:hover{color:#fff}\
             b{font-size:0}</style>";
         let page = rendered(&format!(
-            "{sheet}<p class='x GONE'>one</p><p id=top>two</p><p class=seen>three</p><b>four</b>\
+            "{stylesheet}<p class='x GONE'>one</p><p id=top>two</p><p class=visible>three</p><b>four</b>\
              <table><tr><td class=dark style='color:#fff'>five<td style='color:#fff'>six</table>"
         ));
         assert_eq!(page.text, "three\n\nfive\tsix", "whether six can be seen is uncertain");

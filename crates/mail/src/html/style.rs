@@ -12,25 +12,25 @@ const OFF_SCREEN_PX: f32 = -400.0;
 
 /// Why text cannot be seen: one bit each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct HiddenWhy(pub u8);
+pub struct HiddenReasons(pub u8);
 
-impl HiddenWhy {
+impl HiddenReasons {
     /// `display: none`, or the `hidden` attribute.
-    pub const DISPLAY: HiddenWhy = HiddenWhy(1);
+    pub const DISPLAY: HiddenReasons = HiddenReasons(1);
     /// `visibility: hidden`.
-    pub const VISIBILITY: HiddenWhy = HiddenWhy(2);
+    pub const VISIBILITY: HiddenReasons = HiddenReasons(2);
     /// Text of at most [`TINY_PX_MAX`] pixels.
-    pub const TINY: HiddenWhy = HiddenWhy(4);
+    pub const TINY: HiddenReasons = HiddenReasons(4);
     /// Text in the colour of its background.
-    pub const COLOUR: HiddenWhy = HiddenWhy(8);
+    pub const COLOUR: HiddenReasons = HiddenReasons(8);
     /// `opacity: 0` or nearly.
-    pub const OPACITY: HiddenWhy = HiddenWhy(16);
+    pub const OPACITY: HiddenReasons = HiddenReasons(16);
     /// A box of no width or height whose overflow is hidden.
-    pub const NO_BOX: HiddenWhy = HiddenWhy(32);
+    pub const NO_BOX: HiddenReasons = HiddenReasons(32);
     /// Moved off the page.
-    pub const OFF_SCREEN: HiddenWhy = HiddenWhy(64);
+    pub const OFF_SCREEN: HiddenReasons = HiddenReasons(64);
     /// Content that is shown nowhere, e.g. of `<template>`, `<select>` or after `</html>`.
-    pub const NOT_SHOWN: HiddenWhy = HiddenWhy(128);
+    pub const NOT_SHOWN: HiddenReasons = HiddenReasons(128);
 
     /// Nothing hides it.
     pub fn is_visible(self) -> bool {
@@ -38,20 +38,20 @@ impl HiddenWhy {
     }
 
     /// Whether this includes `other`.
-    pub fn has(self, other: HiddenWhy) -> bool {
+    pub fn has(self, other: HiddenReasons) -> bool {
         self.0 & other.0 != 0
     }
 
-    fn set(&mut self, why: HiddenWhy, on: bool) {
-        self.0 = if on { self.0 | why.0 } else { self.0 & !why.0 };
+    fn set(&mut self, reasons: HiddenReasons, on: bool) {
+        self.0 = if on { self.0 | reasons.0 } else { self.0 & !reasons.0 };
     }
 }
 
 /// The style that text inherits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Style {
-    /// Hidden for these reasons (size and colour are judged by [`Style::why_hidden`]).
-    pub hidden: HiddenWhy,
+    /// Hidden for these reasons (size and colour are judged by [`Style::hidden_reasons`]).
+    pub hidden: HiddenReasons,
     /// Size of text in CSS pixels.
     pub size_px: f32,
     /// Colour of text; none when it is transparent.
@@ -59,38 +59,38 @@ pub struct Style {
     /// Colour behind the text; none when an image lies there.
     pub background: Option<Rgb>,
     /// White space is kept.
-    pub keeps_space: bool,
+    pub preserves_whitespace: bool,
 }
 
 impl Default for Style {
     fn default() -> Self {
         Style {
-            hidden: HiddenWhy::default(),
+            hidden: HiddenReasons::default(),
             size_px: MEDIUM_PX,
             colour: Some(Rgb::BLACK),
             background: Some(Rgb::WHITE),
-            keeps_space: false,
+            preserves_whitespace: false,
         }
     }
 }
 
 impl Style {
     /// All reasons for which text of this style cannot be seen.
-    pub fn why_hidden(&self) -> HiddenWhy {
-        let mut why = self.hidden;
-        why.set(HiddenWhy::TINY, self.size_px <= TINY_PX_MAX);
+    pub fn hidden_reasons(&self) -> HiddenReasons {
+        let mut reasons = self.hidden;
+        reasons.set(HiddenReasons::TINY, self.size_px <= TINY_PX_MAX);
         let unreadable = match (self.colour, self.background) {
             (None, _) => true,
-            (Some(text), Some(behind)) => text.looks_like(behind),
+            (Some(text), Some(behind)) => text.is_indistinguishable_from(behind),
             (Some(_), None) => false,
         };
-        why.set(HiddenWhy::COLOUR, unreadable);
-        why
+        reasons.set(HiddenReasons::COLOUR, unreadable);
+        reasons
     }
 
     /// Hides everything inside.
-    pub fn hide(&mut self, why: HiddenWhy) {
-        self.hidden.set(why, true);
+    pub fn hide(&mut self, reasons: HiddenReasons) {
+        self.hidden.set(reasons, true);
     }
 
     /// Sets the colour of text, as the attributes `color` and `text` do.
@@ -125,16 +125,21 @@ impl Style {
     /// block of a rule).
     pub fn apply(&mut self, declarations: &[u8]) {
         let parent_px = self.size_px;
-        let mut cut_off = CutOff::default();
+        let mut clipped = ClippedBox::default();
         for declaration in (Declarations { rest: declarations, flat: false }) {
-            self.declaration(declaration, parent_px, &mut cut_off);
+            self.declaration(declaration, parent_px, &mut clipped);
         }
-        if cut_off.no_size && cut_off.overflow_hidden {
-            self.hide(HiddenWhy::NO_BOX);
+        if clipped.no_size && clipped.overflow_hidden {
+            self.hide(HiddenReasons::NO_BOX);
         }
     }
 
-    fn declaration(&mut self, (name, value): (&[u8], &[u8]), parent_px: f32, cut: &mut CutOff) {
+    fn declaration(
+        &mut self,
+        (name, value): (&[u8], &[u8]),
+        parent_px: f32,
+        clipped: &mut ClippedBox,
+    ) {
         let is = |other: &[u8]| value.eq_ignore_ascii_case(other);
         let px = || length_px(value, parent_px);
         let mut lower = [0u8; 16];
@@ -142,9 +147,9 @@ impl Style {
         lower.copy_from_slice(name);
         lower.make_ascii_lowercase();
         match &*lower {
-            b"display" if is(b"none") => self.hide(HiddenWhy::DISPLAY),
+            b"display" if is(b"none") => self.hide(HiddenReasons::DISPLAY),
             b"visibility" => {
-                self.hidden.set(HiddenWhy::VISIBILITY, is(b"hidden") || is(b"collapse"));
+                self.hidden.set(HiddenReasons::VISIBILITY, is(b"hidden") || is(b"collapse"));
             }
             b"font-size" => self.size_px = font_size(value, parent_px).unwrap_or(self.size_px),
             b"font" => {
@@ -164,22 +169,22 @@ impl Style {
             b"opacity" => {
                 let low = number(value).is_some_and(|(n, _)| n < 0.05);
                 if low {
-                    self.hide(HiddenWhy::OPACITY);
+                    self.hide(HiddenReasons::OPACITY);
                 }
             }
             b"max-height" | b"height" | b"max-width" | b"width" => {
-                cut.no_size |= px().is_some_and(|px| px <= 1.0);
+                clipped.no_size |= px().is_some_and(|px| px <= 1.0);
             }
-            b"overflow" | b"overflow-x" | b"overflow-y" => cut.overflow_hidden |= is(b"hidden"),
+            b"overflow" | b"overflow-x" | b"overflow-y" => clipped.overflow_hidden |= is(b"hidden"),
             b"text-indent" | b"left" | b"margin-left" | b"top"
                 if px().is_some_and(|px| px <= OFF_SCREEN_PX) =>
             {
-                self.hide(HiddenWhy::OFF_SCREEN);
+                self.hide(HiddenReasons::OFF_SCREEN);
             }
             b"white-space" => {
                 let starts =
                     |p: &[u8]| value.len() >= p.len() && value[..p.len()].eq_ignore_ascii_case(p);
-                self.keeps_space = starts(b"pre") || is(b"break-spaces");
+                self.preserves_whitespace = starts(b"pre") || is(b"break-spaces");
             }
             _ => {}
         }
@@ -205,7 +210,7 @@ impl Style {
 
 /// The two declarations that only together hide a box.
 #[derive(Default)]
-struct CutOff {
+struct ClippedBox {
     no_size: bool,
     overflow_hidden: bool,
 }
@@ -262,31 +267,35 @@ fn declaration_end(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn why(declarations: &str) -> HiddenWhy {
+    fn why(declarations: &str) -> HiddenReasons {
         let mut style = Style::default();
         style.apply(declarations.as_bytes());
-        style.why_hidden()
+        style.hidden_reasons()
     }
 
     #[test]
     fn what_hides_and_what_does_not() {
-        assert_eq!(why("display : NONE !important"), HiddenWhy::DISPLAY);
-        assert_eq!(why("font-size:0px; line-height:1"), HiddenWhy::TINY);
-        assert_eq!(why("font-size:1px"), HiddenWhy::TINY);
-        assert_eq!(why("font:0/0 a"), HiddenWhy::TINY);
-        assert_eq!(why("font:bold 700 12px/14px Arial"), HiddenWhy(0));
-        assert_eq!(why("color:#fefefe"), HiddenWhy::COLOUR);
-        assert_eq!(why("color:#fff;background:#000 url(x.png)"), HiddenWhy(0), "an image behind");
-        assert_eq!(why("color:#fff;background:navy"), HiddenWhy(0));
-        assert_eq!(why("color:white;background:rgb(255, 255, 255)"), HiddenWhy::COLOUR);
-        assert_eq!(why("max-height:0;overflow:hidden"), HiddenWhy::NO_BOX);
-        assert_eq!(why("height:0"), HiddenWhy(0));
-        assert_eq!(why("text-indent:-9999px"), HiddenWhy::OFF_SCREEN);
-        assert_eq!(why("opacity:0"), HiddenWhy::OPACITY);
-        assert_eq!(why("visibility:hidden;visibility:visible"), HiddenWhy(0));
-        assert_eq!(why("background:url(data:a;b,c);display:none"), HiddenWhy::DISPLAY);
-        assert_eq!(why("font-size:0%"), HiddenWhy::TINY);
-        assert_eq!(why("font-size:small;width:100%"), HiddenWhy(0));
-        assert_eq!(why("a:(;display:none"), HiddenWhy::DISPLAY, "unclosed bracket");
+        assert_eq!(why("display : NONE !important"), HiddenReasons::DISPLAY);
+        assert_eq!(why("font-size:0px; line-height:1"), HiddenReasons::TINY);
+        assert_eq!(why("font-size:1px"), HiddenReasons::TINY);
+        assert_eq!(why("font:0/0 a"), HiddenReasons::TINY);
+        assert_eq!(why("font:bold 700 12px/14px Arial"), HiddenReasons(0));
+        assert_eq!(why("color:#fefefe"), HiddenReasons::COLOUR);
+        assert_eq!(
+            why("color:#fff;background:#000 url(x.png)"),
+            HiddenReasons(0),
+            "an image behind"
+        );
+        assert_eq!(why("color:#fff;background:navy"), HiddenReasons(0));
+        assert_eq!(why("color:white;background:rgb(255, 255, 255)"), HiddenReasons::COLOUR);
+        assert_eq!(why("max-height:0;overflow:hidden"), HiddenReasons::NO_BOX);
+        assert_eq!(why("height:0"), HiddenReasons(0));
+        assert_eq!(why("text-indent:-9999px"), HiddenReasons::OFF_SCREEN);
+        assert_eq!(why("opacity:0"), HiddenReasons::OPACITY);
+        assert_eq!(why("visibility:hidden;visibility:visible"), HiddenReasons(0));
+        assert_eq!(why("background:url(data:a;b,c);display:none"), HiddenReasons::DISPLAY);
+        assert_eq!(why("font-size:0%"), HiddenReasons::TINY);
+        assert_eq!(why("font-size:small;width:100%"), HiddenReasons(0));
+        assert_eq!(why("a:(;display:none"), HiddenReasons::DISPLAY, "unclosed bracket");
     }
 }

@@ -1,4 +1,4 @@
-//! The elements of HTML, as far as rendering has to tell them apart.
+//! The elements of HTML, as far as rendering distinguishes them.
 
 /// An element by what it does to text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,11 +1,12 @@
 //! HTML into tokens (after the HTML Living Standard, section 13.2.5), on bytes, never failing.
 //!
-//! Works on bytes because mail's HTML need not be valid in its charset; every cut is beside an ASCII
-//! character, so for UTF-8 input every range is on character boundaries. Time is linear in the input.
+//! Works on bytes because mail's HTML need not be valid in its charset; every clipped is beside an
+//! ASCII character, so for UTF-8 input every range is on character boundaries. Time is linear in
+//! the input.
 //!
 //! Differences from the standard, all on the tolerant side: a quote that is never closed does not
-//! swallow the rest of the document (the tag ends at its next `>`), and `<noscript>` is read as mark-up
-//! because mail readers run no scripts.
+//! swallow the rest of the document (the tag ends at its next `>`), and `<noscript>` is read as
+//! marker-up because mail readers run no scripts.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -188,7 +189,7 @@ impl<'a> Tokenizer<'a> {
         self.at
     }
 
-    /// After a start tag: reads what follows as mark-up, whatever the element is. For renderings
+    /// After a start tag: reads what follows as marker-up, whatever the element is. For renderings
     /// that treat e.g. `title` otherwise.
     pub fn cancel_raw_text(&mut self) {
         self.raw_of = None;
@@ -285,8 +286,8 @@ impl<'a> Tokenizer<'a> {
         (Tag { name: &source[from..name_end], rest, rest_offset: name_end }, end)
     }
 
-    /// Finds the `>` that closes a tag, from `from` on, outside quoted values. A quote opens a value
-    /// only after a `=`.
+    /// Finds the `>` that closes a tag, from `from` on, outside quoted values. A quote opens a
+    /// value only after a `=`.
     fn tag_end(&mut self, from: usize) -> (usize, usize) {
         let source = self.source;
         let mut at = from;

@@ -43,8 +43,8 @@ pub(super) const EXTENSIONS: [(NameKind, &[&str]); 5] = [
 
 /// Media types of such files, in lower case and sorted, each with an extension under which programs
 /// save and open a part of that type that has none. From IANA's registry, the type databases of
-/// Windows (`HKCR\MIME\Database\Content Type`), Apache and freedesktop.org, and the types that Outlook
-/// on the web blocks (`BlockedMimeTypes`).
+/// Windows (`HKCR\MIME\Database\Content Type`), Apache and freedesktop.org, and the types that
+/// Outlook on the web blocks (`BlockedMimeTypes`).
 #[rustfmt::skip]
 pub(super) const TYPES: &[(&str, &str)] = &[
     ("application/appinstaller", "appinstaller"),

@@ -11,8 +11,9 @@ const WORD_ROUNDS_MAX: usize = 3;
 /// Characters that no file name of Windows has: programs drop them, or end the name there.
 pub(super) const FORBIDDEN: [char; 6] = ['<', '>', '"', '|', '?', '*'];
 
-/// Decodes whatever looks like an encoded word (RFC 2047), also without its end, with blanks in it, with
-/// another letter for the encoding, and a word inside a word. None where there is no such thing.
+/// Decodes whatever looks like an encoded word (RFC 2047), also without its end, with blanks in it,
+/// with another letter for the encoding, and a word inside a word. None where there is no such
+/// thing.
 pub(super) fn words(name: &str) -> Option<String> {
     let mut text = words_once(name)?;
     for _ in 1..WORD_ROUNDS_MAX {
@@ -66,9 +67,9 @@ fn word(rest: &str) -> Option<(String, &str)> {
     Some((charset::decode(&bytes, label).text.into_owned(), end))
 }
 
-/// Decodes character references as HTML has them, of which names that came through a web form or are
-/// shown by one may consist: numeric ones, and those of the signs that matter in a name. None where
-/// there is none.
+/// Decodes character references as HTML has them, of which names that came through a web form or
+/// are shown by one may consist: numeric ones, and those of the signs that matter in a name. None
+/// where there is none.
 pub(super) fn references(name: &str) -> Option<String> {
     let mut out = String::new();
     let mut rest = name;
@@ -119,9 +120,9 @@ fn reference(text: &str) -> Option<(char, usize)> {
     Some((*c, name.len()))
 }
 
-/// The extension as programs write it that have no Unicode: in letters of ASCII, where the standard (NFKC)
-/// or the tables of Windows (`bestfit1252.txt`) have such a letter. None where it is ASCII already.
-/// Letters of other scripts that only look alike are not among them: see decision 157.
+/// The extension as programs write it that have no Unicode: in letters of ASCII, where the standard
+/// (NFKC) or the tables of Windows (`bestfit1252.txt`) have such a letter. None where it is ASCII
+/// already. Letters of other scripts that only look alike are not among them: see decision 157.
 pub(super) fn plain_extension(name: &str) -> Option<String> {
     let (before, extension) = name.rsplit_once('.')?;
     if extension.is_ascii() || extension.chars().count() > 16 {
@@ -165,8 +166,8 @@ fn without_mark(c: char) -> char {
     letter.map_or(c, |(letter, _)| *letter)
 }
 
-/// The name without a number or note behind its extension: `a.exe[1]` and `a.exe (1)`, by which programs
-/// tell copies apart. None where there is none.
+/// The name without a number or note behind its extension: `a.exe[1]` and `a.exe (1)`, by which
+/// programs distinguish copies. None where there is none.
 pub(super) fn without_copy_number(name: &str) -> Option<&str> {
     let end = if name.ends_with(']') { '[' } else { '(' };
     let name = name.strip_suffix([']', ')'])?;

@@ -8,7 +8,7 @@ use crate::header::decode_words;
 use super::is_file_name;
 
 /// Places with `name` that are looked at. A field has few; with more it is a defect.
-const PLACES_MAX: usize = 256;
+const OCCURRENCES_MAX: usize = 256;
 
 /// Bytes of the longest name of a parameter.
 const PARAMETER_BYTES_MAX: usize = 64;
@@ -29,7 +29,7 @@ pub(super) fn is_plain(value: &[u8]) -> bool {
         if name == 0 || rest.get(name) != Some(&b'=') {
             return false;
         }
-        // `filename0=` is read as a piece of RFC 2231 by nobody, and judged all the same.
+        // No client reads `filename0=` as a continuation of RFC 2231; it is judged all the same.
         if rest[name - 1].is_ascii_digit() && !rest[..name].contains(&b'*') {
             return false;
         }
@@ -60,15 +60,15 @@ pub(super) fn is_plain(value: &[u8]) -> bool {
 /// enough and says so by false. False if there may be more.
 pub(super) fn names(value: &[u8], mut found: impl FnMut(String) -> bool) -> bool {
     let mut numbered: Vec<(&[u8], Vec<u8>)> = Vec::new();
-    let (mut at, mut places) = (0, 0);
+    let (mut at, mut occurrences) = (0, 0);
     while let Some(start) = find_name(value, at) {
         at = start + 4;
-        places += 1;
-        if places > PLACES_MAX {
+        occurrences += 1;
+        if occurrences > OCCURRENCES_MAX {
             return false;
         }
         let Some((base, number, text)) = parameter(value, start) else { continue };
-        // A piece says little alone; those that only have a number are joined below.
+        // A continuation says little alone; those that only have a number are joined below.
         if number.contains(&b'*') {
             continue;
         }
@@ -80,10 +80,10 @@ pub(super) fn names(value: &[u8], mut found: impl FnMut(String) -> bool) -> bool
         }
         if !number.is_empty() {
             let end = memchr::memchr(b';', text).unwrap_or(text.len());
-            let piece = without(text[..end].trim_ascii(), b"\"");
+            let continuation = without(text[..end].trim_ascii(), b"\"");
             match numbered.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(base)) {
-                Some((_, joined)) => joined.extend_from_slice(&piece),
-                None => numbered.push((base, piece)),
+                Some((_, joined)) => joined.extend_from_slice(&continuation),
+                None => numbered.push((base, continuation)),
             }
         }
     }
@@ -109,8 +109,8 @@ fn find_name(value: &[u8], at: usize) -> Option<usize> {
     rest.windows(4).position(|w| w.eq_ignore_ascii_case(b"name")).map(|i| at + i)
 }
 
-/// The name of the parameter around `start`, what follows it before `=`, and the rest behind that. None if
-/// no parameter is called so there.
+/// The name of the parameter around `start`, what follows it before `=`, and the rest behind that.
+/// None if no parameter is called so there.
 fn parameter(value: &[u8], start: usize) -> Option<(&[u8], &[u8], &[u8])> {
     let is_name = |b: &u8| b.is_ascii_alphanumeric() || b"-_.".contains(b);
     let before = value[..start].iter().rev().take(PARAMETER_BYTES_MAX);
@@ -129,8 +129,8 @@ fn parameter(value: &[u8], start: usize) -> Option<(&[u8], &[u8], &[u8])> {
     is_file_name(&lower).then_some((base, number, text))
 }
 
-/// How far a value may go: to the next semicolon; over sections without `=` and to the end of the one
-/// before the next parameter; to the end of its quotes.
+/// How far a value may go: to the next semicolon; over sections without `=` and to the end of the
+/// one before the next parameter; to the end of its quotes.
 fn spans(text: &[u8]) -> Vec<&[u8]> {
     let first = memchr::memchr(b';', text).unwrap_or(text.len());
     let mut end = first;

@@ -1,5 +1,5 @@
-//! The MIME fields of one header block: type, transfer encoding, disposition, and every name that they
-//! give the part.
+//! The MIME fields of one header block: type, transfer encoding, disposition, and every name that
+//! they give the part.
 
 use crate::defect::DefectKind;
 use crate::header::Header;
@@ -13,10 +13,10 @@ pub(super) struct MimeFields {
     pub(super) transfer_encoding: TransferEncoding,
     pub(super) disposition: Option<Disposition>,
     /// Of further fields of the same kind.
-    pub(super) other_names: Vec<String>,
-    pub(super) described: Vec<String>,
+    pub(super) alternative_names: Vec<String>,
+    pub(super) fallback_names: Vec<String>,
     /// Kinds of defects, and where.
-    pub(super) flaws: Vec<(DefectKind, usize)>,
+    pub(super) defects: Vec<(DefectKind, usize)>,
 }
 
 impl MimeFields {
@@ -31,16 +31,16 @@ impl MimeFields {
             content_type: ContentType::assumed(in_digest),
             transfer_encoding: TransferEncoding::Identity,
             disposition: None,
-            other_names: Vec::new(),
-            described: Vec::new(),
-            flaws: Vec::new(),
+            alternative_names: Vec::new(),
+            fallback_names: Vec::new(),
+            defects: Vec::new(),
         };
         let is_mime = |h: &&Header<'_>| {
             h.name.get(..8).is_some_and(|name| name.eq_ignore_ascii_case(b"content-"))
         };
         let (mut first_type, mut first_encoding) = (None, None);
-        let named = headers.iter().filter(|h| NAMING.iter().any(|name| h.is(name)));
-        fields.described.extend(named.map(|h| h.decoded().into_owned()));
+        let named = headers.iter().filter(|h| NAME_FIELDS.iter().any(|name| h.is(name)));
+        fields.fallback_names.extend(named.map(|h| h.decoded().into_owned()));
         for header in headers.iter().filter(is_mime) {
             let value = header.unfolded();
             if header.is("content-type") {
@@ -51,22 +51,22 @@ impl MimeFields {
             } else if header.is("content-disposition") {
                 fields.disposition(Disposition::parse(&value, parameters_max), header.offset);
             } else {
-                if DESCRIBING.iter().any(|name| header.is(name)) {
-                    fields.described.push(header.decoded().into_owned());
+                if FALLBACK_NAME_FIELDS.iter().any(|name| header.is(name)) {
+                    fields.fallback_names.push(header.decoded().into_owned());
                 } else if header.is("content-id") {
-                    fields.described.extend(name_of_id(&header.decoded()));
+                    fields.fallback_names.extend(name_of_id(&header.decoded()));
                 }
                 continue;
             }
             if params::is_folded_inside(header.raw_value) {
                 let names = params::names_without_folds(header.raw_value, parameters_max);
-                fields.other_names.extend(names);
+                fields.alternative_names.extend(names);
             }
             if raw.get(header.offset + header.name.len()) != Some(&b':') {
-                fields.flaws.push((DefectKind::OddFieldName, header.offset));
+                fields.defects.push((DefectKind::OddFieldName, header.offset));
             }
             if has_control(header.raw_value) {
-                fields.flaws.push((DefectKind::ControlInParameter, header.offset));
+                fields.defects.push((DefectKind::ControlInParameter, header.offset));
             }
         }
         fields
@@ -79,38 +79,40 @@ impl MimeFields {
         at: usize,
         first: &mut Option<Vec<u8>>,
     ) {
-        self.flaws.extend(read.flaws.iter().map(|kind| (*kind, at)));
+        self.defects.extend(read.defects.iter().map(|kind| (*kind, at)));
         let Some(first) = first else {
             *first = Some(comparable(value));
             self.content_type = read;
             return;
         };
         if *first != comparable(value) {
-            self.flaws.push((DefectKind::DuplicateMimeHeader, at));
+            self.defects.push((DefectKind::DuplicateMimeHeader, at));
         }
         let named = read.params.into_iter().filter(|(name, _)| params::is_file_name(name));
-        self.other_names.extend(named.map(|(_, value)| value));
-        self.other_names.extend(read.other_names);
+        self.alternative_names.extend(named.map(|(_, value)| value));
+        self.alternative_names.extend(read.alternative_names);
     }
 
     fn encoding(&mut self, value: &[u8], at: usize, first: &mut Option<TransferEncoding>) {
         let read = TransferEncoding::parse(value);
         if read == TransferEncoding::Unknown {
-            self.flaws.push((DefectKind::BadTransferEncoding, at));
+            self.defects.push((DefectKind::BadTransferEncoding, at));
         }
         if TransferEncoding::is_ambiguous(value) {
-            self.flaws.push((DefectKind::OddTransferEncoding, at));
+            self.defects.push((DefectKind::OddTransferEncoding, at));
         }
         match first {
             None => (self.transfer_encoding, *first) = (read, Some(read)),
-            Some(first) if *first != read => self.flaws.push((DefectKind::DuplicateMimeHeader, at)),
+            Some(first) if *first != read => {
+                self.defects.push((DefectKind::DuplicateMimeHeader, at));
+            }
             Some(_) => {}
         }
     }
 
     /// All names of all dispositions count, so a second one hides nothing.
     fn disposition(&mut self, read: Disposition, at: usize) {
-        self.flaws.extend(read.flaws.iter().map(|kind| (*kind, at)));
+        self.defects.extend(read.defects.iter().map(|kind| (*kind, at)));
         let Some(first) = &mut self.disposition else {
             self.disposition = Some(read);
             return;
@@ -119,19 +121,20 @@ impl MimeFields {
             first.kind = read.kind;
         }
         let named = read.params.into_iter().filter(|(name, _)| params::is_file_name(name));
-        self.other_names.extend(named.map(|(_, value)| value));
-        self.other_names.extend(read.other_names);
+        self.alternative_names.extend(named.map(|(_, value)| value));
+        self.alternative_names.extend(read.alternative_names);
     }
 }
 
-/// Fields that name a part which has no name (MS-OXCMAIL section 2.2.3.4; Content-Name: Thunderbird).
-const DESCRIBING: [&str; 3] = ["content-name", "content-description", "content-location"];
+/// Fields that name a part which has no name (MS-OXCMAIL section 2.2.3.4; Content-Name:
+/// Thunderbird).
+const FALLBACK_NAME_FIELDS: [&str; 3] = ["content-name", "content-description", "content-location"];
 
 /// Fields that no standard names and some programs write a name into.
-const NAMING: [&str; 3] = ["x-attachment-name", "x-filename", "x-file-name"];
+const NAME_FIELDS: [&str; 3] = ["x-attachment-name", "x-filename", "x-file-name"];
 
-/// What Outlook's and other programs' identifiers have of a name: `<image001.png@01DB.5A>`. What ends like a host
-/// is none, for identifiers are made of hosts (RFC 2045 section 7).
+/// What Outlook's and other programs' identifiers have of a name: `<image001.png@01DB.5A>`. What
+/// ends like a host is none, for identifiers are made of hosts (RFC 2045 section 7).
 fn name_of_id(id: &str) -> Option<String> {
     let name = id.trim().trim_start_matches('<').trim_end_matches('>');
     let name = name.split_once('@').map_or(name, |(name, _)| name);

@@ -1,4 +1,4 @@
-//! The canonical form of a URL, after the URL Standard (WHATWG) as far as look-ups need it.
+//! The canonical form of a URL, after the URL Standard (WHATWG) as far as lookups need it.
 
 use std::borrow::Cow;
 
@@ -119,7 +119,8 @@ fn split_scheme<'a>(text: &'a str, traits: &mut UrlTraits) -> Option<(&'static s
     if let Some(rest) = text.strip_prefix("//") {
         return Some(("http", rest));
     }
-    // `host.example:8080/` has a colon too; `javascript:...`, `cid:1` and `tel:1` have no dot before it.
+    // `host.example:8080/` has a colon too; `javascript:...`, `cid:1` and `tel:1` have no dot
+    // before it.
     let is_host = colon.is_none_or(|i| text[..i].contains('.') || &text[..i] == "localhost");
     let starts_well = text.starts_with(|c: char| c.is_alphanumeric() || c == '[' || c == '%');
     traits.set(UrlTraits::NO_SCHEME);
@@ -133,7 +134,7 @@ fn known_scheme(word: &str, traits: &mut UrlTraits) -> Option<&'static str> {
         return Some(scheme);
     }
     let defanged = [("hxxp", "http"), ("hxxps", "https"), ("h**p", "http"), ("h**ps", "https")];
-    let found = defanged.into_iter().find(|(odd, _)| word.eq_ignore_ascii_case(odd))?;
+    let found = defanged.into_iter().find(|(invalid, _)| word.eq_ignore_ascii_case(invalid))?;
     traits.set(UrlTraits::DEFANGED);
     Some(found.1)
 }

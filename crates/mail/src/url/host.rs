@@ -78,18 +78,18 @@ fn is_host_byte(byte: u8) -> bool {
 }
 
 /// What stands behind the last label with signs that no host name has but browsers take
-/// (`a!b.example.com`, `a%24b.example.com`; the URL Standard, section 3.1, forbids only
-/// `# / : < > ? @ [ \ ] ^ | %`, spaces and control characters): DNS answers for any label, so the domain
-/// behind the odd ones is whose host it is. None if no label is odd.
-pub(super) fn behind_odd_labels(host: &str) -> Option<String> {
+/// (`a!b.example.com`, `a%24b.example.com`; the URL Standard, section 3.1, forbids only `# / : < >
+/// ? @ [ \ ] ^ | %`, spaces and control characters): DNS answers for any label, so the domain
+/// behind the invalid ones is whose host it is. None if no label is invalid.
+pub(super) fn after_invalid_label(host: &str) -> Option<String> {
     let mut host = Cow::Borrowed(host);
     if host.contains('%') {
         let bytes = crate::encoding::percent_decode(host.as_bytes());
         host = Cow::Owned(String::from_utf8_lossy(&bytes).into_owned());
     }
-    let is_odd = |c: char| c.is_ascii() && !is_host_byte(c as u8) && !":[]".contains(c);
-    let odd = host.rfind(is_odd)?;
-    let behind = host[odd..].find(['.', '\u{3002}', '\u{ff0e}', '\u{ff61}'])? + odd;
+    let is_invalid = |c: char| c.is_ascii() && !is_host_byte(c as u8) && !":[]".contains(c);
+    let invalid = host.rfind(is_invalid)?;
+    let behind = host[invalid..].find(['.', '\u{3002}', '\u{ff0e}', '\u{ff61}'])? + invalid;
     let mut rest = host[behind..].chars();
     rest.next();
     Some(rest.as_str().to_owned()).filter(|rest| !rest.is_empty())

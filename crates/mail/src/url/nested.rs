@@ -29,7 +29,7 @@ impl Finder {
         Finder { work_left: work_bytes_max, exhausted: false, found: Vec::new() }
     }
 
-    /// Allows a look at further bytes.
+    /// Adds to the work budget, in bytes.
     pub(crate) fn may_read_more(&mut self, bytes: usize) {
         self.work_left = self.work_left.saturating_add(bytes);
     }
@@ -40,8 +40,8 @@ impl Finder {
         !self.exhausted
     }
 
-    /// Adds to `found` every URL that is nested in `value`, and `value` itself if it is one in a form
-    /// that only browsers read. The same may come more than once.
+    /// Adds to `found` every URL that is nested in `value`, and `value` itself if it is one in a
+    /// form that only browsers read. The same may come more than once.
     pub(crate) fn find(&mut self, value: &str) {
         self.level(value, LEVELS_MAX);
     }
@@ -53,7 +53,7 @@ impl Finder {
         self.schemes(value);
         self.slashes(value);
         self.hosts(value);
-        self.relayed_hosts(value);
+        self.proxied_hosts(value);
         let decoded = self.decodings(value);
         let Some(levels) = levels.checked_sub(1) else {
             self.exhausted |= !decoded.is_empty();
@@ -89,21 +89,21 @@ impl Finder {
         all
     }
 
-    /// Decodes what begins with `start`, as far as the alphabet goes. What begins later in the same run
-    /// of the alphabet, a multiple of four letters behind, is the end of what was decoded already: so
-    /// a run is decoded four times at most, however often `start` stands in it.
+    /// Decodes what begins with `start`, as far as the alphabet goes. What begins later in the same
+    /// run of the alphabet, a multiple of four characters behind, is the end of what was decoded
+    /// already: so a run is decoded four times at most, however often `start` stands in it.
     fn runs(
         &mut self,
         bytes: &[u8],
         start: &str,
-        is_letter: fn(&u8) -> bool,
+        is_in_alphabet: fn(&u8) -> bool,
         decode: fn(&[u8]) -> Option<String>,
         all: &mut Vec<String>,
     ) {
         let (mut run_end, mut is_decoded) = (0, [false; 4]);
         for i in memchr::memmem::find_iter(bytes, start.as_bytes()) {
             if i >= run_end {
-                let length = bytes[i..].iter().position(|b| !is_letter(b));
+                let length = bytes[i..].iter().position(|b| !is_in_alphabet(b));
                 run_end = length.map_or(bytes.len(), |length| i + length);
                 is_decoded = [false; 4];
             }
@@ -175,7 +175,7 @@ impl Finder {
 
     fn push_host(&mut self, host: &str) {
         if host.len() < 1024
-            && let Some(behind) = super::host::behind_odd_labels(host)
+            && let Some(behind) = super::host::after_invalid_label(host)
             && let Some(url) = canonical(&format!("http://{behind}/"))
         {
             self.found.push(url);
@@ -215,10 +215,10 @@ impl Finder {
         }
     }
 
-    /// Hosts that a page of somebody else's stands for: caches of AMP pages (`/amp/s/host/`,
-    /// `host-name.cdn.ampproject.org`), translated pages (`host-name.translate.goog`), and Proofpoint's
-    /// third rewriter, which replaces letters by `*` and keeps them behind.
-    fn relayed_hosts(&mut self, value: &str) {
+    /// Hosts that a proxy's URL contains: caches of AMP pages (`/amp/s/host/`,
+    /// `host-name.cdn.ampproject.org`), translated pages (`host-name.translate.goog`), and
+    /// Proofpoint's third rewriter, which replaces characters by `*` and keeps them behind.
+    fn proxied_hosts(&mut self, value: &str) {
         let bytes = value.as_bytes();
         for mark in ["/amp/s/", "/amp/", "/c/s/", "/v/s/", "/i/s/", "/c/", "/s/"] {
             for i in memchr::memmem::find_iter(bytes, mark.as_bytes()) {
@@ -236,7 +236,7 @@ impl Finder {
                 }
             }
         }
-        if let Some(url) = restored(value).and_then(|url| canonical(&url)) {
+        if let Some(url) = proofpoint_v3_url(value).and_then(|url| canonical(&url)) {
             self.found.push(url);
         }
     }
@@ -268,8 +268,8 @@ fn hexadecimal(bytes: &[u8]) -> Option<String> {
     (decoded.len() > 7).then(|| String::from_utf8_lossy(&decoded).into_owned())
 }
 
-/// Schemes that lead to a host. Browsers need no slashes behind those of the web, and take any number
-/// of either kind (URL Standard, section 4.4).
+/// Schemes that lead to a host. Browsers need no slashes behind those of the web, and take any
+/// number of either kind (URL Standard, section 4.4).
 const SCHEMES: [&str; 12] =
     ["https", "http", "ftps", "ftp", "wss", "ws", "file", "smb", "hxxps", "hxxp", "webdav", "dav"];
 
@@ -284,14 +284,14 @@ fn is_number(host: &str) -> bool {
 }
 
 /// `/v3/__http://b*d.example/__;YQ!!...`: each `*` stands for the next character behind `__;`.
-fn restored(value: &str) -> Option<String> {
+fn proofpoint_v3_url(value: &str) -> Option<String> {
     let inside = &value[value.find("/v3/__")? + 6..];
     let (url, behind) = inside.split_once("__;")?;
     if !url.contains('*') {
         return None;
     }
-    let letters = base64(behind.split('!').next()?.as_bytes())?;
-    let mut letters = letters.chars();
-    let url = url.chars().map(|c| if c == '*' { letters.next().unwrap_or(c) } else { c });
+    let characters = base64(behind.split('!').next()?.as_bytes())?;
+    let mut characters = characters.chars();
+    let url = url.chars().map(|c| if c == '*' { characters.next().unwrap_or(c) } else { c });
     Some(url.collect())
 }

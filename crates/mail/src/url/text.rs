@@ -11,7 +11,7 @@ use super::UrlSource;
 /// Longest host name looked for.
 const HOST_BYTES_MAX: usize = 253;
 
-/// A place in a text that reads as a URL.
+/// A location in a text that reads as a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// Where it stands.
@@ -98,7 +98,7 @@ impl Finder<'_> {
         if before.is_some_and(part_of_more) || bytes.get(host_end) == Some(&b'@') {
             return None;
         }
-        let source = judge(host, bytes.get(host_end..)?)?;
+        let source = classify_host(host, bytes.get(host_end..)?)?;
         let end = match source {
             UrlSource::BareHost => host_end,
             _ => url_end(self.text, start).max(host_end),
@@ -114,13 +114,13 @@ fn is_host_byte(byte: u8) -> bool {
 
 /// Dots, hyphens and underscores at the ends are punctuation.
 fn trim_host(run: &str) -> Range<usize> {
-    let odd = |c: char| matches!(c, '.' | '-' | '_');
-    let start = run.len() - run.trim_start_matches(odd).len();
-    start..run.trim_end_matches(odd).len().max(start)
+    let invalid = |c: char| matches!(c, '.' | '-' | '_');
+    let start = run.len() - run.trim_start_matches(invalid).len();
+    start..run.trim_end_matches(invalid).len().max(start)
 }
 
 /// Whether a host name in text is meant as one.
-fn judge(host: &str, after: &[u8]) -> Option<UrlSource> {
+fn classify_host(host: &str, after: &[u8]) -> Option<UrlSource> {
     use psl::Psl;
     let top = host.rsplit('.').next()?;
     let labels_fit = host.split('.').all(|l| (1..=63).contains(&l.len()));
@@ -137,10 +137,10 @@ fn judge(host: &str, after: &[u8]) -> Option<UrlSource> {
     if domain.as_bytes().contains(&b'_') {
         return None;
     }
-    let file_like = FILE_ENDINGS.contains(&&*top.to_ascii_lowercase());
+    let file_like = FILE_EXTENSION_TLDS.contains(&&*top.to_ascii_lowercase());
     let path_follows = match after {
         [b'/', ..] => true,
-        // `main.cc:42` is a place in a file.
+        // `main.cc:42` is a location in a file.
         [b':', digit, ..] => digit.is_ascii_digit() && !file_like,
         _ => false,
     };
@@ -148,17 +148,17 @@ fn judge(host: &str, after: &[u8]) -> Option<UrlSource> {
         return Some(UrlSource::Schemeless);
     }
     // A sentence whose space is missing ("end.So it"), an abbreviation or a file name.
-    let shouts = host.bytes().all(|b| !b.is_ascii_lowercase());
+    let is_all_caps = host.bytes().all(|b| !b.is_ascii_lowercase());
     let capital = top.starts_with(|c: char| c.is_ascii_uppercase());
     let first = lower.split('.').next().unwrap_or_default();
-    let is_word = (capital && !shouts) || file_like || first.len() < 2;
+    let is_word = (capital && !is_all_caps) || file_like || first.len() < 2;
     (!is_word).then_some(UrlSource::BareHost)
 }
 
-/// Top-level domains that in text are more often the ending of a file's name, a word, or a field of a
-/// program's structure.
+/// Top-level domains that in text are more often the ending of a file's name, a word, or a field of
+/// a program's structure.
 #[rustfmt::skip]
-const FILE_ENDINGS: &[&str] = &[
+const FILE_EXTENSION_TLDS: &[&str] = &[
     "ai", "al", "am", "app", "as", "at", "bat", "bb", "be", "box", "by", "cab", "call", "cc",
     "channel", "data", "dev", "do", "events", "fit", "host", "hot", "id", "in", "inc", "int", "is",
     "it", "md", "me", "mov", "my", "na", "name", "network", "no", "open", "page", "phone", "pl", "pm",

@@ -1,5 +1,6 @@
-//! Upper bounds of how many URLs a part has, without parsing or rendering it: most messages stay far below
-//! [`crate::Limits::urls_max`], and counting the bytes that no URL can do without proves it.
+//! Upper bounds of how many URLs a part has, without parsing or rendering it: most messages stay
+//! far below [`crate::Limits::urls_max`], and counting the bytes that no URL can do without proves
+//! it.
 
 use crate::html::{Token, Tokenizer};
 use crate::part::Part;
@@ -14,23 +15,23 @@ pub(crate) fn urls_at_most(part: &Part<'_>, enough: usize) -> usize {
     }
 }
 
-/// A number that the URLs found in a text do not exceed: they do not overlap, and each has a colon or
-/// a dot.
+/// A number that the URLs found in a text do not exceed: they do not overlap, and each has a colon
+/// or a dot.
 fn text_urls_at_most(text: &str) -> usize {
     count(text.as_bytes(), |b| b == b'.' || b == b':')
 }
 
-/// The same for the source of an HTML part; a look at its tags only as far as that is needed to stay
-/// within `enough`. What it shows has its dots and colons from the source's text, from character
-/// references (`&`), from images (`<im`) and from marks of list items (`<li`); a link is an attribute's
-/// value (`=`) or stands in brackets in a style.
+/// The same for the source of an HTML part; its tags are tokenized only as far as that is needed to
+/// stay within `enough`. What it shows has its dots and colons from the source's text, from
+/// character references (`&`), from images (`<im`) and from markers of list items (`<li`); a link
+/// is an attribute's value (`=`) or stands in brackets in a style.
 fn html_urls_at_most(source: &str, enough: usize) -> usize {
     let bytes = source.as_bytes();
-    let mut at_most = marks(bytes);
+    let mut at_most = markers(bytes);
     if at_most <= enough {
         return at_most;
     }
-    let fewer = at_most.saturating_sub(idle_marks(bytes));
+    let fewer = at_most.saturating_sub(irrelevant_markers(bytes));
     if fewer <= enough {
         return fewer;
     }
@@ -39,20 +40,21 @@ fn html_urls_at_most(source: &str, enough: usize) -> usize {
         && let Some((token, range)) = tokens.next()
     {
         let piece = bytes.get(range).unwrap_or_default();
-        at_most -= marks(piece).saturating_sub(token_urls_at_most(&token, piece));
+        at_most -= markers(piece).saturating_sub(token_urls_at_most(&token, piece));
     }
     at_most
 }
 
-/// How many marks stand for no URL whatever they are in, by the bytes beside them: most are in styles.
+/// How many markers stand for no URL whatever they are in, by the bytes beside them: most are in
+/// styles.
 ///
-/// Before the `=` of a link is the end of its name (see [`links_at_most`]). The colon of a URL is shown
-/// after `mailto` or before slashes: if not, then a reference or a tag is beside it, of which the first
-/// has a mark of its own.
-fn idle_marks(bytes: &[u8]) -> usize {
+/// Before the `=` of a link is the end of its name (see [`links_at_most`]). The colon of a URL is
+/// shown after `mailto` or before slashes: if not, then a reference or a tag is beside it, of which
+/// the first has a mark of its own.
+fn irrelevant_markers(bytes: &[u8]) -> usize {
     let is_alphanumeric =
         |b: u8| ((b | 0x20).wrapping_sub(b'a') < 26) | (b.wrapping_sub(b'0') < 10);
-    let is_idle = |((before, here), after): ((&u8, &u8), &u8)| {
+    let is_irrelevant = |((before, here), after): ((&u8, &u8), &u8)| {
         let ends_name =
             b"fcarndt".iter().fold(*before <= b' ', |any, b| any | (before | 0x20 == *b));
         let joins = is_alphanumeric(*before)
@@ -64,16 +66,16 @@ fn idle_marks(bytes: &[u8]) -> usize {
     let pieces = from(0).zip(from(1)).zip(from(2));
     let in_piece = |((before, here), after): ((&[u8], &[u8]), &[u8])| {
         let places = before.iter().zip(here).zip(after);
-        places.fold(0u8, |count, place| count.wrapping_add(u8::from(is_idle(place))))
+        places.fold(0u8, |count, location| count.wrapping_add(u8::from(is_irrelevant(location))))
     };
     pieces.map(in_piece).map(usize::from).sum()
 }
 
 /// All in a piece of HTML that may stand for a URL, whatever it is a piece of.
-fn marks(piece: &[u8]) -> usize {
+fn markers(piece: &[u8]) -> usize {
     let opens = memchr::memchr_iter(b'<', piece);
     let shown = opens.filter(|at| matches!(piece.get(at + 1), Some(b'l' | b'L' | b'i' | b'I')));
-    count(piece, |b| is_shown_mark(b) || matches!(b, b'(' | b'=')) + shown.count()
+    count(piece, |b| is_text_marker(b) || matches!(b, b'(' | b'=')) + shown.count()
 }
 
 /// A number that the URLs which come from a token do not exceed.
@@ -81,16 +83,16 @@ fn token_urls_at_most(token: &Token<'_>, piece: &[u8]) -> usize {
     match token {
         Token::Start(tag) => {
             let is_shown = matches!(tag.name.first(), Some(b'l' | b'L' | b'i' | b'I'));
-            let shown = if is_shown { 1 + count(piece, is_shown_mark) } else { 0 };
+            let shown = if is_shown { 1 + count(piece, is_text_marker) } else { 0 };
             shown + links_at_most(piece)
         }
-        Token::Text(_) | Token::RawText(_) => count(piece, |b| is_shown_mark(b) || b == b'('),
+        Token::Text(_) | Token::RawText(_) => count(piece, |b| is_text_marker(b) || b == b'('),
         _ => 0,
     }
 }
 
 /// What every URL in a text has, or may come from.
-fn is_shown_mark(byte: u8) -> bool {
+fn is_text_marker(byte: u8) -> bool {
     matches!(byte, b'.' | b':' | b'&')
 }
 
@@ -111,9 +113,9 @@ fn links_at_most(tag: &[u8]) -> usize {
 const PIECE: usize = 192;
 
 /// How many bytes are so.
-pub(super) fn count(text: &[u8], is_so: impl Fn(u8) -> bool) -> usize {
+pub(super) fn count(text: &[u8], matches: impl Fn(u8) -> bool) -> usize {
     let in_piece =
-        |piece: &[u8]| piece.iter().fold(0u8, |count, b| count.wrapping_add(u8::from(is_so(*b))));
+        |piece: &[u8]| piece.iter().fold(0u8, |count, b| count.wrapping_add(u8::from(matches(*b))));
     text.chunks(PIECE).map(|piece| usize::from(in_piece(piece))).sum()
 }
 
@@ -191,7 +193,7 @@ mod tests {
             let page = render(&source, &Limits::default());
             let mut collector = Collector::new(100);
             collector.html(0, &source, &page);
-            let at_most = marks(source.as_bytes()) - idle_marks(source.as_bytes());
+            let at_most = markers(source.as_bytes()) - irrelevant_markers(source.as_bytes());
             assert!(collector.urls.len() <= at_most, "{source}");
             assert!(page.links.len() <= at_most, "{source}");
         }

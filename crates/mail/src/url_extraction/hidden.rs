@@ -10,28 +10,28 @@ use crate::evidence::View;
 use crate::html::{Attribute, Token, Tokenizer};
 use crate::part::{self, Part, PartText};
 use crate::url::nested::Finder;
-use crate::url::{CanonicalUrl, Url, UrlSource, canonical, cut_at, plain, text};
+use crate::url::{CanonicalUrl, Url, UrlSource, canonical, cut_at, normalized, text};
 
 /// Documents within documents (comments, `srcdoc`, `data:`) that are opened.
 const DOCUMENTS_MAX: usize = 4;
-/// Bytes that may be looked at for a message, each time counted: so many, and a multiple of its texts.
-/// One bound for all parts: many parts must not cost many times as much.
+/// Bytes that may be looked at for a message, each time counted: so many, and a multiple of its
+/// texts. One bound for all parts: many parts must not cost many times as much.
 const WORK_BYTES_MAX: usize = 4 * 1024 * 1024;
 const WORK_FACTOR: usize = 16;
-/// Bytes kept of a URL for people to read.
+/// Bytes of a URL kept for display.
 const RAW_BYTES_MAX: usize = 256;
 
-/// Whether texts have signs enough for more hosts than `max`, or for work beyond its bound: at each
-/// sign a look at all that follows is the most there can be.
+/// Whether texts have enough URL characters for more hosts than `max`, or for work beyond its
+/// bound: at each character at most all that follows is searched.
 pub(crate) fn may_be_too_many<'t>(texts: impl Iterator<Item = &'t str>, max: usize) -> bool {
-    let (mut all_marks, mut work) = (0usize, 0usize);
+    let (mut all_markers, mut work) = (0usize, 0usize);
     for text in texts {
-        let is_mark = |b| matches!(b, b':' | b'/' | b'\\' | b'=');
-        let marks = bounds::count(text.as_bytes(), is_mark);
-        all_marks = all_marks.saturating_add(marks);
-        work = work.saturating_add(marks.saturating_mul(text.len()));
+        let is_marker = |b| matches!(b, b':' | b'/' | b'\\' | b'=');
+        let markers = bounds::count(text.as_bytes(), is_marker);
+        all_markers = all_markers.saturating_add(markers);
+        work = work.saturating_add(markers.saturating_mul(text.len()));
     }
-    all_marks > max / 2 || work > WORK_BYTES_MAX
+    all_markers > max / 2 || work > WORK_BYTES_MAX
 }
 
 /// Collects the hidden URLs of a message, one for each host that `known` has not; at most `max`.
@@ -40,15 +40,15 @@ pub(crate) fn collect(subject: &str, parts: &[Part<'_>], known: &[Url], max: usi
     let mut hidden =
         Hidden { hosts: known, out: Collector::new(max), finder: Finder::new(WORK_BYTES_MAX) };
     hidden.begin(subject.len());
-    hidden.text(Place { part: 0, view: View::Header }, subject);
+    hidden.text(Location { part: 0, view: View::Header }, subject);
     for shown in part::texts(parts) {
         let source = shown.part.text().unwrap_or_default();
         hidden.begin(source.len());
         if shown.part.rendered().is_some() {
-            let at = Place { part: shown.index, view: View::Html };
+            let at = Location { part: shown.index, view: View::Html };
             hidden.page(at, source, 0, DOCUMENTS_MAX);
         }
-        let at = Place { part: shown.index, view: View::Text };
+        let at = Location { part: shown.index, view: View::Text };
         hidden.text(at, shown.text);
         hidden.joined_lines(at, &shown);
     }
@@ -63,7 +63,7 @@ pub(crate) fn collect(subject: &str, parts: &[Part<'_>], known: &[Url], max: usi
 
 /// Where positions count.
 #[derive(Clone, Copy)]
-struct Place {
+struct Location {
     part: u16,
     view: View,
 }
@@ -81,7 +81,7 @@ impl Hidden {
         self.finder.may_read_more(bytes.saturating_mul(WORK_FACTOR));
     }
 
-    fn push(&mut self, at: Place, raw: &str, range: Range<usize>, canonical: CanonicalUrl) {
+    fn push(&mut self, at: Location, raw: &str, range: Range<usize>, canonical: CanonicalUrl) {
         if self.hosts.contains(canonical.host()) {
             return;
         }
@@ -99,16 +99,16 @@ impl Hidden {
     }
 
     /// What is nested in a value that stands at `range`.
-    fn nested(&mut self, at: Place, value: &str, range: &Range<usize>) {
+    fn nested(&mut self, at: Location, value: &str, range: &Range<usize>) {
         self.finder.find(value);
         for url in std::mem::take(&mut self.finder.found) {
             self.push(at, value, range.clone(), url);
         }
     }
 
-    /// Text as a person reads it.
-    fn text(&mut self, at: Place, shown: &str) {
-        if let Some(plain) = plain::of(shown) {
+    /// Visible text.
+    fn text(&mut self, at: Location, shown: &str) {
+        if let Some(plain) = normalized::of(shown) {
             let original =
                 |range: Range<usize>| plain.original(range.start)..plain.original(range.end);
             self.links(at, &plain.text, original);
@@ -119,8 +119,8 @@ impl Hidden {
     }
 
     /// Text that was made from what stands at `range`.
-    fn derived(&mut self, at: Place, made: &str, range: Range<usize>) {
-        let plain = plain::of(made);
+    fn derived(&mut self, at: Location, made: &str, range: Range<usize>) {
+        let plain = normalized::of(made);
         for text in [Some(made), plain.as_ref().map(|p| &*p.text)].into_iter().flatten() {
             self.links(at, text, |_| range.clone());
             self.words(at, text, |_| range.clone());
@@ -128,17 +128,17 @@ impl Hidden {
     }
 
     /// Links that read as such.
-    fn links(&mut self, at: Place, text: &str, place: impl Fn(Range<usize>) -> Range<usize>) {
+    fn links(&mut self, at: Location, text: &str, location: impl Fn(Range<usize>) -> Range<usize>) {
         for found in text::find(text) {
             let raw = &text[found.range.clone()];
             if let Some(url) = canonical(raw) {
-                self.push(at, raw, place(found.range.clone()), url);
+                self.push(at, raw, location(found.range.clone()), url);
             }
         }
     }
 
-    /// Words in which something may be nested, and those that begin a URL in an odd way.
-    fn words(&mut self, at: Place, text: &str, place: impl Fn(Range<usize>) -> Range<usize>) {
+    /// Words in which something may be nested, and those that begin a URL in an invalid way.
+    fn words(&mut self, at: Location, text: &str, location: impl Fn(Range<usize>) -> Range<usize>) {
         let mut end = 0;
         let bytes = text.as_bytes();
         while let Some(i) = memchr::memchr3(b':', b'\\', b'=', &bytes[end..]).map(|i| end + i) {
@@ -149,13 +149,13 @@ impl Hidden {
                 let untrimmed = &text[start..end];
                 let start =
                     start + (untrimmed.len() - untrimmed.trim_start_matches(is_space).len());
-                self.nested(at, word, &place(start..start + word.len()));
+                self.nested(at, word, &location(start..start + word.len()));
             }
         }
     }
 
     /// Links that go over line ends at which mail programs join the lines.
-    fn joined_lines(&mut self, at: Place, shown: &PartText<'_, '_>) {
+    fn joined_lines(&mut self, at: Location, shown: &PartText<'_, '_>) {
         let whole = 0..shown.text.len();
         if let Some(text) = other_parts::flowed(shown.part, shown.text) {
             self.derived(at, &text, whole.clone());
@@ -173,7 +173,7 @@ impl Hidden {
                 continue;
             }
             self.begin(value.len());
-            let at = Place { part: index, view: View::Header };
+            let at = Location { part: index, view: View::Header };
             self.derived(at, &value, 0..value.len());
             for link in other_parts::bracketed(&value) {
                 self.derived(at, &link, 0..value.len());
@@ -189,20 +189,20 @@ impl Hidden {
         let Some(kind) = other_parts::kind_of(part) else { return };
         let text = other_parts::text_of(part);
         self.begin(text.len());
-        let at = Place { part: index, view: View::Html };
+        let at = Location { part: index, view: View::Html };
         if kind == other_parts::Kind::Page {
             self.page(at, &text, 0, DOCUMENTS_MAX);
-            return self.text(Place { part: index, view: View::Text }, &text);
+            return self.text(Location { part: index, view: View::Text }, &text);
         }
         let text = other_parts::unfolded(&text);
-        self.derived(Place { part: index, view: View::Text }, &text, 0..text.len());
+        self.derived(Location { part: index, view: View::Text }, &text, 0..text.len());
         if memchr::memchr(b'<', text.as_bytes()).is_some() {
             self.page(at, &text, 0, DOCUMENTS_MAX);
         }
     }
 
     /// The attributes and raw texts of a page that stands at `offset` of the part's source.
-    fn page(&mut self, at: Place, source: &str, offset: usize, documents: usize) {
+    fn page(&mut self, at: Location, source: &str, offset: usize, documents: usize) {
         for (token, range) in Tokenizer::new(source.as_bytes()) {
             let within = offset + range.start..offset + range.end;
             match token {
@@ -230,7 +230,7 @@ impl Hidden {
     }
 
     /// A page within a page.
-    fn inner(&mut self, at: Place, source: &str, offset: usize, documents: usize) {
+    fn inner(&mut self, at: Location, source: &str, offset: usize, documents: usize) {
         match documents.checked_sub(1) {
             Some(documents) => self.page(at, source, offset, documents),
             None => self.out.full = true,
@@ -238,7 +238,7 @@ impl Hidden {
     }
 
     /// URLs in style sheets and scripts, which stand there with their scheme.
-    fn script(&mut self, at: Place, text: &str, offset: usize) {
+    fn script(&mut self, at: Location, text: &str, offset: usize) {
         let text = without_css_escapes(text);
         for piece in text.split(['"', '\'', '`', '(', ')', ';', '\n']) {
             if memchr::memmem::find(piece.as_bytes(), b"//").is_some() {
@@ -249,7 +249,7 @@ impl Hidden {
 
     fn attribute(
         &mut self,
-        at: Place,
+        at: Location,
         attribute: Attribute<'_>,
         range: Range<usize>,
         documents: usize,
@@ -276,7 +276,7 @@ impl Hidden {
         }
         let is_link = attribute.is("href") || attribute.is("src") || attribute.is("action");
         if is_link || may_nest(&value) {
-            for value in [Some(&*value), plain::of(&value).as_ref().map(|p| &*p.text)] {
+            for value in [Some(&*value), normalized::of(&value).as_ref().map(|p| &*p.text)] {
                 let Some(value) = value else { continue };
                 self.nested(at, value, &range);
                 // `srcset`, `ping` and `archive` list URLs.
@@ -292,8 +292,8 @@ impl Hidden {
         }
     }
 
-    /// `href="evil.example/x"` with signs that cannot be seen in it.
-    fn schemeless(&mut self, at: Place, value: &str, range: &Range<usize>) {
+    /// `href="evil.example/x"` with invisible characters in it.
+    fn schemeless(&mut self, at: Location, value: &str, range: &Range<usize>) {
         let found = text::find(value).next().filter(|found| found.range.start == 0);
         if let Some(url) = found.and_then(|_| canonical(value)) {
             self.push(at, value, range.clone(), url);
@@ -313,8 +313,8 @@ fn may_nest(value: &str) -> bool {
         || memchr::memchr(b'%', bytes).is_some()
 }
 
-/// A value as browsers read it: tabs and line ends dropped, control characters and spaces at the ends
-/// too (URL Standard, section 4.4).
+/// A value as browsers read it: tabs and line ends dropped, control characters and spaces at the
+/// ends too (URL Standard, section 4.4).
 fn cleaned(value: &str) -> Cow<'_, str> {
     let trimmed = value.trim_matches(|c: char| c <= ' ' || c.is_whitespace());
     if memchr::memchr3(b'\t', b'\n', b'\r', trimmed.as_bytes()).is_none() {

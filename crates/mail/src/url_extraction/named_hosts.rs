@@ -1,6 +1,6 @@
-//! Every word of a text that may name a host, whether or not it reads as a link: for look-ups in a
+//! Every word of a text that may name a host, whether or not it reads as a link: for lookups in a
 //! list of hosts only. Mail programs differ in what they make clickable (`Evil.Com`, `x.com`,
-//! `www.bücher.de`), and a word that is no link harms nobody unless it names a listed host.
+//! `www.bücher.de`), and a word that is no link is harmless unless it names a listed host.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::evidence::View;
 use crate::header::Header;
 use crate::html::entity;
 use crate::part::{self, Part};
-use crate::url::{UrlSource, plain};
+use crate::url::{UrlSource, normalized};
 
 /// Longest host name (RFC 1035 section 2.3.4).
 const HOST_BYTES_MAX: usize = 253;
@@ -62,7 +62,7 @@ pub(crate) fn find(
 }
 
 fn listed(shown: &str, is_listed: &impl Fn(&str) -> bool) -> Option<(String, Range<usize>)> {
-    let plain = plain::of(shown);
+    let plain = normalized::of(shown);
     let text = plain.as_ref().map_or(shown, |p| &p.text);
     let original = |i: usize| plain.as_ref().map_or(i, |p| p.original(i));
     let mut done = 0;
@@ -87,7 +87,7 @@ fn in_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '.' | '-' | '_')
 }
 
-/// The word as a host, or the host in ASCII that stands in it beside other letters.
+/// The word as a host, or the host in ASCII that stands in it beside other characters.
 fn listed_word(word: &str, is_listed: &impl Fn(&str) -> bool) -> Option<String> {
     let known = |host: &str| {
         let host = host.trim_matches(['.', '-', '_']).to_ascii_lowercase();

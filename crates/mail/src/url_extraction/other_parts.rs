@@ -1,5 +1,5 @@
-//! Links of parts and fields that are no text of the message: HTML by its name or its look, SVG, XML,
-//! calendars, cards, header fields, and lines that mail programs join.
+//! Links of parts and fields that are no text of the message: HTML by its name or its look, SVG,
+//! XML, calendars, cards, header fields, and lines that mail programs join.
 
 use std::borrow::Cow;
 
@@ -38,7 +38,7 @@ pub(super) enum Kind {
 pub(super) fn kind_of(part: &Part<'_>) -> Option<Kind> {
     let (kind, subtype) = (&*part.content_type.kind, &*part.content_type.subtype);
     let is_named = |endings: &[&str]| {
-        part.name_readings().iter().any(|name| {
+        part.name_interpretations().iter().any(|name| {
             let name = name.to_ascii_lowercase();
             endings.iter().any(|ending| name.ends_with(ending))
         })
@@ -79,8 +79,8 @@ pub(super) fn unfolded(text: &str) -> String {
     text.replace("\\;", ";").replace("\\,", ",").replace("\\n", "\n").replace("\\N", "\n")
 }
 
-/// Text with the lines joined that its reader joins: `format=flowed; delsp=yes` drops the space at the
-/// end of a line with the line end (RFC 3676 section 4.3).
+/// Text with the lines joined that its reader joins: `format=flowed; delsp=yes` drops the space at
+/// the end of a line with the line end (RFC 3676 section 4.3).
 pub(super) fn flowed(part: &Part<'_>, text: &str) -> Option<String> {
     let is = |name: &str, value: &str| {
         part.content_type.param(name).is_some_and(|v| v.trim().eq_ignore_ascii_case(value))
@@ -89,8 +89,8 @@ pub(super) fn flowed(part: &Part<'_>, text: &str) -> Option<String> {
         .then(|| text.replace("\r\n", "\n").replace(" \n", ""))
 }
 
-/// Links in angle brackets that go over several lines, joined (RFC 3986 appendix C). Linear: none goes
-/// beyond the next bracket.
+/// Links in angle brackets that go over several lines, joined (RFC 3986 appendix C). Linear: none
+/// goes beyond the next bracket.
 pub(super) fn bracketed(text: &str) -> impl Iterator<Item = String> {
     memchr::memchr_iter(b'<', text.as_bytes()).filter_map(move |open| {
         let inside = text[open + 1..].split(['<', '>']).next()?;

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::flow::Flow;
+use super::flow::TextFlow;
 use super::{LABEL_BYTES_MAX, Link, Renderer};
 use crate::html::colour::Rgb;
-use crate::html::style::{HiddenWhy, Style};
+use crate::html::style::{HiddenReasons, Style};
 use crate::html::tag::Element;
 use crate::html::token::{Attribute, Tag};
 use crate::limits::Limits;
@@ -14,17 +14,17 @@ use crate::url::UrlSource;
 /// Colour of links, unless styled.
 const LINK_COLOUR: Rgb = Rgb(0, 0, 0xee);
 
-/// What a tag's attributes made.
+/// What a tag's attributes effects.
 #[derive(Default)]
-pub(super) struct Made {
+pub(super) struct AttributeEffects {
     pub(super) link: Option<usize>,
     pub(super) alt: Option<Range<usize>>,
 }
 
 impl Renderer<'_> {
-    pub(super) fn void(&mut self, element: Element, tag: Tag<'_>, made: &Made) {
+    pub(super) fn void(&mut self, element: Element, tag: Tag<'_>, effects: &AttributeEffects) {
         match element {
-            Element::Image => self.alternative_text(made),
+            Element::Image => self.alternative_text(effects),
             Element::Input => {
                 let is_password = tag
                     .attribute("type")
@@ -35,23 +35,28 @@ impl Renderer<'_> {
         }
     }
 
-    pub(super) fn alternative_text(&mut self, made: &Made) {
-        let Some(range) = made.alt.clone() else { return };
+    pub(super) fn alternative_text(&mut self, effects: &AttributeEffects) {
+        let Some(range) = effects.alt.clone() else { return };
         let text = self.source.get(range.clone()).unwrap_or_default();
-        let mut label = Flow::new(&Limits::default());
+        let mut label = TextFlow::new(&Limits::default());
         label.bytes_max = LABEL_BYTES_MAX;
         label.write(text, false);
         if label.text.is_empty() {
             return;
         }
-        if self.why.has(HiddenWhy::DISPLAY) || self.why.has(HiddenWhy::NOT_SHOWN) {
-            self.hidden_text(text, range.start, self.why);
+        if self.reasons.has(HiddenReasons::DISPLAY) || self.reasons.has(HiddenReasons::NOT_SHOWN) {
+            self.hidden_text(text, range.start, self.reasons);
         } else {
-            self.seen.write_plain(&format!("[image: {}]", label.text));
+            self.visible.write_plain(&format!("[image: {}]", label.text));
         }
     }
 
-    pub(super) fn attributes(&mut self, element: Element, tag: Tag<'_>, made: &mut Made) {
+    pub(super) fn attributes(
+        &mut self,
+        element: Element,
+        tag: Tag<'_>,
+        effects: &mut AttributeEffects,
+    ) {
         // Links have their own colour unless their own style says otherwise.
         if element == Element::A && tag.attribute("href").is_some() {
             self.style.colour = Some(LINK_COLOUR);
@@ -62,11 +67,11 @@ impl Renderer<'_> {
                 5 if attribute.is("style") => style = style.or(Some(attribute)),
                 5 if attribute.is("class") => classes = attribute.value,
                 2 if attribute.is("id") => id = attribute.value,
-                _ => self.attribute(element, tag, attribute, made),
+                _ => self.attribute(element, tag, attribute, effects),
             }
         }
-        if !self.sheet.is_empty() {
-            self.sheet.apply(self.source.as_bytes(), tag.name, classes, id, &mut self.style);
+        if !self.stylesheet.is_empty() {
+            self.stylesheet.apply(self.source.as_bytes(), tag.name, classes, id, &mut self.style);
         }
         // Last, because style wins over sheets, and these over attributes of presentation.
         if let Some(attribute) = style {
@@ -81,7 +86,7 @@ impl Renderer<'_> {
         element: Element,
         tag: Tag<'_>,
         attribute: Attribute<'_>,
-        made: &mut Made,
+        effects: &mut AttributeEffects,
     ) {
         use Element as E;
         let mut lower = [0u8; 12];
@@ -99,7 +104,7 @@ impl Renderer<'_> {
                 UrlSource::Background
             }
             (b"content", E::Meta) => return self.meta(tag, attribute),
-            (b"hidden", _) => return self.style.hide(HiddenWhy::DISPLAY),
+            (b"hidden", _) => return self.style.hide(HiddenReasons::DISPLAY),
             (b"color", E::Font) | (b"text", E::Body) => {
                 return self.style.set_colour(attribute.value);
             }
@@ -109,14 +114,14 @@ impl Renderer<'_> {
             }
             (b"bgcolor", _) => return self.style.set_background(attribute.value),
             (b"alt", E::Image) => {
-                made.alt = Some(attribute.value_range());
+                effects.alt = Some(attribute.value_range());
                 return;
             }
             _ => return,
         };
         let link = self.link(source, attribute.value_range());
         if element == E::A && source == UrlSource::Href {
-            made.link = made.link.or(link);
+            effects.link = effects.link.or(link);
         }
     }
 
@@ -128,7 +133,7 @@ impl Renderer<'_> {
             self.out.links_cut = true;
             return None;
         }
-        let at = self.seen.text.len() as u32;
+        let at = self.visible.text.len() as u32;
         let text = (source == UrlSource::Href).then_some(at..at);
         let value = value.start as u32..value.end as u32;
         self.out.links.push(Link { source, value, text });
@@ -153,7 +158,7 @@ impl Renderer<'_> {
         }
     }
 
-    /// The `url(...)` of a style sheet or attribute.
+    /// The `url(...)` of a style stylesheet or attribute.
     pub(super) fn css_urls(&mut self, range: Range<usize>) {
         let css = &self.source.as_bytes()[range.clone()];
         let mut at = 0;

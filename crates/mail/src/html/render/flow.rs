@@ -13,11 +13,11 @@ pub(super) struct Gap {
 }
 
 /// Text that collapses white space as it grows.
-pub(super) struct Flow {
+pub(super) struct TextFlow {
     pub(super) text: String,
     pub(super) gap: Gap,
-    /// The mark of a list's item, owed before its text.
-    pub(super) mark: String,
+    /// The marker of a list's item, owed before its text.
+    pub(super) marker: String,
     pub(super) bytes_max: usize,
     pub(super) full: bool,
 }
@@ -35,12 +35,12 @@ const SPECIAL: [bool; 256] = {
     table
 };
 
-impl Flow {
+impl TextFlow {
     pub(super) fn new(limits: &Limits) -> Self {
-        Flow {
+        TextFlow {
             text: String::new(),
             gap: Gap::default(),
-            mark: String::new(),
+            marker: String::new(),
             bytes_max: limits.text_bytes_max as usize,
             full: false,
         }
@@ -55,8 +55,8 @@ impl Flow {
         }
     }
 
-    /// Writes source text: references decoded, white space collapsed unless `keeps_space`.
-    pub(super) fn write(&mut self, source: &str, keeps_space: bool) {
+    /// Writes source text: references decoded, white space collapsed unless `preserves_whitespace`.
+    pub(super) fn write(&mut self, source: &str, preserves_whitespace: bool) {
         let bytes = source.as_bytes();
         let mut at = 0;
         while at < bytes.len() {
@@ -77,7 +77,7 @@ impl Flow {
                     }
                     at += 2;
                 }
-                Some(b'\n') if keeps_space => {
+                Some(b'\n') if preserves_whitespace => {
                     self.gap.lines = (self.gap.lines + 1).min(2);
                     at += 1;
                 }
@@ -109,7 +109,7 @@ impl Flow {
 
     /// Writes what is owed, then `text` as it is.
     pub(super) fn write_plain(&mut self, text: &str) {
-        if self.text.len() + text.len() + self.mark.len() + 2 > self.bytes_max {
+        if self.text.len() + text.len() + self.marker.len() + 2 > self.bytes_max {
             self.full = true;
             return;
         }
@@ -123,9 +123,9 @@ impl Flow {
                 _ => {}
             }
         }
-        if !self.mark.is_empty() {
-            self.text.push_str(&self.mark);
-            self.mark.clear();
+        if !self.marker.is_empty() {
+            self.text.push_str(&self.marker);
+            self.marker.clear();
         }
         self.text.push_str(text);
     }

@@ -79,9 +79,9 @@ impl Renderer<'_> {
         }
         self.gap_for(open.element.breaks());
         if let Some(text) = open.link.and_then(|i| self.out.links[i].text.as_mut()) {
-            text.end = self.seen.text.len() as u32;
+            text.end = self.visible.text.len() as u32;
         }
         self.style = open.outer;
-        self.why = self.style.why_hidden();
+        self.reasons = self.style.hidden_reasons();
     }
 }

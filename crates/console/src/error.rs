@@ -1,0 +1,81 @@
+//! Why a request was not answered with what it asked for.
+
+use std::time::Duration;
+
+use crate::text::translatable;
+use axum::http::StatusCode;
+use gauntlet_store::StoreError;
+
+/// The kinds of failure, each with its answer.
+#[derive(Debug)]
+pub(crate) enum RequestError {
+    /// Nobody is signed in, or the session is over.
+    SignIn,
+    /// A token that is unknown, over or revoked.
+    Token,
+    /// The token has not this scope.
+    Scope(&'static str),
+    /// The role, or a missing form token, does not allow it.
+    Forbidden(&'static str),
+    /// There is no such thing.
+    NotFound(&'static str),
+    /// The request makes no sense; says why.
+    Bad(String),
+    /// Passwords or codes were tried too often: to be tried again after this time.
+    Wait(Duration),
+    /// Too much is asked at once: to be tried again soon.
+    Busy,
+    /// A store failed. The page says little; the log says all.
+    Store(StoreError),
+}
+
+impl From<StoreError> for RequestError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Invalid { .. } => RequestError::Bad(error.to_string()),
+            other => RequestError::Store(other),
+        }
+    }
+}
+
+impl From<Duration> for RequestError {
+    fn from(wait: Duration) -> Self {
+        RequestError::Wait(wait)
+    }
+}
+
+impl RequestError {
+    /// Status code and a sentence for the person.
+    pub(crate) fn answer(&self) -> (StatusCode, String) {
+        match self {
+            RequestError::SignIn => {
+                (StatusCode::UNAUTHORIZED, translatable("Sign in first.").to_owned())
+            }
+            RequestError::Token => {
+                let why = translatable(
+                    "This token is unknown, over or revoked. `gauntlet token new` makes one.",
+                );
+                (StatusCode::UNAUTHORIZED, why.to_owned())
+            }
+            RequestError::Scope(scope) => {
+                (StatusCode::FORBIDDEN, format!("The token has not the scope {scope}."))
+            }
+            RequestError::Forbidden(why) => (StatusCode::FORBIDDEN, (*why).to_owned()),
+            RequestError::NotFound(what) => (StatusCode::NOT_FOUND, (*what).to_owned()),
+            RequestError::Bad(why) => (StatusCode::BAD_REQUEST, why.clone()),
+            RequestError::Wait(_) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                translatable("Too many attempts. Wait a while, then try again.").to_owned(),
+            ),
+            RequestError::Busy => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                translatable("The console has too much to do. Try again in a moment.").to_owned(),
+            ),
+            RequestError::Store(_) => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                translatable("The store could not be read. The node's own log says why.")
+                    .to_owned(),
+            ),
+        }
+    }
+}

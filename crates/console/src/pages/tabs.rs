@@ -1,0 +1,25 @@
+//! What belongs to the node and its people: the tabs that these pages share.
+
+use crate::text::{t, translatable};
+use maud::{Markup, html};
+
+/// Name and path of each page.
+const TABS: [(&str, &str); 6] = [
+    (translatable("Health"), "/health"),
+    (translatable("Settings"), "/settings"),
+    (translatable("People"), "/users"),
+    (translatable("Tokens"), "/tokens"),
+    (translatable("Senders"), "/senders"),
+    (translatable("Activity"), "/activity"),
+];
+
+/// The tabs, with the one at `path` marked.
+pub(super) fn tabs(path: &str) -> Markup {
+    html! {
+        nav.tabs aria-label=(t("Manage")) {
+            @for (name, to) in TABS {
+                a href=(to) aria-current=[(to == path).then_some("page")] { (t(name)) }
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What the console works with: stores, node, settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gauntlet_store::{Log, Policies, Quarantine, Users};
+
+use crate::node::NodeHandle;
+use crate::oidc::OidcOptions;
+use crate::proxies::Proxies;
+use crate::text::Texts;
+use crate::tls::Tls;
+
+/// Settings of the console.
+#[derive(Debug, Clone, Copy)]
+pub struct ConsoleOptions {
+    /// Seconds without a request after which a login ends.
+    pub session_seconds: u64,
+    /// Seconds after which a login ends however busy it is.
+    pub session_age_seconds_max: u64,
+    /// The console is reached by HTTPS (its own, or a proxy's): cookies are for HTTPS only.
+    pub https: bool,
+    /// Time for the head of a request, and between two requests of a connection.
+    pub head_wait_max: Duration,
+    /// Time for the body of a request.
+    pub body_wait_max: Duration,
+}
+
+impl Default for ConsoleOptions {
+    fn default() -> Self {
+        ConsoleOptions {
+            session_seconds: 8 * 3600,
+            session_age_seconds_max: 12 * 3600,
+            https: false,
+            head_wait_max: Duration::from_secs(10),
+            body_wait_max: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What the console works with.
+#[derive(Clone)]
+pub struct ConsoleState {
+    /// The message log.
+    pub log: Arc<Log>,
+    /// The quarantine.
+    pub quarantine: Arc<Quarantine>,
+    /// The versions of the policy.
+    pub policies: Arc<Policies>,
+    /// The people.
+    pub users: Arc<Users>,
+    /// The node.
+    pub node: Arc<dyn NodeHandle>,
+    /// Settings.
+    pub options: ConsoleOptions,
+    /// HTTPS of its own; none serves HTTP.
+    pub tls: Option<Tls>,
+    /// Proxies whose word counts about who asks.
+    pub proxies: Arc<Proxies>,
+    /// What pages say.
+    pub texts: Arc<Texts>,
+    /// Signing in at somebody else's; none if there is none.
+    pub oidc: Option<Arc<OidcOptions>>,
+}
+
+impl std::fmt::Debug for ConsoleState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConsoleState").field("options", &self.options).finish_non_exhaustive()
+    }
+}

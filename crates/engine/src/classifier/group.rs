@@ -1,0 +1,60 @@
+//! Groups of features, and the dimensions of the model's table.
+
+/// Bits of the table of weights: one million.
+pub const TABLE_BITS: u32 = 20;
+/// Number of groups.
+pub const GROUPS: usize = Group::ALL.len();
+/// A group's share of the log odds stays within ± this: words cannot outvote everything else.
+pub const GROUP_BOUND: f32 = 5.0;
+/// Most features of a message.
+pub const FEATURES_MAX: usize = 10_000;
+
+/// Kinds of features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// Who it says it is from.
+    Sender,
+    /// Words of the Subject.
+    Subject,
+    /// Which fields there are, and how they are written.
+    Form,
+    /// Words of the text.
+    Text,
+    /// Structure of the HTML.
+    Page,
+    /// Hosts and shapes of links.
+    Links,
+    /// Types of parts and attachments.
+    Files,
+}
+
+impl Group {
+    /// Every group, in the order they are read.
+    pub const ALL: [Group; 7] = [
+        Group::Sender,
+        Group::Subject,
+        Group::Form,
+        Group::Text,
+        Group::Page,
+        Group::Links,
+        Group::Files,
+    ];
+
+    /// Position in [`Group::ALL`].
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The name in a sentence.
+    pub fn name(self) -> &'static str {
+        match self {
+            Group::Sender => "sender",
+            Group::Subject => "subject",
+            Group::Form => "header form",
+            Group::Text => "text",
+            Group::Page => "page structure",
+            Group::Links => "links",
+            Group::Files => "parts",
+        }
+    }
+}

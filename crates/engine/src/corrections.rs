@@ -1,0 +1,86 @@
+//! Corrections: what administrators and users have said about messages, spam or not, with the
+//! features and fingerprints that are learned from.
+
+use std::collections::BTreeMap;
+
+use gauntlet_mail::Message;
+
+use crate::classifier::group::GROUPS;
+use crate::classifier::{ClassifierScratch, Model};
+use crate::signatures::fingerprint::{self, Fingerprint};
+use crate::signatures::known::Report;
+
+/// Corrections kept; the oldest make room for new ones.
+pub const CORRECTIONS_MAX: usize = 20_000;
+
+/// A message and its reported class.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Correction {
+    /// What it is.
+    pub spam: bool,
+    /// Hash of who said so; 0 is the administrator, whose corrections count in full.
+    pub reporter: u64,
+    /// Unix time in seconds at which it was said.
+    pub at: i64,
+    /// The shipped model's log odds, so that only what it does not know is learned.
+    pub logit: f32,
+    /// Features.
+    pub features: Vec<u32>,
+    /// Where each group of features ends.
+    pub ends: [u16; GROUPS],
+    /// What its near duplicates are known by.
+    pub fingerprints: Vec<Fingerprint>,
+}
+
+impl Correction {
+    /// What `reporter` says about a message.
+    pub fn new(
+        message: &Message<'_>,
+        model: &Model,
+        scratch: &mut ClassifierScratch,
+        spam: bool,
+        (reporter, at): (u64, i64),
+    ) -> Self {
+        scratch.read(message);
+        let (features, ends) = scratch.features();
+        let found = fingerprint::of_message(message, scratch);
+        Correction {
+            spam,
+            reporter,
+            at,
+            logit: model.logit(scratch) as f32,
+            features: features.to_vec(),
+            ends: ends.map(|e| e as u16),
+            fingerprints: found.into_iter().map(|f| f.fingerprint).collect(),
+        }
+    }
+}
+
+/// Names a message: the hash of its bytes.
+pub type MessageId = [u8; 16];
+
+/// Names a message by its bytes.
+pub fn message_id(raw: &[u8]) -> MessageId {
+    let hash = blake3::hash(raw);
+    std::array::from_fn(|i| hash.as_bytes()[i])
+}
+
+/// Names a reporter; an empty name is the administrator.
+pub fn reporter_id(name: &str) -> u64 {
+    if name.is_empty() {
+        return 0;
+    }
+    let hash = blake3::hash(name.to_lowercase().as_bytes());
+    u64::from_le_bytes(std::array::from_fn(|i| hash.as_bytes()[i])).max(1)
+}
+
+/// The reports about fingerprints in the current corrections.
+pub fn reports(corrections: &BTreeMap<MessageId, Correction>) -> Vec<Report> {
+    let of = |c: &Correction| {
+        let day = u16::try_from(c.at.max(0) / 86_400).unwrap_or(u16::MAX);
+        let (spam, reporter) = (c.spam, c.reporter);
+        let report = move |fingerprint| Report { fingerprint, spam, reporter, day };
+        c.fingerprints.clone().into_iter().map(report)
+    };
+    corrections.values().flat_map(of).collect()
+}

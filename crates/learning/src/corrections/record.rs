@@ -1,0 +1,84 @@
+//! The records of the journal: encoding and decoding.
+
+use gauntlet_engine::classifier::group::GROUPS;
+use gauntlet_engine::corrections::{Correction, MessageId};
+use gauntlet_engine::signatures::table::{ENTRY_BYTES, Entry};
+
+/// Longest record; longer ones are a broken length.
+const RECORD_BYTES_MAX: usize = 1 << 20;
+
+const KIND_HAM: u8 = 0;
+
+const KIND_SPAM: u8 = 1;
+
+const KIND_FORGET: u8 = 2;
+
+pub(super) fn record(out: &mut Vec<u8>, id: &MessageId, correction: Option<&Correction>) {
+    let mut payload = id.to_vec();
+    match correction {
+        None => payload.push(KIND_FORGET),
+        Some(c) => {
+            payload.push(if c.spam { KIND_SPAM } else { KIND_HAM });
+            payload.extend_from_slice(&c.reporter.to_le_bytes());
+            payload.extend_from_slice(&c.at.to_le_bytes());
+            payload.extend_from_slice(&c.logit.to_le_bytes());
+            c.ends.iter().for_each(|e| payload.extend_from_slice(&e.to_le_bytes()));
+            payload.extend_from_slice(&(c.fingerprints.len() as u32).to_le_bytes());
+            for &fingerprint in &c.fingerprints {
+                let entry = Entry { fingerprint, bad: 0, good: 0, day: 0 };
+                payload.extend_from_slice(&entry.to_bytes());
+            }
+            c.features.iter().for_each(|f| payload.extend_from_slice(&f.to_le_bytes()));
+        }
+    }
+    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    out.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
+    out.extend_from_slice(&payload);
+}
+
+fn take<'b>(bytes: &'b [u8], at: &mut usize, count: usize) -> Option<&'b [u8]> {
+    let piece = bytes.get(*at..at.checked_add(count)?)?;
+    *at += count;
+    Some(piece)
+}
+
+pub(super) fn number(bytes: &[u8], at: &mut usize) -> Option<u32> {
+    Some(u32::from_le_bytes(take(bytes, at, 4)?.try_into().ok()?))
+}
+
+/// The next whole record's payload.
+pub(super) fn next<'b>(bytes: &'b [u8], at: &mut usize) -> Option<&'b [u8]> {
+    let length = number(bytes, at)? as usize;
+    let crc = number(bytes, at)?;
+    let payload = take(bytes, at, length).filter(|_| length <= RECORD_BYTES_MAX)?;
+    (crc32fast::hash(payload) == crc).then_some(payload)
+}
+
+pub(super) fn parse(payload: &[u8]) -> Option<(MessageId, Option<Correction>)> {
+    let mut at = 0;
+    let id: MessageId = take(payload, &mut at, 16)?.try_into().ok()?;
+    let spam = match *take(payload, &mut at, 1)?.first()? {
+        KIND_FORGET => return Some((id, None)),
+        says => says == KIND_SPAM,
+    };
+    let reporter = u64::from_le_bytes(take(payload, &mut at, 8)?.try_into().ok()?);
+    let reported_at = i64::from_le_bytes(take(payload, &mut at, 8)?.try_into().ok()?);
+    let logit = f32::from_bits(number(payload, &mut at)?);
+    let mut ends = [0u16; GROUPS];
+    for end in &mut ends {
+        *end = u16::from_le_bytes(take(payload, &mut at, 2)?.try_into().ok()?);
+    }
+    let count = number(payload, &mut at)?;
+    let mut fingerprints = Vec::new();
+    for _ in 0..count {
+        let bytes = take(payload, &mut at, ENTRY_BYTES)?;
+        fingerprints.push(Entry::from_bytes(bytes)?.fingerprint);
+    }
+    let rest = payload.get(at..)?;
+    let features =
+        rest.chunks_exact(4).filter_map(|f| Some(u32::from_le_bytes(f.try_into().ok()?))).collect();
+    Some((
+        id,
+        Some(Correction { spam, reporter, at: reported_at, logit, features, ends, fingerprints }),
+    ))
+}

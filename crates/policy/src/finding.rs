@@ -1,0 +1,42 @@
+//! What is wrong with a policy: errors that keep it from being used, and warnings.
+
+use crate::rule::Rule;
+
+/// A policy that cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PolicyError {
+    /// Not TOML, or a field that is unknown or of the wrong type.
+    #[error("policy, line {line}: {message}")]
+    Syntax {
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong and what would be right.
+        message: String,
+    },
+    /// It reads, but cannot mean what it says.
+    #[error("policy, line {}: rule {:?}: {}", .0.line, .0.rule, .0.message)]
+    Meaning(Finding),
+}
+
+/// An error or a warning about one rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The rule's name.
+    pub rule: String,
+    /// Line of the rule, from 1.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl Finding {
+    pub(crate) fn of(rule: &Rule, message: String) -> Self {
+        Finding { rule: rule.name.clone(), line: rule.line, message }
+    }
+}
+
+impl From<Finding> for PolicyError {
+    fn from(finding: Finding) -> Self {
+        PolicyError::Meaning(finding)
+    }
+}

@@ -1,0 +1,176 @@
+//! What is on this machine: disks, certificates, the queue.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gauntlet_gateway::clock::now_ms;
+use gauntlet_gateway::config::{Config, SpoolBackend};
+use gauntlet_gateway::control::{self, Answer, Request};
+use gauntlet_gateway::ids;
+use gauntlet_gateway::net::acme;
+use gauntlet_gateway::net::tls;
+use gauntlet_gateway::secrets::{Life, Secrets};
+
+use super::{Findings, Health};
+
+/// Free share of a disk below which it is odd.
+const DISK_FREE_ODD: f64 = 0.10;
+/// Days before a certificate's end from which on it is odd, and bad.
+const CERTIFICATE_DAYS_ODD: i64 = 21;
+const CERTIFICATE_DAYS_BAD: i64 = 5;
+/// Age of the oldest message that waits, in minutes, from which on it is odd.
+const QUEUE_MINUTES_ODD: i64 = 60;
+
+/// A disk that data is on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Disk {
+    /// What is there.
+    pub(crate) what: &'static str,
+    /// The folder.
+    pub(crate) path: PathBuf,
+    /// Bytes free for us.
+    pub(crate) free: u64,
+    /// Bytes in all.
+    pub(crate) total: u64,
+}
+
+/// The disks of data and spool; one line if they are the same.
+pub(crate) fn disks(config: &Config) -> Vec<Disk> {
+    let data = room(&config.node.data).map(|r| ("data", config.node.data.clone(), r));
+    let spool = config.node.inside(&config.spool.path);
+    let apart = config.spool.backend == SpoolBackend::Disk;
+    let spool = room(&spool).filter(|_| apart).map(|r| ("spool", spool, r));
+    let same = |a: &Room, b: &Room| a.device == b.device;
+    let spool = match (&data, spool) {
+        (Some((_, _, data)), Some((_, _, room))) if same(data, &room) => None,
+        (_, spool) => spool,
+    };
+    let found = data.into_iter().chain(spool);
+    found
+        .map(|(what, path, room)| Disk { what, path, free: room.free, total: room.total })
+        .collect()
+}
+
+struct Room {
+    device: u64,
+    free: u64,
+    total: u64,
+}
+
+fn room(path: &Path) -> Option<Room> {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
+    let device = std::fs::metadata(path).ok()?.dev();
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut found = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `name` ends in NUL and lives through the call; statvfs fills the struct it is given, and it
+    // is read only if the call says that it did.
+    let found = unsafe {
+        if libc::statvfs(name.as_ptr(), found.as_mut_ptr()) != 0 {
+            return None;
+        }
+        found.assume_init()
+    };
+    let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+    Some(Room { device, free: bytes(found.f_bavail), total: bytes(found.f_blocks) })
+}
+
+/// There is room for mail.
+pub(super) fn disk(config: &Config, found: &mut Findings) {
+    for disk in disks(config) {
+        let (free, total) = (disk.free as f64 / 1e9, disk.total as f64 / 1e9);
+        let place = disk.path.display();
+        let text = format!("{place}: {free:.1} of {total:.1} GB free");
+        let min = config.spool.free_bytes_min;
+        if disk.free < min {
+            let hint =
+                format!("under spool.free_bytes_min ({min} bytes): new mail gets 452; make room");
+            found.add(Health::Bad, "disk", format!("{text}, {hint}"));
+        } else if free < DISK_FREE_ODD * total {
+            found.add(Health::Odd, "disk", format!("{text}; make room before it is full"));
+        } else {
+            found.add(Health::Good, "disk", text);
+        }
+    }
+}
+
+/// Certificates of listeners are good for a while.
+pub(super) fn certificates(config: &Config, secrets: Option<&Arc<Secrets>>, found: &mut Findings) {
+    let now = now_ms() / 1_000;
+    let given = acme::certificate(&config.node.data);
+    for (path, life) in lives(config, secrets) {
+        let place = path.display();
+        let (start, end) = match life {
+            Ok(life) => life,
+            Err(error) => {
+                found.add(Health::Bad, "certificate", format!("{place}: {error}"));
+                continue;
+            }
+        };
+        let days = (end - now).div_euclid(86_400);
+        let (odd, bad) = match path == given {
+            true => given_days(start, end),
+            false => (CERTIFICATE_DAYS_ODD, CERTIFICATE_DAYS_BAD),
+        };
+        let (health, text) = if days < 0 {
+            (Health::Bad, format!("{place} is over since {} days; renew it", -days))
+        } else if days < bad {
+            (Health::Bad, format!("{place} ends in {days} days; renew it"))
+        } else if days < odd {
+            (Health::Odd, format!("{place} ends in {days} days; is its renewal under way?"))
+        } else {
+            (Health::Good, format!("{place} is good for {days} days"))
+        };
+        found.add(health, "certificate", text);
+    }
+}
+
+/// Days before the end of an authority's certificate from which on it is odd and bad: it is renewed when a
+/// third of its life is left, which may be as short as two days.
+fn given_days(start: i64, end: i64) -> (i64, i64) {
+    let life = (end - start) / 86_400;
+    (life / 5, life / 20)
+}
+
+/// The node has nothing to ask: whether its clock is right, whether much of what is held may go.
+pub(super) fn questions(config: &Config, found: &mut Findings) {
+    let Ok(Answer::Status(status)) = control::ask(&config.node.data, &Request::Status) else {
+        return;
+    };
+    for problem in &status.problems {
+        found.add(Health::Bad, "node", problem.as_str());
+    }
+    for question in &status.questions {
+        found.add(Health::Bad, "clock", question.as_str());
+    }
+}
+
+/// When certificates are good, from whoever may read their files.
+fn lives(config: &Config, secrets: Option<&Arc<Secrets>>) -> Vec<Life> {
+    let Some(secrets) = secrets else {
+        let read = tls::expiry::lives(config).into_iter();
+        return read.map(|(path, life)| (path, life.map_err(|e| format!("{e:#}")))).collect();
+    };
+    let failed = |e| vec![(config.node.data.clone(), Err(format!("{e:#}")))];
+    secrets.certificate_lives().unwrap_or_else(failed)
+}
+
+/// Mail leaves.
+pub(super) fn queue(config: &Config, found: &mut Findings) {
+    let oldest = match control::ask(&config.node.data, &Request::List { max: 1 }) {
+        Ok(Answer::Messages(waiting)) => waiting.into_iter().next(),
+        _ => {
+            found.add(Health::Odd, "queue", "no node answers there; is `gauntlet serve` running?");
+            return;
+        }
+    };
+    let Some(oldest) = oldest else {
+        found.add(Health::Good, "queue", "nothing waits");
+        return;
+    };
+    let since = ids::parse(&oldest.id).map_or(0, |id| now_ms() - ids::time_of(id));
+    let minutes = since.max(0) / 60_000;
+    let text = format!("the oldest message waits for {minutes} minutes: {}", oldest.reply);
+    let odd = minutes >= QUEUE_MINUTES_ODD;
+    found.add(if odd { Health::Odd } else { Health::Good }, "queue", text.trim_end_matches(": "));
+}

@@ -1,0 +1,170 @@
+//! What the console tells about the node: rules and their cost, settings, health, routes, disks.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use gauntlet_console::{
+    Disk, EffectiveSetting, HealthCheck, MailRoute, RuleCost, RuleInfo, WebRequest,
+};
+use gauntlet_engine::Snapshot;
+use gauntlet_gateway::config::{Config, Loaded};
+use gauntlet_gateway::net::web;
+use gauntlet_gateway::secrets::Secrets;
+use gauntlet_mail::{Envelope, Facts, Message};
+use gauntlet_rules::{NativeDocument, Ruleset};
+
+use crate::doctor::{self, resources};
+
+/// The effective settings; a reload replaces them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Effective(Arc<RwLock<Vec<EffectiveSetting>>>);
+
+impl Effective {
+    /// Takes those of a configuration over.
+    pub(super) fn take(&self, loaded: &Loaded) {
+        let lines = loaded.settings().into_iter().map(|s| EffectiveSetting {
+            value: s.value,
+            key: s.key,
+            origin: s.origin.to_string(),
+        });
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = lines.collect();
+    }
+
+    pub(super) fn lines(&self) -> Vec<EffectiveSetting> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Every rule of a snapshot, by name.
+pub(super) fn rules(snapshot: &Snapshot) -> Vec<RuleInfo> {
+    let filters = snapshot.registry.rules().iter().filter(|r| r.enabled).map(|r| RuleInfo {
+        name: r.name.to_string(),
+        kind: "filter".to_owned(),
+        score: r.score,
+        description: r.description.to_string(),
+    });
+    let mut all: Vec<RuleInfo> = filters.collect();
+    let own = snapshot.own_rules.as_deref();
+    for ruleset in own.into_iter().chain(snapshot.ruleset.as_deref().map(|set| &**set)) {
+        let set = ruleset.profile().score_set();
+        let scored = ruleset.rules().iter().filter(|r| !r.is_sub() && r.is_callable);
+        all.extend(scored.map(|r| RuleInfo {
+            name: r.name.to_string(),
+            kind: r.test.kind().to_owned(),
+            score: r.scores.get(set).copied().unwrap_or(0.0),
+            description: r.description.to_string(),
+        }));
+    }
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all.dedup_by(|a, b| a.name == b.name);
+    all
+}
+
+/// What trying the rules on these messages costs, by rule.
+pub(super) fn rule_costs(snapshot: &Snapshot, messages: &[Vec<u8>]) -> Vec<RuleCost> {
+    let mut costs = Vec::new();
+    if let Some(own) = &snapshot.own_rules {
+        // Engines are made when first needed, which would count as the rule's cost.
+        own.not_run();
+        let mut scratch = gauntlet_rules::RulesScratch::with_costs();
+        for raw in messages {
+            let (message, envelope) = (Message::parse(raw), Envelope::default());
+            own.scan(&NativeDocument::new(&message, &envelope), &mut scratch);
+        }
+        costs.extend(costs_of(own, scratch.costs()));
+    }
+    if let Some(ruleset) = &snapshot.ruleset {
+        ruleset.not_run();
+        let mut scratch = gauntlet_spamassassin::RulesScratch::with_costs();
+        for raw in messages {
+            let message = Message::parse(raw);
+            ruleset.scan(&message, &Envelope::default(), &Facts::default(), 0, &mut scratch);
+        }
+        costs.extend(costs_of(ruleset, scratch.costs()));
+    }
+    costs
+}
+
+fn costs_of(ruleset: &Ruleset, costs: &[(u64, u64)]) -> impl Iterator<Item = RuleCost> {
+    ruleset.rules().iter().zip(costs).map(|(rule, (tries, nanos))| RuleCost {
+        name: rule.name.to_string(),
+        tries: *tries,
+        cost_ns: *nanos,
+    })
+}
+
+/// What `gauntlet doctor` finds.
+pub(super) fn health(config: &Config, secrets: &Arc<Secrets>) -> Vec<HealthCheck> {
+    match doctor::examine(config, None, None, Some(secrets)) {
+        Ok(found) => {
+            let line = |(health, check, text): (doctor::Health, &str, String)| HealthCheck {
+                check: check.to_owned(),
+                health: health.name(),
+                text,
+            };
+            found.0.into_iter().map(line).collect()
+        }
+        Err(error) => vec![HealthCheck {
+            check: "doctor".to_owned(),
+            health: "bad",
+            text: format!("{error:#}"),
+        }],
+    }
+}
+
+/// Where mail goes, in the order in which it is tried.
+pub(crate) fn mail_routes(config: &Config) -> Vec<MailRoute> {
+    let tls = |of: Option<gauntlet_gateway::config::HopTlsPolicy>| {
+        format!("{:?}", of.unwrap_or(config.sender.tls)).to_lowercase()
+    };
+    let exchangers = || "mail exchangers that the DNS names".to_owned();
+    let mut routes: Vec<MailRoute> = Vec::new();
+    for hop in &config.next_hop {
+        let weighed = hop.hosts.iter().enumerate().map(|(n, host)| match hop.weights.get(n) {
+            Some(weight) => format!("{host} (share {weight})"),
+            None => host.clone(),
+        });
+        let hosts: Vec<String> = weighed.collect();
+        let lmtp = if hop.lmtp { "LMTP to " } else { "" };
+        let goes_to =
+            if hosts.is_empty() { exchangers() } else { format!("{lmtp}{}", hosts.join(", ")) };
+        routes.push(MailRoute { mail_for: hop.r#for.join(", "), goes_to, tls: tls(hop.tls) });
+    }
+    let ours = match config.domains.local.as_slice() {
+        [] => "every domain".to_owned(),
+        local => local.join(", "),
+    };
+    let maildir = || format!("Maildir {}", config.node.inside(&config.route.maildir).display());
+    let (goes_to, how) = match config.route.next_hop.as_str() {
+        "" => (maildir(), "-".to_owned()),
+        hop => (hop.to_owned(), tls(None)),
+    };
+    routes.push(MailRoute { mail_for: ours, goes_to, tls: how });
+    let goes_to = match config.route.smart_host.as_str() {
+        "" => exchangers(),
+        host => host.to_owned(),
+    };
+    routes.push(MailRoute { mail_for: "all else, outbound".to_owned(), goes_to, tls: tls(None) });
+    routes
+}
+
+/// Asks a web server on a runtime of its own.
+pub(super) fn send_web_request(
+    config: &Config,
+    question: &WebRequest,
+) -> anyhow::Result<(u16, String)> {
+    let WebRequest { url, headers, body } = question.clone();
+    let tls = web::hop_tls(&config.sender.roots)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(web::ask(&web::Asked { url, headers, body }, &tls))
+}
+
+/// The disks of data and spool.
+pub(crate) fn disks(config: &Config) -> Vec<Disk> {
+    let shown = |d: resources::Disk| Disk {
+        what: d.what.to_owned(),
+        path: d.path.display().to_string(),
+        free: d.free,
+        total: d.total,
+    };
+    resources::disks(config).into_iter().map(shown).collect()
+}
