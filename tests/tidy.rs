@@ -5,8 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Arrows of the design (section 3): a crate, and the crates of ours it may name.
-const ARROWS: [(&str, &[&str]); 14] = [
-    ("mail", &[]),
+const ARROWS: [(&str, &[&str]); 16] = [
+    ("sniff", &[]),
+    ("content", &["sniff"]),
+    ("mail", &["sniff"]),
     ("verdict", &["mail"]),
     ("rules", &["mail"]),
     ("spamassassin", &["mail", "rules"]),

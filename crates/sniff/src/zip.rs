@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use memchr::memmem;
 
-use super::FileKind;
+use crate::FileKind;
 
 /// Entries read of one ZIP directory.
 const ZIP_ENTRIES_MAX: usize = 4_096;
@@ -15,15 +15,15 @@ const ZIP_ENTRIES_MAX: usize = 4_096;
 const ZIP_TAIL_BYTES: usize = 65_557;
 
 /// An entry of a ZIP's central directory (APPNOTE.TXT section 4.3.12).
-pub(super) struct ZipEntry<'a> {
-    pub(super) name: &'a [u8],
+pub(crate) struct ZipEntry<'a> {
+    pub(crate) name: &'a [u8],
     /// General purpose bit flags; bit 0 says that the entry is encrypted.
-    pub(super) flags: u16,
+    pub(crate) flags: u16,
 }
 
 /// The entries by the central directory; without one, those of the local headers that follow each
 /// other. At most [`ZIP_ENTRIES_MAX`].
-pub(super) fn entries(bytes: &[u8]) -> Vec<ZipEntry<'_>> {
+pub(crate) fn entries(bytes: &[u8]) -> Vec<ZipEntry<'_>> {
     let u16_at = |at: usize| bytes.get(at..at + 2).map(|b| u16::from_le_bytes([b[0], b[1]]));
     let tail = bytes.len().saturating_sub(ZIP_TAIL_BYTES);
     let directory = memmem::rfind(&bytes[tail..], b"PK\x05\x06").and_then(|i| {
@@ -107,7 +107,7 @@ fn unicode_path(mut extra: &[u8]) -> Option<&[u8]> {
     None
 }
 
-pub(super) fn kind(bytes: &[u8]) -> FileKind {
+pub(crate) fn kind(bytes: &[u8]) -> FileKind {
     let entries = entries(bytes);
     let has = |name: &[u8]| entries.iter().any(|e| e.name == name);
     let has_under = |folder: &[u8]| entries.iter().any(|e| e.name.starts_with(folder));

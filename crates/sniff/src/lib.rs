@@ -4,10 +4,10 @@
 pub mod zip;
 
 use memchr::memmem;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What bytes are, by their own signature and not by what the sender says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FileKind {
@@ -61,6 +61,20 @@ pub enum FileKind {
     Ace,
     /// ARJ archive.
     Arj,
+    /// LZMA without a container (`.lzma`).
+    Lzma,
+    /// LHA archive.
+    Lha,
+    /// cpio archive.
+    Cpio,
+    /// Unix `ar` archive, Debian packages among them.
+    Ar,
+    /// BinHex 4.0.
+    BinHex,
+    /// OneNote section.
+    OneNote,
+    /// A mailbox: several messages in one file (RFC 4155).
+    Mbox,
     /// JPEG, PNG, GIF, BMP, TIFF, WebP or icon.
     Image,
     /// SVG.
@@ -115,6 +129,13 @@ impl FileKind {
             K::DiskImage => "application/x-iso9660-image",
             K::Ace => "application/x-ace-compressed",
             K::Arj => "application/x-arj",
+            K::Lzma => "application/x-lzma",
+            K::Lha => "application/x-lzh-compressed",
+            K::Cpio => "application/x-cpio",
+            K::Ar => "application/x-archive",
+            K::BinHex => "application/mac-binhex40",
+            K::OneNote => "application/onenote",
+            K::Mbox => "application/mbox",
             K::Image => "image/*",
             K::Svg => "image/svg+xml",
             K::Media => "video/*",
@@ -139,7 +160,7 @@ impl FileKind {
 }
 
 /// Signatures at the start of a file, in the order they are tried.
-const MAGIC: [(&[u8], FileKind); 45] = [
+const MAGIC: [(&[u8], FileKind); 52] = [
     (b"MZ", FileKind::WindowsProgram),
     (b"\x7fELF", FileKind::ElfProgram),
     (b"\xfe\xed\xfa\xce", FileKind::MachProgram),
@@ -158,6 +179,13 @@ const MAGIC: [(&[u8], FileKind); 45] = [
     (b"Rar!\x1a\x07", FileKind::Rar),
     (b"MSCF\x00\x00\x00\x00", FileKind::Cab),
     (b"\x60\xea", FileKind::Arj),
+    (b"070701", FileKind::Cpio),
+    (b"070702", FileKind::Cpio),
+    (b"070707", FileKind::Cpio),
+    (b"\xc7\x71", FileKind::Cpio),
+    (b"\x71\xc7", FileKind::Cpio),
+    (b"!<arch>\n", FileKind::Ar),
+    (b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d\xae\xb1\x53\x78\xd0\x29\x96\xd3", FileKind::OneNote),
     (b"\xff\xd8\xff", FileKind::Image),
     (b"\x89PNG\r\n\x1a\n", FileKind::Image),
     (b"GIF87a", FileKind::Image),
@@ -216,6 +244,15 @@ pub fn sniff(bytes: &[u8]) -> FileKind {
     if at(0x8001, b"CD001") || at(0x8001, b"BEA01") || at(0x8801, b"CD001") {
         return FileKind::DiskImage;
     }
+    if at(2, b"-lh") && at(6, b"-") || at(2, b"-lz") && at(6, b"-") {
+        return FileKind::Lha;
+    }
+    if is_lzma(bytes) {
+        return FileKind::Lzma;
+    }
+    if memmem::find(head, b"(This file must be converted with BinHex").is_some() {
+        return FileKind::BinHex;
+    }
     if at(7, b"**ACE**") {
         return FileKind::Ace;
     }
@@ -232,6 +269,40 @@ pub fn sniff(bytes: &[u8]) -> FileKind {
     text_kind(head)
 }
 
+/// LZMA has no signature: its properties byte is the usual one, its dictionary a power of two or
+/// three halves of one, and its size either unknown or below a terabyte.
+fn is_lzma(bytes: &[u8]) -> bool {
+    let [0x5d, d0, d1, d2, d3, size @ ..] = bytes else { return false };
+    let dictionary = u32::from_le_bytes([*d0, *d1, *d2, *d3]);
+    let Some(size) = size.first_chunk::<8>() else { return false };
+    let usual = dictionary.is_power_of_two() || (dictionary / 3).is_power_of_two();
+    let size = u64::from_le_bytes(*size);
+    usual && dictionary >= 4_096 && (size == u64::MAX || size < 1 << 40)
+}
+
+/// A header block: fields from the first line on, with one that every message has.
+fn is_header(head: &[u8]) -> bool {
+    let lines = head.split(|&b| b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let mut usual = 0;
+    for line in lines.take(30) {
+        if line.is_empty() {
+            break;
+        }
+        if line[0] == b' ' || line[0] == b'\t' {
+            continue;
+        }
+        let Some(colon) = line.iter().position(|&b| b == b':') else { return false };
+        let name = &line[..colon];
+        if name.is_empty() || !name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-') {
+            return usual >= 2;
+        }
+        const USUAL: [&str; 7] =
+            ["from", "to", "subject", "date", "message-id", "mime-version", "received"];
+        usual += usize::from(USUAL.iter().any(|u| name.eq_ignore_ascii_case(u.as_bytes())));
+    }
+    usual >= 2
+}
+
 /// HTML, SVG, plain text or nothing known, by the first kilobyte.
 fn text_kind(head: &[u8]) -> FileKind {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
@@ -246,6 +317,14 @@ fn text_kind(head: &[u8]) -> FileKind {
         if tags.iter().any(|tag| has(tag)) {
             return FileKind::Html;
         }
+    }
+    if head.starts_with(b"From ")
+        && head.iter().position(|&b| b == b'\n').is_some_and(|end| is_header(&head[end + 1..]))
+    {
+        return FileKind::Mbox;
+    }
+    if is_header(head) {
+        return FileKind::Message;
     }
     let control = |b: &u8| *b < 32 && !matches!(*b, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b);
     if head.iter().any(control) { FileKind::Unknown } else { FileKind::Text }

@@ -1,0 +1,8 @@
+//! Files behind or inside other files: self-extracting archives, data before and behind a format.
+
+use gauntlet_sniff::FileKind;
+
+use crate::unpack::Unpacker;
+
+/// Reads an object of one of these kinds.
+pub(crate) fn decode(_kind: FileKind, _bytes: &[u8], _unpacker: &mut Unpacker<'_>) {}

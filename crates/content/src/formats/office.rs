@@ -1,0 +1,8 @@
+//! Office documents: OLE2, OOXML, RTF, OneNote; shortcuts.
+
+use gauntlet_sniff::FileKind;
+
+use crate::unpack::Unpacker;
+
+/// Reads an object of one of these kinds.
+pub(crate) fn decode(_kind: FileKind, _bytes: &[u8], _unpacker: &mut Unpacker<'_>) {}

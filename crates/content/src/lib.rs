@@ -1,0 +1,30 @@
+//! Content: from any bytes to the tree of objects in them.
+//!
+//! A file is unpacked, what it holds is unpacked, and so on: each [`Object`] says what it is by its
+//! bytes, what it is called, its hashes, its text and URLs, what a rule or a person may want to
+//! know of it ([`Property`]), and what could not be read ([`ObjectDefect`]). Nothing here knows of
+//! mail: what a message attaches, what a proxy fetches and what passes on the wire are all files.
+//!
+//! ```text
+//! bytes ─▶ sniff ─▶ formats::decode ─▶ text, urls, properties
+//!            ▲            │
+//!            └── child ◀──┘         within Limits
+//! ```
+//!
+//! Decoders never fail and never panic on purpose; one that does is a defect of its object.
+
+mod digest;
+mod formats;
+mod host;
+mod limits;
+mod object;
+mod text;
+mod unpack;
+
+pub use gauntlet_sniff::FileKind;
+pub use host::{Child, ConvertError, Host, NoHost, Root};
+pub use limits::Limits;
+pub use object::{
+    DefectKind, FoundUrl, Object, ObjectDefect, Property, PropertyKind, Tree, UrlSource,
+};
+pub use unpack::{Password, unpack};

@@ -1,0 +1,251 @@
+//! The tree of objects that unpacking makes: plain data, in the order in which they were found.
+
+use gauntlet_sniff::FileKind;
+use serde::{Deserialize, Serialize};
+
+/// The objects of one request.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tree {
+    /// A container comes before what is in it, the files that were given first of their branch.
+    pub objects: Vec<Object>,
+}
+
+impl Tree {
+    /// The container of an object, if it is in one.
+    pub fn parent(&self, object: &Object) -> Option<&Object> {
+        object.parent.and_then(|index| self.objects.get(index as usize))
+    }
+
+    /// What leaves something unread, with the object that has it.
+    pub fn unread(&self) -> impl Iterator<Item = (&Object, &ObjectDefect)> {
+        let all = self.objects.iter().flat_map(|o| o.defects.iter().map(move |d| (o, d)));
+        all.filter(|(_, defect)| defect.kind.leaves_unread())
+    }
+}
+
+/// One file: one that was given, or one found inside another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    /// Index in [`Tree::objects`] of the container, none for a file that was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u32>,
+    /// Index among the files that were given, of the one that this is or lies in.
+    pub root: u32,
+    /// Names from the outermost container to this object, joined by `/`, such as
+    /// `invoice.zip/inner.7z/run.exe`. Control characters are shown as `\u{7f}`.
+    pub path: String,
+    /// Its own name, as the container has it: with folders, cut at
+    /// [`crate::Limits::name_bytes_max`]. Empty if it has none.
+    pub name: String,
+    /// The media type that the sender or the container says, in lower case; empty if none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub declared_type: String,
+    /// What the bytes are.
+    pub kind: FileKind,
+    /// Bytes that were read.
+    pub size: u64,
+    /// SHA-256 of the bytes that were read, 64 hexadecimal digits.
+    pub sha256: String,
+    /// MD5 of the bytes that were read, 32 hexadecimal digits: for lists of known files only.
+    pub md5: String,
+    /// What was found in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub properties: Vec<Property>,
+    /// What could not be read, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub defects: Vec<ObjectDefect>,
+    /// Text that a reader would see, or that runs as a script: UTF-8, at most
+    /// [`crate::Limits::text_bytes_max`] bytes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// URLs that stand in its structure (hyperlinks, actions, QR codes), not those of its text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub urls: Vec<FoundUrl>,
+}
+
+impl Object {
+    /// Whether it has a property of this kind.
+    pub fn has(&self, kind: PropertyKind) -> bool {
+        self.properties.iter().any(|p| p.kind == kind)
+    }
+
+    /// What follows the last dot of the last part of the name, in lower case; empty without one.
+    pub fn extension(&self) -> String {
+        let last = self.name.rsplit(['/', '\\']).next().unwrap_or_default();
+        let last = last.trim_end_matches(['.', ' ']);
+        last.rsplit_once('.').map_or_else(String::new, |(_, e)| e.to_lowercase())
+    }
+}
+
+/// A URL, and where in the object it stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundUrl {
+    /// As it stands there.
+    pub url: String,
+    /// How a reader comes to it.
+    pub source: UrlSource,
+}
+
+/// How a reader comes to a URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum UrlSource {
+    /// A link that is clicked.
+    Link,
+    /// Fetched when the document is opened: a template, a picture, an external sheet.
+    External,
+    /// An action of a document or script.
+    Action,
+    /// A QR code.
+    QrCode,
+    /// Where a form is sent.
+    Form,
+    /// A shortcut's target.
+    Shortcut,
+}
+
+/// Something found in an object that a rule, a policy or a person may want to know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Property {
+    /// What it is.
+    pub kind: PropertyKind,
+    /// A name or a short quotation; at most 200 bytes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+/// Kinds of properties. The names are stable: they appear in verdicts, logs and policies in snake
+/// case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PropertyKind {
+    /// Needs a password.
+    Encrypted,
+    /// One of the passwords that were tried opens it; detail: where the word came from.
+    PasswordFound,
+    /// Bytes before the first structure of the format, such as a self-extracting program.
+    DataBefore,
+    /// Bytes behind the end of the format.
+    DataBehind,
+    /// Two directories, or a directory and local headers, that name different files.
+    Ambiguous,
+    /// Entries that share bytes.
+    Overlapping,
+    /// A symbolic or hard link; detail: its target.
+    Link,
+    /// A name that leads out of the folder, absolute or by `..`.
+    PathTraversal,
+    /// One volume of an archive in several.
+    Volume,
+    /// A VBA project; its text is the object's text or that of its children.
+    VbaMacros,
+    /// A macro that runs by itself; detail: its name, e.g. `AutoOpen`.
+    AutoExec,
+    /// A macro or script that starts programs, writes files or fetches; detail: the word.
+    SuspiciousCall,
+    /// Excel 4.0 macro sheet; detail: its name and state (hidden, very hidden).
+    XlmMacros,
+    /// A DDE field or link; detail: the command.
+    Dde,
+    /// A template that is fetched when the document is opened; detail: its address.
+    ExternalTemplate,
+    /// Another external relationship that is fetched when opened; detail: its address.
+    ExternalReference,
+    /// An embedded OLE object or package; detail: its class or file name.
+    EmbeddedObject,
+    /// An ActiveX control.
+    ActiveX,
+    /// The equation editor's class, as a known exploit uses it.
+    EquationEditor,
+    /// JavaScript in a document; the text has it.
+    JavaScript,
+    /// A PDF action that starts a program; detail: the program.
+    LaunchAction,
+    /// A PDF action that runs when the document is opened.
+    OpenAction,
+    /// A file embedded in a document.
+    EmbeddedFile,
+    /// A form that asks for a password.
+    PasswordForm,
+    /// A form; detail: where it is sent.
+    Form,
+    /// A script in HTML or SVG.
+    Script,
+    /// A page that writes a file or a page out of its own text by script (HTML smuggling).
+    Smuggling,
+    /// A page that goes elsewhere by itself; detail: where.
+    Redirect,
+    /// The command line of a shortcut.
+    CommandLine,
+    /// An installer's custom action.
+    InstallerAction,
+    /// A QR code; detail: what it says.
+    QrCode,
+    /// Width and height of a picture in pixels, `640x480`.
+    Dimensions,
+    /// A page count.
+    Pages,
+    /// A program that a document, archive or image holds, by its bytes.
+    Executable,
+    /// An answer of an engine: `clamav: Eicar-Test-Signature`.
+    EngineFinding,
+    /// Text was longer than what is kept.
+    TextCut,
+    /// The name was longer than what is kept.
+    NameCut,
+}
+
+/// Why an object, or a part of it, was not read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectDefect {
+    /// What went wrong.
+    pub kind: DefectKind,
+    /// The entry or the reason; at most 200 bytes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+/// Kinds of defects of objects; names as those of [`PropertyKind`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DefectKind {
+    /// Containers deeper than [`crate::Limits::depth_max`].
+    TooDeep,
+    /// More objects than [`crate::Limits::objects_max`].
+    TooManyObjects,
+    /// More bytes in all than [`crate::Limits::bytes_max`].
+    TooManyBytes,
+    /// An object over [`crate::Limits::object_bytes_max`].
+    ObjectTooLarge,
+    /// More memory than [`crate::Limits::memory_bytes_max`].
+    TooMuchMemory,
+    /// A decompression bomb by [`crate::Limits::ratio_max`].
+    Bomb,
+    /// Longer than [`crate::Limits::time_max`].
+    OutOfTime,
+    /// Encrypted, and no password that was tried opens it.
+    Encrypted,
+    /// The bytes end too early.
+    Truncated,
+    /// The bytes break the rules of their format.
+    Corrupt,
+    /// A method of compression or a variant that this build cannot read.
+    Unsupported,
+    /// Only a program that is not installed reads this format; detail: which.
+    ToolMissing,
+    /// One volume of several: the rest is not here.
+    MissingVolume,
+    /// The decoder, its worker or its program failed.
+    DecoderFailed,
+}
+
+impl DefectKind {
+    /// Whether a recipient's program may see content that nothing here has seen.
+    pub fn leaves_unread(self) -> bool {
+        // What is cut or broken shows a recipient no more than it shows here.
+        !matches!(self, DefectKind::Truncated | DefectKind::Corrupt)
+    }
+}

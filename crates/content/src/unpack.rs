@@ -1,0 +1,357 @@
+//! Unpacking: from files to the tree of everything in them, within the limits of one request.
+//!
+//! The walk is depth first: an object's bytes are dropped before those of its neighbour are read,
+//! so that memory holds one branch at a time.
+
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use gauntlet_sniff::FileKind;
+
+use crate::digest;
+use crate::formats;
+use crate::host::{Child, Host, Root};
+use crate::limits::Limits;
+use crate::object::{
+    DefectKind, FoundUrl, Object, ObjectDefect, Property, PropertyKind, Tree, UrlSource,
+};
+use crate::text;
+
+/// Bytes that are read of a decoder before the limits are looked at again.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// Bytes of the detail of a property or defect.
+const DETAIL_BYTES_MAX: usize = 200;
+/// Defects kept of one object; the same kind is kept once per detail.
+const DEFECTS_MAX: usize = 16;
+
+/// Unpacks files, and everything inside them. Never fails: what cannot be read is a defect of the
+/// object where it lies. `passwords` are tried in their order on what is encrypted.
+pub fn unpack(
+    roots: &[Root<'_>],
+    limits: &Limits,
+    passwords: &[Password],
+    host: &mut dyn Host,
+) -> Tree {
+    let mut unpacker = Unpacker {
+        limits,
+        passwords,
+        host,
+        tree: Tree::default(),
+        current: None,
+        root: 0,
+        depth: 0,
+        deadline: Instant::now() + limits.time_max,
+        produced: 0,
+        live: 0,
+        text_left: limits.all_text_bytes_max,
+        urls_left: limits.urls_max,
+    };
+    for (index, root) in roots.iter().enumerate() {
+        unpacker.root = u32::try_from(index).unwrap_or(u32::MAX);
+        let child =
+            Child { name: root.name.to_owned(), declared_type: root.declared_type.to_owned() };
+        unpacker.object(child, root.bytes);
+    }
+    unpacker.tree
+}
+
+/// A word that may open what is encrypted.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Password {
+    /// The word.
+    pub word: String,
+    /// Where it comes from, e.g. `subject`, `body`, `file name`, `list`; shown in the verdict.
+    pub source: String,
+}
+
+/// What decoders work with: where they are in the tree, and what they may still use.
+pub(crate) struct Unpacker<'r> {
+    limits: &'r Limits,
+    passwords: &'r [Password],
+    host: &'r mut dyn Host,
+    tree: Tree,
+    /// Index of the object that is read.
+    current: Option<usize>,
+    root: u32,
+    /// Containers around the current object.
+    depth: u32,
+    deadline: Instant,
+    /// Bytes unpacked so far.
+    produced: u64,
+    /// Bytes of the current branch that are in memory.
+    live: u64,
+    text_left: usize,
+    urls_left: usize,
+}
+
+impl Unpacker<'_> {
+    /// The limits of this request.
+    pub(crate) fn limits(&self) -> &Limits {
+        self.limits
+    }
+
+    /// The object that is read now.
+    pub(crate) fn current(&self) -> Option<&Object> {
+        self.current.and_then(|index| self.tree.objects.get(index))
+    }
+
+    /// Whether time, objects or bytes are used up: a decoder stops. The reason is left as a defect
+    /// of the current object.
+    pub(crate) fn is_over(&mut self) -> bool {
+        let kind = if Instant::now() >= self.deadline {
+            DefectKind::OutOfTime
+        } else if self.tree.objects.len() >= self.limits.objects_max as usize {
+            DefectKind::TooManyObjects
+        } else if self.produced >= self.limits.bytes_max {
+            DefectKind::TooManyBytes
+        } else {
+            return false;
+        };
+        self.defect(kind, "");
+        true
+    }
+
+    /// Notes a property of the current object.
+    pub(crate) fn property(&mut self, kind: PropertyKind, detail: &str) {
+        let max = self.limits.properties_max;
+        let Some(object) = self.current.and_then(|index| self.tree.objects.get_mut(index)) else {
+            return;
+        };
+        let property = Property { kind, detail: text::bounded(detail, DETAIL_BYTES_MAX) };
+        if object.properties.len() < max && !object.properties.contains(&property) {
+            object.properties.push(property);
+        }
+    }
+
+    /// Notes that something of the current object cannot be read; `detail` names the entry or
+    /// the reason.
+    pub(crate) fn defect(&mut self, kind: DefectKind, detail: &str) {
+        let Some(object) = self.current.and_then(|index| self.tree.objects.get_mut(index)) else {
+            return;
+        };
+        let defect = ObjectDefect { kind, detail: text::bounded(detail, DETAIL_BYTES_MAX) };
+        // The first of each kind is always kept: what is unread must be known.
+        let has_kind = object.defects.iter().any(|d| d.kind == kind);
+        let has_room = object.defects.len() < DEFECTS_MAX;
+        if !has_kind || (has_room && !object.defects.contains(&defect)) {
+            object.defects.push(defect);
+        }
+    }
+
+    /// Adds text of the current object, on a line of its own.
+    pub(crate) fn text(&mut self, more: &str) {
+        let more = more.trim();
+        let max = self.limits.text_bytes_max;
+        let Some(object) = self.current.and_then(|index| self.tree.objects.get_mut(index)) else {
+            return;
+        };
+        if more.is_empty() {
+            return;
+        }
+        let room = max.saturating_sub(object.text.len() + 1).min(self.text_left.saturating_sub(1));
+        let kept = text::cut(more, room);
+        let before = object.text.len();
+        if !object.text.is_empty() && !kept.is_empty() {
+            object.text.push('\n');
+        }
+        object.text.push_str(kept);
+        self.text_left -= (object.text.len() - before).min(self.text_left);
+        if kept.len() < more.len() {
+            self.property(PropertyKind::TextCut, "");
+        }
+    }
+
+    /// Adds a URL of the current object's structure; empty ones and repetitions are left out.
+    pub(crate) fn url(&mut self, url: &str, source: UrlSource) {
+        let url = text::bounded(url.trim(), 4 * self.limits.name_bytes_max);
+        let Some(object) = self.current.and_then(|index| self.tree.objects.get_mut(index)) else {
+            return;
+        };
+        let found = FoundUrl { url, source };
+        if found.url.is_empty() || object.urls.contains(&found) {
+            return;
+        }
+        if self.urls_left == 0 {
+            self.property(PropertyKind::TextCut, "urls");
+            return;
+        }
+        self.urls_left -= 1;
+        object.urls.push(found);
+    }
+
+    /// Reads what a decoder yields, within every limit; `packed` are the bytes that it comes from,
+    /// `entry` names it in defects. Result: the bytes, up to where a limit or an error ended them.
+    pub(crate) fn read(&mut self, reader: &mut dyn Read, packed: u64, entry: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            if let Some(kind) = self.exceeded(bytes.len() as u64, packed) {
+                self.defect(kind, entry);
+                break;
+            }
+            match reader.read(&mut chunk) {
+                Ok(0) => break,
+                Ok(read) => {
+                    self.produced += read as u64;
+                    bytes.extend_from_slice(&chunk[..read.min(CHUNK_BYTES)]);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                    self.defect(DefectKind::Truncated, entry);
+                    break;
+                }
+                Err(error) => {
+                    let detail = match entry {
+                        "" => error.to_string(),
+                        _ => format!("{entry}: {error}"),
+                    };
+                    self.defect(DefectKind::Corrupt, &detail);
+                    break;
+                }
+            }
+        }
+        bytes
+    }
+
+    /// The limit that an object of `size` bytes, unpacked from `packed`, has reached.
+    fn exceeded(&self, size: u64, packed: u64) -> Option<DefectKind> {
+        let limits = self.limits;
+        let ratio = limits.ratio_max.saturating_mul(packed.max(1));
+        if size > limits.ratio_bytes_min && size > ratio {
+            Some(DefectKind::Bomb)
+        } else if size > limits.object_bytes_max {
+            Some(DefectKind::ObjectTooLarge)
+        } else if self.produced > limits.bytes_max {
+            Some(DefectKind::TooManyBytes)
+        } else if self.live + size > limits.memory_bytes_max {
+            Some(DefectKind::TooMuchMemory)
+        } else if Instant::now() >= self.deadline {
+            Some(DefectKind::OutOfTime)
+        } else {
+            None
+        }
+    }
+
+    /// Tries the passwords in turn until `open` gives something; at most
+    /// [`Limits::passwords_max`], within the time of the request. Says in the current object's
+    /// properties that it is encrypted and which source's word opened it.
+    pub(crate) fn with_password<T>(
+        &mut self,
+        mut open: impl FnMut(&str) -> Option<T>,
+    ) -> Option<T> {
+        self.property(PropertyKind::Encrypted, "");
+        for password in self.passwords.iter().take(self.limits.passwords_max) {
+            if Instant::now() >= self.deadline {
+                self.defect(DefectKind::OutOfTime, "passwords");
+                return None;
+            }
+            if let Some(opened) = open(&password.word) {
+                self.property(PropertyKind::PasswordFound, &password.source);
+                return Some(opened);
+            }
+        }
+        None
+    }
+
+    /// Lets the host's program turn the current object into a tar archive; what fails is a defect.
+    pub(crate) fn convert(&mut self, kind: FileKind, bytes: &[u8]) -> Option<Vec<u8>> {
+        let max = self.limits.object_bytes_max;
+        match self.host.convert(kind, bytes, max) {
+            Ok(tar) => {
+                self.produced += tar.len() as u64;
+                Some(tar)
+            }
+            Err(error) => {
+                self.defect(error.defect(), &error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Lets the host read a message: content knows nothing of mail.
+    pub(crate) fn message(&mut self, bytes: &[u8]) {
+        for (child, bytes) in self.host.message(bytes) {
+            if self.is_over() {
+                return;
+            }
+            self.child(child, &bytes);
+        }
+    }
+
+    /// Adds a file inside the current object, and everything in it.
+    pub(crate) fn child(&mut self, child: Child, bytes: &[u8]) {
+        if self.depth >= self.limits.depth_max {
+            self.defect(DefectKind::TooDeep, &child.name);
+            return;
+        }
+        if self.is_over() {
+            return;
+        }
+        self.depth += 1;
+        self.live += bytes.len() as u64;
+        self.object(child, bytes);
+        self.live -= bytes.len() as u64;
+        self.depth -= 1;
+    }
+
+    /// Adds an object and reads it.
+    fn object(&mut self, child: Child, bytes: &[u8]) {
+        if self.tree.objects.len() >= self.limits.objects_max as usize {
+            self.defect(DefectKind::TooManyObjects, &child.name);
+            return;
+        }
+        let name = text::bounded(&child.name, self.limits.name_bytes_max);
+        let cut = name.len() < child.name.len() && child.name.len() > self.limits.name_bytes_max;
+        let shown = if name.is_empty() { "unnamed".to_owned() } else { text::printable(&name) };
+        let path = match self.current() {
+            // Deep paths of long names stay within a bound that grows with the depth alone.
+            Some(container) => format!("{}/{shown}", container.path),
+            None => shown,
+        };
+        let parent = self.current.and_then(|index| u32::try_from(index).ok());
+        let kind = gauntlet_sniff::sniff(bytes);
+        let (sha256, md5) = digest::of(bytes);
+        let index = self.tree.objects.len();
+        self.tree.objects.push(Object {
+            parent,
+            root: self.root,
+            path,
+            name,
+            declared_type: child.declared_type.to_ascii_lowercase(),
+            kind,
+            size: bytes.len() as u64,
+            sha256,
+            md5,
+            properties: Vec::new(),
+            defects: Vec::new(),
+            text: String::new(),
+            urls: Vec::new(),
+        });
+        let around = self.current.replace(index);
+        if cut {
+            self.property(PropertyKind::NameCut, "");
+        }
+        if is_traversal(&child.name) {
+            self.property(PropertyKind::PathTraversal, &child.name);
+        }
+        self.host.object(&self.tree.objects[index], bytes);
+        let (depth, live) = (self.depth, self.live);
+        // A decoder that fails on an object fails on that object only.
+        if catch_unwind(AssertUnwindSafe(|| formats::decode(kind, bytes, self))).is_err() {
+            (self.depth, self.live) = (depth, live);
+            self.current = Some(index);
+            self.defect(DefectKind::DecoderFailed, "");
+        }
+        self.current = around;
+    }
+}
+
+/// Whether a file of this name, written as it stands, lands outside its folder.
+fn is_traversal(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let drive = bytes.len() > 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':';
+    name.starts_with(['/', '\\'])
+        || (drive && matches!(bytes[2], b'/' | b'\\'))
+        || name.split(['/', '\\']).any(|part| part == "..")
+}
