@@ -8,6 +8,7 @@ mod bench;
 mod clock;
 mod completions;
 mod config;
+mod content_process;
 mod digest;
 mod dkim;
 mod dmarc;
@@ -35,6 +36,7 @@ mod status;
 mod tlsrpt;
 mod token;
 mod trace;
+mod unpack;
 mod user;
 
 use std::process::ExitCode;
@@ -123,6 +125,11 @@ enum Command {
     Evaluate(evaluate::Args),
     /// Print the completions of a shell
     Completions(completions::Args),
+    /// Print what is in a file: archives, documents, messages
+    Unpack(unpack::Args),
+    /// Start the workers that unpack; `gauntlet` starts it by itself
+    #[command(hide = true)]
+    ContentProcess(content_process::Args),
     /// Hold private keys for a node; `gauntlet serve` starts it by itself
     #[command(hide = true)]
     SecretsProcess(serve::secrets_process::Args),
@@ -187,6 +194,8 @@ fn main() -> ExitCode {
         Command::Train(args) => train::run(&args),
         Command::Evaluate(args) => evaluate::run(&args),
         Command::Completions(args) => completions::run(&args),
+        Command::Unpack(args) => unpack::run(&args),
+        Command::ContentProcess(args) => content_process::run(&args),
         Command::SecretsProcess(args) => serve::secrets_process::run(&args),
         Command::Man(args) => man::run(&args),
     };

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Arrows of the design (section 3): a crate, and the crates of ours it may name.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("sniff", &[]),
-    ("content", &["sniff"]),
+    ("sandbox", &[]),
+    ("content", &["sandbox", "sniff"]),
     ("mail", &["sniff"]),
     ("verdict", &["mail"]),
     ("rules", &["mail"]),
@@ -20,6 +21,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     (
         "gateway",
         &[
+            "sandbox",
             "mail",
             "verdict",
             "rules",

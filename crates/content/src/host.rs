@@ -1,6 +1,7 @@
 //! What unpacking asks of the program around it.
 
 use gauntlet_sniff::FileKind;
+use serde::{Deserialize, Serialize};
 
 use crate::object::{DefectKind, Object};
 
@@ -32,7 +33,7 @@ impl Child {
 }
 
 /// Why a program could not convert an archive.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum ConvertError {
     /// The program is not installed.
     #[error("{0} is not installed")]

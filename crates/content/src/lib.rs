@@ -17,14 +17,15 @@ mod digest;
 mod formats;
 mod host;
 mod limits;
-mod object;
+pub mod process;
 mod text;
 mod unpack;
 
 pub use gauntlet_sniff::FileKind;
-pub use host::{Child, ConvertError, Host, NoHost, Root};
-pub use limits::Limits;
-pub use object::{
+use gauntlet_sniff::object;
+pub use gauntlet_sniff::object::{
     DefectKind, FoundUrl, Object, ObjectDefect, Property, PropertyKind, Tree, UrlSource,
 };
+pub use host::{Child, ConvertError, Host, NoHost, Root};
+pub use limits::Limits;
 pub use unpack::{Password, unpack};

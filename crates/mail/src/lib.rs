@@ -23,6 +23,7 @@ pub mod envelope;
 pub mod evidence;
 pub mod facts;
 pub mod fields;
+pub mod files;
 pub mod header;
 pub mod html;
 pub mod limits;

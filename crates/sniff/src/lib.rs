@@ -1,6 +1,10 @@
+//! What files are: plain types that mail, content and everything above them share. The tree of
+//! objects in a file is [`object::Tree`].
+//!
 //! What the bytes of a file are, by their own signatures ("magic numbers"), and whether they are
 //! encrypted or carry macros.
 
+pub mod object;
 pub mod zip;
 
 use memchr::memmem;

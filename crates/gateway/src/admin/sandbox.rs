@@ -5,9 +5,6 @@
 //! process; it may start no program and trace no process. The secrets process may read anything, since it
 //! reads keys from wherever they are, change its own folders only, and open no socket.
 
-pub mod landlock;
-pub mod seccomp;
-
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +15,8 @@ use gauntlet_store::files;
 use crate::config::{Config, Sandbox};
 use crate::privileges;
 use crate::secrets::Standing;
-use landlock::{CHANGE, CHANGE_FILES, READ, Ruleset};
+use gauntlet_sandbox::landlock::{self, CHANGE, CHANGE_FILES, READ, Ruleset};
+use gauntlet_sandbox::seccomp;
 
 /// Folders of the data folder that belong to the secrets process.
 const SECRET_FOLDERS: [&str; 3] = ["console", "tls", "acme"];
@@ -67,15 +65,6 @@ const OF_THE_SYSTEM: [&str; 20] = [
     "/proc",
     "/sys",
 ];
-
-/// No program that this process starts gets more rights than it has (as by a set-user-ID bit).
-pub(crate) fn no_new_privileges() -> io::Result<()> {
-    // SAFETY: takes integers.
-    match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
 
 /// What this machine's kernel can hold a process to: for `doctor`.
 pub fn available() -> Standing {

@@ -1,6 +1,6 @@
 //! The tree of objects that unpacking makes: plain data, in the order in which they were found.
 
-use gauntlet_sniff::FileKind;
+use crate::FileKind;
 use serde::{Deserialize, Serialize};
 
 /// The objects of one request.
@@ -35,7 +35,7 @@ pub struct Object {
     /// `invoice.zip/inner.7z/run.exe`. Control characters are shown as `\u{7f}`.
     pub path: String,
     /// Its own name, as the container has it: with folders, cut at
-    /// [`crate::Limits::name_bytes_max`]. Empty if it has none.
+    /// `name_bytes_max`. Empty if it has none.
     pub name: String,
     /// The media type that the sender or the container says, in lower case; empty if none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -55,7 +55,7 @@ pub struct Object {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub defects: Vec<ObjectDefect>,
     /// Text that a reader would see, or that runs as a script: UTF-8, at most
-    /// [`crate::Limits::text_bytes_max`] bytes.
+    /// `text_bytes_max` bytes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
     /// URLs that stand in its structure (hyperlinks, actions, QR codes), not those of its text.
@@ -212,19 +212,19 @@ pub struct ObjectDefect {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DefectKind {
-    /// Containers deeper than [`crate::Limits::depth_max`].
+    /// Containers deeper than `depth_max`.
     TooDeep,
-    /// More objects than [`crate::Limits::objects_max`].
+    /// More objects than `objects_max`.
     TooManyObjects,
-    /// More bytes in all than [`crate::Limits::bytes_max`].
+    /// More bytes in all than `bytes_max`.
     TooManyBytes,
-    /// An object over [`crate::Limits::object_bytes_max`].
+    /// An object over `object_bytes_max`.
     ObjectTooLarge,
-    /// More memory than [`crate::Limits::memory_bytes_max`].
+    /// More memory than `memory_bytes_max`.
     TooMuchMemory,
-    /// A decompression bomb by [`crate::Limits::ratio_max`].
+    /// A decompression bomb by `ratio_max`.
     Bomb,
-    /// Longer than [`crate::Limits::time_max`].
+    /// Longer than `time_max`.
     OutOfTime,
     /// Encrypted, and no password that was tried opens it.
     Encrypted,

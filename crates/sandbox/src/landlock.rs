@@ -10,7 +10,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-const EXECUTE: u64 = 1;
+/// Starting a file as a program.
+pub const EXECUTE: u64 = 1;
 const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
@@ -164,7 +165,7 @@ impl Ruleset {
     /// # Errors
     /// The system's.
     pub fn enforce(self) -> io::Result<()> {
-        super::no_new_privileges()?;
+        crate::no_new_privileges()?;
         // SAFETY: the descriptor is a ruleset.
         let done = unsafe {
             libc::syscall(libc::SYS_landlock_restrict_self, self.descriptor.as_raw_fd(), 0u32)

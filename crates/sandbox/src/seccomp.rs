@@ -242,6 +242,99 @@ const OTHERS: u64 = 0o077;
 /// Families of sockets that a node opens.
 const FAMILIES: [i32; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
+/// What a process needs that computes on bytes which it was given: memory, time, its own ends. It opens
+/// nothing, starts nothing and sees nothing of the system.
+const OF_A_WORKER: &[i64] = &[
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_close,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_sched_yield,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clock_gettime,
+    libc::SYS_gettimeofday,
+    libc::SYS_getrusage,
+    libc::SYS_futex,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_getrandom,
+    libc::SYS_getcpu,
+    libc::SYS_tgkill,
+    libc::SYS_setitimer,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_restart_syscall,
+];
+
+/// Calls that map memory: never as code.
+const MAPPINGS: &[(i64, u8)] = &[(libc::SYS_mmap, 2), (libc::SYS_mprotect, 2)];
+
+/// Restricts this process, which must have one thread, to computing: whatever it calls beside that fails
+/// with EPERM, and starting a program or tracing a process ends it.
+///
+/// # Errors
+/// If the kernel has no seccomp filters, or this kind of machine is not known.
+pub fn enforce_worker() -> io::Result<()> {
+    let killed = KILLED.iter().map(|call| (*call, Vec::new())).collect();
+    let killed = program(killed, SeccompAction::Allow, SeccompAction::KillProcess)?;
+    let mut needed: BTreeMap<i64, Vec<SeccompRule>> =
+        OF_A_WORKER.iter().map(|call| (*call, Vec::new())).collect();
+    for (call, argument) in MAPPINGS {
+        let executable = u64::from(libc::PROT_EXEC.unsigned_abs());
+        let is_data = SeccompCondition::new(
+            *argument,
+            SeccompCmpArgLen::Dword,
+            SeccompCmpOp::MaskedEq(executable),
+            0,
+        );
+        let rule = is_data.and_then(|is| SeccompRule::new(vec![is])).map_err(io::Error::other)?;
+        needed.insert(*call, vec![rule]);
+    }
+    let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    let needed = program(needed, refused, SeccompAction::Allow)?;
+    seccompiler::apply_filter(&killed).map_err(io::Error::other)?;
+    seccompiler::apply_filter(&needed).map_err(io::Error::other)
+}
+
+/// Calls that a program which is started to convert a file never needs: the network, other processes, the
+/// system. Starting programs is what it is for, and its libraries need calls that are not known here.
+const NOT_OF_A_TOOL: &[i64] = &[
+    libc::SYS_socket,
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_kill,
+    libc::SYS_tkill,
+];
+
+/// Restricts this process before it starts a program that converts a file.
+///
+/// # Errors
+/// If the kernel has no seccomp filters, or this kind of machine is not known.
+pub fn enforce_tool() -> io::Result<()> {
+    let starts = [libc::SYS_execve, libc::SYS_execveat];
+    let killed = KILLED.iter().filter(|call| !starts.contains(call));
+    let killed = killed.map(|call| (*call, Vec::new())).collect();
+    let killed = program(killed, SeccompAction::Allow, SeccompAction::KillProcess)?;
+    let refused = NOT_OF_A_TOOL.iter().map(|call| (*call, Vec::new())).collect();
+    let errno = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    let refused = program(refused, SeccompAction::Allow, errno)?;
+    seccompiler::apply_filter(&killed).map_err(io::Error::other)?;
+    seccompiler::apply_filter(&refused).map_err(io::Error::other)
+}
+
 fn program(
     calls: BTreeMap<i64, Vec<SeccompRule>>,
     otherwise: SeccompAction,

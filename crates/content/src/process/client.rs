@@ -1,0 +1,338 @@
+//! The node's side: a pool of workers.
+
+use std::io::{self, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child as Process, Command, Stdio};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gauntlet_sniff::FileKind;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use super::protocol::{self, Kind, Request, VALUE_BYTES_MAX};
+use super::supervisor::{COMMAND_BYTES, KILL, START_TOOL, START_WORKER};
+use super::tool;
+use crate::digest;
+use crate::host::{ConvertError, Root};
+use crate::limits::Limits;
+use crate::object::{DefectKind, Object, ObjectDefect, Tree};
+use crate::unpack::Password;
+
+/// Requests that a worker answers before another takes its place: a leak stays small.
+const REQUESTS_PER_WORKER_MAX: u32 = 1_000;
+/// Time that a worker has above the limit of its request before it is killed.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Looks at each object as it is found; its bytes come with it.
+pub type OnObject<'c> = dyn FnMut(&Object, &[u8]) + 'c;
+
+/// Workers, and the supervisor that starts them.
+#[derive(Debug)]
+pub struct Pool {
+    control: Mutex<UnixStream>,
+    /// Workers that are free, and how many run at all.
+    state: Mutex<(Vec<Worker>, usize)>,
+    freed: Condvar,
+    workers_max: usize,
+    supervisor: Mutex<Process>,
+}
+
+#[derive(Debug)]
+struct Worker {
+    socket: UnixStream,
+    number: i32,
+    requests: u32,
+}
+
+/// Why a worker gave no tree.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// It took longer than its limit, and was killed.
+    #[error("the worker ran out of time")]
+    OutOfTime,
+    /// It ended or sent what is no answer.
+    #[error("the worker failed: {0}")]
+    Failed(io::Error),
+    /// None could be started.
+    #[error("no worker can be started: {0}")]
+    NotStarted(io::Error),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Pool {
+    /// Starts a supervisor. `command` runs [`super::supervisor::serve`] on its standard input. At
+    /// most `workers_max` workers run at once; a request that finds none free waits.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(mut command: Command, workers_max: usize) -> io::Result<Self> {
+        let (control, theirs) = UnixStream::pair()?;
+        command.stdin(Stdio::from(OwnedFd::from(theirs)));
+        let supervisor = Mutex::new(command.spawn()?);
+        Ok(Pool {
+            control: Mutex::new(control),
+            state: Mutex::new((Vec::new(), 0)),
+            freed: Condvar::new(),
+            workers_max: workers_max.max(1),
+            supervisor,
+        })
+    }
+
+    /// Unpacks files in a worker. Blocks while it works, at most for the time of the limits and a
+    /// little more, and before that while no worker is free. Whatever happens to the worker, there
+    /// is a tree: with a defect at every file if it failed.
+    pub fn unpack(
+        &self,
+        roots: &[Root<'_>],
+        limits: &Limits,
+        passwords: &[Password],
+        on_object: Option<&mut OnObject<'_>>,
+    ) -> Tree {
+        match self.try_unpack(roots, limits, passwords, on_object) {
+            Ok(tree) => tree,
+            Err(error) => {
+                let kind = match error {
+                    WorkerError::OutOfTime => DefectKind::OutOfTime,
+                    WorkerError::Failed(_) | WorkerError::NotStarted(_) => {
+                        DefectKind::DecoderFailed
+                    }
+                };
+                failed(roots, kind, &error.to_string())
+            }
+        }
+    }
+
+    fn try_unpack(
+        &self,
+        roots: &[Root<'_>],
+        limits: &Limits,
+        passwords: &[Password],
+        on_object: Option<&mut OnObject<'_>>,
+    ) -> Result<Tree, WorkerError> {
+        let mut worker = self.take()?;
+        let asked = self.ask(&mut worker, roots, limits, passwords, on_object);
+        let done = asked.map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => WorkerError::OutOfTime,
+            _ => WorkerError::Failed(error),
+        });
+        worker.requests += 1;
+        if done.is_ok() && worker.requests < REQUESTS_PER_WORKER_MAX {
+            lock(&self.state).0.push(worker);
+        } else {
+            self.kill(worker.number);
+            lock(&self.state).1 -= 1;
+        }
+        self.freed.notify_one();
+        done
+    }
+
+    /// A worker that is free, or a new one.
+    fn take(&self) -> Result<Worker, WorkerError> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(worker) = state.0.pop() {
+                return Ok(worker);
+            }
+            if state.1 < self.workers_max {
+                state.1 += 1;
+                break;
+            }
+            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        let mut command = [0; COMMAND_BYTES];
+        command[0] = START_WORKER;
+        let started = self.start_process(command);
+        if started.is_err() {
+            lock(&self.state).1 -= 1;
+            self.freed.notify_one();
+        }
+        let (number, socket) = started.map_err(WorkerError::NotStarted)?;
+        Ok(Worker { socket, number, requests: 0 })
+    }
+
+    /// Has the supervisor start a process: its number and its socket.
+    fn start_process(&self, command: [u8; COMMAND_BYTES]) -> io::Result<(i32, UnixStream)> {
+        let mut control = lock(&self.control);
+        control.write_all(&command)?;
+        let mut number = [0; 4];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let buffers = &mut [IoSliceMut::new(&mut number)];
+        let got = recvmsg(&*control, buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
+        if got < 4 {
+            control.read_exact(&mut number[got..])?;
+        }
+        let number = i32::from_le_bytes(number);
+        if number < 0 {
+            return Err(io::Error::from_raw_os_error(-number));
+        }
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(mut sockets) = message {
+                if let Some(socket) = sockets.next() {
+                    return Ok((number, UnixStream::from(socket)));
+                }
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "a process without a socket"))
+    }
+
+    fn kill(&self, number: i32) {
+        let mut command = [0; COMMAND_BYTES];
+        command[0] = KILL;
+        command[1..5].copy_from_slice(&number.to_le_bytes());
+        let _a_dead_supervisor_has_no_children = lock(&self.control).write_all(&command);
+    }
+
+    fn ask(
+        &self,
+        worker: &mut Worker,
+        roots: &[Root<'_>],
+        limits: &Limits,
+        passwords: &[Password],
+        mut on_object: Option<&mut OnObject<'_>>,
+    ) -> io::Result<Tree> {
+        let until = Instant::now() + limits.time_max + GRACE;
+        let request = Request {
+            limits: *limits,
+            passwords: passwords.to_vec(),
+            roots: roots.iter().map(|r| (r.name.to_owned(), r.declared_type.to_owned())).collect(),
+            wants_objects: on_object.is_some(),
+        };
+        let mut socket = Timed { socket: &worker.socket, until };
+        protocol::write_value(&mut socket, Kind::Request, &request)?;
+        for root in roots {
+            protocol::write(&mut socket, Kind::Bytes, root.bytes)?;
+        }
+        let object_max = limits.object_bytes_max.saturating_add(largest(roots));
+        loop {
+            match protocol::read(&mut socket, VALUE_BYTES_MAX)? {
+                (Kind::Tree, body) => return protocol::value(&body),
+                (Kind::Object, body) => {
+                    let object: Object = protocol::value(&body)?;
+                    let bytes = expect_bytes(&mut socket, object_max)?;
+                    if let Some(look) = on_object.as_deref_mut() {
+                        look(&object, &bytes);
+                    }
+                }
+                (Kind::Convert, body) => {
+                    let kind: FileKind = protocol::value(&body)?;
+                    let bytes = expect_bytes(&mut socket, object_max)?;
+                    match self.convert(kind, &bytes, limits.object_bytes_max, until) {
+                        Ok(tar) => protocol::write(&mut socket, Kind::Bytes, &tar)?,
+                        Err(why) => protocol::write_value(&mut socket, Kind::NotConverted, &why)?,
+                    }
+                }
+                _ => return Err(io::ErrorKind::InvalidData.into()),
+            }
+        }
+    }
+
+    /// Has a tool turn an archive into a tar archive.
+    fn convert(
+        &self,
+        kind: FileKind,
+        bytes: &[u8],
+        bytes_max: u64,
+        until: Instant,
+    ) -> Result<Vec<u8>, ConvertError> {
+        let mut command = [0; COMMAND_BYTES];
+        (command[0], command[1]) = (START_TOOL, tool::number_of(kind));
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => ConvertError::OutOfTime,
+            io::ErrorKind::InvalidData => ConvertError::TooLarge,
+            _ => ConvertError::Failed(error.to_string()),
+        };
+        let (number, stream) = self.start_process(command).map_err(failed)?;
+        let mut socket = Timed { socket: &stream, until };
+        let answer = protocol::write(&mut socket, Kind::Bytes, bytes)
+            .and_then(|()| protocol::read(&mut socket, bytes_max));
+        self.kill(number);
+        match answer.map_err(failed)? {
+            (Kind::Bytes, tar) => Ok(tar),
+            (Kind::NotConverted, why) => {
+                Err(protocol::value(&why).unwrap_or(ConvertError::OutOfTime))
+            }
+            _ => Err(ConvertError::Failed("no answer of the tool".to_owned())),
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // The supervisor ends when its control socket does, and its children with it.
+        let _closed = lock(&self.control).shutdown(std::net::Shutdown::Both);
+        let _reaped = lock(&self.supervisor).wait();
+    }
+}
+
+fn largest(roots: &[Root<'_>]) -> u64 {
+    roots.iter().map(|root| root.bytes.len() as u64).max().unwrap_or(0)
+}
+
+fn expect_bytes(socket: &mut Timed<'_>, bytes_max: u64) -> io::Result<Vec<u8>> {
+    match protocol::read(socket, bytes_max)? {
+        (Kind::Bytes, bytes) => Ok(bytes),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// The tree of files that no worker could read: what they are is told by their first bytes.
+pub fn failed(roots: &[Root<'_>], kind: DefectKind, why: &str) -> Tree {
+    let objects = roots.iter().zip(0u32..).map(|(root, index)| {
+        let (sha256, md5) = digest::of(root.bytes);
+        let shown = if root.name.is_empty() { "unnamed" } else { root.name };
+        Object {
+            parent: None,
+            root: index,
+            path: crate::text::printable(shown),
+            name: root.name.to_owned(),
+            declared_type: root.declared_type.to_ascii_lowercase(),
+            kind: gauntlet_sniff::sniff(root.bytes),
+            size: root.bytes.len() as u64,
+            sha256,
+            md5,
+            properties: Vec::new(),
+            defects: vec![ObjectDefect { kind, detail: crate::text::bounded(why, 200) }],
+            text: String::new(),
+            urls: Vec::new(),
+        }
+    });
+    Tree { objects: objects.collect() }
+}
+
+/// A socket whose reads and writes end at one time.
+struct Timed<'s> {
+    socket: &'s UnixStream,
+    until: Instant,
+}
+
+impl Timed<'_> {
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(Some(self.left()?))?;
+        (&mut &*self.socket).read(buffer)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(Some(self.left()?))?;
+        (&mut &*self.socket).write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! Frames between a node, its supervisor and its workers.
+//!
+//! A frame is a kind (one byte), a length (eight bytes, little-endian) and so many bytes. Values are
+//! in MessagePack. Both ends are one program, yet neither believes the other: a worker that runs an
+//! intruder's code may send anything.
+
+use std::io::{self, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::limits::Limits;
+use crate::unpack::Password;
+
+/// Bytes of a value in MessagePack, such as a tree.
+pub const VALUE_BYTES_MAX: u64 = 64 << 20;
+
+/// What a frame carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A [`Request`]; as many [`Kind::Bytes`] follow as it has roots.
+    Request = 1,
+    /// The bytes of a root, an object or a converted archive.
+    Bytes = 2,
+    /// An object, whose bytes follow if the request wants them.
+    Object = 3,
+    /// The kind of an archive to be converted; its bytes follow.
+    Convert = 4,
+    /// Why it was not converted ([`crate::ConvertError`] as text).
+    NotConverted = 5,
+    /// The tree: the request is done.
+    Tree = 6,
+}
+
+impl Kind {
+    const ALL: [Kind; 6] =
+        [Kind::Request, Kind::Bytes, Kind::Object, Kind::Convert, Kind::NotConverted, Kind::Tree];
+}
+
+/// What a worker is asked to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// What it may cost.
+    pub limits: Limits,
+    /// Tried on what is encrypted.
+    pub passwords: Vec<Password>,
+    /// Name and declared type of each root; their bytes follow in this order.
+    pub roots: Vec<(String, String)>,
+    /// Whether each object's bytes are to be sent before the tree.
+    pub wants_objects: bool,
+}
+
+fn bad(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+/// Writes a frame.
+///
+/// # Errors
+/// The socket's.
+pub fn write(to: &mut impl Write, kind: Kind, body: &[u8]) -> io::Result<()> {
+    let mut head = [0; 9];
+    head[0] = kind as u8;
+    head[1..].copy_from_slice(&(body.len() as u64).to_le_bytes());
+    to.write_all(&head)?;
+    to.write_all(body)
+}
+
+/// Writes a value as a frame.
+///
+/// # Errors
+/// The socket's, or that the value has no form in MessagePack.
+pub fn write_value(to: &mut impl Write, kind: Kind, value: &impl Serialize) -> io::Result<()> {
+    let body = rmp_serde::to_vec_named(value).map_err(io::Error::other)?;
+    write(to, kind, &body)
+}
+
+/// Reads a frame of at most `bytes_max` bytes.
+///
+/// # Errors
+/// The socket's, [`io::ErrorKind::UnexpectedEof`] at its end, or that it is no frame.
+pub fn read(from: &mut impl Read, bytes_max: u64) -> io::Result<(Kind, Vec<u8>)> {
+    let mut head = [0; 9];
+    from.read_exact(&mut head)?;
+    let kind = Kind::ALL.into_iter().find(|k| *k as u8 == head[0]);
+    let kind = kind.ok_or_else(|| bad("a frame of unknown kind"))?;
+    let mut length = [0; 8];
+    length.copy_from_slice(&head[1..]);
+    let length = u64::from_le_bytes(length);
+    if length > bytes_max {
+        return Err(bad("a frame over its limit"));
+    }
+    // Taken as it comes: a length that was only claimed costs no memory.
+    let mut body = Vec::new();
+    from.take(length).read_to_end(&mut body)?;
+    if (body.len() as u64) < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok((kind, body))
+}
+
+/// A value out of a frame.
+///
+/// # Errors
+/// If it is none.
+pub fn value<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
+    rmp_serde::from_slice(body).map_err(|error| bad(&error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_and_what_is_none() {
+        let mut wire = Vec::new();
+        write(&mut wire, Kind::Bytes, b"abc").unwrap();
+        assert_eq!(read(&mut wire.as_slice(), 3).unwrap(), (Kind::Bytes, b"abc".to_vec()));
+        assert!(read(&mut wire.as_slice(), 2).is_err(), "over the limit");
+        for end in 0..wire.len() {
+            assert!(read(&mut &wire[..end], 9).is_err(), "cut at {end}");
+        }
+        wire[0] = 77;
+        assert!(read(&mut wire.as_slice(), 9).is_err());
+        let huge = [2, 255, 255, 255, 255, 255, 255, 255, 127];
+        assert!(read(&mut huge.as_slice(), u64::MAX).is_err(), "claims more than it has");
+    }
+}

@@ -1,0 +1,159 @@
+//! The supervisor: forks workers and tools, hands their sockets to the node, kills them.
+//!
+//! It has one thread, so that a fork is a whole process, and reads no content itself.
+
+use std::collections::BTreeSet;
+use std::io::{self, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use gauntlet_sniff::FileKind;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use super::tool;
+use super::worker::{self, MessageReader};
+
+/// Bytes of a command on the control socket.
+pub(super) const COMMAND_BYTES: usize = 16;
+/// First byte of a command: start a worker; an answer with its socket follows.
+pub(super) const START_WORKER: u8 = b'W';
+/// Start a tool for the kind of archive named by the second byte; as above.
+pub(super) const START_TOOL: u8 = b'T';
+/// Kill the process whose number stands in bytes 1 to 4.
+pub(super) const KILL: u8 = b'K';
+
+/// What the workers of a supervisor may use.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Bytes of memory of a worker, above what the program itself needs.
+    pub memory_bytes_max: u64,
+    /// Whether a worker may run where the kernel cannot cage it.
+    pub allow_uncaged: bool,
+    /// Longest time that a tool may take.
+    pub tool_time_max: Duration,
+    /// Bytes that a tool may give.
+    pub tool_bytes_max: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            memory_bytes_max: 512 << 20,
+            allow_uncaged: true,
+            tool_time_max: Duration::from_secs(10),
+            tool_bytes_max: 256 << 20,
+        }
+    }
+}
+
+/// Serves the control socket until it is closed. Call it while the process has one thread.
+///
+/// # Errors
+/// The control socket's.
+pub fn serve(
+    mut control: UnixStream,
+    settings: &Settings,
+    reader: MessageReader,
+) -> io::Result<()> {
+    let mut children = BTreeSet::new();
+    let mut command = [0; COMMAND_BYTES];
+    loop {
+        match control.read_exact(&mut command) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+            Err(error) => return Err(error),
+        }
+        reap(&mut children);
+        match command[0] {
+            START_WORKER => {
+                let run = |socket| run_worker(socket, settings, reader);
+                start(&mut control, &mut children, run)?;
+            }
+            START_TOOL => {
+                let kind = tool::kind_of(command[1]);
+                let run = |socket| run_tool(socket, kind, settings);
+                start(&mut control, &mut children, run)?;
+            }
+            KILL => {
+                let number = i32::from_le_bytes([command[1], command[2], command[3], command[4]]);
+                // Only children of ours that have not been waited for: the number is still theirs.
+                if children.contains(&number) {
+                    kill(number);
+                }
+            }
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+    // The node is gone: nobody waits for what they do.
+    children.iter().for_each(|number| kill(*number));
+    Ok(())
+}
+
+fn kill(number: i32) {
+    if let Some(pid) = Pid::from_raw(number) {
+        let _it_may_have_ended = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Forgets the children that have ended.
+fn reap(children: &mut BTreeSet<i32>) {
+    while let Ok(Some((pid, _))) = waitpid(None, WaitOptions::NOHANG) {
+        children.remove(&pid.as_raw_nonzero().get());
+    }
+}
+
+/// Forks a child that runs with one end of a socket pair; the other goes to the node.
+fn start(
+    control: &mut UnixStream,
+    children: &mut BTreeSet<i32>,
+    run: impl FnOnce(UnixStream),
+) -> io::Result<()> {
+    let (ours, theirs) = UnixStream::pair()?;
+    // SAFETY: this process has one thread; the child runs on in a copy of it.
+    match unsafe { libc::fork() } {
+        -1 => {
+            let error = io::Error::last_os_error();
+            let code = error.raw_os_error().unwrap_or(libc::EAGAIN);
+            control.write_all(&(-code).to_le_bytes())
+        }
+        0 => {
+            drop(ours);
+            // SAFETY: the child's copy of the control socket is closed once, by this call; its
+            // owner is never dropped, since the child ends by `_exit`.
+            unsafe { libc::close(std::os::fd::AsRawFd::as_raw_fd(control)) };
+            run(theirs);
+            // SAFETY: ends the child at once, without the parent's handlers and buffers.
+            unsafe { libc::_exit(0) }
+        }
+        number => {
+            children.insert(number);
+            drop(theirs);
+            hand_over(control, number, ours.as_fd())
+        }
+    }
+}
+
+/// Sends the child's number with its socket.
+fn hand_over(control: &UnixStream, number: i32, socket: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let sockets = [socket];
+    ancillary.push(SendAncillaryMessage::ScmRights(&sockets));
+    let number = number.to_le_bytes();
+    sendmsg(control, &[IoSlice::new(&number)], &mut ancillary, SendFlags::empty())?;
+    Ok(())
+}
+
+fn run_worker(socket: UnixStream, settings: &Settings, reader: MessageReader) {
+    let lacks = worker::enter_cage(settings.memory_bytes_max);
+    if lacks.is_empty() || settings.allow_uncaged {
+        let _the_node_sees_that_it_is_closed = worker::serve(socket, reader);
+    }
+}
+
+fn run_tool(socket: UnixStream, kind: Option<FileKind>, settings: &Settings) {
+    let _the_node_sees_that_it_is_closed = tool::serve(socket, kind, settings);
+}

@@ -1,0 +1,63 @@
+//! `gauntlet content-process`: the supervisor of unpacking. Not for people: `gauntlet serve`, `scan`
+//! and `unpack` start it by themselves.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::Context;
+use gauntlet_content::Child;
+use gauntlet_content::process::client::Pool;
+use gauntlet_content::process::supervisor::{self, Settings};
+use gauntlet_mail::Message;
+
+/// Arguments of `gauntlet content-process`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Memory of a worker above what the program needs, in bytes
+    #[arg(long, default_value_t = Settings::default().memory_bytes_max)]
+    memory_bytes_max: u64,
+    /// Refuse to work where the kernel has no Landlock or seccomp
+    #[arg(long)]
+    require_sandbox: bool,
+}
+
+/// Starts a supervisor and the pool of its workers.
+///
+/// # Errors
+/// If it cannot be started.
+pub(crate) fn start(settings: &Settings, workers_max: usize) -> anyhow::Result<Pool> {
+    // The program that runs, even if another was put in its place meanwhile.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("gauntlet").arg("content-process").stdout(Stdio::null()).process_group(0);
+    command.arg("--memory-bytes-max").arg(settings.memory_bytes_max.to_string());
+    if !settings.allow_uncaged {
+        command.arg("--require-sandbox");
+    }
+    Pool::start(command, workers_max).context("the process that unpacks cannot be started")
+}
+
+/// Runs the supervisor on its standard input.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let control: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
+    let settings = Settings {
+        memory_bytes_max: args.memory_bytes_max,
+        allow_uncaged: !args.require_sandbox,
+        ..Settings::default()
+    };
+    let served = supervisor::serve(UnixStream::from(control), &settings, message_files);
+    served.context("this process is started by `gauntlet` itself")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Everything that a message inside another file has: for the decoder, which knows nothing of mail.
+fn message_files(raw: &[u8]) -> Vec<(Child, Vec<u8>)> {
+    let message = Message::parse(raw);
+    let files = message.all_files().into_iter();
+    let child = |f: gauntlet_mail::files::MessageFile<'_>| {
+        let child = Child { name: f.name.into_owned(), declared_type: f.declared_type };
+        (child, f.bytes.to_vec())
+    };
+    files.map(child).collect()
+}
