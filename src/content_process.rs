@@ -5,11 +5,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 
 use anyhow::Context;
 use gauntlet_content::Child;
 use gauntlet_content::process::client::Pool;
 use gauntlet_content::process::supervisor::{self, Settings};
+use gauntlet_gateway::config::{Config, Sandbox};
+use gauntlet_gateway::privileges::Account;
 use gauntlet_mail::Message;
 
 /// Arguments of `gauntlet content-process`.
@@ -21,6 +24,9 @@ pub(crate) struct Args {
     /// Refuse to work where the kernel has no Landlock or seccomp
     #[arg(long)]
     require_sandbox: bool,
+    /// Work as this user
+    #[arg(long)]
+    user: Option<String>,
 }
 
 /// Starts a supervisor and the pool of its workers.
@@ -28,14 +34,39 @@ pub(crate) struct Args {
 /// # Errors
 /// If it cannot be started.
 pub(crate) fn start(settings: &Settings, workers_max: usize) -> anyhow::Result<Pool> {
-    // The program that runs, even if another was put in its place meanwhile.
-    let mut command = Command::new("/proc/self/exe");
-    command.arg0("gauntlet").arg("content-process").stdout(Stdio::null()).process_group(0);
-    command.arg("--memory-bytes-max").arg(settings.memory_bytes_max.to_string());
+    let mut command = command(settings.memory_bytes_max);
     if !settings.allow_uncaged {
         command.arg("--require-sandbox");
     }
     Pool::start(command, workers_max).context("the process that unpacks cannot be started")
+}
+
+/// The same for a node; none if nothing is to be unpacked. Call it while the process may still
+/// start programs.
+///
+/// # Errors
+/// If it cannot be started.
+pub(crate) fn start_for_node(config: &Config) -> anyhow::Result<Option<Arc<Pool>>> {
+    if !config.content.enabled || !config.scan.enabled {
+        return Ok(None);
+    }
+    let mut command = command(config.content.worker_memory_bytes_max);
+    if config.node.sandbox == Sandbox::Require {
+        command.arg("--require-sandbox");
+    }
+    if !config.node.user.is_empty() {
+        command.arg("--user").arg(&config.node.user);
+    }
+    let pool = Pool::start(command, config.content.workers());
+    pool.map(|pool| Some(Arc::new(pool))).context("the process that unpacks cannot be started")
+}
+
+fn command(memory_bytes_max: u64) -> Command {
+    // The program that runs, even if another was put in its place meanwhile.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("gauntlet").arg("content-process").stdout(Stdio::null()).process_group(0);
+    command.arg("--memory-bytes-max").arg(memory_bytes_max.to_string());
+    command
 }
 
 /// Runs the supervisor on its standard input.
@@ -46,9 +77,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         allow_uncaged: !args.require_sandbox,
         ..Settings::default()
     };
+    if let Some(user) = &args.user {
+        Account::find(user)?.enter().with_context(|| format!("node.user {user:?}"))?;
+    }
+    ignore_signals();
     let served = supervisor::serve(UnixStream::from(control), &settings, message_files);
     served.context("this process is started by `gauntlet` itself")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The node ends this process by closing its socket: a signal that a service manager sends to all
+/// processes must not be faster.
+fn ignore_signals() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
+        // SAFETY: SIG_IGN runs no code of ours.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
 }
 
 /// Everything that a message inside another file has: for the decoder, which knows nothing of mail.

@@ -14,17 +14,21 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use anyhow::Context;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use gauntlet_engine::{Scratch, Snapshot, scan};
+use gauntlet_gateway::config::ContentSettings;
+use gauntlet_gateway::scan::unpacking::Unpacking;
 use gauntlet_inputs::source::{self, Content, Input, Source};
-use gauntlet_mail::{Limits, Message, trace};
+use gauntlet_mail::{Facts, Limits, Message, trace};
 use gauntlet_verdict::Class;
 
 use self::progress::{Progress, Summary};
 use self::report::{Judged, Style};
+use crate::content_process;
 use crate::ruleset::RulesetArgs;
 
 /// Messages between walking and printing, for each scan thread.
@@ -107,6 +111,9 @@ pub(crate) struct Args {
     /// Largest message in bytes; larger ones are reported and not judged
     #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
     max_bytes: u64,
+    /// Leave attachments closed: judge the message without what is in its files
+    #[arg(long)]
+    no_unpack: bool,
     #[command(flatten)]
     network: network::NetworkArgs,
     #[command(flatten)]
@@ -122,6 +129,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let snapshot = args.ruleset.load_with(config.as_ref())?;
     let all = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or_else(all, usize::from);
+    let settings = config.as_ref().map_or_else(ContentSettings::default, |c| c.content.clone());
+    let opens = settings.enabled && !args.no_unpack && !snapshot.filters.is_empty();
+    let unpacking = opens.then_some(settings);
     let scanner = Scanner {
         snapshot: &snapshot,
         style: Style::new(args.json, args.costs, args.explain, args.ruleset.subtests),
@@ -129,6 +139,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         limits: config.map_or_else(Limits::default, |config| config.limits),
         network: args.network.open(&snapshot)?,
         message_bytes_max: args.max_bytes,
+        unpacking: unpacking.map(|settings| (settings, OnceLock::new())),
+        threads,
     };
     let progress = Progress::new(&args.paths);
     let source = Source { message_bytes_max: args.max_bytes, taken: progress.taken().clone() };
@@ -239,9 +251,30 @@ struct Scanner<'a> {
     limits: Limits,
     network: network::Source,
     message_bytes_max: u64,
+    /// Files are opened by these workers, which are started for the first message that has some.
+    unpacking: Option<(ContentSettings, OnceLock<Result<Unpacking, String>>)>,
+    threads: usize,
 }
 
 impl Scanner<'_> {
+    /// The facts with the files of the message, and everything in them.
+    fn unpacked(&self, message: &Message<'_>, mut facts: Facts) -> Result<Facts, String> {
+        let Some((settings, started)) = &self.unpacking else { return Ok(facts) };
+        if message.files().is_empty() || !facts.content.is_empty() {
+            return Ok(facts);
+        }
+        let start = || {
+            let workers = gauntlet_content::process::supervisor::Settings {
+                memory_bytes_max: settings.worker_memory_bytes_max,
+                ..Default::default()
+            };
+            let pool = content_process::start(&workers, self.threads);
+            pool.map(|pool| Unpacking::new(settings, Arc::new(pool))).map_err(|e| format!("{e:#}"))
+        };
+        facts.content = started.get_or_init(start).as_ref().map_err(Clone::clone)?.tree(message);
+        Ok(facts)
+    }
+
     fn work(&self, jobs: &Receiver<Job>, done: &Sender<Done>, progress: &Progress) {
         let mut scratch = Scratch::default();
         for Job { number, input } in jobs {
@@ -268,6 +301,10 @@ impl Scanner<'_> {
         let envelope = trace::of_trace(&message, self.received_at);
         let (envelope, facts) = match self.network.about(name, envelope, raw) {
             Ok(known) => known,
+            Err(why) => return self.style.unreadable(name, &why),
+        };
+        let facts = match self.unpacked(&message, facts) {
+            Ok(facts) => facts,
             Err(why) => return self.style.unreadable(name, &why),
         };
         let verdict = scan(&message, &envelope, &facts, self.snapshot, scratch);

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions, Proxies, Tls};
+use gauntlet_content::process::client::Pool;
 use gauntlet_engine::classifier::Model;
 use gauntlet_engine::{Settings, Snapshot, own_rules};
 use gauntlet_gateway::admin::policy_source;
@@ -22,6 +23,7 @@ use gauntlet_gateway::config::{Config, OidcSettings, RuleSettings, Sandbox};
 use gauntlet_gateway::limits::has_threads;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::scan::probes::Probes;
+use gauntlet_gateway::scan::unpacking::Unpacking;
 use gauntlet_gateway::secrets::Secrets;
 use gauntlet_gateway::secrets::Standing;
 use gauntlet_gateway::{Judge, Listeners, Node};
@@ -36,7 +38,7 @@ use self::console_connections::ConsoleConnections;
 use self::handle::Handle;
 use self::node_state::Effective;
 use crate::node_args::NodeArgs;
-use crate::{digest, learning, report};
+use crate::{content_process, digest, learning, report};
 
 /// Arguments of `gauntlet serve`.
 #[derive(Debug, Clone, clap::Args)]
@@ -63,6 +65,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     data_folder::prepare(&config)?;
     // Before there is any thread, and while the node may still read what only root may.
     let secrets = secrets_process::start(&args.node)?;
+    // Before the node may start no program any more.
+    let unpacking = content_process::start_for_node(&config)?;
     let confined = sandbox::enter_node(&config, args.node.file())?;
     let _written_to_the_end = text_logs::start(&config)?;
     secrets.watch().context("a thread for the secrets process")?;
@@ -77,7 +81,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let runtime =
         runtime.enable_all().thread_name("mail").build().context("cannot start the runtime")?;
-    runtime.block_on(serve(args, config, settings, secrets, &sandbox))?;
+    runtime.block_on(serve(args, config, settings, (secrets, unpacking), &sandbox))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -117,7 +121,7 @@ async fn serve(
     args: &Args,
     config: Config,
     settings: Effective,
-    secrets: Arc<Secrets>,
+    (secrets, unpacking): (Arc<Secrets>, Option<Arc<Pool>>),
     sandbox: &str,
 ) -> anyhow::Result<()> {
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -127,7 +131,7 @@ async fn serve(
     let users = Arc::new(Users::remote(secrets.clone()));
     users.attempts().set_limits(config.sign_in.limits());
     let people = users.clone();
-    let judge = Box::new(move |config: &Config| judge_of(config, &people));
+    let judge = Box::new(move |config: &Config| judge_of(config, &people, unpacking.as_ref()));
     let node = Node::start(config, listeners, judge, users.clone())?;
     gauntlet_gateway::control::serve(node.clone()).context("the control socket")?;
     learning::watch(&node)?;
@@ -244,7 +248,7 @@ fn record_policy(node: &Node) {
 }
 
 /// Loads rules, lists and policy.
-fn judge_of(config: &Config, users: &Users) -> anyhow::Result<Judge> {
+fn judge_of(config: &Config, users: &Users, pool: Option<&Arc<Pool>>) -> anyhow::Result<Judge> {
     let thresholds = Thresholds::from(&config.thresholds);
     let mut settings = Settings {
         thresholds,
@@ -296,7 +300,10 @@ fn judge_of(config: &Config, users: &Users) -> anyhow::Result<Judge> {
         [] => None,
         probes => Some(Probes::start(config.node.data.clone(), probes, learning.signature_days)?),
     };
-    Ok(Judge { snapshot, policy, limits: config.limits, probes, scans: config.scan.enabled })
+    let unpacking = pool.filter(|_| config.content.enabled);
+    let unpacking = unpacking.map(|p| Arc::new(Unpacking::new(&config.content, p.clone())));
+    let scans = config.scan.enabled;
+    Ok(Judge { snapshot, policy, limits: config.limits, probes, scans, unpacking })
 }
 
 /// Says in the log what was loaded, and what is wrong with it.

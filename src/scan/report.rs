@@ -301,6 +301,7 @@ fn view_name(view: View) -> &'static str {
         View::Attachment => "attachment",
         View::Body => "bytes",
         View::Raw => "raw message",
+        View::Object => "file",
         View::Facts => "fact",
         View::SaBody => "body view",
         View::SaRawbody => "rawbody view",

@@ -18,6 +18,7 @@ mod formats;
 mod host;
 mod limits;
 pub mod process;
+mod test_file;
 mod text;
 mod unpack;
 

@@ -44,7 +44,7 @@ impl Default for Limits {
     fn default() -> Self {
         const MIB: u64 = 1024 * 1024;
         Limits {
-            depth_max: 12,
+            depth_max: 64,
             objects_max: 2_000,
             bytes_max: 256 * MIB,
             object_bytes_max: 64 * MIB,

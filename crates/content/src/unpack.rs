@@ -16,12 +16,15 @@ use crate::limits::Limits;
 use crate::object::{
     DefectKind, FoundUrl, Object, ObjectDefect, Property, PropertyKind, Tree, UrlSource,
 };
+use crate::test_file;
 use crate::text;
 
 /// Bytes that are read of a decoder before the limits are looked at again.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Bytes of the detail of a property or defect.
 const DETAIL_BYTES_MAX: usize = 200;
+/// Bytes of a path; of a longer one the containers in the middle are left out.
+const PATH_BYTES_MAX: usize = 2_048;
 /// Defects kept of one object; the same kind is kept once per detail.
 const DEFECTS_MAX: usize = 16;
 
@@ -305,8 +308,10 @@ impl Unpacker<'_> {
         let cut = name.len() < child.name.len() && child.name.len() > self.limits.name_bytes_max;
         let shown = if name.is_empty() { "unnamed".to_owned() } else { text::printable(&name) };
         let path = match self.current() {
-            // Deep paths of long names stay within a bound that grows with the depth alone.
-            Some(container) => format!("{}/{shown}", container.path),
+            Some(container) if container.path.len() + shown.len() < PATH_BYTES_MAX => {
+                format!("{}/{shown}", container.path)
+            }
+            Some(container) => format!("{}/.../{shown}", text::cut(&container.path, 200)),
             None => shown,
         };
         let parent = self.current.and_then(|index| u32::try_from(index).ok());
@@ -334,6 +339,9 @@ impl Unpacker<'_> {
         }
         if is_traversal(&child.name) {
             self.property(PropertyKind::PathTraversal, &child.name);
+        }
+        if test_file::is_in(bytes) {
+            self.property(PropertyKind::EngineFinding, test_file::FINDING);
         }
         self.host.object(&self.tree.objects[index], bytes);
         let (depth, live) = (self.depth, self.live);

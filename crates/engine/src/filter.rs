@@ -89,6 +89,10 @@ pub trait Filter: Send + Sync + std::fmt::Debug {
     fn name(&self) -> &'static str;
     /// Looks at the item and adds what it found. Deterministic; never waits.
     fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings);
+    /// Whether it reads text and links, and so those of the message's files too.
+    fn reads_objects(&self) -> bool {
+        false
+    }
     /// Names the data that it judges by (words, lists, a model), so that the ruleset's version
     /// changes with it. Its rules are in the registry and need not be named.
     fn data_version(&self) -> String {

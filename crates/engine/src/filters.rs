@@ -16,6 +16,7 @@ pub mod classifier;
 pub mod header_form;
 pub mod lists;
 pub mod network;
+pub mod objects;
 pub mod pages;
 pub mod path;
 pub mod rules;
@@ -38,6 +39,7 @@ pub(crate) fn all(
         Box::new(test_strings::TestStrings::new(registry)),
         Box::new(lists::Lists::new(registry, allow, block)),
         Box::new(attachments::Attachments::new(registry)),
+        Box::new(objects::Objects::new(registry)),
         Box::new(header_form::HeaderForm::new(registry)),
         Box::new(network::Network::new(registry)),
         Box::new(path::Path::new(registry)),

@@ -13,6 +13,7 @@ pub mod fusion;
 mod learned;
 pub mod lexicon;
 pub mod lookalike;
+mod object_texts;
 pub mod own_rules;
 mod parser_differentials;
 pub mod random;

@@ -8,6 +8,7 @@ use gauntlet_mail::{Defect, DefectKind, Envelope, Facts, Message};
 use crate::counterfactual;
 use crate::filter::{Findings, Item};
 use crate::fusion::{self, Signals};
+use crate::object_texts;
 use crate::parser_differentials::{alternatives, severity, structure};
 use crate::scratch::Scratch;
 use crate::snapshot::{FailAction, Snapshot};
@@ -116,7 +117,33 @@ fn run_filters(
         let micros = start.elapsed().as_secs_f32() * 1e6;
         costs.push(FilterCost { filter: name.clone(), micros });
     }
+    failed |= run_on_objects(item, snapshot, scratch, &mut findings, &mut costs);
     (findings, failed, costs)
+}
+
+/// The filters that read text, on the texts of the message's files; whether one failed.
+fn run_on_objects(
+    item: &Item<'_>,
+    snapshot: &Snapshot,
+    scratch: &mut Scratch,
+    findings: &mut Findings,
+    costs: &mut Vec<FilterCost>,
+) -> bool {
+    if item.facts.content.is_empty() {
+        return false;
+    }
+    let start = Instant::now();
+    let before = Checkpoint::of(findings);
+    let run = || object_texts::judge(item, &snapshot.filters, scratch, findings);
+    let failed = catch_unwind(AssertUnwindSafe(run)).is_err();
+    if failed {
+        *scratch = Scratch::default();
+        before.restore(findings);
+        findings.defects.push(Defect::new(DefectKind::FilterFailed, 0).detail("object texts"));
+    }
+    let micros = start.elapsed().as_secs_f32() * 1e6;
+    costs.push(FilterCost { filter: "object texts".into(), micros });
+    failed
 }
 
 fn verdict(

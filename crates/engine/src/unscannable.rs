@@ -24,6 +24,7 @@ fn limit(kind: DefectKind) -> Option<&'static str> {
         DefectKind::TooManyUrls => "of URLs over limits.urls_max only the first and last were read",
         DefectKind::TooManyRelays => "Received fields over limits.relays_max were not read",
         DefectKind::UnreadableCharset => "the text is in a charset that cannot be read here",
+        DefectKind::UnreadContent => "a file in it could not be read (limits of [content])",
         DefectKind::AmbiguousFrom => {
             "mail programs may show other authors than those that were read (limits.authors_max)"
         }

@@ -4,3 +4,4 @@ pub mod corrections;
 pub mod judge;
 pub mod probes;
 pub mod scan_pool;
+pub mod unpacking;

@@ -46,7 +46,14 @@ fn config(folder: &Path) -> String {
 fn judge(config: &Config) -> anyhow::Result<Judge> {
     let policy = Policy::parse(Policy::DEFAULT, &Groups::default())?;
     let snapshot = Snapshot::default_rules();
-    Ok(Judge { snapshot, policy, limits: config.limits, probes: None, scans: true })
+    Ok(Judge {
+        snapshot,
+        policy,
+        limits: config.limits,
+        probes: None,
+        scans: true,
+        unpacking: None,
+    })
 }
 
 /// The folder with the sockets of a node that runs as long as the process.

@@ -126,6 +126,8 @@ pub enum DefectKind {
     OddSeparator,
     /// What follows a CR without LF would be a boundary or a MIME field if the CR ended a line.
     PartsAfterBareReturn,
+    /// A file of the message, or one inside it, could not be read; detail: its path and why.
+    UnreadContent,
     /// A filter failed or ran out of its budget (design invariant 6).
     FilterFailed,
     /// A rule ran out of its match budget.

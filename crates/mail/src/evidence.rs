@@ -29,6 +29,8 @@ pub enum View {
     Body,
     /// The message as it came.
     Raw,
+    /// A file of the message or one inside it; `name` is its path, such as `a.zip/b.exe`.
+    Object,
     /// A fact from the network; `name` says which.
     Facts,
     /// SpamAssassin's `body` view of the message (offset in the joined lines).

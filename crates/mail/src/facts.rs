@@ -4,6 +4,7 @@
 //! value: a verdict can be replayed later with the same facts and gives the same answer. Every fact
 //! may be missing; missing is *unknown*, never a pass and never a listing.
 
+use gauntlet_sniff::object::Tree;
 use serde::{Deserialize, Serialize};
 
 /// Result of an authentication method, in the words of RFC 8601 section 2.7.
@@ -172,6 +173,9 @@ pub struct Facts {
     pub lookups: Vec<Lookup>,
     /// Anomalies: limits reached, malformed records, why a result is an error.
     pub notes: Vec<String>,
+    /// The files of the message and everything in them; empty if nothing was unpacked.
+    #[serde(skip_serializing_if = "Tree::is_empty")]
+    pub content: Tree,
     /// External anti-virus answers.
     pub anti_virus: Vec<AntiVirus>,
     /// ISO 3166 country of the client, when a database is configured.

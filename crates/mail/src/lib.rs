@@ -33,6 +33,7 @@ pub mod names;
 pub mod network;
 mod params;
 mod part;
+pub mod passwords;
 pub mod relays;
 pub mod trace;
 mod tree;

@@ -11,6 +11,33 @@ pub struct Tree {
 }
 
 impl Tree {
+    /// Whether nothing was unpacked.
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// The tree for a record that is kept: without texts, at most `objects_max` objects. Files that
+    /// were given, findings and defects go before what is unremarkable.
+    pub fn summary(&self, objects_max: usize) -> Tree {
+        let mut kept: Vec<usize> = (0..self.objects.len()).collect();
+        // Containers of what is kept may be left out: the path names them.
+        kept.sort_by_key(|&i| {
+            let object = &self.objects[i];
+            let plain = object.properties.is_empty() && object.defects.is_empty();
+            (object.parent.is_some() && plain, i)
+        });
+        kept.truncate(objects_max);
+        kept.sort_unstable();
+        let place = |index: u32| kept.binary_search(&(index as usize)).ok();
+        let object = |&i: &usize| {
+            let object = &self.objects[i];
+            let parent = object.parent.and_then(place).and_then(|p| u32::try_from(p).ok());
+            let (text, urls) = (String::new(), Vec::new());
+            Object { parent, text, urls, ..object.clone() }
+        };
+        Tree { objects: kept.iter().map(object).collect() }
+    }
+
     /// The container of an object, if it is in one.
     pub fn parent(&self, object: &Object) -> Option<&Object> {
         object.parent.and_then(|index| self.objects.get(index as usize))

@@ -99,6 +99,7 @@ fn quotation(e: &Evidence) -> Markup {
         View::Raw => translatable("message"),
         View::Envelope => translatable("envelope"),
         View::Header => translatable("header"),
+        View::Object => translatable("file"),
         View::Facts => translatable("network"),
         View::Meta => translatable("rule"),
         View::Feature => translatable("feature"),

@@ -83,6 +83,11 @@ impl Pool {
         })
     }
 
+    /// How many workers run at most.
+    pub fn workers_max(&self) -> usize {
+        self.workers_max
+    }
+
     /// Unpacks files in a worker. Blocks while it works, at most for the time of the limits and a
     /// little more, and before that while no worker is free. Whatever happens to the worker, there
     /// is a tree: with a defect at every file if it failed.

@@ -151,6 +151,10 @@ impl Filter for Lists {
         "lists"
     }
 
+    fn reads_objects(&self) -> bool {
+        true
+    }
+
     fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
         if self.allow.is_empty() && self.block.is_empty() {
             return;

@@ -62,6 +62,10 @@ impl Filter for Rules {
         "rules"
     }
 
+    fn reads_objects(&self) -> bool {
+        true
+    }
+
     fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings) {
         let document = NativeDocument::new(item.message, item.envelope);
         self.leans.add(self.ruleset.scan(&document, &mut scratch.rules), findings);

@@ -28,6 +28,10 @@ impl Filter for SpamAssassin {
         "spamassassin"
     }
 
+    fn reads_objects(&self) -> bool {
+        true
+    }
+
     fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings) {
         let (now, scratch) = (item.envelope.received_at, &mut scratch.spamassassin);
         let outcome = self.ruleset.scan(item.message, item.envelope, item.facts, now, scratch);

@@ -240,6 +240,10 @@ impl Filter for Urls {
         "urls"
     }
 
+    fn reads_objects(&self) -> bool {
+        true
+    }
+
     fn run(&self, item: &Item<'_>, _: &mut Scratch, findings: &mut Findings) {
         let own = item.message.from().map(|f| f.domain().to_lowercase()).unwrap_or_default();
         let own = crate::lookalike::organizational_domain(&own).unwrap_or(&own);

@@ -147,6 +147,10 @@ impl Filter for Words {
         "words"
     }
 
+    fn reads_objects(&self) -> bool {
+        true
+    }
+
     fn run(&self, item: &Item<'_>, scratch: &mut Scratch, findings: &mut Findings) {
         let (sum, matches) = self.add_up(item.message, &mut scratch.words);
         let value = sum.value();

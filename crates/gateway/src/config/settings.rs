@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::acme::AcmeSettings;
 use super::clock::ClockSettings;
+use super::content::ContentSettings;
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
 use super::lookups::{DnsListSettings, DnsSettings, FactSettings, LocalListSettings};
 use super::people::{
@@ -72,6 +73,8 @@ pub struct Config {
     pub tls_reports: ReportSettings,
     /// The scan pool.
     pub scan: ScanSettings,
+    /// Unpacking of attachments.
+    pub content: ContentSettings,
     /// Bounds of one message.
     pub limits: Limits,
     /// Where classes begin.
@@ -130,6 +133,7 @@ impl Default for Config {
             dmarc_reports: ReportSettings::default(),
             tls_reports: ReportSettings::default(),
             scan: ScanSettings::default(),
+            content: ContentSettings::default(),
             limits: Limits::default(),
             thresholds: ThresholdSettings::default(),
             rules: RuleSettings::default(),

@@ -175,6 +175,7 @@ impl Intake {
             text,
             received_ms,
             began,
+            unpacked: None,
         };
         let mut record = self.scan_pool.judge(&settings.judge, work).await?;
         let spam = record.verdict.class >= gauntlet_verdict::Class::Spam;
@@ -199,7 +200,8 @@ impl Intake {
         let (facts, text) = settings.facts.collect_for_scan(&envelope, &raw).await;
         let rates = Rates::default();
         let (id, received_ms, began) = (ids::to_text(id), now_ms(), Instant::now());
-        let work = Work { id, raw, envelope, facts, text, rates, received_ms, began };
+        let work =
+            Work { id, raw, envelope, facts, text, rates, received_ms, began, unpacked: None };
         let record = self.scan_pool.judge(&settings.judge, work).await?;
         settings.facts.apply(&record.verdict);
         Ok(record)

@@ -1,6 +1,7 @@
 //! What judges a message: one snapshot and one policy, swapped together (design invariant 4).
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::scan::probes::Probes;
 use bytes::Bytes;
@@ -12,13 +13,16 @@ use gauntlet_store::LogRecord;
 use gauntlet_store::record::Stage;
 
 use crate::facts::rules::CachedViews;
-use gauntlet_verdict::Verdict;
+use crate::scan::unpacking::Unpacking;
+use gauntlet_verdict::{FilterCost, Verdict};
 
 /// Longest subject in the log, in bytes.
 const SUBJECT_BYTES_MAX: usize = 200;
 /// Longest From and Message-ID in the log, in bytes.
 const FIELD_BYTES_MAX: usize = 320;
 
+/// Objects of one message in the log, without their texts.
+const OBJECTS_MAX: usize = 64;
 /// Answers of one look-up in the log, and bytes of each.
 const ANSWERS_MAX: usize = 2;
 const ANSWER_BYTES_MAX: usize = 48;
@@ -38,6 +42,8 @@ pub struct Work {
     pub text: CachedViews,
     /// How busy sender, client and recipients were.
     pub rates: Rates,
+    /// How long unpacking its files took; none before it was done, or if it has none.
+    pub unpacked: Option<Duration>,
     /// Unix time in milliseconds.
     pub received_ms: i64,
     /// The same on the other clock.
@@ -57,6 +63,8 @@ pub struct Judge {
     pub probes: Option<Probes>,
     /// Mail is scanned; else all of it is ham.
     pub scans: bool,
+    /// What opens attachments; none leaves them closed.
+    pub unpacking: Option<Arc<Unpacking>>,
 }
 
 impl Judge {
@@ -69,6 +77,7 @@ impl Judge {
             limits: self.limits,
             probes: self.probes.clone(),
             scans: self.scans,
+            unpacking: self.unpacking.clone(),
         }
     }
 
@@ -81,26 +90,50 @@ impl Judge {
             limits: self.limits,
             probes: self.probes.clone(),
             scans: self.scans,
+            unpacking: self.unpacking.clone(),
         }
     }
 
     /// Judges a message: its line of the log, with the dispositions. Deterministic but for
     /// costs and times.
     pub fn judge(&self, work: &Work, scratch: &mut Scratch) -> LogRecord {
-        let Work { id, raw, envelope, facts, rates, received_ms, began, text: _ } = work;
+        let message = Message::parse_with(&work.raw, &self.limits);
+        self.judge_message(work, &message, scratch)
+    }
+
+    /// The same; none if the message has files that are to be unpacked before it is judged.
+    pub(crate) fn judge_unpacked(&self, work: &Work, scratch: &mut Scratch) -> Option<LogRecord> {
+        let message = Message::parse_with(&work.raw, &self.limits);
+        let open = self.scans && self.unpacking.is_some() && work.unpacked.is_none();
+        if open && !message.files().is_empty() {
+            return None;
+        }
+        Some(self.judge_message(work, &message, scratch))
+    }
+
+    fn judge_message(
+        &self,
+        work: &Work,
+        message: &Message<'_>,
+        scratch: &mut Scratch,
+    ) -> LogRecord {
+        let Work { id, raw, envelope, facts, rates, received_ms, began, unpacked, text: _ } = work;
         let mut stages = vec![Stage::now("waited", *began)];
-        let message = Message::parse_with(raw, &self.limits);
-        let verdict = match self.scans {
-            true => scan(&message, envelope, facts, &self.snapshot, scratch),
+        let mut verdict = match self.scans {
+            true => scan(message, envelope, facts, &self.snapshot, scratch),
             false => Verdict::default(),
         };
+        if let Some(took) = unpacked {
+            let micros = took.as_secs_f32() * 1e6;
+            verdict.costs.push(FilterCost { filter: "unpacking".into(), micros });
+        }
         stages.push(Stage::now("scanned", *began));
         if let Some(probes) = &self.probes {
-            probes.notice(&message, envelope, *received_ms, scratch);
+            probes.notice(message, envelope, *received_ms, scratch);
         }
         let dispositions = self.policy.decide(&PolicyInput {
             id,
-            message: &message,
+            message,
             envelope,
             facts,
             verdict: &verdict,
@@ -137,7 +170,8 @@ impl Judge {
 /// verdict reads. They are on the line of the message that asked the network first; without them, a
 /// line stays small.
 pub fn kept(facts: &Facts) -> Facts {
-    let mut facts = facts.clone();
+    let content = facts.content.summary(OBJECTS_MAX);
+    let mut facts = Facts { content, ..facts.clone() };
     facts.lookups.retain(|l| !l.cached);
     for lookup in &mut facts.lookups {
         lookup.answers.truncate(ANSWERS_MAX);

@@ -27,7 +27,16 @@ pub enum NoVerdict {
     Failed,
 }
 
-type Job = (Arc<Judge>, Work, oneshot::Sender<Option<LogRecord>>, OwnedSemaphorePermit);
+type Job = (Arc<Judge>, Work, oneshot::Sender<Reply>, OwnedSemaphorePermit);
+
+/// What a scan thread gives back.
+#[derive(Debug)]
+enum Reply {
+    Judged(Box<LogRecord>),
+    /// It has files, which are to be unpacked first.
+    Unpack(Box<Work>, OwnedSemaphorePermit),
+    Failed,
+}
 
 /// What waits for a thread. A channel would have threads spin before they sleep, which costs more than a
 /// small message's scan.
@@ -128,14 +137,24 @@ impl ScanPool {
             self.metrics.scan_overload.add_one();
             return Err(NoVerdict::Overload);
         };
-        let (reply, verdict) = oneshot::channel();
-        self.jobs.add((judge.clone(), work, reply, permit));
-        match verdict.await {
-            Ok(Some(record)) => Ok(record),
-            _ => {
-                self.metrics.scan_failed.add_one();
-                Err(NoVerdict::Failed)
+        let mut next = (work, permit);
+        loop {
+            let (reply, verdict) = oneshot::channel();
+            self.jobs.add((judge.clone(), next.0, reply, next.1));
+            match verdict.await {
+                Ok(Reply::Judged(record)) => return Ok(*record),
+                Ok(Reply::Unpack(work, permit)) => {
+                    if let Some(unpacking) = judge.unpacking.clone()
+                        && let Some(work) = unpacking.unpack(*work, judge.limits).await
+                    {
+                        next = (work, permit);
+                        continue;
+                    }
+                }
+                Ok(Reply::Failed) | Err(_) => {}
             }
+            self.metrics.scan_failed.add_one();
+            return Err(NoVerdict::Failed);
         }
     }
 }
@@ -166,19 +185,26 @@ fn tell(record: &LogRecord, start: Instant) {
 fn run(jobs: &Jobs, metrics: &Metrics) {
     let mut scratch = Scratch::default();
     while let Some((judge, mut work, reply, permit)) = jobs.next() {
-        scratch.give(work.text.take());
+        let text = work.text.take();
+        scratch.give(text);
         let start = Instant::now();
-        let verdict =
-            std::panic::catch_unwind(AssertUnwindSafe(|| judge.judge(&work, &mut scratch))).ok();
-        if let Some(record) = &verdict {
-            tell(record, start);
-        } else {
-            tracing::error!(id = work.id, "the scan of a message failed; it is answered 451");
-            scratch = Scratch::default();
-        }
-        drop(work);
+        let judged = AssertUnwindSafe(|| judge.judge_unpacked(&work, &mut scratch));
+        let judged = std::panic::catch_unwind(judged);
+        let answer = match judged {
+            Ok(Some(record)) => {
+                tell(&record, start);
+                drop((work, permit));
+                Reply::Judged(Box::new(record))
+            }
+            Ok(None) => Reply::Unpack(Box::new(work), permit),
+            Err(_) => {
+                tracing::error!(id = work.id, "the scan of a message failed; it is answered 451");
+                scratch = Scratch::default();
+                drop((work, permit));
+                Reply::Failed
+            }
+        };
         metrics.scan_time.record(start.elapsed());
-        drop(permit);
-        let _the_session_may_have_gone = reply.send(verdict);
+        let _the_session_may_have_gone = reply.send(answer);
     }
 }

@@ -1,0 +1,73 @@
+//! Unpacking the files of a message, before it is judged.
+//!
+//! A message without files never comes here. One that has some leaves its scan thread, is unpacked
+//! in a process of its own (`gauntlet_content::process`), and is judged with what was found.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gauntlet_content::process::client::Pool;
+use gauntlet_content::{Limits, Password, Root, Tree};
+use gauntlet_mail::{Message, passwords};
+use tokio::sync::Semaphore;
+
+use crate::config::ContentSettings;
+use crate::scan::judge::Work;
+
+/// What unpacks, and within which limits.
+#[derive(Debug, Clone)]
+pub struct Unpacking {
+    pool: Arc<Pool>,
+    limits: Limits,
+    /// Tried on every encrypted file.
+    words: Vec<Password>,
+    /// As many as there are workers: whoever waits for one must not hold a thread.
+    turns: Arc<Semaphore>,
+}
+
+impl Unpacking {
+    /// Of these settings, by the workers of this pool.
+    pub fn new(settings: &ContentSettings, pool: Arc<Pool>) -> Self {
+        let word = |word: &String| Password { word: word.clone(), source: "list".to_owned() };
+        Unpacking {
+            limits: settings.limits(),
+            words: settings.passwords.iter().map(word).collect(),
+            turns: Arc::new(Semaphore::new(pool.workers_max())),
+            pool,
+        }
+    }
+
+    /// The files of a message, and everything in them. Blocks.
+    pub fn tree(&self, message: &Message<'_>) -> Tree {
+        let files = message.files();
+        let roots: Vec<Root<'_>> = files
+            .iter()
+            .map(|f| Root { name: &f.name, declared_type: &f.declared_type, bytes: f.bytes })
+            .collect();
+        if roots.is_empty() {
+            return Tree::default();
+        }
+        let max = self.limits.passwords_max.saturating_sub(self.words.len());
+        let of_message = passwords::candidates(message, max).into_iter();
+        let word = |(word, source): (String, &str)| Password { word, source: source.to_owned() };
+        let words: Vec<Password> = of_message.map(word).chain(self.words.iter().cloned()).collect();
+        self.pool.unpack(&roots, &self.limits, &words, None)
+    }
+
+    /// Unpacks the files of a message that is to be judged; it has the tree in its facts then.
+    pub(crate) async fn unpack(
+        self: Arc<Self>,
+        mut work: Work,
+        limits: gauntlet_mail::Limits,
+    ) -> Option<Work> {
+        let _turn = self.turns.clone().acquire_owned().await.ok()?;
+        let unpacked = tokio::task::spawn_blocking(move || {
+            let start = Instant::now();
+            let tree = self.tree(&Message::parse_with(&work.raw, &limits));
+            work.facts.content = tree;
+            work.unpacked = Some(start.elapsed());
+            work
+        });
+        unpacked.await.ok()
+    }
+}
