@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gauntlet_console::{BoxedWait, ConnectionLimiter, ConnectionSlot};
+use gauntlet_gateway::clock::Clock;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::inbound::admission::{Admission, Admitted, SessionLimits};
 
@@ -12,7 +13,7 @@ use gauntlet_gateway::inbound::admission::{Admission, Admitted, SessionLimits};
 pub(crate) struct ConsoleConnections(Arc<Admission>);
 
 impl ConsoleConnections {
-    /// ConnectionLimiter as many as the configuration has.
+    /// As many as the configuration has.
     pub(crate) fn new(config: &Config) -> Self {
         let console = &config.console;
         let limits = SessionLimits::of_connections(
@@ -20,7 +21,7 @@ impl ConsoleConnections {
             console.connections_per_client_max,
             Duration::from_secs(config.stress.idle_seconds_min),
         );
-        ConsoleConnections(Arc::new(Admission::new(limits)))
+        ConsoleConnections(Arc::new(Admission::new(limits, Clock::system())))
     }
 }
 

@@ -305,7 +305,7 @@ fn programs_change_the_policy_and_change_it_back() {
     assert!(checked["diff"].as_str().unwrap().contains("+name = \"all\""), "{checked}");
     assert_eq!(ask("POST", "/api/v1/policy/replay", json!({ "text": text, "days": 2 })).0, 200);
     while ask("GET", "/api/v1/policy/replay", nothing()).1["done"] != true {
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(std::time::Duration::from_millis(2));
     }
     assert_eq!(ask("GET", "/api/v1/policy/replay", nothing()).1["report"]["different"], 2);
     let saved =

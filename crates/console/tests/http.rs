@@ -505,7 +505,7 @@ fn a_replay_tells_what_would_change() {
         if page.header("refresh").is_none() {
             break page.body;
         }
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(std::time::Duration::from_millis(2));
     };
     assert!(report.contains("deliver → quarantine:all"), "{report}");
     let order = [report.find("/messages/two"), report.find("/messages/one")];

@@ -506,7 +506,7 @@ fn a_provider_that_is_silent_does_not_stop_the_console() {
         let all: Vec<_> = (0..8).map(|_| scope.spawn(begin)).collect();
         // All but two are told to come again, while these still wait.
         while all.iter().filter(|one| one.is_finished()).count() < 6 {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(std::time::Duration::from_millis(2));
         }
         assert_eq!(taken.lock().unwrap().len(), 2);
         for path in ["/healthz", "/metrics", "/sign-in"] {

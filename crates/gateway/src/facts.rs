@@ -150,7 +150,7 @@ impl FactCollector {
     pub fn apply(&self, verdict: &Verdict) {
         if let Some(rules) = &self.rules {
             let fired: Vec<&str> = verdict.hits.iter().map(|hit| &*hit.rule).collect();
-            rules.apply(&fired);
+            rules.apply(&fired, self.resolver.clock().now());
         }
     }
 

@@ -29,7 +29,7 @@ use self::generation::{Generation, InForce, Sources};
 pub use self::listeners::Listeners;
 pub use self::release::Release;
 use crate::admin::sandbox;
-use crate::clock::now_ms;
+use crate::clock::Clock;
 use crate::config::{Config, ListenerRole, ServiceProtocol};
 use crate::ids::{self, Ids};
 use crate::inbound::admission::Admission;
@@ -84,6 +84,7 @@ pub struct Node {
     started_ms: i64,
     retention: housekeeping::Retention,
     runtime: tokio::runtime::Handle,
+    clock: Clock,
     /// Who holds private keys, if it is another process.
     secrets: Option<Arc<Secrets>>,
     _lock: File,
@@ -107,10 +108,11 @@ impl Node {
         make_judge: MakeJudge,
         users: Arc<Users>,
     ) -> anyhow::Result<Arc<Self>> {
+        let clock = Clock::system();
         let lock = folder::lock(&config.node.data)?;
         let Listeners { listeners, services, proofs, addresses, secrets } = listeners;
         let history = Arc::new(History::open(&sandbox::history_folder(&config.node.data)?)?);
-        let resolver = Arc::new(Resolver::new(&config.dns)?);
+        let resolver = Arc::new(Resolver::with_clock(&config.dns, clock.clone())?);
         let sources = Sources {
             make_judge: &make_judge,
             resolver: &resolver,
@@ -122,21 +124,20 @@ impl Node {
         let in_force = InForce::new(first);
         let log = opening::open_log(&config.node.data)?;
         let quarantine = people::open_quarantine(&config)?;
-        let (spool, recovery) = folder::open_spool(&config)?;
+        let (spool, recovery) = folder::open_spool(&config, clock.clone())?;
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
         let newest_ms = || opening::newest_mail_ms(&log, &quarantine, &recovery);
-        let retention = housekeeping::Retention::open(&config, newest_ms);
+        let retention = housekeeping::Retention::open(&config, clock.clone(), newest_ms);
         let maildir = config.node.inside(&config.route.maildir);
         let outcomes = opening::outcomes(&config);
         let outbound = in_force.outbound();
         let sender = opening::sender(&config, outbound.clone(), &addresses, &resolver, &outcomes);
-        let clock = retention.clock();
         let stores = (&spool, &log, &quarantine);
-        let own = (ids.clone(), metrics.clone(), clock);
+        let own = (ids.clone(), metrics.clone(), retention.clock());
         let queue = opening::queue(&config, stores, own, (sender, outbound))?;
         queue.recover(&recovery.messages, &recovery.unverified);
         let node = Arc::new(Node {
-            admission: Arc::new(Admission::new(session_limits(&config))),
+            admission: Arc::new(Admission::new(session_limits(&config), clock.clone())),
             budgets: Budgets::open(&config)?,
             in_force,
             make_judge,
@@ -147,7 +148,7 @@ impl Node {
             resolver,
             spool,
             ids,
-            logins: Arc::new(Logins::new(users).context("randomness")?),
+            logins: Arc::new(Logins::new(users, clock.clone()).context("randomness")?),
             certificates: listeners.iter().map(Listener::tls).collect(),
             rate_limiter: Arc::new(RateLimiter::new(history.clone())),
             history,
@@ -157,7 +158,8 @@ impl Node {
             addresses,
             services: services.iter().map(|s| (s.protocol(), s.place().to_owned())).collect(),
             maildir,
-            started_ms: now_ms(),
+            started_ms: clock.unix_ms(),
+            clock,
             retention,
             runtime: tokio::runtime::Handle::current(),
             secrets,
@@ -194,7 +196,7 @@ impl Node {
     /// Age of the oldest message in the queue in milliseconds.
     pub fn queue_age_ms(&self) -> u64 {
         let oldest = self.queue.oldest().map(ids::time_of);
-        oldest.map_or(0, |then| now_ms().saturating_sub(then).max(0).cast_unsigned())
+        oldest.map_or(0, |then| self.clock.unix_ms().saturating_sub(then).max(0).cast_unsigned())
     }
 
     /// The metrics in Prometheus' text format.
@@ -230,8 +232,8 @@ impl Node {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         let (spool, log, queue) = (self.spool.clone(), self.log.clone(), self.queue.clone());
-        let (history, clock) = (self.history.clone(), self.retention.clock());
-        let outcomes = self.outcomes.clone();
+        let (history, steady) = (self.history.clone(), self.retention.clock());
+        let (outcomes, now_s) = (self.outcomes.clone(), self.clock.unix_s());
         let flushed = tokio::task::spawn_blocking(move || {
             // The log's queue is in order: an empty append ends when all before it are durable.
             let logged = log.append(Vec::new());
@@ -240,9 +242,9 @@ impl Node {
             // Counts of a day: what is lost is lost to a report.
             let _counts_are_no_mail = outcomes.flush();
             // What was written a minute ago does as well.
-            let _written_before = clock.write();
+            let _written_before = steady.write();
             spool.flush();
-            if let Err(error) = history.write(now_ms() / 1_000) {
+            if let Err(error) = history.write(now_s) {
                 tracing::warn!(%error, "what was remembered of senders cannot be written");
             }
             logged

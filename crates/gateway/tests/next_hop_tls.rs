@@ -197,6 +197,7 @@ fn counting(
     let settings = Current::fixed(OutboundSettings { sender, routes, key_ring, hop_tls });
     let cache = roots.with_file_name("mta-sts.json");
     let context = SenderContext {
+        clock: resolver.clock().clone(),
         sts: Arc::new(MtaSts::open(resolver.clone(), settings.clone(), sts_port, &cache)),
         settings,
         resolver,

@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use gauntlet_store::files;
 use serde::{Deserialize, Serialize};
 
-use super::{now_ms, running_ms};
+use super::Clock;
 
 /// File in the data folder that holds the steady time.
 pub const FILE: &str = "clock.json";
@@ -93,6 +93,7 @@ impl Steady {
 /// The steady clock of a node. Share it as `Arc<SteadyClock>`.
 #[derive(Debug)]
 pub struct SteadyClock {
+    clock: Clock,
     path: PathBuf,
     state: Mutex<State>,
 }
@@ -114,6 +115,7 @@ impl SteadyClock {
     pub fn open(
         data: &Path,
         jump_seconds_max: u64,
+        clock: Clock,
         newest_ms: impl FnOnce() -> Option<i64>,
     ) -> Self {
         let path = data.join(FILE);
@@ -131,8 +133,12 @@ impl SteadyClock {
                 path = %path.display(), why, "the time that had passed is lost; it goes on from the newest mail"
             );
         }
-        let steady = Steady::start(stamp, now_ms(), running_ms(), jump_max);
-        SteadyClock { path, state: Mutex::new(State { steady, jump_max, told: false, lost }) }
+        let steady = Steady::start(stamp, clock.unix_ms(), clock.running_ms(), jump_max);
+        SteadyClock {
+            clock,
+            path,
+            state: Mutex::new(State { steady, jump_max, told: false, lost }),
+        }
     }
 
     /// What an administrator is to be asked; nothing while the clocks agree.
@@ -143,6 +149,11 @@ impl SteadyClock {
             Some(why) => format!("{question} ({FILE}: {why}; it is written anew)"),
             None => question,
         })
+    }
+
+    /// The wall clock that it compares with the time that has passed: for dates and due times.
+    pub fn wall_ms(&self) -> i64 {
+        self.clock.unix_ms()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -158,7 +169,7 @@ impl SteadyClock {
     pub fn read(&self) -> Reading {
         let mut state = self.state();
         let jump_max = state.jump_max;
-        let reading = state.steady.read(now_ms(), running_ms(), jump_max);
+        let reading = state.steady.read(self.clock.unix_ms(), self.clock.running_ms(), jump_max);
         let stepped = reading.ahead_ms > 0;
         if stepped != state.told {
             state.told = stepped;
@@ -180,7 +191,7 @@ impl SteadyClock {
     /// # Errors
     /// If that cannot be written down; it counts until the node ends.
     pub fn accept(&self) -> std::io::Result<()> {
-        self.state().steady.accept(now_ms(), running_ms());
+        self.state().steady.accept(self.clock.unix_ms(), self.clock.running_ms());
         self.write()
     }
 
@@ -190,7 +201,7 @@ impl SteadyClock {
     /// The disk's.
     pub fn write(&self) -> std::io::Result<()> {
         let _tells_of_a_step = self.read();
-        let steady_ms = self.state().steady.time(running_ms());
+        let steady_ms = self.state().steady.time(self.clock.running_ms());
         files::write_durably(&self.path, &serde_json::to_vec(&Stamp { steady_ms })?)
     }
 }
@@ -310,33 +321,36 @@ mod tests {
     #[test]
     fn the_steady_time_outlives_a_restart() {
         let folder = tempfile::tempdir().unwrap();
-        let clock = SteadyClock::open(folder.path(), 86_400, || None);
+        let clock = SteadyClock::open(folder.path(), 86_400, Clock::system(), || None);
         assert_eq!(clock.read().ahead_ms, 0);
         clock.write().unwrap();
         let stamp: Stamp = files::read_cache(&folder.path().join(FILE));
-        assert!((now_ms() - stamp.steady_ms).abs() < 60_000);
-        let old = Stamp { steady_ms: now_ms() - 10 * DAY };
+        assert!((Clock::system().unix_ms() - stamp.steady_ms).abs() < 60_000);
+        let old = Stamp { steady_ms: Clock::system().unix_ms() - 10 * DAY };
         files::write_durably(&folder.path().join(FILE), &serde_json::to_vec(&old).unwrap())
             .unwrap();
         for _ in 0..2 {
-            let clock = SteadyClock::open(folder.path(), 86_400, || None);
+            let clock = SteadyClock::open(folder.path(), 86_400, Clock::system(), || None);
             let read = clock.read();
             assert!((read.ahead_ms - 10 * DAY).abs() < 60_000, "{read:?}");
             clock.write().unwrap();
         }
-        SteadyClock::open(folder.path(), 86_400, || None).accept().unwrap();
-        assert_eq!(SteadyClock::open(folder.path(), 86_400, || None).read().ahead_ms, 0);
+        SteadyClock::open(folder.path(), 86_400, Clock::system(), || None).accept().unwrap();
+        assert_eq!(
+            SteadyClock::open(folder.path(), 86_400, Clock::system(), || None).read().ahead_ms,
+            0
+        );
     }
     #[test]
     fn a_lost_file_is_a_question_where_there_is_older_mail() {
-        let newest = now_ms() - 10 * DAY;
+        let newest = Clock::system().unix_ms() - 10 * DAY;
         for content in [None, Some(""), Some("{\"steady_ms\":0}"), Some("\0\0\0\0")] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join(FILE);
             if let Some(content) = content {
                 std::fs::write(&path, content).unwrap();
             }
-            let clock = SteadyClock::open(folder.path(), 86_400, || Some(newest));
+            let clock = SteadyClock::open(folder.path(), 86_400, Clock::system(), || Some(newest));
             assert!((clock.now_ms() - newest).abs() < 60_000, "{content:?}");
             let question = clock.question().unwrap();
             assert!(question.contains("clock.json: the file"), "{question}");
@@ -346,8 +360,11 @@ mod tests {
             assert_eq!(clock.question(), None);
             // Mail of today, or none at all, is no question.
             std::fs::remove_file(&path).unwrap();
-            for newest in [None, Some(now_ms() - DAY / 2)] {
-                assert_eq!(SteadyClock::open(folder.path(), 86_400, || newest).question(), None);
+            for newest in [None, Some(Clock::system().unix_ms() - DAY / 2)] {
+                assert_eq!(
+                    SteadyClock::open(folder.path(), 86_400, Clock::system(), || newest).question(),
+                    None
+                );
             }
         }
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use gauntlet_mail::facts::Lookup;
 
+use crate::clock::Clock;
 use crate::net::resolver::{Answer, Kind, Outcome, Resolver, reverse_name};
 
 /// Asks for one message, and remembers what was asked.
@@ -134,6 +135,11 @@ impl<'r> LookupContext<'r> {
     /// The names of an address.
     pub async fn ask_names(&self, effect: Effect, address: IpAddr) -> Arc<Answer> {
         self.ask(effect, &reverse_name(address), Kind::Ptr).await
+    }
+
+    /// The clock that breakers and caches of answers go by.
+    pub fn clock(&self) -> &Clock {
+        self.resolver.clock()
     }
 
     /// Whether the message's time is over.

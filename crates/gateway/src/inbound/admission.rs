@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
+use crate::clock::Clock;
 use crate::memory::network_of;
 
 /// While there is no descriptor: between two looks whether an idle session can leave.
@@ -21,6 +22,7 @@ const ROOM_PAUSE: Duration = Duration::from_millis(250);
 /// Counts sessions, or the connections of another listener.
 #[derive(Debug)]
 pub struct Admission {
+    clock: Clock,
     sessions: AtomicUsize,
     seats: Mutex<Seats>,
     limits: ArcSwap<SessionLimits>,
@@ -107,13 +109,14 @@ impl SessionLimits {
 
 impl Admission {
     /// Lets in as many.
-    pub fn new(limits: SessionLimits) -> Self {
+    pub fn new(limits: SessionLimits, clock: Clock) -> Self {
         Admission {
             sessions: AtomicUsize::new(0),
             seats: Mutex::default(),
             limits: ArcSwap::from_pointee(limits),
             room: Notify::new(),
-            epoch: Instant::now(),
+            epoch: clock.now(),
+            clock,
             pressed: AtomicBool::new(false),
         }
     }
@@ -123,7 +126,7 @@ impl Admission {
     }
 
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.clock.elapsed(self.epoch).as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Other limits from now on.
@@ -317,7 +320,7 @@ mod tests {
     #[test]
     fn limits_hold_and_room_comes_back() {
         let limits = limits();
-        let admission = Arc::new(Admission::new(limits));
+        let admission = Arc::new(Admission::new(limits, Clock::system()));
         let (a, b): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "::1".parse().unwrap());
         let first = admission.admit(a, false, || true).unwrap();
         let _second = admission.admit(a, false, || true).unwrap();
@@ -339,7 +342,7 @@ mod tests {
     fn a_network_has_its_limit_and_who_is_exempt_has_none() {
         let limits =
             SessionLimits { sessions_max: 100, per_network_max: 2, shed_from: 100, ..limits() };
-        let admission = Arc::new(Admission::new(limits));
+        let admission = Arc::new(Admission::new(limits, Clock::system()));
         let ip = |n: u8| format!("2001:db8::{n}").parse::<IpAddr>().unwrap();
         let _held: Vec<_> =
             (1..3).map(|n| admission.admit(ip(n), false, || true).unwrap()).collect();
@@ -353,12 +356,13 @@ mod tests {
     #[tokio::test]
     async fn whoever_is_idle_longest_leaves_for_a_stranger() {
         let limits = SessionLimits { idle_min: Duration::ZERO, per_client_max: 9, ..limits() };
-        let admission = Arc::new(Admission::new(limits));
+        let clock = Clock::manual(0);
+        let admission = Arc::new(Admission::new(limits, clock.clone()));
         let client: IpAddr = "192.0.2.1".parse().unwrap();
         let held: Vec<_> =
             (0..3).map(|_| admission.admit(client, false, || true).unwrap()).collect();
         assert!(admission.admit(client, false, || true).is_err(), "all of them work");
-        std::thread::sleep(Duration::from_millis(5));
+        clock.advance(Duration::from_millis(5));
         held[0].progress();
         held.iter().take(2).for_each(Admitted::wait);
         assert!(admission.admit(client, false, || true).is_ok());
@@ -379,12 +383,11 @@ mod tests {
             open_max: 1,
             ..limits()
         };
-        let admission = Arc::new(Admission::new(limits));
+        let admission = Arc::new(Admission::new(limits, Clock::system()));
         let client: IpAddr = "192.0.2.1".parse().unwrap();
         admission.wait_for_room().await;
         let only = admission.admit(client, false, || true).unwrap();
-        let waits =
-            tokio::time::timeout(std::time::Duration::from_millis(50), admission.wait_for_room());
+        let waits = tokio::time::timeout(Duration::from_millis(5), admission.wait_for_room());
         assert!(waits.await.is_err());
         let waiting = admission.clone();
         let woken = tokio::spawn(async move { waiting.wait_for_room().await });

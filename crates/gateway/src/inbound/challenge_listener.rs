@@ -13,6 +13,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::clock::Clock;
 use crate::config::AcmeSettings;
 use crate::inbound::admission::{Admission, Admitted, SessionLimits};
 use crate::net::acme::Proofs;
@@ -56,7 +57,7 @@ impl ChallengeListener {
 
     /// Answers until the node stops.
     pub async fn run(self, proofs: Arc<Proofs>, mut stopping: watch::Receiver<bool>) {
-        let places = Arc::new(Admission::new(self.limits));
+        let places = Arc::new(Admission::new(self.limits, Clock::system()));
         loop {
             let next = async {
                 places.wait_for_room().await;

@@ -15,7 +15,7 @@ use gauntlet_store::{Delivery, Log, LogRecord, Outcome, Spool};
 use gauntlet_verdict::Final;
 use tokio::sync::oneshot;
 
-use crate::clock::now_ms;
+use crate::clock::Clock;
 use crate::current::Current;
 use crate::facts::auth_results::{stamp_in, without_return_path_in};
 use crate::facts::rules::CachedViews;
@@ -55,6 +55,8 @@ pub struct Arrival {
 /// Takes messages over.
 #[derive(Debug)]
 pub struct Intake {
+    /// Dates what is judged and refused.
+    pub clock: Clock,
     /// The settings in force: one generation for each message.
     pub settings: Current<InboundSettings>,
     /// Counts for policies.
@@ -198,7 +200,7 @@ impl Intake {
         let settings = self.settings.get();
         let (facts, text) = settings.facts.collect_for_scan(&envelope, &raw).await;
         let rates = Rates::default();
-        let (id, received_ms, began) = (ids::to_text(id), now_ms(), Instant::now());
+        let (id, received_ms, began) = (ids::to_text(id), self.clock.unix_ms(), Instant::now());
         let work = Work { id, raw, envelope, facts, text, rates, received_ms, began };
         let record = self.scan_pool.judge(&settings.judge, work).await?;
         settings.facts.apply(&record.verdict);
@@ -279,7 +281,7 @@ impl Intake {
 
     /// A refused message has a line in the log too: the reference code leads to it.
     pub(crate) fn log_refused(&self, mut record: LogRecord, text: &str) {
-        let at_ms = now_ms();
+        let at_ms = self.clock.unix_ms();
         let deliveries = record.dispositions.iter().map(|d| Delivery {
             address: d.recipient.clone(),
             outcome: Outcome::Rejected,

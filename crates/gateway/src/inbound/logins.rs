@@ -20,6 +20,8 @@ use gauntlet_store::users::{SCRAM_ITERATIONS, SCRAM_SALT_BYTES};
 use gauntlet_store::{User, Users};
 use tokio::sync::Semaphore;
 
+use crate::clock::Clock;
+
 /// Passwords checked at once.
 const CHECKS_MAX: usize = 2;
 /// Logins remembered.
@@ -40,6 +42,7 @@ pub struct Challenge {
 /// Checks logins. Share it as `Arc<Logins>`.
 #[derive(Debug)]
 pub struct Logins {
+    clock: Clock,
     users: Arc<Users>,
     checks: Semaphore,
     key: [u8; 32],
@@ -58,11 +61,11 @@ impl Logins {
     ///
     /// # Errors
     /// If the system has no randomness to give.
-    pub fn new(users: Arc<Users>) -> std::io::Result<Self> {
+    pub fn new(users: Arc<Users>, clock: Clock) -> std::io::Result<Self> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(std::io::Error::other)?;
         let (checks, challenges) = (Semaphore::new(CHECKS_MAX), AtomicU64::new(0));
-        Ok(Logins { users, checks, key, challenges, state: Mutex::default() })
+        Ok(Logins { clock, users, checks, key, challenges, state: Mutex::default() })
     }
 
     /// The people whose logins are checked.
@@ -98,10 +101,8 @@ impl Logins {
         if !self.may_try(client, &login) {
             return None;
         }
-        let (users, who) = (self.users.clone(), login.clone());
-        let checked = tokio::task::spawn_blocking(move || {
-            users.mail_login(&who, &password, crate::clock::now_ms())
-        });
+        let (users, who, now) = (self.users.clone(), login.clone(), self.clock.unix_ms());
+        let checked = tokio::task::spawn_blocking(move || users.mail_login(&who, &password, now));
         let checked = checked.await;
         drop(place);
         let user = match checked {
@@ -117,8 +118,8 @@ impl Logins {
             None => self.failed(client, &login),
         }
         let mut state = self.state();
-        make_room(&mut state.checked, |(since, _)| since.elapsed() < REMEMBER_FOR);
-        state.checked.insert(name, (Instant::now(), user.clone()));
+        make_room(&mut state.checked, |(since, _)| self.clock.elapsed(*since) < REMEMBER_FOR);
+        state.checked.insert(name, (self.clock.now(), user.clone()));
         user
     }
 
@@ -126,7 +127,7 @@ impl Logins {
     fn remembered(&self, name: &blake3::Hash) -> Option<Option<Arc<User>>> {
         let state = self.state();
         let (since, user) = state.checked.get(name)?;
-        (since.elapsed() < REMEMBER_FOR).then(|| user.clone())
+        (self.clock.elapsed(*since) < REMEMBER_FOR).then(|| user.clone())
     }
 
     /// Counts an attempt; false if it must not be made now.
@@ -277,7 +278,7 @@ mod tests {
         users.enable_totp("ada", &totp_code(&secret, now).unwrap(), now).unwrap().unwrap();
         let desk = users.add_app_password("ada", "desk", "ada", now).unwrap().unwrap();
         let phone = users.add_app_password("ada", "phone", "ada", now).unwrap().unwrap();
-        let logins = Logins::new(users.clone()).unwrap();
+        let logins = Logins::new(users.clone(), Clock::system()).unwrap();
         let client = ip("192.0.2.1");
         let verify = |word: &str| logins.verify(client, "ada".to_owned(), word.to_owned());
         assert!(verify(OWN).await.is_none());
@@ -319,7 +320,7 @@ mod tests {
     #[tokio::test]
     async fn a_salt_does_not_tell_whether_a_login_exists() {
         let (_folder, users) = people();
-        let logins = Logins::new(users).unwrap();
+        let logins = Logins::new(users, Clock::system()).unwrap();
         for (login, client) in [("ada", "192.0.2.50"), ("nobody", "192.0.2.51")] {
             let first = logins.credentials(ip(client), login).await;
             assert_eq!(first.user.is_some(), login == "ada");
@@ -342,7 +343,7 @@ mod tests {
     async fn a_restart_does_not_tell_whether_a_login_exists() {
         let (folder, users) = people();
         let salts = async |users: &Arc<Users>| {
-            let logins = Logins::new(users.clone()).unwrap();
+            let logins = Logins::new(users.clone(), Clock::system()).unwrap();
             let mut salts = Vec::new();
             for login in ["ada", "nobody", "NoBody", "x@example.org"] {
                 salts.push(logins.credentials(ip("192.0.2.7"), login).await.credentials.salt);
@@ -364,7 +365,7 @@ mod tests {
     #[tokio::test]
     async fn failures_count_for_mail_clients_and_the_console_together() {
         let (_folder, users) = people();
-        let logins = Logins::new(users.clone()).unwrap();
+        let logins = Logins::new(users.clone(), Clock::system()).unwrap();
         let client = ip("192.0.2.1");
         // The same wrong password again and again, as a telephone does that was not told of a new one.
         for _ in 0..50 {

@@ -15,7 +15,7 @@ use gauntlet_smtp::{Features, SessionConfig, SessionLimits};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 
-use crate::clock::now_ms;
+use crate::clock::Clock;
 use crate::config::{ListenerRole, ListenerSettings, StressSettings};
 use crate::current::Current;
 use crate::ids::Ids;
@@ -42,6 +42,8 @@ const STRESS_PAUSE: Duration = Duration::from_millis(500);
 /// What all sessions of a node share.
 #[derive(Debug)]
 pub struct Receiver {
+    /// What rates, waits and dates go by.
+    pub clock: Clock,
     /// Our name.
     pub host: String,
     /// The settings in force.
@@ -273,7 +275,7 @@ impl Receiver {
 
     /// Begins the session of a client, or tells it why not.
     fn admit(self: Arc<Self>, client: Client, stream: TcpStream) {
-        let (address, now_s) = (client.address, now_ms() / 1_000);
+        let (address, now_s) = (client.address, self.clock.unix_s());
         let settings = self.settings.get();
         let rules = &settings.rates;
         let admitted = match self.rate_limiter.admit_connection(rules, address, now_s) {

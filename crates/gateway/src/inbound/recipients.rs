@@ -117,7 +117,7 @@ impl Recipients {
         let keep = Duration::from_secs(self.settings.probe_refused_seconds);
         match self.probed.get(&address) {
             Some((true, _)) => return Known::Yes,
-            Some((false, since)) if since.elapsed() < keep => {
+            Some((false, since)) if sender.clock().elapsed(since) < keep => {
                 return Known::No("no such recipient".to_owned());
             }
             _ => {}
@@ -125,11 +125,11 @@ impl Recipients {
         let wait = Duration::from_secs(self.settings.probe_wait_seconds);
         match tokio::time::timeout(wait, sender.probe(&route, &address)).await {
             Ok(Probe::Taken) => {
-                self.probed.insert(address, (true, Instant::now()));
+                self.probed.insert(address, (true, sender.clock().now()));
                 Known::Yes
             }
             Ok(Probe::Refused(reply)) => {
-                self.probed.insert(address, (false, Instant::now()));
+                self.probed.insert(address, (false, sender.clock().now()));
                 Known::No(format!("the next hop said {reply}"))
             }
             // A gateway takes mail for a server that is away: that is what it has a spool for.

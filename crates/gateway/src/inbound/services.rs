@@ -27,7 +27,7 @@ use tokio::sync::{Semaphore, watch};
 
 use self::socket::Socket;
 use self::teachers::Teachers;
-use crate::clock::now_ms;
+use crate::clock::Clock;
 use crate::config::{ServiceProtocol, ServiceSettings};
 use crate::ids::Ids;
 use crate::inbound::admission::{Admission, Admitted, SessionLimits};
@@ -60,19 +60,23 @@ pub struct ServiceCore {
 }
 
 impl ServiceCore {
+    fn clock(&self) -> &Clock {
+        &self.intake.clock
+    }
+
     /// Judges a message of which nothing is known but itself.
     ///
     /// # Errors
     /// [`NoVerdict`]: the client may try again later.
     pub async fn judge_alone(&self, raw: Bytes) -> Result<LogRecord, NoVerdict> {
-        let now = now_ms();
+        let now = self.clock().unix_ms();
         let envelope: Envelope = of_trace(&Message::parse(&raw), now / 1_000);
         self.judge(raw, envelope).await
     }
 
     /// Judges a message whose envelope the client told.
     async fn judge(&self, raw: Bytes, envelope: Envelope) -> Result<LogRecord, NoVerdict> {
-        self.intake.judge(self.ids.next(now_ms()), raw, envelope).await
+        self.intake.judge(self.ids.next(self.clock().unix_ms()), raw, envelope).await
     }
 
     fn recipients_max(&self) -> usize {
@@ -159,7 +163,7 @@ impl ServiceContext {
         if !self.settings.log {
             return;
         }
-        let (at_ms, protocol) = (now_ms(), self.settings.protocol.name());
+        let (at_ms, protocol) = (self.core.clock().unix_ms(), self.settings.protocol.name());
         // A client that names no recipient is still told: the stage says by which socket.
         let after_us = at_ms.saturating_sub(record.received_ms).saturating_mul(1_000);
         record.stages.push(Stage {
@@ -198,7 +202,7 @@ impl ServiceContext {
             return Err(NotLearned::Forbidden("without a token only this machine may teach"));
         }
         let protocol = self.settings.protocol.name();
-        let taught = self.teachers.admit(&self.settings, client, user, now_ms() / 1_000);
+        let taught = self.teachers.admit(&self.settings, client, user, self.core.clock().unix_s());
         let who = match taught {
             Ok(Some(user)) => format!("{protocol}:{user}"),
             Ok(None) => protocol.to_owned(),
@@ -210,9 +214,9 @@ impl ServiceContext {
         let Ok(_turn) = self.learning.acquire().await else {
             return Err(NotLearned::Failed("the node stops".to_owned()));
         };
-        let data = self.core.data.clone();
+        let (data, now_s) = (self.core.data.clone(), self.core.clock().unix_s());
         let written = tokio::task::spawn_blocking(move || {
-            crate::scan::corrections::correct(&data, &raw, spam, &who, now_ms() / 1_000)
+            crate::scan::corrections::correct(&data, &raw, spam, &who, now_s)
         });
         match written.await {
             Ok(Ok(news)) => Ok(news),
@@ -270,7 +274,7 @@ impl Service {
         // request becomes free meanwhile, and every request has an end: nobody waits for ever.
         let (max, own) = (self.settings.connections_max, self.settings.connections_per_client_max);
         let limits = SessionLimits::of_connections(max, own, core.idle_min);
-        let places = Arc::new(Admission::new(limits));
+        let places = Arc::new(Admission::new(limits, core.intake.clock.clone()));
         let (settings, outbound) = (self.settings, self.outbound);
         let context = Arc::new(ServiceContext {
             core,

@@ -30,6 +30,7 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use tokio::sync::{Semaphore, watch};
 
 pub use self::answer::{ANSWER_BYTES_MAX, Answer, Data, Kind, Outcome, RECORDS_MAX};
+use crate::clock::Clock;
 use crate::config::DnsSettings;
 
 /// Port of the DNS.
@@ -67,10 +68,12 @@ pub struct ResolverCounts {
 
 /// The way to the DNS. Share it as `Arc<Resolver>`.
 pub struct Resolver {
+    clock: Clock,
     shared: ArcSwap<Shared>,
 }
 
 struct Shared {
+    clock: Clock,
     plain: TokioResolver,
     /// Verifies signatures; none unless `dns.dnssec` is set.
     validating: Option<TokioResolver>,
@@ -103,6 +106,14 @@ impl Resolver {
     /// # Errors
     /// If a server is no address, or the trust anchor cannot be read.
     pub fn new(settings: &DnsSettings) -> anyhow::Result<Self> {
+        Self::with_clock(settings, Clock::system())
+    }
+
+    /// The same; `clock` says how long answers are kept.
+    ///
+    /// # Errors
+    /// As [`Resolver::new`].
+    pub fn with_clock(settings: &DnsSettings, clock: Clock) -> anyhow::Result<Self> {
         let config = servers(settings)?;
         let servers = config
             .name_servers()
@@ -130,6 +141,7 @@ impl Resolver {
             .time_to_live(Duration::from_secs(settings.ttl_seconds_max))
             .build();
         let shared = Shared {
+            clock: clock.clone(),
             plain: build(false)?,
             validating,
             settings: settings.clone(),
@@ -139,7 +151,7 @@ impl Resolver {
             places: Arc::new(Semaphore::new(settings.questions_max)),
             counts: Arc::default(),
         };
-        Ok(Resolver { shared: ArcSwap::from_pointee(shared) })
+        Ok(Resolver { clock, shared: ArcSwap::from_pointee(shared) })
     }
 
     /// Asks as `next` would from now on; what is under way ends as it was begun. With the settings
@@ -149,6 +161,11 @@ impl Resolver {
         if next.settings != now.settings || next.servers != now.servers {
             self.shared.store(next);
         }
+    }
+
+    /// The clock that answers expire by.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// The servers that are asked.
@@ -221,7 +238,7 @@ impl Resolver {
 impl Shared {
     fn known(&self, key: &str) -> Option<Arc<Answer>> {
         let kept = self.cache.get(key)?;
-        (kept.until > Instant::now()).then_some(kept.answer)
+        (kept.until > self.clock.now()).then_some(kept.answer)
     }
 
     fn under_way(&self) -> MutexGuard<'_, HashMap<Arc<str>, Waiting>> {
@@ -292,7 +309,7 @@ impl Shared {
             self.counts.timeouts.fetch_add(1, Ordering::Relaxed);
         }
         let answer = Arc::new(answer);
-        let until = Instant::now() + Duration::from_secs(seconds);
+        let until = self.clock.now() + Duration::from_secs(seconds);
         self.cache.insert(key.into(), Kept { answer: answer.clone(), until });
         answer
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio_rustls::rustls::ServerConfig;
 
 use super::Node;
-use crate::clock::now_ms;
 use crate::config::Config;
 use crate::inbound::challenge_listener::ChallengeListener;
 use crate::net::acme::{self, Keeper, Proofs};
@@ -36,7 +35,7 @@ impl Node {
             let config = self.config();
             // Without an answer there is nothing to renew: the node is about to end.
             let renew_at = self.keeper(&config).renew_at().unwrap_or(i64::MAX);
-            let due = config.acme.is_on() && renew_at <= now_ms() / 1_000;
+            let due = config.acme.is_on() && renew_at <= self.clock.unix_s();
             let mut pause = LOOK_PAUSE;
             if due {
                 let got = tokio::select! {
@@ -81,7 +80,7 @@ impl Node {
             Err(error) => {
                 let why = format!("{error:#}");
                 tracing::error!(names, error = why, "no certificate");
-                Some(Failure { at_ms: now_ms(), why })
+                Some(Failure { at_ms: self.clock.unix_ms(), why })
             }
         };
         let has_failed = failed.is_some();

@@ -9,6 +9,7 @@ use anyhow::Context;
 use gauntlet_store::spool::{Disk, Medium, Ram};
 use gauntlet_store::{Spool, SpoolOptions};
 
+use crate::clock::Clock;
 use crate::config::{Config, SpoolBackend};
 use crate::outbound::maildir::Maildir;
 
@@ -39,6 +40,7 @@ pub(super) fn lock(data: &Path) -> anyhow::Result<File> {
 /// Opens the spool and reads back what is in it.
 pub(super) fn open_spool(
     config: &Config,
+    clock: Clock,
 ) -> anyhow::Result<(Arc<Spool>, gauntlet_store::spool::Recovery)> {
     let settings = &config.spool;
     let medium: Arc<dyn Medium> = match settings.backend {
@@ -57,7 +59,7 @@ pub(super) fn open_spool(
         bytes_max: settings.bytes_max,
         ..SpoolOptions::default()
     };
-    let (spool, recovery) = Spool::open(medium, options)?;
+    let (spool, recovery) = Spool::open_with_clock(medium, options, clock)?;
     let (torn_bytes, damaged) = (recovery.torn_bytes, recovery.damaged);
     if torn_bytes > 0 || damaged > 0 {
         tracing::warn!(torn_bytes, damaged, "the spool was not closed cleanly");

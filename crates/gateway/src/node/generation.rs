@@ -174,7 +174,7 @@ impl Node {
             history: &self.history,
             secrets: self.secrets.as_ref(),
         };
-        let resolver = Resolver::new(&config.dns)?;
+        let resolver = Resolver::with_clock(&config.dns, self.clock.clone())?;
         let certificates = self.prepare_certificates(&config)?;
         let next = Generation::prepare(config, &sources)?;
         let config = next.config.clone();

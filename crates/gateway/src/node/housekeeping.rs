@@ -8,6 +8,7 @@ use gauntlet_store::StoreError;
 use tokio::sync::Notify;
 
 use super::Node;
+use crate::clock::Clock;
 use crate::clock::steady::SteadyClock;
 use crate::config::Config;
 
@@ -32,8 +33,13 @@ pub(super) struct Retention {
 
 impl Retention {
     /// With the steady time of this node's data folder; `newest_ms` as for [`SteadyClock::open`].
-    pub(super) fn open(config: &Config, newest_ms: impl FnOnce() -> Option<i64>) -> Self {
-        let clock = SteadyClock::open(&config.node.data, config.clock.jump_seconds_max, newest_ms);
+    pub(super) fn open(
+        config: &Config,
+        clock: Clock,
+        newest_ms: impl FnOnce() -> Option<i64>,
+    ) -> Self {
+        let clock =
+            SteadyClock::open(&config.node.data, config.clock.jump_seconds_max, clock, newest_ms);
         let (question, accepted, wake) = (Mutex::default(), AtomicBool::new(false), Notify::new());
         Retention { clock: Arc::new(clock), question, accepted, wake }
     }

@@ -41,6 +41,7 @@ pub(super) fn sender(
     let policies = config.node.data.join("mta-sts.json");
     let port = config.sender.mta_sts_port;
     let context = SenderContext {
+        clock: resolver.clock().clone(),
         resolver: resolver.clone(),
         sts: Arc::new(MtaSts::open(resolver.clone(), settings.clone(), port, &policies)),
         settings,

@@ -3,7 +3,6 @@
 use gauntlet_store::LogRecord;
 
 use super::Node;
-use crate::clock::now_ms;
 use crate::ids;
 use crate::outbound::queue::accept::AcceptError;
 use crate::outbound::queued_message::{QueuedMessage, own_record};
@@ -19,7 +18,7 @@ impl Node {
     /// # Errors
     /// Why it was not accepted.
     pub fn send_own(&self, to: &str, raw: Vec<u8>) -> Result<String, AcceptError> {
-        let now = now_ms();
+        let now = self.clock.unix_ms();
         let id = self.ids.next(now);
         let name = ids::to_text(id);
         let message = gauntlet_mail::Message::parse(&raw);

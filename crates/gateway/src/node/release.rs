@@ -4,7 +4,6 @@ use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
 use gauntlet_store::{Event, LogRecord};
 
 use super::Node;
-use crate::clock::now_ms;
 use crate::ids;
 use crate::outbound::queued_message::QueuedMessage;
 
@@ -27,7 +26,7 @@ impl Node {
     /// # Errors
     /// A sentence for the person who asked; the message is then still held.
     pub fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Release, String> {
-        let now = now_ms();
+        let now = self.clock.unix_ms();
         let begun = self.quarantine.begin_release(id, order, now).map_err(|e| e.to_string())?;
         match begun {
             Begin::Unknown => Ok(Release::Unknown),
@@ -65,13 +64,13 @@ impl Node {
         let body = self.quarantine.body(id).map_err(|e| e.to_string())?;
         let body = body.ok_or("the message's body is gone")?;
         let data = self.config().node.data.clone();
-        crate::scan::corrections::correct(&data, &body, spam, who, now_ms() / 1_000)
+        crate::scan::corrections::correct(&data, &body, spam, who, self.clock.unix_s())
             .map_err(|e| e.to_string())?;
         if let Ok(Some(held)) = self.quarantine.get(id) {
             let corrected = Event {
                 id: held.item.message,
                 received_ms: held.item.received_ms,
-                at_ms: now_ms(),
+                at_ms: self.clock.unix_ms(),
                 kind: if spam { "corrected_spam" } else { "corrected_ham" }.to_owned(),
                 recipient: String::new(),
                 detail: format!("by {who}"),
@@ -84,13 +83,14 @@ impl Node {
     /// Spools a release that was begun and finishes it.
     fn spool_release(&self, release: &gauntlet_store::quarantine::Release) -> Result<(), String> {
         let give_up = |why: String| {
-            let _reported_below = self.quarantine.abandon_release(&release.token, &why, now_ms());
+            let _reported_below =
+                self.quarantine.abandon_release(&release.token, &why, self.clock.unix_ms());
             why
         };
         let body =
             self.quarantine.body(&release.held.item.id).map_err(|e| give_up(e.to_string()))?;
         let body = body.ok_or_else(|| give_up("the message's body is gone".to_owned()))?;
-        let now = now_ms();
+        let now = self.clock.unix_ms();
         let id = self.ids.next(now);
         let item = &release.held.item;
         let record = LogRecord {
@@ -107,7 +107,9 @@ impl Node {
         message.release = Some(release.token.clone());
         let accepted = self.queue.accept_blocking(id, message, body.into());
         accepted.map_err(|e| give_up(e.to_string()))?;
-        self.quarantine.finish_release(&release.token, now_ms()).map_err(|e| e.to_string())?;
+        self.quarantine
+            .finish_release(&release.token, self.clock.unix_ms())
+            .map_err(|e| e.to_string())?;
         Ok(())
     }
 
@@ -127,7 +129,7 @@ impl Node {
         }
         for release in open {
             if spooled.contains(&release.token) {
-                self.quarantine.finish_release(&release.token, now_ms())?;
+                self.quarantine.finish_release(&release.token, self.clock.unix_ms())?;
             } else if let Err(error) = self.spool_release(&release) {
                 tracing::error!(error, "an interrupted release could not be finished");
             }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::Node;
-use crate::clock::now_ms;
 use crate::clock::{Day, HOUR_MS};
 use crate::config::ReportSettings;
 use crate::reports::round::{Ready, Reported, reports};
@@ -125,7 +124,7 @@ impl Node {
         file: &str,
         send: impl FnOnce(Day) -> anyhow::Result<usize>,
     ) {
-        let now = now_ms();
+        let now = self.clock.unix_ms();
         let day = Day::of(now).before();
         let due = day.end_ms() + i64::from(settings.hour) * HOUR_MS;
         let data = self.config().node.data.clone();

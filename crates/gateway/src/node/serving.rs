@@ -40,6 +40,7 @@ impl Node {
         let intake = Arc::new(Intake {
             rate_limiter: self.rate_limiter.clone(),
             scan_pool,
+            clock: self.clock.clone(),
             spool: self.spool.clone(),
             queue: self.queue.clone(),
             log: self.log.clone(),
@@ -66,6 +67,7 @@ impl Node {
             rate_limiter: self.rate_limiter.clone(),
             intake,
             ids: self.ids.clone(),
+            clock: self.clock.clone(),
             logins: self.logins.clone(),
             metrics: metrics.clone(),
             stopping: self.stop.subscribe(),

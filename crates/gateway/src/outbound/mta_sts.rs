@@ -21,7 +21,6 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::clock::now_ms;
 use crate::current::Current;
 use crate::net::resolver::{Data, Kind, Outcome, Resolver};
 use crate::net::tls::Certificate;
@@ -181,7 +180,7 @@ impl MtaSts {
 
     /// The policy of a domain, if it has one; its server is gone to where `reach` allows.
     pub async fn policy(&self, domain: &str, reach: &Reach) -> Option<Policy> {
-        let now = now_ms();
+        let now = self.resolver.clock().unix_ms();
         let kept = self.state().policies.get(domain).filter(|kept| kept.until_ms > now).cloned();
         let answer = self.resolver.ask(&format!("_mta-sts.{domain}"), Kind::Txt).await.answer;
         let id = match answer.outcome {
@@ -216,11 +215,14 @@ impl MtaSts {
 
     /// The domain has a policy that could not be had lately.
     pub fn has_failed(&self, domain: &str) -> bool {
-        self.state().failed.get(domain).is_some_and(|at| now_ms() - at < FAILED_FOR_MS)
+        self.state()
+            .failed
+            .get(domain)
+            .is_some_and(|at| self.resolver.clock().unix_ms() - at < FAILED_FOR_MS)
     }
 
     fn keep(&self, domain: &str, id: String, policy: Policy) {
-        let now = now_ms();
+        let now = self.resolver.clock().unix_ms();
         let age_ms = i64::try_from(policy.age_seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
         let text = {
             let mut state = self.state();

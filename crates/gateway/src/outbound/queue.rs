@@ -31,7 +31,6 @@ use bytes::Bytes;
 use gauntlet_store::{Delivery, Event, Log, LogRecord, Outcome, Spool};
 use tokio::sync::Notify;
 
-use crate::clock::now_ms;
 use crate::clock::steady::SteadyClock;
 use crate::current::Current;
 use crate::ids::{self, Ids};
@@ -164,11 +163,16 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The wall clock, Unix milliseconds: due times and dates.
+    fn now_ms(&self) -> i64 {
+        self.parts.clock.wall_ms()
+    }
+
     /// Takes over messages that the spool held at the start. Those that are `unproven` are held: a person
     /// should look at them first.
     pub fn recover(&self, messages: &[(u64, i64)], unproven: &[u64]) {
         let (aside, suspects) = (self.parts.in_flight.set_aside(), self.parts.in_flight.suspects());
-        let mut alone_from = now_ms();
+        let mut alone_from = self.now_ms();
         for (id, due) in messages {
             self.parts.ids.see(*id);
             let mut due = *due;
@@ -234,7 +238,7 @@ impl Queue {
         if self.active_bytes.load(Ordering::Relaxed) + bytes > ACTIVE_BYTES_MAX
             && !self.state().active.is_empty()
         {
-            self.wait_until(id, now_ms());
+            self.wait_until(id, self.now_ms());
             return;
         }
         self.activate(id, message, body);
@@ -275,7 +279,7 @@ impl Queue {
         let mut state = self.state();
         let full = self.active_bytes.load(Ordering::Relaxed) >= ACTIVE_BYTES_MAX;
         let Some(&(due, id)) = state.waiting.first() else { return Err(LOG_AFTER) };
-        let early = due.saturating_sub(now_ms());
+        let early = due.saturating_sub(self.now_ms());
         // Later than any attempt is put: the clock was ahead when this was written, and went back.
         let early = if due != HELD && early > self.pause_max_ms() { 0 } else { early };
         if early > 0 || full {
@@ -301,7 +305,7 @@ impl Queue {
             Err(gauntlet_store::SpoolError::Unknown(_)) => return None,
             Err(error) => {
                 tracing::error!(%error, id = ids::to_text(id), "a message cannot be read back");
-                self.wait_until(id, now_ms() + 60 * TROUBLE_RETRY_MS);
+                self.wait_until(id, self.now_ms() + 60 * TROUBLE_RETRY_MS);
                 return None;
             }
         };
@@ -373,7 +377,7 @@ impl Queue {
     fn settle(self: &Arc<Self>, active: &Arc<Active>, all: Vec<Settled>) {
         let settings = &active.settings.sender;
         // Mail expires by the time that has passed, not by a clock that was set ahead.
-        let (now, steady) = (now_ms(), self.parts.clock.now_ms());
+        let (now, steady) = (self.now_ms(), self.parts.clock.now_ms());
         let schedule = Schedule::of(settings);
         let received = active.message.record.received_ms;
         let mut progress = active.progress();
@@ -431,8 +435,8 @@ impl Queue {
         if deliveries.iter().all(|d| d.outcome.is_final()) {
             // Before the log, which is slower: a crash in between must not deliver again.
             let state = serde_json::to_vec(&deliveries).unwrap_or_default();
-            self.parts.spool.set_state(id, now_ms(), &state);
-            let age = now_ms().saturating_sub(record.received_ms).max(0).cast_unsigned();
+            self.parts.spool.set_state(id, self.now_ms(), &state);
+            let age = self.now_ms().saturating_sub(record.received_ms).max(0).cast_unsigned();
             self.parts.metrics.delivery_time.record(Duration::from_millis(age));
             announce(&record);
             let queue = self.clone();
@@ -440,7 +444,7 @@ impl Queue {
                 Ok(_) => queue.parts.spool.done(id),
                 Err(error) => {
                     tracing::error!(%error, "an outcome could not be logged; it is tried again");
-                    queue.remember(id, &deliveries, now_ms() + TROUBLE_RETRY_MS);
+                    queue.remember(id, &deliveries, queue.now_ms() + TROUBLE_RETRY_MS);
                 }
             };
             return self.parts.log.append_then(vec![record], events, Box::new(done));
@@ -448,7 +452,7 @@ impl Queue {
         let waiting = deliveries.iter().filter(|d| !d.outcome.is_final());
         let attempts = waiting.map(|d| d.attempts).min().unwrap_or(1);
         let settings = &active.settings.sender;
-        let due = Schedule::of(settings).next_attempt(id, attempts, now_ms());
+        let due = Schedule::of(settings).next_attempt(id, attempts, self.now_ms());
         self.remember(id, &deliveries, due);
         self.parts.log.append_then(vec![record], events, Box::new(|_| {}));
     }

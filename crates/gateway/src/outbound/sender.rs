@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use self::connection::{Connection, DeliveryError, TimeLimits};
 pub use self::places::Places;
+use crate::clock::Clock;
 use crate::current::Current;
 use crate::message::OutgoingMessage;
 use crate::net::resolver::Resolver;
@@ -118,6 +119,8 @@ struct Hops {
 /// What every connection is opened with. Clones share it.
 #[derive(Debug, Clone)]
 pub struct SenderContext {
+    /// When a next hop that was unreachable is tried again.
+    pub clock: Clock,
     /// The settings in force: one generation for each attempt.
     pub settings: Current<OutboundSettings>,
     /// The way to the DNS.
@@ -165,9 +168,14 @@ impl Sender {
         self.hops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The clock that outages end by.
+    pub fn clock(&self) -> &Clock {
+        &self.context.clock
+    }
+
     /// Queues a job for a next hop.
     pub fn send(&self, route: &Route, job: DeliveryJob) {
-        let hop = self.hops().get(route);
+        let hop = self.hops().get(route, &self.context.clock);
         let mut state = hop.state();
         state.jobs.push_back(job);
         if state.idle > 0 {
@@ -182,7 +190,7 @@ impl Sender {
 
     /// Asks a next hop whether it takes mail for this address, without sending any.
     pub async fn probe(&self, route: &Route, address: &str) -> Probe {
-        let hop = self.hops().get(route);
+        let hop = self.hops().get(route, &self.context.clock);
         let settings = self.context.settings.get();
         let mut connection = match open(&hop, &self.context, &settings, false).await {
             Ok(connection) => connection,
@@ -205,8 +213,9 @@ impl Sender {
         let has_room = self.context.places.has_room();
         let Some(hop) = hops.all.get(route) else { return has_room };
         let most = self.context.settings.get().sender.connections_per_hop_max;
-        let state = hop.state();
-        let away = state.unreachable.as_ref().is_some_and(|(at, _)| at.elapsed() < UNREACHABLE_FOR);
+        let (state, clock) = (hop.state(), &self.context.clock);
+        let away =
+            state.unreachable.as_ref().is_some_and(|(at, _)| clock.elapsed(*at) < UNREACHABLE_FOR);
         let connected = state.idle > 0 || (state.workers < most && has_room);
         state.jobs.is_empty() && !away && connected
     }
@@ -218,11 +227,14 @@ impl Sender {
 }
 
 impl Hops {
-    fn get(&mut self, route: &Route) -> Arc<Hop> {
+    fn get(&mut self, route: &Route, clock: &Clock) -> Arc<Hop> {
         if self.all.len() >= self.sweep_at.max(HOPS_SWEPT_AT) {
             let away = |hop: &Hop| {
                 let state = hop.state();
-                state.unreachable.as_ref().is_some_and(|(at, _)| at.elapsed() < UNREACHABLE_FOR)
+                state
+                    .unreachable
+                    .as_ref()
+                    .is_some_and(|(at, _)| clock.elapsed(*at) < UNREACHABLE_FOR)
             };
             // Whoever works for a hop, or is about to, holds it too.
             self.all.retain(|_, hop| Arc::strong_count(hop) > 1 || away(hop));
@@ -358,13 +370,13 @@ async fn open(
     report: bool,
 ) -> Result<Connection, RouteError> {
     if let Some((since, why)) = &hop.state().unreachable
-        && since.elapsed() < UNREACHABLE_FOR
+        && context.clock.elapsed(*since) < UNREACHABLE_FOR
     {
         return Err(RouteError::Later(why.clone()));
     }
     let opened = Connection::open(&hop.route, (context, settings), report).await;
     hop.state().unreachable = match &opened {
-        Err(RouteError::Later(why)) => Some((Instant::now(), why.clone())),
+        Err(RouteError::Later(why)) => Some((context.clock.now(), why.clone())),
         // That nobody takes mail there is no outage, and the DNS is remembered elsewhere.
         Ok(_) | Err(RouteError::Never(_)) => None,
     };

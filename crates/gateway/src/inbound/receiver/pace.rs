@@ -1,6 +1,8 @@
 //! How fast a body comes.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 /// The least rate of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

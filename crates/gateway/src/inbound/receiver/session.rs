@@ -6,13 +6,14 @@ mod checks;
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant as StdInstant};
 
 use gauntlet_mail::TlsSession;
 use gauntlet_smtp::{CloseReason, Event, Reply, Session};
 use gauntlet_store::User;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use super::overflow::Overflow;
 use super::pace::Pace;
@@ -57,7 +58,7 @@ pub(super) async fn run(
 #[derive(Debug)]
 struct Incoming {
     id: u64,
-    began: Instant,
+    began: StdInstant,
     received_ms: i64,
     pace: Pace,
     /// Its beginning, if that is on disk.
@@ -285,7 +286,8 @@ impl Conversation {
             return Duration::from_secs(stress.map_or(usual, |s| s.command_seconds_max.min(usual)));
         }
         let whole = Duration::from_secs(settings.body_seconds_max);
-        let spent = self.incoming.as_ref().map_or(Duration::ZERO, |i| i.began.elapsed());
+        let spent =
+            self.incoming.as_ref().map_or(Duration::ZERO, |i| self.receiver.clock.elapsed(i.began));
         Duration::from_secs(settings.data_seconds_max).min(whole.saturating_sub(spent))
     }
 

@@ -35,7 +35,6 @@ use gauntlet_verdict::Change;
 use tokio::io::AsyncWriteExt;
 
 use super::{ServiceContext, edits};
-use crate::clock::now_ms;
 use crate::config::Keeper;
 use crate::facts::auth_results::stamp;
 use crate::ids;
@@ -169,7 +168,7 @@ impl Ending {
         if let Some(fault) = message.fault {
             return refusal(fault, context.core.bytes_max()).into();
         }
-        let (began, received_ms) = (Instant::now(), now_ms());
+        let (began, received_ms) = (Instant::now(), intake.clock.unix_ms());
         let id = context.core.ids.next(received_ms);
         let envelope = envelope(&message, context, received_ms);
         let (original, given) = (message.raw, message.rcpt_to);
@@ -311,7 +310,7 @@ impl Course {
             let text = format!("insufficient storage, try again later (reference {id})");
             return Reply::ReplyCode(452, (4, 3, 1), text).into();
         }
-        let at_ms = now_ms();
+        let at_ms = context.core.clock().unix_ms();
         let targets = self.message.targets.iter();
         for (target, delivery) in targets.zip(&mut self.message.record.deliveries) {
             let (outcome, next_hop, reply) = match &target.action {

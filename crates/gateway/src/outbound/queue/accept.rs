@@ -6,7 +6,6 @@ use bytes::Bytes;
 use gauntlet_store::SpoolError;
 
 use super::Queue;
-use crate::clock::now_ms;
 use crate::outbound::queued_message::QueuedMessage;
 
 /// Why a message was not accepted. Nothing is kept of it.
@@ -51,7 +50,7 @@ impl Queue {
             }
             done(result.map_err(AcceptError::Spool));
         };
-        self.parts.spool.put(id, now_ms(), meta, spooled, Box::new(hand_over));
+        self.parts.spool.put(id, self.now_ms(), meta, spooled, Box::new(hand_over));
     }
 
     /// The same, waiting for the end. Blocks: not for a task of the runtime.

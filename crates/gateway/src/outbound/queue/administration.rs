@@ -3,7 +3,6 @@
 use gauntlet_store::{LogRecord, Outcome};
 
 use super::{HELD, Queue, QueueEntry};
-use crate::clock::now_ms;
 use crate::ids;
 use crate::outbound::queued_message::QueuedMessage;
 
@@ -11,7 +10,7 @@ impl Queue {
     /// Delivers waiting messages now; all if `ids` is empty. Returns how many.
     pub fn retry(&self, ids: &[u64]) -> usize {
         self.parts.sender.try_again();
-        self.set_due(ids, now_ms())
+        self.set_due(ids, self.now_ms())
     }
 
     /// Keeps messages waiting until they are retried, also over a restart. Returns how many.
@@ -58,7 +57,7 @@ impl Queue {
         };
         for delivery in message.record.deliveries.iter_mut().filter(|d| !d.outcome.is_final()) {
             delivery.outcome = Outcome::Deleted;
-            delivery.at_ms = now_ms();
+            delivery.at_ms = self.now_ms();
             delivery.reply = format!("deleted by {who}");
         }
         self.parts.log.append(vec![message.record]).map_err(|e| e.to_string())?;

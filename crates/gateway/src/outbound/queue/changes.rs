@@ -7,7 +7,6 @@ use gauntlet_store::LogRecord;
 use gauntlet_verdict::Change;
 
 use super::Queue;
-use crate::clock::now_ms;
 use crate::message::OutgoingMessage;
 use crate::outbound::settings::OutboundSettings;
 use crate::outbound::signing::KeyRing;
@@ -32,7 +31,7 @@ impl Queue {
         if !seals(settings, record) {
             return Ok(message);
         }
-        let (host, arc, now) = (&self.parts.host, record.facts.arc, now_ms() / 1_000);
+        let (host, arc, now) = (&self.parts.host, record.facts.arc, self.now_ms() / 1_000);
         with_fields(message, keys, |message| keys.seal(message, host, arc, now))
     }
 }

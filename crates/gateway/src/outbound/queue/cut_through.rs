@@ -9,7 +9,6 @@ use gauntlet_store::{LogRecord, Outcome, StoreError};
 
 use super::groups::{Group, groups, outgoing};
 use super::{Queue, announce};
-use crate::clock::now_ms;
 use crate::outbound::queued_message::QueuedMessage;
 use crate::outbound::sender::{DeliveryJob, Settled};
 
@@ -77,7 +76,7 @@ impl Queue {
             };
             self.tally(outcome);
             delivery.outcome = outcome;
-            delivery.at_ms = now_ms();
+            delivery.at_ms = self.now_ms();
             delivery.attempts = 1;
             delivery.next_hop = settled.next_hop;
             delivery.reply = settled.reply;

@@ -9,7 +9,6 @@ use gauntlet_store::{Delivery, LogRecord, Outcome};
 
 use super::accept::AcceptError;
 use super::{Active, Queue};
-use crate::clock::now_ms;
 use crate::ids;
 use crate::outbound::dsn;
 use crate::outbound::queued_message::{News, QueuedMessage, own_record};
@@ -65,7 +64,7 @@ impl Queue {
         about: &[Delivery],
         then: impl FnOnce(bool) + Send + 'static,
     ) {
-        let now = now_ms();
+        let now = self.now_ms();
         let id = self.parts.ids.next(now);
         let name = ids::to_text(id);
         let host = &self.parts.host;

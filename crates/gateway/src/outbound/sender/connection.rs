@@ -12,7 +12,6 @@ use tokio::net::TcpStream;
 
 use super::places::{Place, Purpose};
 use super::{SenderContext, describe};
-use crate::clock::now_ms;
 use crate::config::{HopTlsPolicy, SenderSettings};
 use crate::message::OutgoingMessage;
 use crate::net::tls::Certificate;
@@ -415,7 +414,7 @@ impl Watch<'_> {
             reason,
             count: 0,
         });
-        with.0.outcomes.count(domain, &policy, failed, now_ms());
+        with.0.outcomes.count(domain, &policy, failed, with.0.clock.unix_ms());
     }
 }
 
@@ -489,13 +488,13 @@ async fn follow_policy(
         if with.0.sts.has_failed(domain) {
             let seen = PolicySeen { kind: "sts".to_owned(), ..PolicySeen::default() };
             let failed = failed("sts-policy-fetch-error", "", "the policy cannot be had");
-            with.0.outcomes.count(domain, &seen, Some(failed), now_ms());
+            with.0.outcomes.count(domain, &seen, Some(failed), with.0.clock.unix_ms());
         }
         return Ok((found, None));
     };
     for host in found.iter().filter(|h| h.pins == Pins::None && !policy.names(&h.host)) {
         let failed = failed("validation-failure", &host.host, "the policy does not name the host");
-        with.0.outcomes.count(domain, &sts_seen(&policy), Some(failed), now_ms());
+        with.0.outcomes.count(domain, &sts_seen(&policy), Some(failed), with.0.clock.unix_ms());
     }
     let left = match policy.mode {
         Mode::Enforce => exchangers::follow(&policy, found)?,

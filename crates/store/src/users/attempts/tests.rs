@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use super::key::Network;
 use super::state::COUNTERS_MAX;
 use super::*;

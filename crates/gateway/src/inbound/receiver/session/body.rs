@@ -10,7 +10,6 @@ use super::super::Client;
 use super::super::overflow::Overflow;
 use super::super::pace::{LeastRate, Pace};
 use super::{Conversation, Incoming};
-use crate::clock::now_ms;
 use crate::ids;
 use crate::inbound::intake::Arrival;
 use crate::message::ReceivedMessage;
@@ -173,7 +172,7 @@ impl Conversation {
             let reply = Reply::new(452, (4, 3, 1), "insufficient storage, try again later");
             return self.session.refuse_data(reply, &mut self.out);
         }
-        let received_ms = now_ms();
+        let received_ms = self.receiver.clock.unix_ms();
         let id = self.receiver.ids.next(received_ms);
         let recipient = self.session.only_recipient();
         let protocol = self.protocol();
@@ -190,7 +189,7 @@ impl Conversation {
         let announced = self.session.announced_bytes().min(BODY_BYTES_AT_FIRST * 4);
         let announced = usize::try_from(announced).unwrap_or_default();
         let prefix = ReceivedMessage::begin(&field, announced);
-        let (began, pace) = (Instant::now(), Pace::begin());
+        let (began, pace) = (self.receiver.clock.now(), Pace::begin());
         self.incoming = Some(Incoming { id, began, received_ms, pace, overflow: None });
         self.session.start_body(prefix, &mut self.out)
     }

@@ -5,7 +5,6 @@ use gauntlet_smtp::{CloseReason, Event, MailCommand, RcptCommand, Reply};
 
 use super::super::author;
 use super::Conversation;
-use crate::clock::now_ms;
 use crate::config::ListenerRole;
 use crate::inbound::recipients::Known;
 
@@ -18,7 +17,7 @@ impl Conversation {
         self.login = None;
         let rules = &self.receiver.settings.get().rates;
         let limiter = &self.receiver.rate_limiter;
-        let why = limiter.admit_connection(rules, client, now_ms() / 1_000).err()?;
+        let why = limiter.admit_connection(rules, client, self.receiver.clock.unix_s()).err()?;
         self.out.clear();
         Reply::new(421, (4, 3, 2), why).write(&mut self.out);
         Some(Event::Close(CloseReason::Quit))
@@ -39,7 +38,7 @@ impl Conversation {
                 &self.receiver.settings.get().rates,
                 self.client.address,
                 &mail.from,
-                now_ms() / 1_000,
+                self.receiver.clock.unix_s(),
             )
         {
             self.receiver.metrics.rate_limited.add_one();
@@ -88,7 +87,7 @@ impl Conversation {
         if self.client.role == ListenerRole::Inbound && self.login.is_none() {
             let (limiter, client) = (&self.receiver.rate_limiter, self.client.address);
             let sender = self.session.sender().unwrap_or_default();
-            let now_s = now_ms() / 1_000;
+            let now_s = self.receiver.clock.unix_s();
             if let Some(seconds) =
                 limiter.wait_for(&settings.rates, client, sender, &rcpt.to, now_s).await
             {
