@@ -13,6 +13,8 @@ mod people;
 mod release;
 mod reports;
 mod serving;
+#[cfg(test)]
+pub(crate) mod test_node;
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -108,7 +110,20 @@ impl Node {
         make_judge: MakeJudge,
         users: Arc<Users>,
     ) -> anyhow::Result<Arc<Self>> {
-        let clock = Clock::system();
+        Self::start_with_clock(config, listeners, make_judge, users, Clock::system())
+    }
+
+    /// Like [`Node::start`]; retries, expiry, rates and retention go by this clock.
+    ///
+    /// # Errors
+    /// As [`Node::start`].
+    pub fn start_with_clock(
+        config: Config,
+        listeners: Listeners,
+        make_judge: MakeJudge,
+        users: Arc<Users>,
+        clock: Clock,
+    ) -> anyhow::Result<Arc<Self>> {
         let lock = folder::lock(&config.node.data)?;
         let Listeners { listeners, services, proofs, addresses, secrets } = listeners;
         let history = Arc::new(History::open(&sandbox::history_folder(&config.node.data)?)?);

@@ -305,3 +305,59 @@ fn refusal_of(end: &Final, id: &str) -> Option<Reply> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gauntlet_store::Outcome;
+
+    use crate::node::test_node::{TestNode, id_in};
+
+    const FROM: &str = "ann@example.org";
+    const REJECTS: &str = "[[rule]]\nname = \"no\"\ndo = { reject = \"not here\" }\n";
+    const DEFERS: &str = "[[rule]]\nname = \"wait\"\ndo = { defer = \"come again\" }\n";
+
+    #[tokio::test]
+    async fn a_message_is_durable_before_its_client_hears_of_it() {
+        // Its next hop refuses connections, so that it stays.
+        let node = TestNode::start("[route]\nnext_hop = \"127.0.0.1:1\"\ncut_through = false\n");
+        let mut client = node.client().await;
+        let id = id_in(&client.send(FROM, &["bob@example.net"], "\r\nHello").await);
+        assert_eq!(node.node.queue.count(), 1);
+        let record = node.node.queue.show(crate::ids::parse(&id).unwrap()).unwrap();
+        assert_eq!(
+            (record.envelope.mail_from.as_str(), record.received_ms),
+            (FROM, node.clock.unix_ms())
+        );
+        assert_eq!(node.node.metrics.accepted.get(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_message_that_loops_is_refused() {
+        let node = TestNode::start("[receiver]\nreceived_headers_max = 30\n");
+        let hops = "Received: from a by b; Sat, 21 Nov 2026 04:05:06 +0000\r\n".repeat(31);
+        let mut client = node.client().await;
+        let reply = client.send(FROM, &["bob@example.net"], &format!("{hops}\r\nHello")).await;
+        assert!(reply.starts_with("554 5.4.6 too many hops"), "{reply}");
+        assert_eq!(node.node.queue.count(), 0, "nothing is kept");
+    }
+
+    #[tokio::test]
+    async fn a_message_that_every_recipient_refuses_gets_550_and_a_line_in_the_log() {
+        let node = TestNode::with_policy("", REJECTS);
+        let mut client = node.client().await;
+        let reply = client.send(FROM, &["bob@example.net"], "\r\nHello").await;
+        assert!(reply.starts_with("550 5.7.1 not here (reference "), "{reply}");
+        let id = reply.trim_end().rsplit_once("reference ").unwrap().1.trim_end_matches(')');
+        assert_eq!(node.logged(id).await.deliveries[0].outcome, Outcome::Rejected);
+        assert_eq!(node.node.queue.count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_policy_that_defers_gets_451_and_keeps_nothing() {
+        let node = TestNode::with_policy("", DEFERS);
+        let mut client = node.client().await;
+        let reply = client.send(FROM, &["bob@example.net"], "\r\nHello").await;
+        assert!(reply.starts_with("451 4.7.1 come again"), "{reply}");
+        assert_eq!(node.node.queue.count(), 0);
+    }
+}

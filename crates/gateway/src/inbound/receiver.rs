@@ -328,3 +328,46 @@ impl Receiver {
         SessionConfig { host: self.host.clone(), limits, features }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::node::test_node::TestNode;
+
+    #[tokio::test]
+    async fn a_client_has_so_many_sessions_at_once() {
+        let node = TestNode::start("[receiver]\nsessions_per_client_max = 2\n");
+        let (_first, greeting) = node.connect().await;
+        assert!(greeting.starts_with("220 "));
+        let (mut second, _) = node.connect().await;
+        let (mut third, refusal) = node.connect().await;
+        assert_eq!(refusal, "421 4.3.2 too many connections from your address\r\n");
+        assert_eq!(third.reply().await, "", "it is closed");
+        assert_eq!(node.node.metrics.connections_refused.get(), 1);
+        second.say("QUIT").await;
+        node.until(|node| (node.sessions() == 1).then_some(())).await;
+        assert!(node.connect().await.1.starts_with("220 "), "there is room again");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_comes_too_often_is_let_in_a_minute_later() {
+        let node = TestNode::start(
+            "[receiver]\nexempt_networks = []\n[rates]\nclient_connections_per_minute = 2\n",
+        );
+        for _ in 0..2 {
+            assert!(node.connect().await.1.starts_with("220 "));
+        }
+        assert!(node.connect().await.1.contains("too many connections a minute"));
+        node.clock.advance(Duration::from_secs(120));
+        assert!(node.connect().await.1.starts_with("220 "));
+    }
+
+    #[tokio::test]
+    async fn a_node_that_stops_ends_its_idle_sessions() {
+        let node = TestNode::start("");
+        let mut client = node.client().await;
+        node.node.stop().await;
+        assert!(client.reply().await.starts_with("421 4.3.2"));
+    }
+}

@@ -514,3 +514,6 @@ impl Active {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

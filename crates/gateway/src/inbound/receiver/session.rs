@@ -387,3 +387,6 @@ impl Conversation {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
