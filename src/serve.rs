@@ -56,7 +56,7 @@ const PROBLEMS_LOGGED_MAX: usize = 20;
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let loaded = args.node.loaded()?;
     let config = loaded.config.clone();
-    has_threads(threads_wanted(&config)).map_err(anyhow::Error::msg)?;
+    has_threads(threads_wanted(&config))?;
     let settings = Effective::default();
     settings.take(&loaded);
     // Before the text logs and the secrets process, which write into it.

@@ -54,7 +54,7 @@ impl NodeHandle for Handle {
     }
 
     fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String> {
-        Ok(match self.node.release(id, order)? {
+        Ok(match self.node.release(id, order).map_err(|e| e.to_string())? {
             Release::Done(addresses) => Released::Done(addresses),
             Release::NotHeld(state) => Released::NotHeld(state),
             Release::NotAllowed => Released::NotAllowed,
@@ -104,7 +104,7 @@ impl NodeHandle for Handle {
             QueueOrder::Retry => Ok(queue.retry(&ids)),
             QueueOrder::Hold => Ok(queue.hold(&ids)),
             QueueOrder::Delete => {
-                ids.iter().try_for_each(|id| queue.delete(*id, who))?;
+                ids.iter().try_for_each(|id| queue.delete(*id, who)).map_err(|e| e.to_string())?;
                 Ok(ids.len())
             }
         }
@@ -147,7 +147,7 @@ impl NodeHandle for Handle {
     }
 
     fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), String> {
-        self.node.correct(id, spam, who)
+        self.node.correct(id, spam, who).map_err(|e| e.to_string())
     }
 }
 

@@ -7,6 +7,7 @@
 mod acme;
 mod address;
 mod clock;
+mod databases;
 mod delivery;
 mod error;
 mod load;
@@ -23,6 +24,7 @@ mod validate;
 
 pub use acme::AcmeSettings;
 pub use clock::ClockSettings;
+pub use databases::PostgresSettings;
 pub use delivery::{HopTlsPolicy, NextHopSettings, RouteSettings, SenderSettings};
 pub use error::ConfigError;
 pub use load::{Loaded, Origin, Setting};

@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::ids;
 use crate::node::{Node, Release};
 use crate::outbound::queue::QueueEntry;
+use crate::outbound::queue::administration::DeleteError;
 use crate::reports::round::Reported;
 
 /// Longest request, in bytes.
@@ -311,7 +312,7 @@ fn release(node: &Node, id: &str, to: Vec<String>, learn: bool) -> Answer {
         Ok(Release::Unknown) => {
             Answer::Failed(format!("no message {id:?} in the quarantine, or it is forgotten"))
         }
-        Err(why) => Answer::Failed(why),
+        Err(error) => Answer::Failed(error.to_string()),
     }
 }
 
@@ -322,7 +323,7 @@ fn reports(day: &str, send: impl FnOnce(Day) -> anyhow::Result<Vec<Reported>>) -
     send(parsed).map_or_else(|error| Answer::Failed(format!("{error:#}")), Answer::Reports)
 }
 
-fn with_ids(texts: &[String], act: impl FnOnce(&[u64]) -> Result<usize, String>) -> Answer {
+fn with_ids(texts: &[String], act: impl FnOnce(&[u64]) -> Result<usize, DeleteError>) -> Answer {
     let mut parsed = Vec::new();
     for text in texts {
         match ids::parse(text) {
@@ -330,7 +331,7 @@ fn with_ids(texts: &[String], act: impl FnOnce(&[u64]) -> Result<usize, String>)
             None => return Answer::Failed(format!("{text:?} is no message id")),
         }
     }
-    act(&parsed).map_or_else(Answer::Failed, Answer::Done)
+    act(&parsed).map_or_else(|error| Answer::Failed(error.to_string()), Answer::Done)
 }
 
 /// Messages waiting or being delivered, oldest first.

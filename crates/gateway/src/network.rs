@@ -30,6 +30,11 @@ impl Network {
     }
 }
 
+/// A text that is no network in CIDR form.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no network such as 192.0.2.0/24")]
+pub struct ParseNetworkError(String);
+
 /// Where the node goes when the DNS of a stranger names an address: to the internet, and to networks that the
 /// configuration allows. Else a domain could make it speak to servers inside our own network.
 #[derive(Debug, Clone, Default)]
@@ -40,7 +45,7 @@ impl Reach {
     ///
     /// # Errors
     /// If one is no network.
-    pub fn new(allowed: &[String]) -> Result<Self, String> {
+    pub fn new(allowed: &[String]) -> Result<Self, ParseNetworkError> {
         Ok(Reach(allowed.iter().map(|network| network.parse()).collect::<Result<_, _>>()?))
     }
 
@@ -105,10 +110,10 @@ fn number(address: IpAddr) -> (u128, u32, bool) {
 }
 
 impl FromStr for Network {
-    type Err = String;
+    type Err = ParseNetworkError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no network such as 192.0.2.0/24");
+    fn from_str(text: &str) -> Result<Self, ParseNetworkError> {
+        let wrong = || ParseNetworkError(text.to_owned());
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),

@@ -29,7 +29,7 @@ use tokio::sync::{Notify, watch};
 use self::budgets::{Budgets, session_limits};
 use self::generation::{Generation, InForce, Sources};
 pub use self::listeners::Listeners;
-pub use self::release::Release;
+pub use self::release::{Release, ReleaseError};
 use crate::admin::sandbox;
 use crate::clock::Clock;
 use crate::config::{Config, ListenerRole, ServiceProtocol};

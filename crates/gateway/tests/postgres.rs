@@ -194,6 +194,14 @@ fn members_are_what_the_database_says_and_stay_when_it_goes() {
             "tells the password: {error}"
         );
     }
+    // Answers beyond the limits are none.
+    let many = || config("keeper:p%40ss%20word", "SELECT 'a' FROM generate_series(1, 100)");
+    let (mut few_rows, mut few_bytes) = (many(), many());
+    (few_rows.postgres.rows_max, few_bytes.postgres.answer_bytes_max) = (99, 300);
+    for (limited, why) in [(few_rows, "more than 99 rows"), (few_bytes, "more than 300 bytes")] {
+        let error = format!("{:#}", groups::load(&limited).unwrap_err());
+        assert!(error.contains(why), "{error}");
+    }
     drop(server);
     assert!(groups::load(&good).unwrap().contains("board", "ann@example.org"));
 }
@@ -243,7 +251,9 @@ fn tls_to_the_database_is_verified() {
     let url = format!("postgres://keeper:p%40ss%20word@localhost:{}/postgres", server.port);
     let place = gauntlet_gateway::admin::postgres::Place::parse(&url).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
+    let limits = gauntlet_gateway::config::PostgresSettings::default();
     let tls = gauntlet_gateway::net::tls::HopTls::load(Path::new("")).unwrap();
-    let asked = runtime.block_on(gauntlet_gateway::admin::postgres::rows(&place, "SELECT 1", &tls));
+    let asked =
+        runtime.block_on(gauntlet_gateway::admin::postgres::rows(&place, "SELECT 1", &tls, limits));
     assert!(format!("{:#}", asked.unwrap_err()).contains("offers no TLS"));
 }

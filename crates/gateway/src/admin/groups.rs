@@ -125,11 +125,11 @@ fn of_database(config: &Config, group: &GroupSettings) -> anyhow::Result<Vec<Str
         Asked::Postgres(place) => place,
     };
     let tls = crate::net::web::hop_tls(&config.sender.roots)?;
-    let query = query.clone();
+    let (query, limits) = (query.clone(), config.postgres);
     // A runtime of its own: whoever asks may be on a thread of one.
     let asked = std::thread::spawn(move || -> anyhow::Result<Vec<String>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let rows = runtime.block_on(postgres::rows(&place, &query, &tls));
+        let rows = runtime.block_on(postgres::rows(&place, &query, &tls, limits));
         let rows = rows.with_context(|| format!("{place:?}"))?;
         Ok(rows.into_iter().map(|(first, _)| first).collect())
     });

@@ -4,23 +4,18 @@
 //! Why not a driver: the kept ones bring twenty crates, among them second copies of hashes that are here
 //! already, for what is one read-only question every few minutes.
 
-use std::time::Duration;
-
 use anyhow::{Context, bail, ensure};
 use base64_simd::STANDARD as BASE64;
 use ring::{digest, hmac, pbkdf2};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::config::PostgresSettings;
 use crate::net::tls::{Certificate, HopTls};
 use crate::wire::Wire;
 
-/// Patience with the server, over all.
-const PATIENCE: Duration = Duration::from_secs(15);
 /// Longest message of the server, in bytes.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Rows of an answer.
-const ROWS_MAX: usize = 5_000_000;
 /// Rounds of PBKDF2 that a server may ask for.
 const ROUNDS_MAX: u32 = 1_000_000;
 
@@ -117,10 +112,16 @@ pub async fn rows(
     place: &Place,
     query: &str,
     tls: &HopTls,
+    limits: PostgresSettings,
 ) -> anyhow::Result<Vec<(String, String)>> {
-    let asking = async {
-        let mut session = Session { wire: connect(place, tls).await?, place };
+    let connecting = async {
+        let mut session = Session { wire: connect(place, tls).await?, place, limits };
         session.start().await?;
+        anyhow::Ok(session)
+    };
+    let connected = tokio::time::timeout(limits.connect_max(), connecting).await;
+    let mut session = connected.context("connecting takes too long")??;
+    let asking = async {
         // A slip in the query must not change what it asks about.
         session.ask("BEGIN READ ONLY").await?;
         let rows = session.ask(query).await?;
@@ -128,7 +129,7 @@ pub async fn rows(
         session.send(Some(b'X'), b"").await?;
         Ok(rows)
     };
-    tokio::time::timeout(PATIENCE, asking).await.context("it takes too long")?
+    tokio::time::timeout(limits.query_max(), asking).await.context("it takes too long")?
 }
 
 async fn connect(place: &Place, tls: &HopTls) -> anyhow::Result<Wire> {
@@ -150,12 +151,13 @@ async fn connect(place: &Place, tls: &HopTls) -> anyhow::Result<Wire> {
         TlsMode::VerifyFull => Certificate::Valid,
         _ => Certificate::Any,
     };
-    tls.connect(wire, &place.host, &wanted).await.map_err(anyhow::Error::msg)
+    Ok(tls.connect(wire, &place.host, &wanted).await?)
 }
 
 struct Session<'a> {
     wire: Wire,
     place: &'a Place,
+    limits: PostgresSettings,
 }
 
 impl Session<'_> {
@@ -227,15 +229,18 @@ impl Session<'_> {
     async fn ask(&mut self, query: &str) -> anyhow::Result<Vec<(String, String)>> {
         ensure!(!query.contains('\0'), "a NUL in the query");
         self.send(Some(b'Q'), format!("{query}\0").as_bytes()).await?;
-        let mut rows = Vec::new();
+        let PostgresSettings { rows_max, answer_bytes_max, .. } = self.limits;
+        let (mut rows, mut bytes) = (Vec::new(), 0);
         loop {
             let (kind, body) = self.receive().await?;
+            bytes += body.len() as u64;
             match kind {
                 b'D' => rows.push(row(&body)?),
                 b'Z' => break,
                 _ => {}
             }
-            ensure!(rows.len() <= ROWS_MAX, "more than {ROWS_MAX} rows");
+            ensure!(rows.len() as u64 <= rows_max, "more than {rows_max} rows");
+            ensure!(bytes <= answer_bytes_max, "more than {answer_bytes_max} bytes");
         }
         Ok(rows)
     }

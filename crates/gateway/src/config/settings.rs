@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::acme::AcmeSettings;
 use super::clock::ClockSettings;
+use super::databases::PostgresSettings;
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
 use super::lookups::{DnsListSettings, DnsSettings, FactSettings, LocalListSettings};
 use super::people::{
@@ -86,6 +87,8 @@ pub struct Config {
     pub policy: PolicySettings,
     /// Groups of people for the policy, one table a group.
     pub group: Vec<GroupSettings>,
+    /// Limits of questions to PostgreSQL servers.
+    pub postgres: PostgresSettings,
     /// Held mail.
     pub quarantine: QuarantineSettings,
     /// Limits of single folders of the quarantine, one table a folder.
@@ -137,6 +140,7 @@ impl Default for Config {
             learning: LearningSettings::default(),
             policy: PolicySettings::default(),
             group: Vec::new(),
+            postgres: PostgresSettings::default(),
             quarantine: QuarantineSettings::default(),
             folder: Vec::new(),
             console: ConsoleSettings::default(),

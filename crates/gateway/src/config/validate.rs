@@ -257,9 +257,10 @@ fn out_of_bounds(key: &str, message: &str) -> ConfigError {
     ConfigError::Meaning { place, key, message: message.to_owned() }
 }
 
-/// Refuses limits of attempts to sign in that limit nothing, or everybody.
-fn check_sign_in(config: &Config) -> Result<(), ConfigError> {
-    for (key, value, most) in config.sign_in.ranges() {
+/// Refuses limits of attempts to sign in and of questions to databases that limit nothing, or everyone.
+fn check_ranges(config: &Config) -> Result<(), ConfigError> {
+    let ranges = config.sign_in.ranges().into_iter().chain(config.postgres.ranges());
+    for (key, value, most) in ranges {
         if !(1..=most).contains(&value) {
             let message = format!("must be 1 to {most}");
             return Err(ConfigError::Meaning { place: String::new(), key: key.into(), message });
@@ -308,7 +309,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     }
     for proxy in &config.console.proxies {
         if let Err(problem) = proxy.parse::<crate::network::Network>() {
-            return wrong("console.proxies", problem);
+            return wrong("console.proxies", problem.to_string());
         }
     }
     check_thresholds(config)?;
@@ -317,13 +318,13 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         return wrong("sender.roots", format!("sender.tls = \"verified\" {NO_ROOTS}"));
     }
     if let Err(problem) = crate::network::Reach::new(&config.sender.exchanger_networks_allowed) {
-        return wrong("sender.exchanger_networks_allowed", problem);
+        return wrong("sender.exchanger_networks_allowed", problem.to_string());
     }
     check_bounds(config)?;
     check_digest(config)?;
     check_reports("dmarc_reports", &config.dmarc_reports)?;
     check_people(config)?;
-    check_sign_in(config)?;
+    check_ranges(config)?;
     check_reports("tls_reports", &config.tls_reports)?;
     check_next_hops(config)?;
     if config.sender.retry_seconds.is_empty() {

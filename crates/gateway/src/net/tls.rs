@@ -333,26 +333,47 @@ impl HopTls {
         wire: Wire,
         host: &str,
         certificate: &Certificate,
-    ) -> Result<Wire, String> {
+    ) -> Result<Wire, HandshakeError> {
         let config = match (certificate, &self.verified) {
             (Certificate::Any, _) => self.any.clone(),
             (Certificate::Valid, Some(verified)) => verified.clone(),
             (Certificate::Valid, None) => {
-                return Err(
-                    "sender.roots is not set, the system has none: cannot verify".to_owned()
-                );
+                return Err(HandshakeError::NoRoots);
             }
             (Certificate::Pinned(pins), _) => {
                 client(Arc::new(dane::Pinned::new(pins.clone(), provider())))
-                    .map_err(|e| e.to_string())?
+                    .map_err(HandshakeError::Settings)?
             }
         };
-        let name = ServerName::try_from(host.to_owned()).map_err(|e| format!("{host}: {e}"))?;
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|error| HandshakeError::Name { host: host.to_owned(), error })?;
         let limited = |c: &mut ClientConnection| c.set_buffer_limit(Some(BUFFER_BYTES_MAX));
         let connecting = TlsConnector::from(config).connect_with(name, wire, limited);
-        let stream = connecting.await.map_err(|e| format!("TLS: {e}"))?;
+        let stream = connecting.await?;
         Ok(Box::new(stream))
     }
+}
+
+/// Why a connection could not be encrypted as it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// The name in a certificate was to be verified, and no authority is trusted.
+    #[error("sender.roots is not set, the system has none: cannot verify")]
+    NoRoots,
+    /// The library refuses the settings.
+    #[error("{0}")]
+    Settings(anyhow::Error),
+    /// The host is no name that a certificate can be for.
+    #[error("{host}: {error}")]
+    Name {
+        /// The host.
+        host: String,
+        /// What is wrong with it.
+        error: tokio_rustls::rustls::pki_types::InvalidDnsNameError,
+    },
+    /// The handshake failed.
+    #[error("TLS: {0}")]
+    Handshake(#[from] std::io::Error),
 }
 
 fn client(verifier: Arc<dyn ServerCertVerifier>) -> anyhow::Result<Arc<ClientConfig>> {

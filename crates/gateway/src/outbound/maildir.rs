@@ -16,6 +16,22 @@ use gauntlet_smtp::text::truncate;
 /// Messages delivered with one sync of the folder.
 const BATCH_MAX: usize = 64;
 
+/// Why a message could not be put into the Maildir.
+#[derive(Debug, thiserror::Error)]
+pub enum MaildirError {
+    /// The thread has ended.
+    #[error("the Maildir's thread has ended")]
+    Ended,
+    /// A file could not be written, renamed or synced.
+    #[error("{folder}: {error}")]
+    NotWritten {
+        /// The Maildir.
+        folder: String,
+        /// The system's error.
+        error: io::Error,
+    },
+}
+
 /// A message for one address.
 pub struct MaildirJob {
     /// Names the file.
@@ -27,7 +43,7 @@ pub struct MaildirJob {
     /// The message.
     pub body: OutgoingMessage,
     /// Called when it is durable, or why not.
-    pub done: Box<dyn FnOnce(Result<(), String>) + Send>,
+    pub done: Box<dyn FnOnce(Result<(), MaildirError>) + Send>,
 }
 
 impl std::fmt::Debug for MaildirJob {
@@ -66,7 +82,7 @@ impl Maildir {
     /// Queues a message.
     pub fn deliver(&self, job: MaildirJob) {
         if let Err(unsent) = self.queue.send(job) {
-            (unsent.0.done)(Err("the Maildir's thread has ended".to_owned()));
+            (unsent.0.done)(Err(MaildirError::Ended));
         }
     }
 }
@@ -93,10 +109,12 @@ fn run(folder: &Path, jobs: &Receiver<MaildirJob>) {
         let synced = File::open(folder.join("new")).and_then(|f| f.sync_all());
         for (job, result) in batch.into_iter().zip(renamed) {
             let result = match (&result, &synced) {
-                (Err(error), _) | (Ok(()), Err(error)) => {
-                    Err(format!("{}: {error}", folder.display()))
-                }
                 (Ok(()), Ok(())) => Ok(()),
+                (Err(error), _) | (Ok(()), Err(error)) => Err(MaildirError::NotWritten {
+                    folder: folder.display().to_string(),
+                    // One failed sync of the folder concerns all of the batch.
+                    error: io::Error::new(error.kind(), error.to_string()),
+                }),
             };
             (job.done)(result);
         }
@@ -152,7 +170,7 @@ mod tests {
                 body: (&b"Return-path : <eve@x>\r\nSubject: x\r\n\r\na\r\rb\r\n"[..]).into(),
                 done: Box::new(move |result| sender.send(result).unwrap()),
             });
-            assert_eq!(done.recv().unwrap(), Ok(()));
+            done.recv().unwrap().unwrap();
         }
         let new = folder.path().join("new");
         assert_eq!(std::fs::read_dir(&new).unwrap().count(), 1);

@@ -267,7 +267,11 @@ impl MtaSts {
         let stream = TcpStream::connect(peer).await.map_err(|e| e.to_string())?;
         let wire: Wire = Box::new(stream);
         let settings = self.settings.get();
-        let mut wire = settings.hop_tls.connect(wire, host, &Certificate::Valid).await?;
+        let mut wire = settings
+            .hop_tls
+            .connect(wire, host, &Certificate::Valid)
+            .await
+            .map_err(|e| e.to_string())?;
         let request = format!(
             "GET /.well-known/mta-sts.txt HTTP/1.1\r\nHost: {host}\r\nUser-Agent: Gauntlet\r\n\
              Accept: text/plain\r\nConnection: close\r\n\r\n"

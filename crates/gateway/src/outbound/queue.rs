@@ -11,7 +11,7 @@
 //! message, so that a crash repeats work but loses no outcome.
 
 pub mod accept;
-mod administration;
+pub mod administration;
 mod changes;
 mod cut_through;
 pub mod cut_through_journal;

@@ -76,7 +76,7 @@ async fn say(
 ) -> Result<(), String> {
     let stream = TcpStream::connect(peer).await.map_err(|e| e.to_string())?;
     let wire: Wire = Box::new(stream);
-    let mut wire = tls.connect(wire, host, &Certificate::Valid).await?;
+    let mut wire = tls.connect(wire, host, &Certificate::Valid).await.map_err(|e| e.to_string())?;
     for piece in [head, body] {
         wire.write_all(piece).await.map_err(|e| e.to_string())?;
     }

@@ -306,7 +306,7 @@ impl Course {
         if by_node
             && let Err(error) = context.core.intake.queue.quarantine(&self.message, body).await
         {
-            tracing::error!(id, error, "a message could not be put into quarantine");
+            tracing::error!(id, %error, "a message could not be put into quarantine");
             let text = format!("insufficient storage, try again later (reference {id})");
             return Reply::ReplyCode(452, (4, 3, 1), text).into();
         }

@@ -1,10 +1,24 @@
 //! What people ask of the queue: list, show, retry, hold, delete.
 
-use gauntlet_store::{LogRecord, Outcome};
+use gauntlet_store::{LogRecord, Outcome, StoreError};
 
 use super::{HELD, Queue, QueueEntry};
 use crate::ids;
 use crate::outbound::queued_message::QueuedMessage;
+
+/// Why a message could not be deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteError {
+    /// It is being delivered, or not there.
+    #[error("{0} is not waiting in the queue")]
+    NotWaiting(String),
+    /// The spool cannot read it.
+    #[error("{0} cannot be read back")]
+    Unreadable(String),
+    /// Its end could not be logged.
+    #[error(transparent)]
+    Log(#[from] StoreError),
+}
 
 impl Queue {
     /// Delivers waiting messages now; all if `ids` is empty. Returns how many.
@@ -42,7 +56,7 @@ impl Queue {
     ///
     /// # Errors
     /// If it is not waiting, or cannot be read.
-    pub fn delete(&self, id: u64, who: &str) -> Result<(), String> {
+    pub fn delete(&self, id: u64, who: &str) -> Result<(), DeleteError> {
         let name = ids::to_text(id);
         let waiting = {
             let mut state = self.state();
@@ -50,17 +64,17 @@ impl Queue {
             due.is_some_and(|due| state.waiting.remove(&(due, id)))
         };
         if !waiting {
-            return Err(format!("{name} is not waiting in the queue"));
+            return Err(DeleteError::NotWaiting(name));
         }
         let Some((mut message, _)) = self.read_back(id) else {
-            return Err(format!("{name} cannot be read back"));
+            return Err(DeleteError::Unreadable(name));
         };
         for delivery in message.record.deliveries.iter_mut().filter(|d| !d.outcome.is_final()) {
             delivery.outcome = Outcome::Deleted;
             delivery.at_ms = self.now_ms();
             delivery.reply = format!("deleted by {who}");
         }
-        self.parts.log.append(vec![message.record]).map_err(|e| e.to_string())?;
+        self.parts.log.append(vec![message.record])?;
         self.parts.spool.done(id);
         Ok(())
     }

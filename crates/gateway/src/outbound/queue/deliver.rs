@@ -9,7 +9,7 @@ use gauntlet_store::Outcome;
 use super::groups::{Group, outgoing, settled};
 use super::{Active, Queue};
 use crate::message::OutgoingMessage;
-use crate::outbound::hold::HoldJob;
+use crate::outbound::hold::{HoldError, HoldJob};
 use crate::outbound::maildir::MaildirJob;
 use crate::outbound::queued_message::{Action, QueuedMessage};
 use crate::outbound::route::Route;
@@ -25,10 +25,10 @@ impl Queue {
             }
             Group::Hold(folder) => {
                 let item = active.message.item(&folder, &targets);
-                let done = Box::new(move |result: Result<(), String>| {
+                let done = Box::new(move |result: Result<(), HoldError>| {
                     let (outcome, reply) = match result {
                         Ok(()) => (Some(Outcome::Quarantined), String::new()),
-                        Err(error) => (None, error),
+                        Err(error) => (None, error.to_string()),
                     };
                     let all = targets.iter().map(|t| settled(*t, outcome, &folder, &reply));
                     queue.settle(&held, all.collect());
@@ -71,7 +71,7 @@ impl Queue {
             done: Box::new(move |result| {
                 let one = match result {
                     Ok(()) => settled(target, Some(Outcome::Delivered), "maildir", ""),
-                    Err(error) => settled(target, None, "maildir", &error),
+                    Err(error) => settled(target, None, "maildir", &error.to_string()),
                 };
                 queue.settle(&held, vec![one]);
             }),
@@ -88,7 +88,7 @@ impl Queue {
         &self,
         message: &QueuedMessage,
         body: &Bytes,
-    ) -> Result<(), String> {
+    ) -> Result<(), HoldError> {
         let mut folders: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (i, target) in message.targets.iter().enumerate() {
             if let Action::Quarantine { folder } = &target.action {
@@ -102,7 +102,7 @@ impl Queue {
             });
             let item = message.item(folder, &targets);
             self.parts.holder.hold(HoldJob { item, body: body.clone(), done });
-            held.await.unwrap_or_else(|_| Err("the quarantine's thread has ended".to_owned()))?;
+            held.await.unwrap_or(Err(HoldError::Ended))?;
         }
         Ok(())
     }

@@ -245,7 +245,7 @@ impl Connection {
                     let plain = std::mem::replace(&mut self.wire, Box::new(tokio::io::empty()));
                     let tls = &with.1.hop_tls;
                     let secured = tls.connect(plain, attempt.host, &attempt.certificate).await;
-                    self.wire = secured.map_err(Failure::Handshake)?;
+                    self.wire = secured.map_err(|error| Failure::Handshake(error.to_string()))?;
                     self.secured = true;
                     self.client.tls_started(&mut out);
                 }
@@ -297,11 +297,18 @@ impl Connection {
     }
 
     /// The next hop's answer to RCPT with this address; no message follows.
-    pub(super) async fn ask(&mut self, address: &str, limits: TimeLimits) -> Result<Reply, String> {
+    pub(super) async fn ask(
+        &mut self,
+        address: &str,
+        limits: TimeLimits,
+    ) -> Result<Reply, DeliveryError> {
         let mut out = Vec::new();
         self.client.ask(address, &mut out);
-        let replies = self.converse(None, out, limits).await.map_err(|trouble| trouble.text)?;
-        replies.into_iter().next().ok_or_else(|| "no answer".to_owned())
+        let replies = self.converse(None, out, limits).await?;
+        replies
+            .into_iter()
+            .next()
+            .ok_or_else(|| DeliveryError { stale: false, text: "no answer".to_owned() })
     }
 
     /// Goes on until the message is settled: one reply for each recipient.
