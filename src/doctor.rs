@@ -19,8 +19,8 @@ use gauntlet_gateway::facts::lists::{Meaning, meaning};
 use gauntlet_gateway::net::resolver::{Kind, Outcome, Resolver};
 use gauntlet_gateway::outbound::settings::MTA_STS_OFF;
 use gauntlet_gateway::outbound::signing::{KeyRing, KeyState};
+use gauntlet_gateway::secrets::SandboxStatus;
 use gauntlet_gateway::secrets::Secrets;
-use gauntlet_gateway::secrets::Standing;
 
 /// Arguments of `gauntlet doctor`.
 #[derive(Debug, clap::Args)]
@@ -152,7 +152,7 @@ fn sandbox(config: &Config, found: &mut Findings) {
         found.add(Health::Odd, "sandbox", "switched off by node.sandbox; set it to \"auto\"");
         return;
     }
-    let Standing { holds, lacks } = gauntlet_gateway::admin::sandbox::available();
+    let SandboxStatus { holds, lacks } = gauntlet_gateway::admin::sandbox::available();
     let holds = holds.join(", ");
     if lacks.is_empty() {
         found.add(Health::Good, "sandbox", format!("the kernel has {holds}"));

@@ -22,8 +22,8 @@ use gauntlet_gateway::config::{Config, OidcSettings, RuleSettings, Sandbox};
 use gauntlet_gateway::limits::has_threads;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::scan::probes::Probes;
+use gauntlet_gateway::secrets::SandboxStatus;
 use gauntlet_gateway::secrets::Secrets;
-use gauntlet_gateway::secrets::Standing;
 use gauntlet_gateway::{Judge, Listeners, Node};
 use gauntlet_inputs::rules::without_rules;
 use gauntlet_rules::{LoadOptions, LoadReport, Profile, Severity};
@@ -95,9 +95,9 @@ fn threads_wanted(config: &Config) -> usize {
 }
 
 /// Says in the log what the kernel holds the processes to, and what not; returns it for the welcome.
-fn describe_sandbox(node: &Standing, secrets: &Secrets) -> String {
+fn describe_sandbox(node: &SandboxStatus, secrets: &Secrets) -> String {
     let mut all = Vec::new();
-    for (process, confined) in [("node", node), ("secrets process", secrets.standing())] {
+    for (process, confined) in [("node", node), ("secrets process", secrets.status())] {
         let holds = confined.holds.join(", ");
         if confined.lacks.is_empty() {
             tracing::info!(process, holds, "sandbox");
@@ -180,7 +180,7 @@ fn open_listeners(
         address => Some(
             std::net::TcpListener::bind(address)
                 .map_err(|e| {
-                    anyhow::anyhow!("{e}{}", gauntlet_gateway::inbound::receiver::remedy(&e))
+                    anyhow::anyhow!("{e}{}", gauntlet_gateway::inbound::receiver::remediation(&e))
                 })
                 .with_context(|| format!("console.address {address}"))?,
         ),

@@ -27,7 +27,7 @@ impl ConsoleConnections {
 
 impl ConnectionLimiter for ConsoleConnections {
     fn wait_for_capacity(&self) -> BoxedWait<'_> {
-        Box::pin(self.0.wait_for_room())
+        Box::pin(self.0.wait_for_capacity())
     }
 
     fn admit(&self, client: IpAddr) -> Option<Arc<dyn ConnectionSlot>> {
@@ -50,6 +50,6 @@ impl ConnectionSlot for ConsoleConnection {
     }
 
     fn evicted(&self) -> BoxedWait<'_> {
-        Box::pin(self.0.told_to_leave())
+        Box::pin(self.0.evicted())
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use gauntlet_gateway::admin::sandbox;
 use gauntlet_gateway::admin::secrets_process::{self, State};
 use gauntlet_gateway::config::Config;
-use gauntlet_gateway::secrets::{Secrets, Standing};
+use gauntlet_gateway::secrets::{SandboxStatus, Secrets};
 
 use crate::node_args::NodeArgs;
 
@@ -81,7 +81,7 @@ fn ignore_signals() {
 }
 
 /// Gives up what is not needed once the keys are read.
-fn settle(config: &Config) -> anyhow::Result<Standing> {
+fn settle(config: &Config) -> anyhow::Result<SandboxStatus> {
     super::drop_root(config)?;
     sandbox::enter_secrets(config)
 }

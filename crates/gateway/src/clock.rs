@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_nobody_sets_is_told_from_one_that_is() {
+    fn a_clock_that_is_not_synchronised_has_no_known_error() {
         // SAFETY: all zeros is a valid `timex`: integers only.
         let mut state: libc::timex = unsafe { std::mem::zeroed() };
         (state.maxerror, state.status) = (12_345, libc::STA_PLL);

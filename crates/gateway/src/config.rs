@@ -13,13 +13,13 @@ mod error;
 mod load;
 mod lookups;
 mod masking;
-mod people;
 mod receiving;
 mod reports;
 mod roots;
 mod scanning;
 mod services;
 mod settings;
+mod users;
 mod validate;
 
 pub use acme::AcmeSettings;
@@ -30,10 +30,6 @@ pub use error::ConfigError;
 pub use load::{Loaded, Origin, Setting};
 pub use lookups::{DnsListSettings, DnsSettings, FactSettings, ListSubject, LocalListSettings};
 pub use masking::mask;
-pub use people::{
-    ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
-    ReportEvery, SignInSettings,
-};
 pub use receiving::{
     GreylistSettings, ListenerRole, ListenerSettings, RateSettings, RecipientSettings,
     StressSettings,
@@ -45,4 +41,8 @@ pub use services::{Keeper, ServiceProtocol, ServiceSettings};
 pub use settings::{
     Config, DkimSettings, DomainSettings, LogFormat, LogSettings, NodeSettings, PolicySettings,
     QuarantineSettings, ReceiverSettings, Sandbox, SpoolBackend, SpoolSettings,
+};
+pub use users::{
+    ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
+    ReportEvery, SignInSettings,
 };

@@ -114,7 +114,7 @@ pub enum Answer {
     /// To `DmarcReports` and `TlsReports`.
     Reports(Vec<Reported>),
     /// To `Status`.
-    Status(Box<Standing>),
+    Status(Box<NodeStatus>),
     /// To `Rules`: names and points.
     Rules(Vec<(String, f64)>),
     /// To the others: how many messages it concerned.
@@ -146,7 +146,7 @@ pub struct Waiting {
 
 /// How a node is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct NodeStatus {
     /// Name of the host.
     pub name: String,
     /// Version of the program.
@@ -197,11 +197,11 @@ pub fn serve(node: Arc<Node>) -> io::Result<()> {
     // Left by a node that was killed; the lock on the data folder says that none runs.
     let _none_is_fine = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).map_err(|error| {
-        let mend = match error.kind() {
+        let hint = match error.kind() {
             io::ErrorKind::InvalidInput => "set node.data to a folder with a shorter path",
             _ => "take away what is there, or set node.data to another folder",
         };
-        io::Error::new(error.kind(), format!("{}: {error}; {mend}", path.display()))
+        io::Error::new(error.kind(), format!("{}: {error}; {hint}", path.display()))
     })?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     std::thread::Builder::new().name("control".to_owned()).spawn(move || {
@@ -255,7 +255,7 @@ fn answer(node: &Node, request: Request) -> Answer {
             Ok(questions) => Answer::Done(questions),
             Err(error) => Answer::Failed(error.to_string()),
         },
-        Request::Status => Answer::Status(Box::new(standing(node))),
+        Request::Status => Answer::Status(Box::new(status(node))),
         Request::Rules => Answer::Rules(rules(node)),
         Request::Retry { ids } => with_ids(&ids, |ids| Ok(node.queue.retry(ids))),
         Request::Hold { ids } => with_ids(&ids, |ids| Ok(node.queue.hold(ids))),
@@ -268,8 +268,8 @@ fn answer(node: &Node, request: Request) -> Answer {
     }
 }
 
-fn standing(node: &Node) -> Standing {
-    Standing {
+fn status(node: &Node) -> NodeStatus {
+    NodeStatus {
         name: node.config().node.host_name(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ruleset: node.ruleset(),

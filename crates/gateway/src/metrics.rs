@@ -76,7 +76,7 @@ pub struct Metrics {
     /// Connections refused for a limit.
     pub connections_refused: Counter,
     /// Sessions closed to make room for others.
-    pub sent_away: Counter,
+    pub evicted: Counter,
     /// Bodies given up because they came too slowly.
     pub slow_bodies: Counter,
     /// Bodies that went to disk while they came.
@@ -91,17 +91,17 @@ pub struct Metrics {
     pub accepted_bytes: Counter,
     /// Messages refused with 5xx after their body.
     pub rejected: Counter,
-    /// Messages put off with 4xx after their body.
-    pub put_off: Counter,
+    /// Messages answered with 4xx after their body.
+    pub answered_later: Counter,
     /// Messages that came over the scan pool's limit.
     pub scan_overload: Counter,
     /// Scans that failed.
     pub scan_failed: Counter,
     /// Bodies refused for want of memory or disk.
     pub no_room: Counter,
-    /// Messages put off for a rate.
+    /// Messages deferred for a rate.
     pub rate_limited: Counter,
-    /// Recipients put off by greylisting.
+    /// Recipients deferred by greylisting.
     pub greylisted: Counter,
     /// Sessions closed for bare CR, LF or NUL.
     pub smuggling: Counter,
@@ -109,7 +109,7 @@ pub struct Metrics {
     pub cut_through: Counter,
     /// Recipients delivered.
     pub delivered: Counter,
-    /// Attempts put off.
+    /// Attempts deferred.
     pub deferred: Counter,
     /// Recipients given up.
     pub failed: Counter,
@@ -142,23 +142,23 @@ impl Metrics {
         for (name, help, counter) in [
             ("connections_total", "SMTP connections accepted", &self.connections),
             ("connections_refused_total", "Connections over a limit", &self.connections_refused),
-            ("sessions_sent_away_total", "Idle sessions closed for others", &self.sent_away),
+            ("sessions_sent_away_total", "Idle sessions closed for others", &self.evicted),
             ("slow_bodies_total", "Bodies given up as too slow", &self.slow_bodies),
             ("disk_bodies_total", "Bodies kept on disk while they came", &self.disk_bodies),
             ("tls_sessions_total", "TLS handshakes with clients", &self.tls_sessions),
             ("messages_accepted_total", "Messages answered 250", &self.accepted),
             ("messages_accepted_bytes_total", "Bytes of those", &self.accepted_bytes),
             ("messages_rejected_total", "Messages answered 5xx", &self.rejected),
-            ("messages_put_off_total", "Messages answered 4xx", &self.put_off),
+            ("messages_put_off_total", "Messages answered 4xx", &self.answered_later),
             ("scan_overload_total", "Messages over the scan queue", &self.scan_overload),
             ("scan_failed_total", "Scans that failed", &self.scan_failed),
             ("no_room_total", "Bodies refused for want of room", &self.no_room),
-            ("rate_limited_total", "Messages put off for a rate", &self.rate_limited),
-            ("greylisted_total", "Recipients put off by greylisting", &self.greylisted),
+            ("rate_limited_total", "Messages deferred for a rate", &self.rate_limited),
+            ("greylisted_total", "Recipients deferred by greylisting", &self.greylisted),
             ("smuggling_total", "Sessions closed for bare CR, LF or NUL", &self.smuggling),
             ("cut_through_total", "Messages passed on in session", &self.cut_through),
             ("delivered_total", "Recipients delivered", &self.delivered),
-            ("deferred_total", "Delivery attempts put off", &self.deferred),
+            ("deferred_total", "Delivery attempts deferred", &self.deferred),
             ("failed_total", "Recipients given up", &self.failed),
             ("quarantined_total", "Recipients held", &self.quarantined),
             ("discarded_total", "Recipients dropped by policy", &self.discarded),

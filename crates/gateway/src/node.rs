@@ -9,12 +9,12 @@ mod listeners;
 mod lists;
 mod opening;
 mod own_mail;
-mod people;
 mod release;
 mod reports;
 mod serving;
 #[cfg(test)]
 pub(crate) mod test_node;
+mod users;
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -42,7 +42,7 @@ use crate::metrics::{self, Metrics};
 use crate::net::resolver::Resolver;
 use crate::net::tls::ListenerTls;
 use crate::outbound::queue::Queue;
-use crate::outbound::queue::drain::{Drain, LOOK_EVERY};
+use crate::outbound::queue::drain::{Drain, POLL_INTERVAL};
 use crate::outbound::tls_outcomes::TlsOutcomes;
 use crate::scan::judge::Judge;
 use crate::secrets::Secrets;
@@ -138,7 +138,7 @@ impl Node {
         let config = first.config.clone();
         let in_force = InForce::new(first);
         let log = opening::open_log(&config.node.data)?;
-        let quarantine = people::open_quarantine(&config)?;
+        let quarantine = users::open_quarantine(&config)?;
         let (spool, recovery) = folder::open_spool(&config, clock.clone())?;
         let (metrics, ids) = (Arc::new(Metrics::default()), Arc::new(Ids::default()));
         let newest_ms = || opening::newest_mail_ms(&log, &quarantine, &recovery);
@@ -244,7 +244,7 @@ impl Node {
         let start = Instant::now();
         let drain = Drain::within(limit);
         while drain.goes_on(start.elapsed(), self.admission.sessions(), self.queue.is_quiet()) {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         let (spool, log, queue) = (self.spool.clone(), self.log.clone(), self.queue.clone());
         let (history, steady) = (self.history.clone(), self.retention.clock());

@@ -27,7 +27,7 @@ pub(crate) type KeyId = [u8; 32];
 /// `State::answer` of `admin/secrets_process.rs`, and a method of [`Secrets`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Whether it has started; the answer is its [`Standing`].
+    /// Whether it has started; the answer is its [`SandboxStatus`].
     Hello,
     /// Certificates and names of the keys of the listener with this address and these files.
     Certificates { address: String, certificate: Vec<PathBuf> },
@@ -92,7 +92,7 @@ pub type Life = (PathBuf, Result<(i64, i64), String>);
 
 /// How the process protects itself, for the node to say.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct SandboxStatus {
     /// What the kernel enforces, in words.
     pub holds: Vec<String>,
     /// What it does not, and why.

@@ -17,7 +17,9 @@ use gauntlet_gateway::outbound::exchangers::Ourselves;
 use gauntlet_gateway::outbound::mta_sts::MtaSts;
 use gauntlet_gateway::outbound::route::Route;
 use gauntlet_gateway::outbound::route::Routes;
-use gauntlet_gateway::outbound::sender::{DeliveryJob, Places, Sender, SenderContext, Settled};
+use gauntlet_gateway::outbound::sender::{
+    ConnectionLimits, DeliveryJob, Sender, SenderContext, Settled,
+};
 use gauntlet_gateway::outbound::settings::OutboundSettings;
 use gauntlet_gateway::outbound::signing::KeyRing;
 use gauntlet_gateway::outbound::tls_outcomes::{Counted, TlsOutcomes};
@@ -204,7 +206,7 @@ fn counting(
         us: Arc::new(Ourselves { host: "gw.test".into(), listeners: Vec::new() }),
         random: Arc::new(Random::seeded(1)),
         outcomes: outcomes.clone(),
-        places: Places::new(&SenderSettings::default()),
+        connection_limits: ConnectionLimits::new(&SenderSettings::default()),
     };
     Sender::new(context, tokio::runtime::Handle::current())
 }

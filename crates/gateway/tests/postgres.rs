@@ -249,11 +249,11 @@ fn tls_to_the_database_is_verified() {
     // A server without TLS is not asked in clear.
     let Some(server) = start(None) else { return };
     let url = format!("postgres://keeper:p%40ss%20word@localhost:{}/postgres", server.port);
-    let place = gauntlet_gateway::admin::postgres::Place::parse(&url).unwrap();
+    let address = gauntlet_gateway::admin::postgres::ServerAddress::parse(&url).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let limits = gauntlet_gateway::config::PostgresSettings::default();
     let tls = gauntlet_gateway::net::tls::HopTls::load(Path::new("")).unwrap();
-    let asked =
-        runtime.block_on(gauntlet_gateway::admin::postgres::rows(&place, "SELECT 1", &tls, limits));
+    let asked = runtime
+        .block_on(gauntlet_gateway::admin::postgres::rows(&address, "SELECT 1", &tls, limits));
     assert!(format!("{:#}", asked.unwrap_err()).contains("offers no TLS"));
 }

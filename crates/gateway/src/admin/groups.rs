@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use gauntlet_policy::Groups;
 use gauntlet_store::recipients;
 
-use crate::admin::postgres::{self, Place};
+use crate::admin::postgres::{self, ServerAddress};
 use crate::config::{Config, GroupSettings};
 
 /// The groups of a configuration. A database that does not answer is replaced by what it said last.
@@ -102,7 +102,7 @@ fn of_file(group: &GroupSettings) -> anyhow::Result<Vec<String>> {
 /// Whom a group's members are asked of.
 enum Asked<'g> {
     Sqlite(&'g Path),
-    Postgres(Place),
+    Postgres(ServerAddress),
 }
 
 impl<'g> Asked<'g> {
@@ -114,23 +114,23 @@ impl<'g> Asked<'g> {
         if !database.starts_with("postgres") {
             bail!("database: neither sqlite:PATH nor postgres://...");
         }
-        Ok(Asked::Postgres(Place::parse(database).context("database")?))
+        Ok(Asked::Postgres(ServerAddress::parse(database).context("database")?))
     }
 }
 
 fn of_database(config: &Config, group: &GroupSettings) -> anyhow::Result<Vec<String>> {
     let query = &group.query;
-    let place = match Asked::of(group)? {
+    let address = match Asked::of(group)? {
         Asked::Sqlite(path) => return Ok(recipients::first_column(path, query)?),
-        Asked::Postgres(place) => place,
+        Asked::Postgres(address) => address,
     };
     let tls = crate::net::web::hop_tls(&config.sender.roots)?;
     let (query, limits) = (query.clone(), config.postgres);
     // A runtime of its own: whoever asks may be on a thread of one.
     let asked = std::thread::spawn(move || -> anyhow::Result<Vec<String>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let rows = runtime.block_on(postgres::rows(&place, &query, &tls, limits));
-        let rows = rows.with_context(|| format!("{place:?}"))?;
+        let rows = runtime.block_on(postgres::rows(&address, &query, &tls, limits));
+        let rows = rows.with_context(|| format!("{address:?}"))?;
         Ok(rows.into_iter().map(|(first, _)| first).collect())
     });
     asked.join().map_err(|_| anyhow::anyhow!("the question broke off"))?

@@ -21,7 +21,7 @@ const ROUNDS_MAX: u32 = 1_000_000;
 
 /// Where a database is: `postgres://user:password@host:5432/database?sslmode=verify-full`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct ServerAddress {
     user: String,
     password: String,
     host: String,
@@ -37,13 +37,13 @@ enum TlsMode {
     VerifyFull,
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for ServerAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "postgres://{}@{}:{}/{}", self.user, self.host, self.port, self.database)
     }
 }
 
-impl Place {
+impl ServerAddress {
     /// Reads the address. A host that begins with `/` (written `%2Frun%2Fpostgresql`) is the folder of a
     /// Unix socket.
     ///
@@ -81,7 +81,7 @@ impl Place {
         }
         ensure!(!host.is_empty() && !database.is_empty() && !user.is_empty(), "a part is empty");
         let (user, password, database) = (decoded(user)?, decoded(password)?, decoded(database)?);
-        Ok(Place { user, password, host, port, database, tls })
+        Ok(ServerAddress { user, password, host, port, database, tls })
     }
 }
 
@@ -109,13 +109,13 @@ fn decoded(text: &str) -> anyhow::Result<String> {
 /// # Errors
 /// The server cannot be reached, does not let us in, or refuses the query.
 pub async fn rows(
-    place: &Place,
+    address: &ServerAddress,
     query: &str,
     tls: &HopTls,
     limits: PostgresSettings,
 ) -> anyhow::Result<Vec<(String, String)>> {
     let connecting = async {
-        let mut session = Session { wire: connect(place, tls).await?, place, limits };
+        let mut session = Session { wire: connect(address, tls).await?, address, limits };
         session.start().await?;
         anyhow::Ok(session)
     };
@@ -132,31 +132,31 @@ pub async fn rows(
     tokio::time::timeout(limits.query_max(), asking).await.context("it takes too long")?
 }
 
-async fn connect(place: &Place, tls: &HopTls) -> anyhow::Result<Wire> {
-    if place.host.starts_with('/') {
-        let path = format!("{}/.s.PGSQL.{}", place.host, place.port);
+async fn connect(address: &ServerAddress, tls: &HopTls) -> anyhow::Result<Wire> {
+    if address.host.starts_with('/') {
+        let path = format!("{}/.s.PGSQL.{}", address.host, address.port);
         return Ok(Box::new(UnixStream::connect(&path).await.context(path)?));
     }
     let stream =
-        TcpStream::connect((place.host.as_str(), place.port)).await.context("connecting")?;
+        TcpStream::connect((address.host.as_str(), address.port)).await.context("connecting")?;
     let mut wire: Wire = Box::new(stream);
-    if place.tls == TlsMode::Disable {
+    if address.tls == TlsMode::Disable {
         return Ok(wire);
     }
     // SSLRequest.
     wire.write_all(&[0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f]).await?;
     wire.flush().await?;
     ensure!(wire.read_u8().await? == b'S', "the server offers no TLS (sslmode)");
-    let wanted = match place.tls {
+    let wanted = match address.tls {
         TlsMode::VerifyFull => Certificate::Valid,
         _ => Certificate::Any,
     };
-    Ok(tls.connect(wire, &place.host, &wanted).await?)
+    Ok(tls.connect(wire, &address.host, &wanted).await?)
 }
 
 struct Session<'a> {
     wire: Wire,
-    place: &'a Place,
+    address: &'a ServerAddress,
     limits: PostgresSettings,
 }
 
@@ -164,7 +164,7 @@ impl Session<'_> {
     /// Says who we are, and proves it.
     async fn start(&mut self) -> anyhow::Result<()> {
         let mut start = vec![0, 3, 0, 0];
-        let (user, database) = (&self.place.user, &self.place.database);
+        let (user, database) = (&self.address.user, &self.address.database);
         for text in [
             "user",
             user,
@@ -191,9 +191,9 @@ impl Session<'_> {
             match u32::from_be_bytes(*code) {
                 0 => {}
                 3 => {
-                    let safe = self.place.tls != TlsMode::Disable || self.is_local();
+                    let safe = self.address.tls != TlsMode::Disable || self.is_local();
                     ensure!(safe, "the server wants the password in clear, without TLS");
-                    let password = format!("{}\0", self.place.password);
+                    let password = format!("{}\0", self.address.password);
                     self.send(Some(b'p'), password.as_bytes()).await?;
                 }
                 10 => {
@@ -209,7 +209,7 @@ impl Session<'_> {
                 }
                 11 => {
                     let began = scram.as_mut().context("an answer to nothing")?;
-                    let last = began.answer(std::str::from_utf8(rest)?, &self.place.password)?;
+                    let last = began.answer(std::str::from_utf8(rest)?, &self.address.password)?;
                     self.send(Some(b'p'), last.as_bytes()).await?;
                 }
                 12 => {
@@ -223,7 +223,8 @@ impl Session<'_> {
     }
 
     fn is_local(&self) -> bool {
-        self.place.host.starts_with('/') || ["127.0.0.1", "::1"].contains(&self.place.host.as_str())
+        self.address.host.starts_with('/')
+            || ["127.0.0.1", "::1"].contains(&self.address.host.as_str())
     }
 
     async fn ask(&mut self, query: &str) -> anyhow::Result<Vec<(String, String)>> {
@@ -347,10 +348,11 @@ mod tests {
 
     #[test]
     fn addresses_are_read_and_keep_their_password() {
-        let place = Place::parse("postgres://ann:p%40ss@db.example/mail?sslmode=require").unwrap();
-        assert_eq!((place.password.as_str(), place.port), ("p@ss", 5432));
-        assert_eq!(format!("{place:?}"), "postgres://ann@db.example:5432/mail");
-        let local = Place::parse("postgresql://ann@%2Frun%2Fpg:5433/mail").unwrap();
+        let address =
+            ServerAddress::parse("postgres://ann:p%40ss@db.example/mail?sslmode=require").unwrap();
+        assert_eq!((address.password.as_str(), address.port), ("p@ss", 5432));
+        assert_eq!(format!("{address:?}"), "postgres://ann@db.example:5432/mail");
+        let local = ServerAddress::parse("postgresql://ann@%2Frun%2Fpg:5433/mail").unwrap();
         assert_eq!((local.host.as_str(), local.tls), ("/run/pg", TlsMode::Disable));
         for wrong in [
             "mysql://a@b/c",
@@ -361,7 +363,7 @@ mod tests {
             "postgres://a%zz@h/d",
             "postgres://a%00@h/d",
         ] {
-            assert!(Place::parse(wrong).is_err(), "{wrong}");
+            assert!(ServerAddress::parse(wrong).is_err(), "{wrong}");
         }
     }
 

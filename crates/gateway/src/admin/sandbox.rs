@@ -17,7 +17,7 @@ use gauntlet_store::files;
 
 use crate::config::{Config, Sandbox};
 use crate::privileges;
-use crate::secrets::Standing;
+use crate::secrets::SandboxStatus;
 use landlock::{CHANGE, CHANGE_FILES, READ, Ruleset};
 
 /// Folders of the data folder that belong to the secrets process.
@@ -78,27 +78,27 @@ pub(crate) fn no_new_privileges() -> io::Result<()> {
 }
 
 /// What this machine's kernel can hold a process to: for `doctor`.
-pub fn available() -> Standing {
-    let mut standing = Standing::default();
+pub fn available() -> SandboxStatus {
+    let mut status = SandboxStatus::default();
     match landlock::version() {
-        Ok(version) => standing.holds.push(format!("Landlock (version {version})")),
-        Err(error) => standing.lacks.push(format!("Landlock: {error}")),
+        Ok(version) => status.holds.push(format!("Landlock (version {version})")),
+        Err(error) => status.lacks.push(format!("Landlock: {error}")),
     }
     match std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail") {
-        Ok(actions) if actions.contains("kill_process") => standing.holds.push("seccomp".into()),
-        Ok(_) => standing.lacks.push("seccomp: the kernel cannot kill a process by it".into()),
-        Err(error) => standing.lacks.push(format!("seccomp: {error}")),
+        Ok(actions) if actions.contains("kill_process") => status.holds.push("seccomp".into()),
+        Ok(_) => status.lacks.push("seccomp: the kernel cannot kill a process by it".into()),
+        Err(error) => status.lacks.push(format!("seccomp: {error}")),
     }
-    standing
+    status
 }
 
 /// Restricts the node. Call it while the process has one thread, once the secrets process runs.
 ///
 /// # Errors
 /// With `node.sandbox = "require"`, what the kernel does not do.
-pub fn enter_node(config: &Config, file: Option<&Path>) -> anyhow::Result<Standing> {
+pub fn enter_node(config: &Config, file: Option<&Path>) -> anyhow::Result<SandboxStatus> {
     let bare = config.node.sandbox != Sandbox::Off && keys_lie_bare(config);
-    let mut standing = enter(config, || node_rules(config, file), true)?;
+    let mut status = enter(config, || node_rules(config, file), true)?;
     if bare {
         let what = "a wall around the keys in node.data: quarantine.key_file lies beside them; name a \
                     file in a folder of its own there, such as sealing/quarantine.keys";
@@ -106,16 +106,16 @@ pub fn enter_node(config: &Config, file: Option<&Path>) -> anyhow::Result<Standi
             config.node.sandbox != Sandbox::Require,
             "node.sandbox = \"require\": {what}"
         );
-        standing.lacks.push(what.to_owned());
+        status.lacks.push(what.to_owned());
     }
-    Ok(standing)
+    Ok(status)
 }
 
 /// Restricts the secrets process.
 ///
 /// # Errors
 /// As [`enter_node`].
-pub fn enter_secrets(config: &Config) -> anyhow::Result<Standing> {
+pub fn enter_secrets(config: &Config) -> anyhow::Result<SandboxStatus> {
     // SAFETY: takes integers. From now on nobody but root may trace this process or read its memory.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
     enter(config, || secrets_rules(config), false)
@@ -125,31 +125,31 @@ fn enter(
     config: &Config,
     rules: impl FnOnce() -> io::Result<Ruleset>,
     network: bool,
-) -> anyhow::Result<Standing> {
-    let mut standing = Standing::default();
+) -> anyhow::Result<SandboxStatus> {
+    let mut status = SandboxStatus::default();
     let wanted = config.node.sandbox;
     if wanted == Sandbox::Off {
-        standing.lacks.push("switched off: node.sandbox".to_owned());
-        return Ok(standing);
+        status.lacks.push("switched off: node.sandbox".to_owned());
+        return Ok(status);
     }
     let files = rules().and_then(|rules| {
         let version = rules.version();
         rules.enforce().map(|()| version)
     });
     match files {
-        Ok(version) => standing.holds.push(format!("Landlock (version {version})")),
-        Err(error) => standing.lacks.push(format!("Landlock: {error}")),
+        Ok(version) => status.holds.push(format!("Landlock (version {version})")),
+        Err(error) => status.lacks.push(format!("Landlock: {error}")),
     }
     match seccomp::enforce(network) {
-        Ok(()) => standing.holds.push("seccomp".to_owned()),
-        Err(error) => standing.lacks.push(format!("seccomp: {error}")),
+        Ok(()) => status.holds.push("seccomp".to_owned()),
+        Err(error) => status.lacks.push(format!("seccomp: {error}")),
     }
     anyhow::ensure!(
-        wanted != Sandbox::Require || standing.lacks.is_empty(),
+        wanted != Sandbox::Require || status.lacks.is_empty(),
         "node.sandbox = \"require\", but the kernel does not do it: {}; use a kernel that does, or set \"auto\"",
-        standing.lacks.join("; ")
+        status.lacks.join("; ")
     );
-    Ok(standing)
+    Ok(status)
 }
 
 /// The secrets process reads keys from wherever the configuration has them.
@@ -352,12 +352,12 @@ mod tests {
         let (Ok(task), Ok(folder)) = (std::env::var(TASK), std::env::var(FOLDER)) else { return };
         let folder = PathBuf::from(folder);
         let config = config(&folder);
-        let standing = match task.starts_with("secrets") {
+        let status = match task.starts_with("secrets") {
             true => enter_secrets(&config).unwrap(),
             false => enter_node(&config, Some(&folder.join("gauntlet.toml"))).unwrap(),
         };
-        if !standing.lacks.is_empty() {
-            eprintln!("not held: {:?}", standing.lacks);
+        if !status.lacks.is_empty() {
+            eprintln!("not held: {:?}", status.lacks);
             return;
         }
         let denied = |path: &Path, write: bool| {

@@ -18,7 +18,7 @@ use crate::outbound::signing::{Key, KeyRing};
 use crate::privileges;
 use crate::secrets::remote_key::schemes_of;
 use crate::secrets::wire::{self, Kind};
-use crate::secrets::{Certificate, DkimKeyInfo, KeyId, Life, Request, Standing};
+use crate::secrets::{Certificate, DkimKeyInfo, KeyId, Life, Request, SandboxStatus};
 
 /// Stack of a thread that answers, in bytes: a password's memory is on the heap.
 const STACK_BYTES: usize = 1 << 20;
@@ -65,7 +65,7 @@ fn dkim_id(key: &Key) -> KeyId {
 /// Everything that the process knows.
 pub struct State {
     load: LoadConfig,
-    standing: Standing,
+    status: SandboxStatus,
     users: UserDatabase,
     current: Mutex<Current>,
 }
@@ -107,16 +107,16 @@ impl State {
     /// What is wrong with them.
     pub fn open(
         load: LoadConfig,
-        settle: impl FnOnce(&Config) -> anyhow::Result<Standing>,
+        settle: impl FnOnce(&Config) -> anyhow::Result<SandboxStatus>,
     ) -> anyhow::Result<Self> {
         let config = load()?;
         let keys = Keys::load(&config)?;
-        let standing = settle(&config)?;
+        let status = settle(&config)?;
         gauntlet_store::users::lost::check_not_lost(&config.node.data)?;
         let users = UserDatabase::open(&config.node.data.join("console"))?;
         let (in_force, previous) = (keys.clone(), Keys::default());
         let current = Current { config, keys, in_force, previous, ordered: None };
-        Ok(State { load, standing, users, current: Mutex::new(current) })
+        Ok(State { load, status, users, current: Mutex::new(current) })
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -148,7 +148,7 @@ impl State {
                     Err(error) => (Kind::Refused, error),
                 });
             }
-            Request::Hello => wire::encode(&self.standing),
+            Request::Hello => wire::encode(&self.status),
             Request::Certificates { address, certificate } => {
                 wire::encode(&self.certificates(&address, &certificate)?)
             }

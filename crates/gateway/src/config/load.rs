@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_told() {
+    fn origins_are_reported() {
         let loaded =
             load("[scan]\nthreads = 4\nqueue_max = 9\n", &[("GAUNTLET_SCAN__THREADS", "2")])
                 .unwrap();

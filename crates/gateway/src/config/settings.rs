@@ -10,10 +10,6 @@ use super::clock::ClockSettings;
 use super::databases::PostgresSettings;
 use super::delivery::{NextHopSettings, RouteSettings, SenderSettings};
 use super::lookups::{DnsListSettings, DnsSettings, FactSettings, LocalListSettings};
-use super::people::{
-    ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
-    SignInSettings,
-};
 use super::receiving::{
     GreylistSettings, ListenerSettings, RateSettings, RecipientSettings, StressSettings,
 };
@@ -22,6 +18,10 @@ use super::scanning::{
     LearningSettings, ListSettings, RuleSettings, ScanSettings, ThresholdSettings,
 };
 use super::services::ServiceSettings;
+use super::users::{
+    ConsoleSettings, FolderSettings, GroupSettings, MailedReportSettings, OidcSettings,
+    SignInSettings,
+};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -125,7 +125,7 @@ fn check_reports(name: &str, reports: &ReportSettings) -> Result<(), ConfigError
 }
 
 /// Refuses groups, folders, reports and a single sign-on that cannot work.
-fn check_people(config: &Config) -> Result<(), ConfigError> {
+fn check_users(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| {
         Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
     };
@@ -323,7 +323,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_bounds(config)?;
     check_digest(config)?;
     check_reports("dmarc_reports", &config.dmarc_reports)?;
-    check_people(config)?;
+    check_users(config)?;
     check_ranges(config)?;
     check_reports("tls_reports", &config.tls_reports)?;
     check_next_hops(config)?;

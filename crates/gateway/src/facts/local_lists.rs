@@ -237,7 +237,7 @@ impl LocalList {
         }
         let fetched = remote.fetch(tls).await;
         if fetched.is_err() {
-            // Sooner than at the next turn: it may be a short trouble.
+            // Sooner than at the next turn: the error may pass soon.
             let mut due = schedule.due.lock().unwrap_or_else(PoisonError::into_inner);
             *due = Instant::now() + schedule.every.min(RETRY_AFTER);
         }

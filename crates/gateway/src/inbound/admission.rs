@@ -24,21 +24,21 @@ const ROOM_PAUSE: Duration = Duration::from_millis(250);
 pub struct Admission {
     clock: Clock,
     sessions: AtomicUsize,
-    seats: Mutex<Seats>,
+    open: Mutex<OpenSessions>,
     limits: ArcSwap<SessionLimits>,
     /// Told when a session ends.
     room: Notify,
-    /// Of the seats' times.
+    /// Of the entries' times.
     epoch: Instant,
     pressed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Seats {
+struct OpenSessions {
     by_client: HashMap<IpAddr, usize>,
     by_network: HashMap<IpAddr, usize>,
     /// Every session, by its number.
-    all: HashMap<u64, Arc<Seat>>,
+    all: HashMap<u64, Arc<SessionEntry>>,
     last: u64,
 }
 
@@ -68,11 +68,11 @@ const BUSY: u8 = 0;
 /// It waits for its client, and may be told to leave.
 const WAITING: u8 = 1;
 /// It was told to leave.
-const LEAVING: u8 = 2;
+const EVICTED: u8 = 2;
 
 /// What is known of a session from outside.
 #[derive(Debug)]
-struct Seat {
+struct SessionEntry {
     state: AtomicU8,
     /// Milliseconds from the epoch to when it last brought something.
     progress_ms: AtomicU64,
@@ -88,7 +88,7 @@ pub struct Admitted {
     network: Option<IpAddr>,
     number: u64,
     exempt: bool,
-    seat: Arc<Seat>,
+    entry: Arc<SessionEntry>,
 }
 
 impl SessionLimits {
@@ -112,7 +112,7 @@ impl Admission {
     pub fn new(limits: SessionLimits, clock: Clock) -> Self {
         Admission {
             sessions: AtomicUsize::new(0),
-            seats: Mutex::default(),
+            open: Mutex::default(),
             limits: ArcSwap::from_pointee(limits),
             room: Notify::new(),
             epoch: clock.now(),
@@ -121,8 +121,8 @@ impl Admission {
         }
     }
 
-    fn seats(&self) -> MutexGuard<'_, Seats> {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> MutexGuard<'_, OpenSessions> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now_ms(&self) -> u64 {
@@ -136,14 +136,14 @@ impl Admission {
     }
 
     /// Returns once there is a descriptor for one more session: whoever brings nothing leaves meanwhile.
-    pub async fn wait_for_room(&self) {
+    pub async fn wait_for_capacity(&self) {
         loop {
             let freed = self.room.notified();
             let limits = **self.limits.load();
             if self.sessions() < limits.open_max {
                 return;
             }
-            self.send_away(limits.idle_min, 1);
+            self.evict_idle(limits.idle_min, 1);
             tokio::select! {
                 () = freed => {}
                 () = tokio::time::sleep(ROOM_PAUSE) => {}
@@ -167,26 +167,26 @@ impl Admission {
         let limits = **self.limits.load();
         let before = self.sessions.fetch_add(1, Ordering::Relaxed);
         let full = before >= limits.sessions_max || (before >= limits.shed_from && !is_good());
-        let seat = Arc::new(Seat {
+        let entry = Arc::new(SessionEntry {
             state: AtomicU8::new(BUSY),
             progress_ms: AtomicU64::new(self.now_ms()),
             leave: Notify::new(),
         });
-        let mut seats = self.seats();
-        seats.last += 1;
-        let number = seats.last;
-        seats.all.insert(number, seat.clone());
-        let over_client = take_one(&mut seats.by_client, client) > limits.per_client_max;
-        let over_network = take_one(&mut seats.by_network, network) > limits.per_network_max;
-        drop(seats);
+        let mut open = self.open();
+        open.last += 1;
+        let number = open.last;
+        open.all.insert(number, entry.clone());
+        let over_client = take_one(&mut open.by_client, client) > limits.per_client_max;
+        let over_network = take_one(&mut open.by_network, network) > limits.per_network_max;
+        drop(open);
         // From here on, dropping it undoes all of the above.
         let admission = self.clone();
-        let admitted = Admitted { admission, client, network, number, exempt, seat };
+        let admitted = Admitted { admission, client, network, number, exempt, entry };
         if over_client {
             Err("too many connections from your address")
         } else if over_network {
             Err("too many connections from your network")
-        } else if full && self.send_away(limits.idle_min, 1) == 0 {
+        } else if full && self.evict_idle(limits.idle_min, 1) == 0 {
             Err("too many connections")
         } else {
             Ok(admitted)
@@ -195,23 +195,23 @@ impl Admission {
 
     /// Tells sessions to leave that brought nothing for `idle`, the longest first, `count` at most. How many
     /// there were.
-    pub fn send_away(&self, idle: Duration, count: usize) -> usize {
+    pub fn evict_idle(&self, idle: Duration, count: usize) -> usize {
         let before = self.now_ms().checked_sub(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX));
         let Some(before) = before else { return 0 };
-        let mut found: Vec<(u64, Arc<Seat>)> = self
-            .seats()
+        let mut found: Vec<(u64, Arc<SessionEntry>)> = self
+            .open()
             .all
             .values()
-            .filter(|seat| seat.state.load(Ordering::Acquire) == WAITING)
-            .map(|seat| (seat.progress_ms.load(Ordering::Relaxed), seat.clone()))
+            .filter(|entry| entry.state.load(Ordering::Acquire) == WAITING)
+            .map(|entry| (entry.progress_ms.load(Ordering::Relaxed), entry.clone()))
             .filter(|(since, _)| *since <= before)
             .collect();
         found.sort_unstable_by_key(|(since, _)| *since);
-        let left = found.into_iter().filter(|(_, seat)| {
+        let left = found.into_iter().filter(|(_, entry)| {
             let told =
-                seat.state.compare_exchange(WAITING, LEAVING, Ordering::AcqRel, Ordering::Acquire);
+                entry.state.compare_exchange(WAITING, EVICTED, Ordering::AcqRel, Ordering::Acquire);
             if told.is_ok() {
-                seat.leave.notify_one();
+                entry.leave.notify_one();
             }
             told.is_ok()
         });
@@ -220,10 +220,10 @@ impl Admission {
 
     /// Looks whether the node is under pressure: many sessions, or `busy` for another reason. Sessions that
     /// brought nothing for `idle` then leave. True if that changed.
-    pub fn look_at_pressure(&self, busy: bool, idle: Duration) -> bool {
+    pub fn update_pressure(&self, busy: bool, idle: Duration) -> bool {
         let pressed = busy || self.sessions() >= self.limits.load().stress_from;
         if pressed {
-            self.send_away(idle, usize::MAX);
+            self.evict_idle(idle, usize::MAX);
         }
         self.pressed.swap(pressed, Ordering::Relaxed) != pressed
     }
@@ -242,13 +242,13 @@ impl Admission {
 impl Admitted {
     /// The session brought something: a message, a recipient, a login.
     pub fn progress(&self) {
-        self.seat.progress_ms.store(self.admission.now_ms(), Ordering::Relaxed);
+        self.entry.progress_ms.store(self.admission.now_ms(), Ordering::Relaxed);
     }
 
-    /// From here on it waits for its client. What it is told is heard by [`Admitted::told_to_leave`].
+    /// From here on it waits for its client. [`Admitted::evicted`] says when it has to leave.
     pub fn wait(&self) {
         if !self.exempt {
-            let _unless_leaving = self.seat.state.compare_exchange(
+            let _unless_leaving = self.entry.state.compare_exchange(
                 BUSY,
                 WAITING,
                 Ordering::AcqRel,
@@ -259,24 +259,24 @@ impl Admitted {
 
     /// The client said something. False if the session was told to leave meanwhile.
     pub fn work(&self) -> bool {
-        let state = &self.seat.state;
+        let state = &self.entry.state;
         let now = state.compare_exchange(WAITING, BUSY, Ordering::AcqRel, Ordering::Acquire);
-        now != Err(LEAVING)
+        now != Err(EVICTED)
     }
 
     /// Returns when the session is to leave for others.
-    pub async fn told_to_leave(&self) {
-        self.seat.leave.notified().await;
+    pub async fn evicted(&self) {
+        self.entry.leave.notified().await;
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let mut seats = self.admission.seats();
-        seats.all.remove(&self.number);
-        give_back(&mut seats.by_client, self.client);
-        give_back(&mut seats.by_network, self.network);
-        drop(seats);
+        let mut open = self.admission.open();
+        open.all.remove(&self.number);
+        give_back(&mut open.by_client, self.client);
+        give_back(&mut open.by_network, self.network);
+        drop(open);
         self.admission.sessions.fetch_sub(1, Ordering::Relaxed);
         self.admission.room.notify_waiters();
     }
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_is_idle_longest_leaves_for_a_stranger() {
+    async fn the_session_that_is_idle_longest_is_evicted_for_a_new_one() {
         let limits = SessionLimits { idle_min: Duration::ZERO, per_client_max: 9, ..limits() };
         let clock = Clock::manual(0);
         let admission = Arc::new(Admission::new(limits, clock.clone()));
@@ -366,16 +366,16 @@ mod tests {
         held[0].progress();
         held.iter().take(2).for_each(Admitted::wait);
         assert!(admission.admit(client, false, || true).is_ok());
-        held[1].told_to_leave().await;
+        held[1].evicted().await;
         assert!(!held[1].work() && held[0].work() && held[2].work());
         held[2].wait();
-        assert!(admission.look_at_pressure(true, Duration::ZERO) && admission.is_pressed());
-        held[2].told_to_leave().await;
-        assert!(admission.look_at_pressure(false, Duration::ZERO) && !admission.is_pressed());
+        assert!(admission.update_pressure(true, Duration::ZERO) && admission.is_pressed());
+        held[2].evicted().await;
+        assert!(admission.update_pressure(false, Duration::ZERO) && !admission.is_pressed());
     }
 
     #[tokio::test]
-    async fn without_descriptors_nobody_is_accepted_until_somebody_leaves() {
+    async fn without_descriptors_no_session_is_accepted_until_one_ends() {
         let limits = SessionLimits {
             sessions_max: 9,
             per_client_max: 9,
@@ -385,12 +385,12 @@ mod tests {
         };
         let admission = Arc::new(Admission::new(limits, Clock::system()));
         let client: IpAddr = "192.0.2.1".parse().unwrap();
-        admission.wait_for_room().await;
+        admission.wait_for_capacity().await;
         let only = admission.admit(client, false, || true).unwrap();
-        let waits = tokio::time::timeout(Duration::from_millis(5), admission.wait_for_room());
+        let waits = tokio::time::timeout(Duration::from_millis(5), admission.wait_for_capacity());
         assert!(waits.await.is_err());
         let waiting = admission.clone();
-        let woken = tokio::spawn(async move { waiting.wait_for_room().await });
+        let woken = tokio::spawn(async move { waiting.wait_for_capacity().await });
         tokio::task::yield_now().await;
         drop(only);
         woken.await.unwrap();

@@ -42,8 +42,8 @@ impl ChallengeListener {
     pub fn bind(settings: &AcmeSettings) -> io::Result<Self> {
         let address = settings.address.as_str();
         let named = |e: io::Error| {
-            let mend = crate::inbound::receiver::remedy(&e);
-            io::Error::new(e.kind(), format!("acme.address {address}: {e}{mend}"))
+            let hint = crate::inbound::receiver::remediation(&e);
+            io::Error::new(e.kind(), format!("acme.address {address}: {e}{hint}"))
         };
         let listener = std::net::TcpListener::bind(address).map_err(named)?;
         listener.set_nonblocking(true)?;
@@ -60,7 +60,7 @@ impl ChallengeListener {
         let places = Arc::new(Admission::new(self.limits, Clock::system()));
         loop {
             let next = async {
-                places.wait_for_room().await;
+                places.wait_for_capacity().await;
                 self.listener.accept().await
             };
             let accepted = tokio::select! {
@@ -98,7 +98,7 @@ async fn serve(stream: TcpStream, proofs: Arc<Proofs>, patience: Duration, place
     tokio::select! {
         // Done, broken off, or too slow: all the same here.
         _ = tokio::time::timeout(patience, connection) => {}
-        () = place.told_to_leave() => {}
+        () = place.evicted() => {}
     }
 }
 

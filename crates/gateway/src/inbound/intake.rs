@@ -94,11 +94,11 @@ impl Intake {
         let received = Stage::now("received", arrival.began);
         let Arrival { envelope, body, received_ms, began, .. } = arrival;
         let judged =
-            self.weigh_with(&settings, arrival.id, envelope, body, received_ms, began).await;
+            self.judge_with(&settings, arrival.id, envelope, body, received_ms, began).await;
         let (mut record, body) = match judged {
             Ok(judged) => judged,
             Err(why) => {
-                self.metrics.put_off.add_one();
+                self.metrics.answered_later.add_one();
                 let text = format!("cannot judge the message now ({why}), try again later");
                 return vec![Reply::new(451, (4, 7, 1), text); count];
             }
@@ -118,7 +118,7 @@ impl Intake {
                 vec![reply; count]
             }
             Answer::Defer(text) => {
-                self.metrics.put_off.add_one();
+                self.metrics.answered_later.add_one();
                 vec![Reply::new(451, (4, 7, 1), with_reference(&text, &id)); count]
             }
             Answer::Accept => {
@@ -145,7 +145,7 @@ impl Intake {
     ///
     /// # Errors
     /// [`NoVerdict`]: the client may try again later.
-    pub async fn weigh(
+    pub async fn judge_in_transit(
         &self,
         id: u64,
         envelope: Envelope,
@@ -153,10 +153,10 @@ impl Intake {
         received_ms: i64,
         began: Instant,
     ) -> Result<(LogRecord, Bytes), NoVerdict> {
-        self.weigh_with(&self.settings.get(), id, envelope, body, received_ms, began).await
+        self.judge_with(&self.settings.get(), id, envelope, body, received_ms, began).await
     }
 
-    async fn weigh_with(
+    async fn judge_with(
         &self,
         settings: &InboundSettings,
         id: u64,

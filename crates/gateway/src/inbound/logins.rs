@@ -249,7 +249,7 @@ mod tests {
 
     const OWN: &str = "a long password";
 
-    fn people() -> (tempfile::TempDir, Arc<Users>) {
+    fn two_users() -> (tempfile::TempDir, Arc<Users>) {
         let folder = tempfile::tempdir().unwrap();
         let users = Users::open(folder.path()).unwrap();
         for login in ["ada", "bob"] {
@@ -272,7 +272,7 @@ mod tests {
 
     #[tokio::test]
     async fn with_a_second_factor_only_app_passwords_log_in() {
-        let (_folder, users) = people();
+        let (_folder, users) = two_users();
         let now = crate::clock::now_ms();
         let secret = users.begin_totp("ada").unwrap();
         users.enable_totp("ada", &totp_code(&secret, now).unwrap(), now).unwrap().unwrap();
@@ -319,7 +319,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_salt_does_not_tell_whether_a_login_exists() {
-        let (_folder, users) = people();
+        let (_folder, users) = two_users();
         let logins = Logins::new(users, Clock::system()).unwrap();
         for (login, client) in [("ada", "192.0.2.50"), ("nobody", "192.0.2.51")] {
             let first = logins.credentials(ip(client), login).await;
@@ -341,7 +341,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_restart_does_not_tell_whether_a_login_exists() {
-        let (folder, users) = people();
+        let (folder, users) = two_users();
         let salts = async |users: &Arc<Users>| {
             let logins = Logins::new(users.clone(), Clock::system()).unwrap();
             let mut salts = Vec::new();
@@ -358,13 +358,13 @@ mod tests {
         assert!(before.iter().all(|salt| salt.len() == SCRAM_SALT_BYTES));
         assert!(before[1] == before[2] && before[1] != before[3] && before[0] != before[1]);
         // Another node has other decoys.
-        let (_other, others) = people();
+        let (_other, others) = two_users();
         assert_ne!(before[1], salts(&others).await[1]);
     }
 
     #[tokio::test]
     async fn failures_count_for_mail_clients_and_the_console_together() {
-        let (_folder, users) = people();
+        let (_folder, users) = two_users();
         let logins = Logins::new(users.clone(), Clock::system()).unwrap();
         let client = ip("192.0.2.1");
         // The same wrong password again and again, as a telephone does that was not told of a new one.

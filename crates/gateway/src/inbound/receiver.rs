@@ -90,8 +90,8 @@ impl Listener {
     pub fn bind(settings: &ListenerSettings, tls: Option<Arc<ListenerTls>>) -> io::Result<Self> {
         use std::net::ToSocketAddrs;
         let named = |e: io::Error| {
-            let mend = remedy(&e);
-            io::Error::new(e.kind(), format!("listener.address {}: {e}{mend}", settings.address))
+            let hint = remediation(&e);
+            io::Error::new(e.kind(), format!("listener.address {}: {e}{hint}", settings.address))
         };
         let addresses = settings.address.to_socket_addrs().map_err(named)?;
         let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
@@ -145,7 +145,7 @@ fn read_networks(key: &str, texts: &[String]) -> io::Result<Arc<Vec<Network>>> {
 }
 
 /// What to do about an address that cannot be listened on; empty where the error says it.
-pub fn remedy(error: &io::Error) -> &'static str {
+pub fn remediation(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => "; stop what listens there, or choose another port",
         io::ErrorKind::AddrNotAvailable => "; no interface of this machine has this address",
@@ -194,7 +194,7 @@ impl Receiver {
         let mut stopping = self.stopping.clone();
         loop {
             let next = async {
-                self.admission.wait_for_room().await;
+                self.admission.wait_for_capacity().await;
                 listener.socket.accept().await
             };
             let accepted = tokio::select! {
@@ -244,7 +244,7 @@ impl Receiver {
             let stress = self.settings.get().stress;
             let idle = Duration::from_secs(stress.command_seconds_max);
             let short = self.memory.is_used_from(stress.percent);
-            if self.admission.look_at_pressure(short, idle) {
+            if self.admission.update_pressure(short, idle) {
                 let (pressed, sessions) = (self.admission.is_pressed(), self.admission.sessions());
                 let memory_bytes = self.memory.used();
                 tracing::warn!(pressed, sessions, memory_bytes, "pressure on sessions or memory");

@@ -5,12 +5,12 @@ mod api;
 mod edits;
 mod http;
 mod http_server;
+mod learn_limits;
 mod milter;
 mod points;
 mod rspamd;
 mod socket;
 mod spamd;
-mod teachers;
 
 use std::io;
 use std::net::IpAddr;
@@ -25,8 +25,8 @@ use gauntlet_store::{Delivery, LogRecord, Outcome, Stage};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, watch};
 
+use self::learn_limits::LearnLimits;
 use self::socket::Socket;
-use self::teachers::Teachers;
 use crate::clock::Clock;
 use crate::config::{ServiceProtocol, ServiceSettings};
 use crate::ids::Ids;
@@ -114,7 +114,7 @@ struct ServiceContext {
     /// Corrections are written down one after the other.
     learning: Semaphore,
     /// How much clients may teach.
-    teachers: Teachers,
+    learn_limits: LearnLimits,
 }
 
 /// Why a correction was not taken.
@@ -185,7 +185,7 @@ impl ServiceContext {
 
     /// Writes down what a client says of a message; whether it was news. Each user is a reporter whose word
     /// is bounded; without a user, the protocol is. Users are what a client calls them, so their number and
-    /// what they teach is bounded for each client ([`Teachers`]).
+    /// what they teach is bounded for each client ([`LearnLimits`]).
     async fn learn(
         &self,
         raw: Bytes,
@@ -202,7 +202,8 @@ impl ServiceContext {
             return Err(NotLearned::Forbidden("without a token only this machine may teach"));
         }
         let protocol = self.settings.protocol.name();
-        let taught = self.teachers.admit(&self.settings, client, user, self.core.clock().unix_s());
+        let taught =
+            self.learn_limits.admit(&self.settings, client, user, self.core.clock().unix_s());
         let who = match taught {
             Ok(Some(user)) => format!("{protocol}:{user}"),
             Ok(None) => protocol.to_owned(),
@@ -284,12 +285,12 @@ impl Service {
             counts: rspamd::Counts::default(),
             began: Instant::now(),
             learning: Semaphore::new(1),
-            teachers: Teachers::default(),
+            learn_limits: LearnLimits::default(),
         });
         let mut stopping = stopping;
         loop {
             let next = async {
-                places.wait_for_room().await;
+                places.wait_for_capacity().await;
                 self.socket.accept().await
             };
             let accepted = tokio::select! {

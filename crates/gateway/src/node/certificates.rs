@@ -12,7 +12,7 @@ use crate::net::acme::{self, Keeper, Proofs};
 use crate::secrets::Failure;
 
 /// Between two looks whether a certificate is due.
-const LOOK_PAUSE: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Node {
     /// TLS with the node's certificates, for the console: those of the first listener that has any. None if
@@ -36,14 +36,14 @@ impl Node {
             // Without an answer there is nothing to renew: the node is about to end.
             let renew_at = self.keeper(&config).renew_at().unwrap_or(i64::MAX);
             let due = config.acme.is_on() && renew_at <= self.clock.unix_s();
-            let mut pause = LOOK_PAUSE;
+            let mut pause = POLL_INTERVAL;
             if due {
                 let got = tokio::select! {
                     got = self.get_certificate(&config, &proofs, has_listener) => got,
                     _ = stopping.wait_for(|stop| *stop) => return,
                 };
                 failures = if got { 0 } else { failures + 1 };
-                pause = if got { LOOK_PAUSE } else { acme::retry_pause(failures) };
+                pause = if got { POLL_INTERVAL } else { acme::retry_pause(failures) };
             }
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}

@@ -20,7 +20,7 @@ use crate::outbound::mta_sts::MtaSts;
 use crate::outbound::queue::cut_through_journal::CutThroughJournal;
 use crate::outbound::queue::in_flight::InFlight;
 use crate::outbound::queue::{Queue, QueueParts};
-use crate::outbound::sender::{Places, Sender, SenderContext};
+use crate::outbound::sender::{ConnectionLimits, Sender, SenderContext};
 use crate::outbound::settings::OutboundSettings;
 use crate::outbound::tls_outcomes::TlsOutcomes;
 use crate::random::Random;
@@ -48,7 +48,7 @@ pub(super) fn sender(
         us: Arc::new(Ourselves { host: config.node.host_name(), listeners }),
         random: Arc::new(Random::of_the_system()),
         outcomes: outcomes.clone(),
-        places: Places::new(&config.sender),
+        connection_limits: ConnectionLimits::new(&config.sender),
     };
     Arc::new(Sender::new(context, tokio::runtime::Handle::current()))
 }

@@ -14,7 +14,7 @@ use crate::reports::tls_round::tls_reports;
 use crate::reports::{Reporter, dmarc};
 
 /// Between two looks whether it is time.
-const LOOK_PAUSE: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
 /// Folder of the data folder for the days whose reports are sent.
 const FOLDER: &str = "reports";
 
@@ -97,7 +97,7 @@ impl Node {
         let node = Arc::downgrade(self);
         std::thread::Builder::new().name("reports".to_owned()).spawn(move || {
             loop {
-                std::thread::sleep(LOOK_PAUSE);
+                std::thread::sleep(POLL_INTERVAL);
                 let Some(node) = node.upgrade() else { return };
                 let settings = node.config().dmarc_reports.clone();
                 node.report_if_due(&settings, "dmarc-reports-sent", |day| {

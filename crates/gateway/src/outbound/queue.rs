@@ -55,7 +55,7 @@ const ACTIVE_BYTES_MAX: u64 = 64 << 20;
 /// of real mail, which is more than most bodies.
 const ACTIVE_RECORD_BYTES: u64 = 16 << 10;
 /// A message whose outcome could not be logged or spooled is tried again after this.
-const TROUBLE_RETRY_MS: i64 = 10_000;
+const ERROR_RETRY_MS: i64 = 10_000;
 /// Between two messages that were in hand at a crash.
 const SUSPECT_PAUSE_MS: i64 = 20;
 /// An active message that has not been concluded for so long is logged as queued.
@@ -296,7 +296,7 @@ impl Queue {
         let settings = &self.parts.settings.get().sender;
         let longest = settings.retry_seconds.iter().copied().max().unwrap_or(0);
         let longest = i64::try_from(longest.saturating_mul(1_000)).unwrap_or(i64::MAX / 4);
-        longest.max(60 * TROUBLE_RETRY_MS).saturating_mul(2)
+        longest.max(60 * ERROR_RETRY_MS).saturating_mul(2)
     }
 
     fn read_back(&self, id: u64) -> Option<(QueuedMessage, Vec<u8>)> {
@@ -305,7 +305,7 @@ impl Queue {
             Err(gauntlet_store::SpoolError::Unknown(_)) => return None,
             Err(error) => {
                 tracing::error!(%error, id = ids::to_text(id), "a message cannot be read back");
-                self.wait_until(id, self.now_ms() + 60 * TROUBLE_RETRY_MS);
+                self.wait_until(id, self.now_ms() + 60 * ERROR_RETRY_MS);
                 return None;
             }
         };
@@ -381,10 +381,10 @@ impl Queue {
         let schedule = Schedule::of(settings);
         let received = active.message.record.received_ms;
         let mut progress = active.progress();
-        for Settled { target, outcome, next_hop, reply, tells } in all {
+        for Settled { target, outcome, next_hop, reply, reports_delivery } in all {
             let Some(delivery) = progress.deliveries.get_mut(target) else { continue };
             let outcome = schedule.outcome(outcome, received, steady);
-            let news = schedule.news(outcome, tells, received, delivery.at_ms, steady);
+            let news = schedule.news(outcome, reports_delivery, received, delivery.at_ms, steady);
             self.tally(outcome);
             *delivery = Delivery {
                 address: delivery.address.clone(),
@@ -444,7 +444,7 @@ impl Queue {
                 Ok(_) => queue.parts.spool.done(id),
                 Err(error) => {
                     tracing::error!(%error, "an outcome could not be logged; it is tried again");
-                    queue.remember(id, &deliveries, queue.now_ms() + TROUBLE_RETRY_MS);
+                    queue.remember(id, &deliveries, queue.now_ms() + ERROR_RETRY_MS);
                 }
             };
             return self.parts.log.append_then(vec![record], events, Box::new(done));

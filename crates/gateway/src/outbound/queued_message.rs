@@ -161,7 +161,7 @@ impl QueuedMessage {
 
     /// The sender wants such news of this target, and may be told: nothing says that it is forged.
     /// Without a wish only failures are told, and delays to those who send through us.
-    pub fn may_tell(&self, target: &Target, news: News) -> bool {
+    pub fn may_report(&self, target: &Target, news: News) -> bool {
         let LogRecord { envelope, facts, verdict, .. } = &self.record;
         let ours = envelope.direction == Direction::Outbound || envelope.auth_user.is_some();
         let wanted = match (news, target.notify) {

@@ -6,7 +6,7 @@
 //! message.
 
 mod connection;
-mod places;
+mod connection_limits;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
 use self::connection::{Connection, DeliveryError, TimeLimits};
-pub use self::places::Places;
+pub use self::connection_limits::ConnectionLimits;
 use crate::clock::Clock;
 use crate::current::Current;
 use crate::message::OutgoingMessage;
@@ -41,8 +41,8 @@ pub struct Settled {
     pub next_hop: String,
     /// The answer, one line.
     pub reply: String,
-    /// Whoever took it tells the sender of its delivery, if that was asked for (DSN).
-    pub tells: bool,
+    /// The next hop reports its delivery to the sender, if that was asked for (DSN).
+    pub reports_delivery: bool,
 }
 
 /// What a next hop said about an address.
@@ -85,7 +85,7 @@ impl DeliveryJob {
             outcome,
             next_hop: next_hop.to_owned(),
             reply: reply.to_owned(),
-            tells: false,
+            reports_delivery: false,
         };
         let settled = self.targets.iter().map(one).collect();
         (self.done)(settled);
@@ -134,7 +134,7 @@ pub struct SenderContext {
     /// Counts how connections to exchangers were encrypted.
     pub outcomes: Arc<TlsOutcomes>,
     /// Connections over all next hops.
-    pub places: Places,
+    pub connection_limits: ConnectionLimits,
 }
 
 #[derive(Debug)]
@@ -210,7 +210,7 @@ impl Sender {
     /// connection at once.
     pub fn is_free(&self, route: &Route) -> bool {
         let hops = self.hops();
-        let has_room = self.context.places.has_room();
+        let has_room = self.context.connection_limits.has_room();
         let Some(hop) = hops.all.get(route) else { return has_room };
         let most = self.context.settings.get().sender.connections_per_hop_max;
         let (state, clock) = (hop.state(), &self.context.clock);
@@ -254,7 +254,7 @@ async fn work(hop: Arc<Hop>, context: SenderContext) {
     loop {
         let job = hop.state().jobs.pop_front();
         let Some(job) = job else {
-            if context.places.are_scarce() {
+            if context.connection_limits.are_scarce() {
                 // Another next hop may be waiting for the place.
                 close(connection.take()).await;
             }
@@ -332,7 +332,7 @@ async fn deliver(
                 },
                 next_hop: peer.clone(),
                 reply: reply.one_line(),
-                tells: connection.client.knows_dsn(),
+                reports_delivery: connection.client.knows_dsn(),
             };
             let settled = job.targets.iter().zip(&replies).map(one).collect();
             (job.done)(settled);
@@ -344,8 +344,8 @@ async fn deliver(
             }
             Some(connection)
         }
-        Err(trouble) => {
-            job.settle_all(None, &peer, &trouble.text);
+        Err(error) => {
+            job.settle_all(None, &peer, &error.text);
             None
         }
     }

@@ -148,7 +148,7 @@ impl Drop for ScanPool {
 }
 
 /// A line in the text log of the Engine.
-fn tell(record: &LogRecord, start: Instant) {
+fn log_verdict(record: &LogRecord, start: Instant) {
     let verdict = &record.verdict;
     tracing::info!(
         target: ENGINE,
@@ -171,7 +171,7 @@ fn run(jobs: &Jobs, metrics: &Metrics) {
         let verdict =
             std::panic::catch_unwind(AssertUnwindSafe(|| judge.judge(&work, &mut scratch))).ok();
         if let Some(record) = &verdict {
-            tell(record, start);
+            log_verdict(record, start);
         } else {
             tracing::error!(id = work.id, "the scan of a message failed; it is answered 451");
             scratch = Scratch::default();

@@ -18,7 +18,7 @@ use tokio_rustls::rustls::sign::CertifiedKey;
 use super::remote_key::RemoteKey;
 use super::wire::{self, Kind};
 use super::{Certificate, DkimKeyInfo, KeyId, Life, Request};
-use super::{Failure, Standing};
+use super::{Failure, SandboxStatus};
 use crate::config::ListenerSettings;
 
 /// Connections for signatures: as many may be made at once.
@@ -36,7 +36,7 @@ const OTHER_WAIT: Duration = Duration::from_secs(60);
 pub struct Secrets {
     signing: Pool,
     other: Pool,
-    standing: Standing,
+    status: SandboxStatus,
     pid: u32,
     /// Until somebody waits for its end.
     child: Mutex<Option<Child>>,
@@ -130,14 +130,14 @@ impl Secrets {
         let mut secrets = Secrets {
             signing: Pool::new(ours, SIGNING_WAIT)?,
             other: Pool::new(other, OTHER_WAIT)?,
-            standing: Standing::default(),
+            status: SandboxStatus::default(),
             pid: child.id(),
             child: Mutex::new(Some(child)),
             silent: AtomicBool::new(false),
             ended: watch::channel(String::new()).0,
         };
         match secrets.call(&Request::Hello) {
-            Ok(standing) => secrets.standing = standing,
+            Ok(status) => secrets.status = status,
             Err(error) => {
                 let child = secrets.take_child();
                 drop(secrets);
@@ -177,8 +177,8 @@ impl Secrets {
     }
 
     /// How the process protects itself.
-    pub fn standing(&self) -> &Standing {
-        &self.standing
+    pub fn status(&self) -> &SandboxStatus {
+        &self.status
     }
 
     /// Its process id.

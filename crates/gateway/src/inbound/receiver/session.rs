@@ -237,7 +237,7 @@ impl Conversation {
         let read = tokio::select! {
             read = tokio::time::timeout(limit, read) => Some(read),
             _ = stopping.wait_for(|stop| *stop), if idle => return Ok(Some(Event::More)),
-            () = admitted.told_to_leave(), if may_leave => None,
+            () = admitted.evicted(), if may_leave => None,
         };
         let stays = self.admitted.work();
         let Some(read) = read.filter(|_| stays) else {
@@ -263,7 +263,7 @@ impl Conversation {
 
     /// Ends a session that brings nothing while others wait.
     async fn leave_for_others(&mut self) -> io::Result<Option<Event>> {
-        self.receiver.metrics.sent_away.add_one();
+        self.receiver.metrics.evicted.add_one();
         self.out.clear();
         Reply::new(421, (4, 3, 2), "too busy for idle sessions").write(&mut self.out);
         self.flush().await?;

@@ -41,7 +41,7 @@ pub(super) async fn serve(
     let mut stopping = context.stopping.clone();
     tokio::select! {
         served = &mut connection => return served.map_err(io::Error::other),
-        () = place.told_to_leave() => return Err(io::ErrorKind::TimedOut.into()),
+        () = place.evicted() => return Err(io::ErrorKind::TimedOut.into()),
         _ = stopping.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
     }
     connection.await.map_err(io::Error::other)
@@ -61,8 +61,8 @@ async fn answer(
     let read =
         tokio::time::timeout_at(context.request_end(), http::read(request, context, &mut memory));
     let read = read.await.unwrap_or_else(|_| {
-        let mend = "send it faster, or raise service.request_seconds_max";
-        Err(http::Answer::error(StatusCode::REQUEST_TIMEOUT, "the body did not come", mend))
+        let hint = "send it faster, or raise service.request_seconds_max";
+        Err(http::Answer::error(StatusCode::REQUEST_TIMEOUT, "the body did not come", hint))
     });
     // A connection that was told to leave is closed by whoever serves it.
     let _stays = place.work();

@@ -92,7 +92,7 @@ pub(super) async fn serve(
         let read = read_with(&mut wire, |bytes| session.push(bytes, &mut out));
         let read = tokio::select! {
             read = tokio::time::timeout_at(until, read) => read??,
-            () = place.told_to_leave() => return Ok(()),
+            () = place.evicted() => return Ok(()),
             _ = stopping.wait_for(|stop| *stop), if !busy => return Ok(()),
         };
         let Some(mut event) = read else { return Ok(()) };
@@ -174,7 +174,7 @@ impl Ending {
         let (original, given) = (message.raw, message.rcpt_to);
         let body = with_received(&original, &envelope, &context.core.host, id, received_ms);
         let body = ReceivedMessage::of_bytes(body);
-        let judged = intake.weigh(id, envelope, body, received_ms, began).await;
+        let judged = intake.judge_in_transit(id, envelope, body, received_ms, began).await;
         let (record, body) = match judged {
             Ok(judged) => judged,
             Err(why) => return later(why).into(),

@@ -105,22 +105,22 @@ pub(super) async fn answer(
         },
         path => {
             let why = format!("there is no command {path:?}");
-            let mend = "checkv2, symbols, learnspam, learnham, actions, stat and ping are known";
-            Answer::error(StatusCode::NOT_FOUND, why, mend)
+            let hint = "checkv2, symbols, learnspam, learnham, actions, stat and ping are known";
+            Answer::error(StatusCode::NOT_FOUND, why, hint)
         }
     }
 }
 
 fn unauthorized() -> Answer {
-    let mend = "send the header field Password with service.token";
-    Answer::error(StatusCode::UNAUTHORIZED, "the password is missing or wrong", mend)
+    let hint = "send the header field Password with service.token";
+    Answer::error(StatusCode::UNAUTHORIZED, "the password is missing or wrong", hint)
 }
 
 async fn check(mut asked: Asked, context: &ServiceContext) -> Answer {
     let began = Instant::now();
     if asked.body.is_empty() {
-        let mend = "send the message as the request's body";
-        return Answer::error(StatusCode::BAD_REQUEST, "there is no message", mend);
+        let hint = "send the message as the request's body";
+        return Answer::error(StatusCode::BAD_REQUEST, "there is no message", hint);
     }
     let raw = Bytes::from(std::mem::take(&mut asked.body));
     let envelope = match Said::of(&asked).envelope(&raw, context.core.recipients_max()) {
@@ -205,7 +205,7 @@ fn verdict(record: &LogRecord, action: Action, raw: &[u8], thresholds: &Threshol
     }
     let mut value = json!({
         "is_skipped": false,
-        "score": points::told(verdict, thresholds),
+        "score": points::consistent(verdict, thresholds),
         "required_score": thresholds.spam,
         "thresholds": { "reject": thresholds.explicit, "add header": thresholds.spam },
         "action": action.name(),
@@ -273,8 +273,8 @@ async fn learn(
         return unauthorized();
     }
     if asked.body.is_empty() {
-        let mend = "send the message as the request's body";
-        return Answer::error(StatusCode::BAD_REQUEST, "there is no message", mend);
+        let hint = "send the message as the request's body";
+        return Answer::error(StatusCode::BAD_REQUEST, "there is no message", hint);
     }
     let user = asked.header("user").map(str::to_owned);
     match context.learn(asked.body.into(), spam, user.as_deref(), client).await {
@@ -286,8 +286,8 @@ async fn learn(
             Answer::error(StatusCode::FORBIDDEN, why, "set service.learn and service.token")
         }
         Err(NotLearned::TooOften(why)) => {
-            let mend = "come again later, raise the setting of the service, or use gauntlet learn";
-            Answer::error(StatusCode::TOO_MANY_REQUESTS, why, mend)
+            let hint = "come again later, raise the setting of the service, or use gauntlet learn";
+            Answer::error(StatusCode::TOO_MANY_REQUESTS, why, hint)
         }
         Err(NotLearned::Failed(why)) => {
             Answer::error(StatusCode::INTERNAL_SERVER_ERROR, why, "see the node's log")

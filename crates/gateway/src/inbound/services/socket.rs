@@ -8,7 +8,7 @@ use std::path::Path;
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::config::ServiceSettings;
-use crate::inbound::receiver::remedy;
+use crate::inbound::receiver::remediation;
 use crate::wire::Wire;
 
 /// What an address begins with that is a path.
@@ -28,8 +28,8 @@ impl Socket {
     /// If it cannot be bound; the message names the setting.
     pub(super) fn bind(settings: &ServiceSettings) -> io::Result<(Self, String)> {
         let named = |e: io::Error| {
-            let mend = remedy(&e);
-            io::Error::new(e.kind(), format!("service.address {}: {e}{mend}", settings.address))
+            let hint = remediation(&e);
+            io::Error::new(e.kind(), format!("service.address {}: {e}{hint}", settings.address))
         };
         if let Some(path) = settings.address.strip_prefix(UNIX) {
             let socket = bind_path(Path::new(path), settings.socket_mode).map_err(named)?;

@@ -1,7 +1,7 @@
 //! The protocol of spamc and spamd: one request a connection.
 //!
 //! `Spam:` follows the verdict's class, which the classifier has a say in too, and so do the points beside
-//! it ([`points::told`]). `User` names who tells in `TELL`, and nothing else: there is one ruleset for all.
+//! it ([`points::consistent`]). `User` names who tells in `TELL`, and nothing else: there is one ruleset for all.
 //! `TELL` is answered as by a spamd that does not allow it, unless the service learns; a message is then
 //! spam or ham, never nothing again.
 
@@ -45,7 +45,7 @@ pub(super) async fn serve(
         read = tokio::time::timeout_at(context.request_end(), read(&mut stream, context, &mut memory)) => {
             read.unwrap_or_else(|_| Ok(Err(later("the request takes too long"))))?
         }
-        () = place.told_to_leave() => Err(later("others wait, and the request did not come")),
+        () = place.evicted() => Err(later("others wait, and the request did not come")),
     };
     let read = if place.work() { read } else { Err(later("others wait")) };
     let answer = match read {
@@ -119,7 +119,7 @@ async fn answer(
     match request.method {
         Method::Ping => return Response::pong(),
         Method::Skip => return Response::new(Status::Ok),
-        Method::Tell => return tell(request, context, client).await,
+        Method::Tell => return handle_tell(request, context, client).await,
         _ => {}
     }
     let raw = Bytes::from(request.body);
@@ -134,7 +134,11 @@ async fn answer(
 }
 
 /// Takes down what a message is.
-async fn tell(request: Request, context: &ServiceContext, client: Option<IpAddr>) -> Response {
+async fn handle_tell(
+    request: Request,
+    context: &ServiceContext,
+    client: Option<IpAddr>,
+) -> Response {
     let forbidden = |why: &str| {
         let text = format!("TELL commands are not enabled: {why}; use gauntlet learn");
         Response { code: 69, text, ..Response::new(Status::Software) }
@@ -168,7 +172,7 @@ fn verdict_of(method: Method, raw: &[u8], verdict: &Verdict, core: &ServiceCore)
         Method::Headers => Some(marked(raw, verdict, &thresholds, &core.host, false)),
         _ => None,
     };
-    let score = Score { spam, points: points::told(verdict, &thresholds), threshold };
+    let score = Score { spam, points: points::consistent(verdict, &thresholds), threshold };
     Response { score: Some(score), body, ..Response::new(Status::Ok) }
 }
 
@@ -225,7 +229,7 @@ fn class_name(class: Class) -> String {
 
 /// The message, or its header alone, below header fields with the verdict.
 fn marked(raw: &[u8], verdict: &Verdict, at: &Thresholds, host: &str, whole: bool) -> Vec<u8> {
-    let (points, threshold) = (points::told(verdict, at), at.spam);
+    let (points, threshold) = (points::consistent(verdict, at), at.spam);
     let (header, body) = split(raw);
     let end =
         if header.windows(2).any(|w| w == b"\r\n") || header.is_empty() { "\r\n" } else { "\n" };

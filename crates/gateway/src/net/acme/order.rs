@@ -202,7 +202,7 @@ fn kind(problem: &Problem) -> &str {
 
 /// What the authority said, and what to do about it (RFC 8555 section 6.7).
 fn said(problem: &Problem) -> String {
-    let mend = match kind(problem) {
+    let hint = match kind(problem) {
         "connection" | "dns" | "unauthorized" | "incorrectResponse" | "tls" => {
             "the name's addresses in the DNS must be this machine's, and their port 80 must lead to \
              acme.address"
@@ -224,5 +224,5 @@ fn said(problem: &Problem) -> String {
     // It is another's text, and goes into logs.
     let detail: String =
         detail.chars().filter(|c| !gauntlet_smtp::text::breaks_line(*c)).take(300).collect();
-    format!("{detail} ({}); {mend}", kind(problem))
+    format!("{detail} ({}); {hint}", kind(problem))
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 /// Between two looks at what is still under way.
-pub const LOOK_EVERY: Duration = Duration::from_millis(20);
+pub const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The rules of a stop.
 #[derive(Debug, Clone, Copy)]

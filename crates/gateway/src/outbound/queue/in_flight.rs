@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_hand_at_three_crashes_is_set_aside() {
+    fn what_is_in_flight_at_three_crashes_is_set_aside() {
         let folder = tempfile::tempdir().unwrap();
         let open = || InFlight::open(folder.path(), 3).unwrap();
         for crash in 0..3 {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_with_many_in_hand_is_nobodys() {
+    fn a_crash_with_many_in_flight_counts_for_none() {
         let folder = tempfile::tempdir().unwrap();
         for crash in 0..10 {
             let list = InFlight::open(folder.path(), 2).unwrap();

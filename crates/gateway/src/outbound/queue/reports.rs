@@ -50,7 +50,7 @@ impl Queue {
         let progress = active.progress();
         let all = progress.news.iter().filter(|(kind, _)| *kind == news);
         all.filter(|(_, target)| {
-            active.message.targets.get(*target).is_some_and(|t| active.message.may_tell(t, news))
+            active.message.targets.get(*target).is_some_and(|t| active.message.may_report(t, news))
         })
         .filter_map(|(_, target)| progress.deliveries.get(*target).cloned())
         .collect()

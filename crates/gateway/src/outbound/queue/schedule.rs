@@ -28,13 +28,13 @@ impl<'s> Schedule<'s> {
         }
     }
 
-    /// What the sender may be told of it. That mail is late is said by the first attempt after the time, so
-    /// that nothing but the time of the attempt before need be remembered. `told`: whoever took the
-    /// message tells of its delivery.
+    /// What may be reported to the sender. That mail is late is said by the first attempt after the time, so
+    /// that nothing but the time of the attempt before need be remembered. `next_hop_reports`: the
+    /// next hop reports the delivery itself (DSN).
     pub fn news(
         &self,
         outcome: Outcome,
-        told: bool,
+        next_hop_reports: bool,
         received_ms: i64,
         attempt_before_ms: i64,
         now_ms: i64,
@@ -43,7 +43,7 @@ impl<'s> Schedule<'s> {
         let age = |at: i64| at.saturating_sub(received_ms);
         match outcome {
             Outcome::Failed => Some(News::Failed),
-            Outcome::Delivered if !told => Some(News::Delivered),
+            Outcome::Delivered if !next_hop_reports => Some(News::Delivered),
             Outcome::Queued if late > 0 && age(attempt_before_ms) < late && age(now_ms) >= late => {
                 Some(News::Delayed)
             }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn every_message_ends_in_time_and_is_told_of_once() {
+    fn every_message_ends_in_time_and_is_reported_once() {
         let settings = SenderSettings::default();
         let (expire, late) = (5 * 86_400_000, 4 * 3_600_000);
         let longest = 14_400_000 / 10 * 11;

@@ -10,7 +10,7 @@ use gauntlet_smtp::{
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::places::{Place, Purpose};
+use super::connection_limits::{ConnectionPermit, Purpose};
 use super::{SenderContext, describe};
 use crate::config::{HopTlsPolicy, SenderSettings};
 use crate::message::OutgoingMessage;
@@ -107,7 +107,7 @@ pub(super) struct Connection {
     /// What is to be written after the replies.
     body: Option<OutgoingMessage>,
     /// One of those over all next hops.
-    _place: Place,
+    _permit: ConnectionPermit,
 }
 
 impl Connection {
@@ -206,7 +206,7 @@ impl Connection {
 
     async fn attempt(attempt: &Attempt<'_>, with: With<'_>) -> Result<Self, Failure> {
         let limit = Duration::from_secs(with.1.sender.connect_seconds_max);
-        let place = with.0.places.take(attempt.purpose, attempt.peer.ip());
+        let place = with.0.connection_limits.take(attempt.purpose, attempt.peer.ip());
         let place = match tokio::time::timeout(limit, place).await {
             Ok(place) => place.map_err(|_| "the node stops".to_owned())?,
             Err(_) => return Err(NO_PLACE.to_owned().into()),
@@ -223,9 +223,10 @@ impl Connection {
                 ..ClientConfig::default()
             };
             let client = Client::new(config, false);
-            let (peer, messages, secured, _place) = (attempt.peer, 0, false, place);
+            let (peer, messages, secured, _permit) = (attempt.peer, 0, false, place);
             let body = None;
-            let mut connection = Connection { wire, client, peer, messages, secured, body, _place };
+            let mut connection =
+                Connection { wire, client, peer, messages, secured, body, _permit };
             connection.greet(attempt, with).await?;
             Ok(connection)
         };

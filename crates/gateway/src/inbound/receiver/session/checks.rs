@@ -6,7 +6,7 @@ use gauntlet_smtp::{CloseReason, Event, MailCommand, RcptCommand, Reply};
 use super::super::author;
 use super::Conversation;
 use crate::config::ListenerRole;
-use crate::inbound::recipients::Known;
+use crate::inbound::recipients::RecipientStatus;
 
 impl Conversation {
     /// A trusted relay speaks for another client: who came too often is told so at once.
@@ -76,9 +76,9 @@ impl Conversation {
                 && routes.takes_all();
         if ours && !outbound {
             match settings.recipients.check(&rcpt.to, routes, &self.receiver.sender).await {
-                Known::Yes => {}
-                Known::No(why) => return Reply::new(550, (5, 1, 1), why),
-                Known::Unclear => {
+                RecipientStatus::Exists => {}
+                RecipientStatus::Unknown(why) => return Reply::new(550, (5, 1, 1), why),
+                RecipientStatus::Undecided => {
                     let text = "cannot tell whether there is such a recipient, try again later";
                     return Reply::new(451, (4, 3, 0), text);
                 }

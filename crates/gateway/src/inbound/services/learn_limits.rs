@@ -21,7 +21,7 @@ const CLIENTS_MAX: usize = 1_000;
 
 /// Counts what clients teach.
 #[derive(Debug)]
-pub(super) struct Teachers {
+pub(super) struct LearnLimits {
     by_client: Window,
     by_user: Window,
     hasher: RandomState,
@@ -29,9 +29,9 @@ pub(super) struct Teachers {
     users: Mutex<HashMap<IpAddr, HashSet<u64>>>,
 }
 
-impl Default for Teachers {
+impl Default for LearnLimits {
     fn default() -> Self {
-        Teachers {
+        LearnLimits {
             by_client: Window::new(HOUR, KEYS_MAX),
             by_user: Window::new(HOUR, KEYS_MAX),
             hasher: RandomState::new(),
@@ -40,7 +40,7 @@ impl Default for Teachers {
     }
 }
 
-impl Teachers {
+impl LearnLimits {
     /// Counts one more message; the user that it counts for, if that is one of those who are told apart. A
     /// client of IPv6 is its /64; all that come by a socket of the file system are one.
     ///
@@ -92,9 +92,9 @@ mod tests {
             learn_users_per_client_max: 2,
             ..ServiceSettings::default()
         };
-        let teachers = Teachers::default();
+        let learn_limits = LearnLimits::default();
         let (one, two) = ("192.0.2.1".parse().ok(), "192.0.2.2".parse().ok());
-        let ask = |client, user, at| teachers.admit(&settings, client, user, at);
+        let ask = |client, user, at| learn_limits.admit(&settings, client, user, at);
         assert_eq!(ask(one, Some("ann"), 0), Ok(Some("ann")));
         assert_eq!(ask(one, Some("bob"), 0), Ok(Some("bob")));
         assert_eq!(ask(one, Some("eve"), 0), Ok(None), "a third is told from nobody");
