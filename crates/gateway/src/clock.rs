@@ -9,8 +9,8 @@ pub fn now_ms() -> i64 {
     Clock::system().unix_ms()
 }
 
-/// How wrong the system's clock is at most, in milliseconds; none if nobody synchronises it, or if
-/// that cannot be told.
+/// How wrong the system's clock is at most, in milliseconds; none if it is not synchronised, or if
+/// that is unknown.
 pub fn error_ms() -> Option<u64> {
     // SAFETY: all zeros is a valid `timex`: integers only. Modes 0 asks and changes nothing.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };

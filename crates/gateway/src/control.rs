@@ -123,7 +123,7 @@ pub enum Answer {
     Failed(String),
 }
 
-/// A message of the queue with what people want to see of it.
+/// A message of the queue as the commands show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     /// The message's id.
@@ -166,7 +166,7 @@ pub struct NodeStatus {
     pub queue_age_ms: u64,
     /// SMTP sessions.
     pub sessions: u64,
-    /// All numbers, as `/metrics` tells them.
+    /// All numbers, as `/metrics` has them.
     pub metrics: String,
 }
 

@@ -214,7 +214,7 @@ impl FactCollector {
         &self.host
     }
 
-    /// The client is somebody else's: neither in our networks nor logged in.
+    /// The client is a stranger's: neither in our networks nor logged in.
     fn is_foreign(&self, client: IpAddr, envelope: &Envelope) -> bool {
         envelope.auth_user.is_none() && !self.ours.iter().any(|n| n.contains(client))
     }

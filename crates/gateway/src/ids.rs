@@ -36,7 +36,7 @@ pub fn time_of(id: u64) -> i64 {
     (id >> COUNTER_BITS).cast_signed()
 }
 
-/// The id as people see it.
+/// The id as users see it.
 pub fn to_text(id: u64) -> String {
     let digit = |i: usize| {
         let shift = 5 * (LENGTH - 1 - i);

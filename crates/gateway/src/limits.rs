@@ -1,7 +1,7 @@
 //! Limits that the system sets.
 
 /// Raises the limit of open files to `wanted` or as far as the system allows. Returns what it is
-/// then; 0 if it cannot be told.
+/// then; 0 if it is unknown.
 pub fn raise_descriptors(wanted: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a plain C struct that lives through the call.
@@ -20,7 +20,7 @@ pub fn raise_descriptors(wanted: u64) -> u64 {
     }
 }
 
-/// How many files this process may have open; 0 if it cannot be told.
+/// How many files this process may have open; 0 if it is unknown.
 pub fn descriptors() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a plain C struct that lives through the call.

@@ -1,7 +1,7 @@
 //! A budget that clients share: bytes in memory, bytes on disk, files.
 //!
 //! A share belongs to its holders: the client's address, its network (/24, /64), a service. Each holder has
-//! at most a percentage of the budget, so that nobody can take all of it from everybody else.
+//! at most a percentage of the budget, so that no client can take all of it from the others.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,7 +18,7 @@ pub enum Holder {
     Client(IpAddr),
     /// Its network: the first address of its /24 or /64.
     Network(IpAddr),
-    /// A service, whoever its clients are.
+    /// A service, with all its clients.
     Service {
         /// Its place in the configuration.
         place: usize,
@@ -115,7 +115,7 @@ impl MemoryBudget {
         self.held().limits = limits;
     }
 
-    /// An empty share of nobody in particular: bounded by the whole budget only.
+    /// An empty share without holders: bounded by the whole budget only.
     pub fn share(self: &Arc<Self>) -> MemoryShare {
         MemoryShare { budget: self.clone(), holders: Vec::new(), units: 0 }
     }

@@ -18,8 +18,8 @@ impl Network {
         v4 == self.v4 && (self.bits == 0 || (value ^ self.base) >> (width - self.bits) == 0)
     }
 
-    /// It is wider than what anybody is given (IPv4: /8, IPv6: /16), so that strangers are in it; private
-    /// networks (RFC 4193, RFC 4291 section 2.5.6) are nobody's and everybody's.
+    /// It is wider than any allocation (IPv4: /8, IPv6: /16), so that strangers are in it; private
+    /// networks (RFC 4193, RFC 4291 section 2.5.6) are allocated to no one.
     pub fn holds_strangers(&self) -> bool {
         let within =
             |bits: u32, prefix: u128| self.bits >= bits && self.base >> (128 - bits) == prefix;
@@ -36,7 +36,7 @@ impl Network {
 pub struct ParseNetworkError(String);
 
 /// Where the node goes when the DNS of a stranger names an address: to the internet, and to networks that the
-/// configuration allows. Else a domain could make it speak to servers inside our own network.
+/// configuration allows. Else a domain could make it connect to servers inside our own network.
 #[derive(Debug, Clone, Default)]
 pub struct Reach(Vec<Network>);
 

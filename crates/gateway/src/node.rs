@@ -78,7 +78,7 @@ pub struct Node {
     history: Arc<History>,
     outcomes: Arc<TlsOutcomes>,
     stop: watch::Sender<bool>,
-    /// Told when the configuration was read again.
+    /// Notified when the configuration was read again.
     reloaded: Notify,
     addresses: Addresses,
     services: Vec<(ServiceProtocol, String)>,

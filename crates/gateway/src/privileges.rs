@@ -1,4 +1,4 @@
-//! Running as somebody who may little: root binds the ports, then the process becomes another user.
+//! Running with few privileges: root binds the ports, then the process becomes another user.
 //!
 //! That user owns the data folder and can put a link to any file of the machine in the place of anything in
 //! it, also between a check and its use. So root neither makes, opens, changes nor gives away anything there:
@@ -66,10 +66,10 @@ impl Account {
     }
 
     /// Gives a folder of root's to this user, unless it is theirs already. Does nothing without root. No link
-    /// can be put in its place meanwhile, since only folders are given that nobody but root can replace.
+    /// can be put in its place meanwhile, since only folders are given that only root can replace.
     ///
     /// # Errors
-    /// The system's, or that somebody else could replace the folder: with what to do.
+    /// The system's, or that another user could replace the folder: with what to do.
     pub fn give_folder(&self, path: &Path) -> io::Result<()> {
         if !is_root() {
             return Ok(());

@@ -67,7 +67,7 @@ pub(crate) struct Certificate {
     /// The chain in DER, the end entity's first.
     pub(crate) chain: Vec<Vec<u8>>,
     pub(crate) key: KeyId,
-    /// SubjectPublicKeyInfo in DER, if the key's implementation tells it.
+    /// SubjectPublicKeyInfo in DER, if the key's implementation gives it.
     pub(crate) public: Option<Vec<u8>>,
     /// Signature schemes of TLS (IANA's numbers) in the order in which the key prefers them.
     pub(crate) schemes: Vec<u16>,

@@ -1,4 +1,4 @@
-//! Groups of people for the policy: from the configuration, files, SQLite and PostgreSQL.
+//! Groups of addresses for the policy: from the configuration, files, SQLite and PostgreSQL.
 //!
 //! What a database said last is kept in the data folder (`groups/`): a node starts and works on when the
 //! database is away.
@@ -126,7 +126,7 @@ fn of_database(config: &Config, group: &GroupSettings) -> anyhow::Result<Vec<Str
     };
     let tls = crate::net::web::hop_tls(&config.sender.roots)?;
     let (query, limits) = (query.clone(), config.postgres);
-    // A runtime of its own: whoever asks may be on a thread of one.
+    // A runtime of its own: the caller may be on a thread of one.
     let asked = std::thread::spawn(move || -> anyhow::Result<Vec<String>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let rows = runtime.block_on(postgres::rows(&address, &query, &tls, limits));

@@ -331,9 +331,9 @@ impl Scram {
 
     /// The server knows the password, too.
     fn check(&self, last: &str) -> anyhow::Result<()> {
-        let told = last.split(',').find_map(|f| f.strip_prefix("v="));
-        let told = told.and_then(|t| BASE64.decode_to_vec(t).ok());
-        ensure!(told.as_ref() == Some(&self.proof), "the server does not know our password");
+        let signature = last.split(',').find_map(|f| f.strip_prefix("v="));
+        let signature = signature.and_then(|t| BASE64.decode_to_vec(t).ok());
+        ensure!(signature.as_ref() == Some(&self.proof), "the server does not know our password");
         Ok(())
     }
 }

@@ -44,7 +44,7 @@ const HISTORY_FILES: [&str; 3] = ["history.db-wal", "history.db-shm", "history.d
 const TEXT_LOGS: &str = "logs";
 /// Files of the data folder that a node writes and reads again: none that is ever replaced.
 const OWN_FILES: [&str; 1] = ["lock"];
-/// What a program reads of a system: names, times, roots, libraries, what the kernel tells.
+/// What a program reads of a system: names, times, roots, libraries, what the kernel reports.
 const OF_THE_SYSTEM: [&str; 20] = [
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -116,7 +116,7 @@ pub fn enter_node(config: &Config, file: Option<&Path>) -> anyhow::Result<Sandbo
 /// # Errors
 /// As [`enter_node`].
 pub fn enter_secrets(config: &Config) -> anyhow::Result<SandboxStatus> {
-    // SAFETY: takes integers. From now on nobody but root may trace this process or read its memory.
+    // SAFETY: takes integers. From now on only root may trace this process or read its memory.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
     enter(config, || secrets_rules(config), false)
 }
@@ -249,7 +249,7 @@ pub(crate) fn history_folder(data: &Path) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Makes what the node is to read in its data folder, as whoever it will be.
+/// Makes what the node is to read in its data folder, as the user that it becomes.
 fn make_own(config: &Config) -> io::Result<()> {
     {
         let _acting = privileges::to_become(config)?.map(|account| account.act()).transpose()?;
@@ -346,7 +346,7 @@ mod tests {
         config
     }
 
-    /// What a process does that was taken over; run in one of its own by the test below.
+    /// What a compromised process would do; run in one of its own by the test below.
     #[test]
     fn a_process_that_was_taken_over() {
         let (Ok(task), Ok(folder)) = (std::env::var(TASK), std::env::var(FOLDER)) else { return };

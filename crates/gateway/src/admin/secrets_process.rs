@@ -51,7 +51,7 @@ impl Keys {
     }
 }
 
-/// The public key names the private one; where it is not told, the certificate does.
+/// The public key names the private one; where it is not known, the certificate does.
 fn tls_id(key: &CertifiedKey) -> KeyId {
     let public = key.key.public_key();
     let certificate = || key.cert.first().map(|c| c.as_ref()).unwrap_or_default();
@@ -195,13 +195,13 @@ impl State {
         let (_, all) = found.with_context(|| {
             format!("listener {address}: the configuration on disk is another one; reload it")
         })?;
-        let told = all.iter().map(|key| Certificate {
+        let certificates = all.iter().map(|key| Certificate {
             chain: key.cert.iter().map(|c| c.to_vec()).collect(),
             key: tls_id(key),
             public: key.key.public_key().map(|p| p.to_vec()),
             schemes: schemes_of(&*key.key),
         });
-        Ok(told.collect())
+        Ok(certificates.collect())
     }
 
     fn sign_tls(&self, id: &KeyId, scheme: u16, message: &[u8]) -> anyhow::Result<Vec<u8>> {
@@ -215,7 +215,7 @@ impl State {
     }
 
     fn dkim_keys(&self) -> Vec<DkimKeyInfo> {
-        let told = |(id, key): (&KeyId, &Arc<Key>)| DkimKeyInfo {
+        let info = |(id, key): (&KeyId, &Arc<Key>)| DkimKeyInfo {
             id: *id,
             domain: key.domain.clone(),
             selector: key.selector.clone(),
@@ -224,7 +224,7 @@ impl State {
             path: key.path.clone(),
             record: key.record(),
         };
-        self.current().keys.dkim.iter().map(told).collect()
+        self.current().keys.dkim.iter().map(info).collect()
     }
 
     fn sign_dkim(&self, id: &KeyId, message: &[u8]) -> anyhow::Result<Vec<u8>> {
@@ -247,14 +247,14 @@ impl State {
 }
 
 fn lives(config: &Config) -> Vec<Life> {
-    let told = |(path, life): (PathBuf, anyhow::Result<(i64, i64)>)| {
+    let readable = |(path, life): (PathBuf, anyhow::Result<(i64, i64)>)| {
         (path, life.map_err(|e| format!("{e:#}")))
     };
-    expiry::lives(config).into_iter().map(told).collect()
+    expiry::lives(config).into_iter().map(readable).collect()
 }
 
 /// Answers on these connections until the node closes them. `opened` is what to answer from, or why
-/// there is nothing, which the node is told when it says hello.
+/// there is nothing, which the answer to Hello reports.
 ///
 /// # Errors
 /// If a thread cannot be started, or why there is nothing to answer from.

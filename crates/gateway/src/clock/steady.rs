@@ -1,8 +1,8 @@
 //! A time for ages that a step of the system's clock does not move.
 //!
-//! What is held or queued is deleted by its age. A clock that is set days ahead, by a mistake or by whoever
+//! What is held or queued is deleted by its age. A clock that is set days ahead, by a mistake or by an attacker who
 //! controls the time server, would age all mail at once; so would a node that was really off for a week, whose
-//! held mail nobody could look at meanwhile. The steady time is the wall clock as long as that agrees with the
+//! held mail no one could review meanwhile. The steady time is the wall clock as long as that agrees with the
 //! time that the system has really run since the last agreement; a step further ahead than
 //! `clock.jump_seconds_max` is not believed until an administrator does (`gauntlet clock --accept`). Until then
 //! the steady time goes on from where it was. A clock that goes back makes mail younger, which deletes nothing.
@@ -52,7 +52,7 @@ impl Steady {
     fn start(stamp: Stamp, wall: i64, running: i64, jump_max: i64) -> Self {
         let base = if stamp.steady_ms > 0 { stamp.steady_ms } else { wall };
         let mut steady = Steady { base, since: running, behind_since: None };
-        // How long the node was off nobody can tell; a short time is no question.
+        // How long the node was off is unknown; a short time is no question.
         if (wall - base).abs() <= jump_max {
             steady.base = wall;
         }
@@ -103,7 +103,7 @@ struct State {
     steady: Steady,
     jump_max: i64,
     /// The last reading was not believed, and the log says so.
-    told: bool,
+    reported: bool,
     /// Why what was written down is lost.
     lost: Option<String>,
 }
@@ -137,7 +137,7 @@ impl SteadyClock {
         SteadyClock {
             clock,
             path,
-            state: Mutex::new(State { steady, jump_max, told: false, lost }),
+            state: Mutex::new(State { steady, jump_max, reported: false, lost }),
         }
     }
 
@@ -145,7 +145,7 @@ impl SteadyClock {
     pub fn question(&self) -> Option<String> {
         let question = question(self.read())?;
         Some(match &self.state().lost {
-            // Without the folder: anybody may read it at `/healthz`.
+            // Without the folder: any client may read it at `/healthz`.
             Some(why) => format!("{question} ({FILE}: {why}; it is written anew)"),
             None => question,
         })
@@ -165,14 +165,14 @@ impl SteadyClock {
         self.state().jump_max = milliseconds(seconds);
     }
 
-    /// What it says now. A wall clock that is not believed is told in the log once.
+    /// What it says now. A wall clock that is not believed is logged once.
     pub fn read(&self) -> Reading {
         let mut state = self.state();
         let jump_max = state.jump_max;
         let reading = state.steady.read(self.clock.unix_ms(), self.clock.running_ms(), jump_max);
         let stepped = reading.ahead_ms > 0;
-        if stepped != state.told {
-            state.told = stepped;
+        if stepped != state.reported {
+            state.reported = stepped;
             match question(reading) {
                 Some(question) => tracing::error!(ahead_ms = reading.ahead_ms, "{question}"),
                 None => tracing::info!("the clock agrees with the time that has passed again"),
@@ -200,7 +200,7 @@ impl SteadyClock {
     /// # Errors
     /// The disk's.
     pub fn write(&self) -> std::io::Result<()> {
-        let _tells_of_a_step = self.read();
+        let _logs_a_step = self.read();
         let steady_ms = self.state().steady.time(self.clock.running_ms());
         files::write_durably(&self.path, &serde_json::to_vec(&Stamp { steady_ms })?)
     }
@@ -260,7 +260,7 @@ mod tests {
         // Set right again: as if nothing had been.
         let read = steady.read(NOW + DAY + 2 * hour, DAY + 2 * hour, DAY);
         assert_eq!(read, Reading { steady_ms: NOW + DAY + 2 * hour, ahead_ms: 0 });
-        // Ahead again, and somebody says that this is right.
+        // Ahead again, and an administrator accepts it.
         assert!(steady.read(NOW + 20 * DAY, 2 * DAY, DAY).ahead_ms > 0);
         steady.accept(NOW + 20 * DAY, 2 * DAY);
         assert_eq!(steady.read(NOW + 20 * DAY, 2 * DAY, DAY).steady_ms, NOW + 20 * DAY);

@@ -82,12 +82,12 @@ pub struct SenderSettings {
     pub retry_seconds: Vec<u64>,
     /// Seconds after which a message that could not be delivered is returned.
     pub expire_seconds: u64,
-    /// Tell senders of mail that cannot be delivered, is late, or whose delivery they asked to be told of
+    /// Report to senders mail that cannot be delivered, is late, or whose delivery they asked to know
     /// (RFC 3464).
     pub bounces: bool,
-    /// Seconds after which a sender is told that a message is late; 0 is never.
+    /// Seconds after which a late message is reported to its sender; 0 is never.
     pub delay_report_seconds: u64,
-    /// Crashes of the node with a message in hand after which it is held; 0 is never.
+    /// Crashes of the node with a message in flight after which it is held; 0 is never.
     pub crashes_max: u32,
     /// TLS towards next hops; a route can ask for more.
     pub tls: HopTlsPolicy,
@@ -110,7 +110,7 @@ pub enum HopTlsPolicy {
     /// When it is offered and works (RFC 7435), else plain.
     #[default]
     Opportunistic,
-    /// Always, whoever's certificate it is; else the message waits.
+    /// Always, with any certificate; else the message waits.
     Required,
     /// Always, and the certificate must be valid for the host's name.
     Verified,

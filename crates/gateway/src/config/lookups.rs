@@ -66,7 +66,7 @@ pub struct FactSettings {
     /// DKIM signatures of one message that are verified.
     pub signatures_max: usize,
     /// Domains whose ARC seals are trusted, with those below them. Of a chain that they alone sealed counts what it
-    /// says of DMARC; of others nothing: anybody can seal.
+    /// says of DMARC; of others nothing: any host can seal.
     pub arc_sealers_trusted: Vec<String>,
     /// Remember senders: how much of their mail was spam.
     pub history: bool,
@@ -74,7 +74,7 @@ pub struct FactSettings {
     pub bimi: bool,
     /// Networks in CIDR form whose clients are ours: no SPF, reverse names and lists for them.
     pub our_networks: Vec<String>,
-    /// File that tells the country of a client (MaxMind's format, .mmdb), read at start and reload; none knows no
+    /// File with the country of a client (MaxMind's format, .mmdb), read at start and reload; none knows no
     /// countries.
     pub countries: Option<PathBuf>,
 }
@@ -160,7 +160,7 @@ pub struct LocalListSettings {
     /// Seconds between two looks at the URL.
     #[serde(default = "an_hour")]
     pub refresh_seconds: u64,
-    /// Bytes of what is fetched; a larger list is not taken over.
+    /// Bytes of what is fetched; a larger list is not used.
     #[serde(default = "fetched_bytes")]
     pub bytes_max: u64,
     /// What is looked up.

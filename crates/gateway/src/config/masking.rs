@@ -73,7 +73,7 @@ fn masked_url(url: &str, alone_is_secret: bool) -> String {
     out
 }
 
-/// What stands before the host, and the rest. A password may hold a slash that nobody encoded: such a URL
+/// What stands before the host, and the rest. A password may hold a slash that was not encoded: such a URL
 /// cannot be used, but is shown in an error.
 fn split_login(url: &str) -> (Option<&str>, &str) {
     let authority = url.split(['/', '?', '#']).next().unwrap_or_default();

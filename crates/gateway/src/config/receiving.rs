@@ -46,9 +46,9 @@ pub struct ListenerSettings {
     pub share_port: bool,
     /// Balancers in CIDR form that begin every connection with a PROXY header (version 2).
     pub proxy_from: Vec<String>,
-    /// Relays in CIDR form that may say whom they speak for (XCLIENT).
+    /// Relays in CIDR form that may name the real client (XCLIENT).
     pub xclient_from: Vec<String>,
-    /// Submission: From fields name only addresses of whoever logged in, as MAIL does; people without
+    /// Submission: From fields name only addresses of the user who logged in, as MAIL does; people without
     /// addresses of their own are free.
     pub own_header_from: bool,
     /// TLS from the first byte (RFC 8314), else STARTTLS where there is a certificate.
@@ -196,7 +196,7 @@ pub struct RecipientSettings {
     pub sqlite: PathBuf,
     /// What it is asked: a row means yes. One parameter, the address in lower case.
     pub query: String,
-    /// Ask the next hop about whoever is in none of these.
+    /// Ask the next hop about recipients in none of these.
     pub probe: bool,
     /// Seconds to wait for it.
     pub probe_wait_seconds: u64,

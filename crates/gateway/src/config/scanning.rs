@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LearningSettings {
-    /// Addresses that nobody uses: mail to them becomes signatures of known bad mail.
+    /// Addresses without a user: mail to them becomes signatures of known bad mail.
     pub probes: Vec<String>,
     /// The classifier's model, as `gauntlet train` makes it; empty takes the one in the program.
     pub model: PathBuf,

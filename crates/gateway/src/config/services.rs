@@ -48,7 +48,7 @@ pub struct ServiceSettings {
     pub address: String,
     /// Permissions of that socket.
     pub socket_mode: u32,
-    /// Networks in CIDR form that may ask; others are turned away. Whoever reaches a socket of the
+    /// Networks in CIDR form that may ask; others are turned away. A process that reaches a socket of the
     /// file system may ask.
     pub networks: Vec<String>,
     /// Connections at once.

@@ -85,7 +85,7 @@ pub struct Config {
     pub learning: LearningSettings,
     /// What is done with mail.
     pub policy: PolicySettings,
-    /// Groups of people for the policy, one table a group.
+    /// Groups of addresses for the policy, one table a group.
     pub group: Vec<GroupSettings>,
     /// Limits of questions to PostgreSQL servers.
     pub postgres: PostgresSettings,
@@ -95,7 +95,7 @@ pub struct Config {
     pub folder: Vec<FolderSettings>,
     /// The web console.
     pub console: ConsoleSettings,
-    /// Signing in at somebody else's.
+    /// Sign-in by a provider (OpenID Connect).
     pub oidc: OidcSettings,
     /// How often passwords and codes may be tried.
     pub sign_in: SignInSettings,
@@ -173,7 +173,7 @@ pub struct NodeSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sandbox {
-    /// As far as the kernel does it; what it does not is told.
+    /// As far as the kernel does it; what it does not is logged.
     #[default]
     Auto,
     /// The node does not start if the kernel does less.
@@ -226,7 +226,7 @@ pub struct ReceiverSettings {
     /// Networks in CIDR form whose clients are never shed, greylisted, or held to `rates` and to the
     /// policy's rates by client and recipient.
     pub exempt_networks: Vec<String>,
-    /// Milliseconds that strangers wait for our greeting: whoever talks before it is no mail server.
+    /// Milliseconds that strangers wait for our greeting: a client that talks before it is no mail server.
     pub greeting_wait_ms: u64,
     /// Bytes of one message.
     pub message_bytes_max: u64,
@@ -418,7 +418,7 @@ impl Default for QuarantineSettings {
     }
 }
 
-/// Mails to people about what is held for them.
+/// Mails to users about what is held for them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DigestSettings {
@@ -428,7 +428,7 @@ pub struct DigestSettings {
     pub hour: u8,
     /// From address; empty takes postmaster at the node's name.
     pub from: String,
-    /// Where people reach the console; empty takes `console.address`.
+    /// Where users reach the console; empty takes `console.address`.
     pub url: String,
     /// Days that the links in them work.
     pub link_days: u32,

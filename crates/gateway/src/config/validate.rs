@@ -149,7 +149,7 @@ fn check_users(config: &Config) -> Result<(), ConfigError> {
         if !web(&oidc.issuer) {
             return wrong("oidc.issuer", format!("{:?} is no https:// address", oidc.issuer));
         }
-        // It is shown to people in errors, and no provider has one (OpenID Connect Discovery section 2).
+        // It is shown to users in errors, and no provider has one (OpenID Connect Discovery section 2).
         if oidc.issuer.contains('@') {
             return wrong("oidc.issuer", "has a login in it: use oidc.client_secret".into());
         }

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use crate::clock::Clock;
 use crate::memory::network_of;
 
-/// While there is no descriptor: between two looks whether an idle session can leave.
+/// While there is no descriptor: between two polls whether an idle session can be evicted.
 const ROOM_PAUSE: Duration = Duration::from_millis(250);
 
 /// Counts sessions, or the connections of another listener.
@@ -26,7 +26,7 @@ pub struct Admission {
     sessions: AtomicUsize,
     open: Mutex<OpenSessions>,
     limits: ArcSwap<SessionLimits>,
-    /// Told when a session ends.
+    /// Notified when a session ends.
     room: Notify,
     /// Of the entries' times.
     epoch: Instant,
@@ -51,23 +51,23 @@ pub struct SessionLimits {
     pub per_client_max: usize,
     /// Sessions at once of one network (/24, /64), of clients that are not exempt.
     pub per_network_max: usize,
-    /// From here on only clients that are known for good mail are let in, and others where somebody who is
-    /// idle makes room.
+    /// From here on only clients that are known for good mail are let in, and others where an idle session
+    /// makes room.
     pub shed_from: usize,
     /// From here on the node is under pressure.
     pub stress_from: usize,
     /// A session that brought nothing for so long may have to leave for a new one.
     pub idle_min: Duration,
-    /// Sessions for which there are descriptors; there the node accepts nobody, and clients wait in the
+    /// Sessions for which there are descriptors; there the node accepts no client, and they wait in the
     /// system's queue.
     pub open_max: usize,
 }
 
 /// What a session does.
 const BUSY: u8 = 0;
-/// It waits for its client, and may be told to leave.
+/// It waits for its client, and may be evicted.
 const WAITING: u8 = 1;
-/// It was told to leave.
+/// It was evicted.
 const EVICTED: u8 = 2;
 
 /// What is known of a session from outside.
@@ -135,7 +135,7 @@ impl Admission {
         self.room.notify_waiters();
     }
 
-    /// Returns once there is a descriptor for one more session: whoever brings nothing leaves meanwhile.
+    /// Returns once there is a descriptor for one more session: sessions that bring nothing are evicted meanwhile.
     pub async fn wait_for_capacity(&self) {
         loop {
             let freed = self.room.notified();
@@ -152,7 +152,7 @@ impl Admission {
     }
 
     /// Lets a client in, or says why not. `is_good` is asked only if the node is nearly full; an exempt
-    /// client is not counted by its network and never told to leave; none is counted by no address.
+    /// client is not counted by its network and never evicted; no address is counted for a client without one.
     ///
     /// # Errors
     /// The limit that is reached, as a bland text.
@@ -193,7 +193,7 @@ impl Admission {
         }
     }
 
-    /// Tells sessions to leave that brought nothing for `idle`, the longest first, `count` at most. How many
+    /// Evicts sessions that brought nothing for `idle`, the longest first, `count` at most. How many
     /// there were.
     pub fn evict_idle(&self, idle: Duration, count: usize) -> usize {
         let before = self.now_ms().checked_sub(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX));
@@ -208,17 +208,17 @@ impl Admission {
             .collect();
         found.sort_unstable_by_key(|(since, _)| *since);
         let left = found.into_iter().filter(|(_, entry)| {
-            let told =
+            let evicted =
                 entry.state.compare_exchange(WAITING, EVICTED, Ordering::AcqRel, Ordering::Acquire);
-            if told.is_ok() {
+            if evicted.is_ok() {
                 entry.leave.notify_one();
             }
-            told.is_ok()
+            evicted.is_ok()
         });
         left.take(count).count()
     }
 
-    /// Looks whether the node is under pressure: many sessions, or `busy` for another reason. Sessions that
+    /// Updates whether the node is under pressure: many sessions, or `busy` for another reason. Sessions that
     /// brought nothing for `idle` then leave. True if that changed.
     pub fn update_pressure(&self, busy: bool, idle: Duration) -> bool {
         let pressed = busy || self.sessions() >= self.limits.load().stress_from;
@@ -257,7 +257,7 @@ impl Admitted {
         }
     }
 
-    /// The client said something. False if the session was told to leave meanwhile.
+    /// The client said something. False if the session was evicted meanwhile.
     pub fn work(&self) -> bool {
         let state = &self.entry.state;
         let now = state.compare_exchange(WAITING, BUSY, Ordering::AcqRel, Ordering::Acquire);

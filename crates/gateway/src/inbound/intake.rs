@@ -52,7 +52,7 @@ pub struct Arrival {
     pub lmtp: bool,
 }
 
-/// Takes messages over.
+/// Accepts messages.
 #[derive(Debug)]
 pub struct Intake {
     /// Dates what is judged and refused.
@@ -186,7 +186,7 @@ impl Intake {
         Ok((record, body))
     }
 
-    /// Judges a message that stays with whoever brought it: nothing is delivered here. The facts
+    /// Judges a message that stays with its client: nothing is delivered here. The facts
     /// are those that the envelope allows.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Logins of mail clients: the people of the console over TLS, by a password made for the mail program, or
+//! Logins of mail clients: the users of the console over TLS, by a password made for the mail program, or
 //! by their own as long as they have no second factor.
 //!
 //! A password costs tens of milliseconds and 19 MB to check, on purpose. So only a few are checked
@@ -31,7 +31,7 @@ const REMEMBER_FOR: Duration = Duration::from_secs(60);
 /// What a client that logs in by SCRAM is challenged with.
 #[derive(Debug)]
 pub struct Challenge {
-    /// Whose login it is, if anybody's.
+    /// Whose login it is; none if there is no such user.
     pub user: Option<Arc<User>>,
     /// What its proof is checked with.
     pub credentials: Credentials,
@@ -57,7 +57,7 @@ struct State {
 }
 
 impl Logins {
-    /// Logins of these people.
+    /// Logins of these users.
     ///
     /// # Errors
     /// If the system has no randomness to give.
@@ -68,7 +68,7 @@ impl Logins {
         Ok(Logins { clock, users, checks, key, challenges, state: Mutex::default() })
     }
 
-    /// The people whose logins are checked.
+    /// The users whose logins are checked.
     pub fn users(&self) -> &Users {
         &self.users
     }
@@ -123,7 +123,7 @@ impl Logins {
         user
     }
 
-    /// What was found out about a login and password a moment ago.
+    /// What was found out about a login and password lately.
     fn remembered(&self, name: &blake3::Hash) -> Option<Option<Arc<User>>> {
         let state = self.state();
         let (since, user) = state.checked.get(name)?;
@@ -140,15 +140,15 @@ impl Logins {
         begun.is_ok()
     }
 
-    /// What a SCRAM login is checked with. For a login that nobody has, or may not use now, something that
-    /// nothing fits and that is the same each time, so that it tells nothing.
+    /// What a SCRAM login is checked with. For a login that does not exist, or may not be used now, something that
+    /// nothing fits and that is the same each time, so that it reveals nothing.
     pub async fn credentials(&self, client: IpAddr, login: &str) -> Challenge {
         let nonce = self.nonce();
         let (users, who) = (self.users.clone(), login.to_owned());
-        // Looked up even where no attempt may be made: a salt that changes with the limit would tell that
+        // Looked up even where no attempt may be made: a salt that changes with the limit would reveal that
         // the login exists.
         let allowed = self.may_try(client, login);
-        // The decoy is asked for in any case, so that the time does not tell.
+        // The decoy is asked for in any case, so that the time reveals nothing.
         let asked = tokio::task::spawn_blocking(move || {
             let decoy = users.scram_decoy(&who)?;
             users.mail_scram(&who).map(|known| (known, decoy))
@@ -167,12 +167,12 @@ impl Logins {
         {
             if !allowed {
                 // The same challenge as ever, and no proof fits it.
-                let nobody = nothing_fits(&first.salt);
+                let decoy = nothing_fits(&first.salt);
                 let credentials = Credentials {
                     salt: first.salt.clone(),
                     iterations: first.iterations,
-                    stored_key: nobody,
-                    server_key: nobody,
+                    stored_key: decoy,
+                    server_key: decoy,
                     others: Vec::new(),
                 };
                 return Challenge { user: None, credentials, nonce };
@@ -191,18 +191,18 @@ impl Logins {
             let fake = blake3::keyed_hash(&self.key, login.to_lowercase().as_bytes());
             fake.as_bytes().get(..SCRAM_SALT_BYTES).unwrap_or_default().to_vec()
         });
-        let nobody = nothing_fits(&salt);
+        let decoy = nothing_fits(&salt);
         let credentials = Credentials {
             salt,
             iterations: SCRAM_ITERATIONS,
-            stored_key: nobody,
-            server_key: nobody,
+            stored_key: decoy,
+            server_key: decoy,
             others: Vec::new(),
         };
         Challenge { user: None, credentials, nonce }
     }
 
-    /// A nonce for a challenge: never the same twice, and nobody can tell the next.
+    /// A nonce for a challenge: never the same twice, and not predictable.
     fn nonce(&self) -> String {
         let mut fresh = [0; 18];
         if getrandom::fill(&mut fresh).is_err() {
@@ -223,7 +223,7 @@ impl Logins {
         tracing::warn!(%client, login, "login refused");
     }
 
-    /// Forgets remembered logins: somebody may have changed a password.
+    /// Forgets remembered logins: a user may have changed a password.
     pub fn forget(&self) {
         self.state().checked.clear();
     }
@@ -367,7 +367,7 @@ mod tests {
         let (_folder, users) = two_users();
         let logins = Logins::new(users.clone(), Clock::system()).unwrap();
         let client = ip("192.0.2.1");
-        // The same wrong password again and again, as a telephone does that was not told of a new one.
+        // The same wrong password again and again, as a telephone does that has the old one.
         for _ in 0..50 {
             assert!(logins.verify(client, "bob".to_owned(), "old".to_owned()).await.is_none());
         }

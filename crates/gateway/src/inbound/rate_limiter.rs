@@ -63,7 +63,7 @@ impl RateRules {
         self.exempt.iter().any(|network| network.contains(client))
     }
 
-    /// How greylisting works, for forgetting whoever waited in vain.
+    /// How greylisting works, for forgetting clients that did not come again.
     pub fn greylist_rules(&self) -> GreylistRules {
         self.greylist.rules()
     }
@@ -132,7 +132,7 @@ impl RateLimiter {
     }
 
     /// How long this client has to wait before it may deliver from this sender to this recipient, in
-    /// seconds; none if it may now. Whoever is known for good mail never waits.
+    /// seconds; none if it may now. A client known for good mail never waits.
     pub async fn wait_for(
         self: &Arc<Self>,
         rules: &RateRules,

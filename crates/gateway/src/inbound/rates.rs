@@ -44,7 +44,7 @@ impl Window {
     }
 
     /// Counts one and says how many there were in the last window, this one included. Keys that differ
-    /// are told apart by a keyed hash of 64 bits.
+    /// are distinguished by a keyed hash of 64 bits.
     pub fn count(&self, key: &str, at_s: i64) -> u32 {
         let name = self.hasher.hash_one(key);
         let number = at_s.div_euclid(self.seconds);

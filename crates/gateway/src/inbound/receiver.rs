@@ -36,7 +36,7 @@ pub use overflow::OverflowArea;
 const SESSION_BYTES_MAX: usize = 4_096;
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4_096;
-/// Between two looks whether the node is under pressure.
+/// Between two polls whether the node is under pressure.
 const STRESS_PAUSE: Duration = Duration::from_millis(500);
 
 /// What all sessions of a node share.
@@ -58,7 +58,7 @@ pub struct Receiver {
     pub overflow: Arc<OverflowArea>,
     /// Rates, greylisting.
     pub rate_limiter: Arc<RateLimiter>,
-    /// Takes messages over.
+    /// Accepts messages.
     pub intake: Arc<Intake>,
     /// Makes ids.
     pub ids: Arc<Ids>,
@@ -132,7 +132,7 @@ impl Listener {
         self.tls.clone()
     }
 
-    /// The address and role for people.
+    /// Its role.
     pub fn role(&self) -> ListenerRole {
         self.role
     }
@@ -173,9 +173,9 @@ struct Client {
     role: ListenerRole,
     /// Networks that may use an outbound listener.
     networks: Arc<Vec<Network>>,
-    /// It may say whom it speaks for.
+    /// It may name the real client (XCLIENT).
     may_xclient: bool,
-    /// From fields of people who logged in name their own addresses only.
+    /// From fields of users who logged in name their own addresses only.
     own_header_from: bool,
     /// Certificates of the listener.
     tls: Option<Arc<ListenerTls>>,
@@ -204,7 +204,7 @@ impl Receiver {
             match accepted {
                 Ok((stream, peer)) => self.clone().welcome(&listener, stream, peer),
                 Err(error) => {
-                    // Out of descriptors, mostly: whoever ends a session makes room.
+                    // Out of descriptors, mostly: a session that ends makes room.
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
@@ -237,7 +237,7 @@ impl Receiver {
         });
     }
 
-    /// Looks after pressure until the node stops: sessions that bring nothing then leave.
+    /// Watches the pressure until the node stops: sessions that bring nothing then leave.
     pub async fn watch_stress(self: Arc<Self>) {
         let mut stopping = self.stopping.clone();
         loop {
@@ -273,7 +273,7 @@ impl Receiver {
         }
     }
 
-    /// Begins the session of a client, or tells it why not.
+    /// Begins the session of a client, or refuses it.
     fn admit(self: Arc<Self>, client: Client, stream: TcpStream) {
         let (address, now_s) = (client.address, self.clock.unix_s());
         let settings = self.settings.get();

@@ -74,7 +74,7 @@ impl ServiceCore {
         self.judge(raw, envelope).await
     }
 
-    /// Judges a message whose envelope the client told.
+    /// Judges a message whose envelope the client sent.
     async fn judge(&self, raw: Bytes, envelope: Envelope) -> Result<LogRecord, NoVerdict> {
         self.intake.judge(self.ids.next(self.clock().unix_ms()), raw, envelope).await
     }
@@ -158,18 +158,18 @@ impl ServiceContext {
             || blake3::hash(shown.unwrap_or_default().as_bytes()) == blake3::hash(token.as_bytes())
     }
 
-    /// Writes the line of the log of a message that stays with its client, who was told so much.
-    fn note(&self, mut record: LogRecord, outcome: Outcome, told: &str) {
+    /// Writes the line of the log of a message that stays with its client, which got this answer.
+    fn note(&self, mut record: LogRecord, outcome: Outcome, answer: &str) {
         if !self.settings.log {
             return;
         }
         let (at_ms, protocol) = (self.core.clock().unix_ms(), self.settings.protocol.name());
-        // A client that names no recipient is still told: the stage says by which socket.
+        // A client that names no recipient still gets an answer: the stage says by which socket.
         let after_us = at_ms.saturating_sub(record.received_ms).saturating_mul(1_000);
         record.stages.push(Stage {
             name: "answered".to_owned(),
             at_us: u64::try_from(after_us).unwrap_or(0),
-            detail: format!("{protocol}: {told}"),
+            detail: format!("{protocol}: {answer}"),
         });
         let delivery = |address: &String| Delivery {
             address: address.clone(),
@@ -177,7 +177,7 @@ impl ServiceContext {
             at_ms,
             attempts: 0,
             next_hop: protocol.to_owned(),
-            reply: format!("told: {told}"),
+            reply: format!("told: {answer}"),
         };
         record.deliveries = record.envelope.rcpt_to.iter().map(delivery).collect();
         self.core.intake.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));
@@ -259,12 +259,12 @@ impl Service {
         Ok(Service { socket, settings: settings.clone(), networks, outbound, place })
     }
 
-    /// What it speaks.
+    /// Its protocol.
     pub fn protocol(&self) -> ServiceProtocol {
         self.settings.protocol
     }
 
-    /// Where it listens, for people.
+    /// Where it listens, as it is shown.
     pub fn place(&self) -> &str {
         &self.place
     }
@@ -272,7 +272,7 @@ impl Service {
     /// Answers until the node stops.
     pub async fn run(self, core: ServiceCore, stopping: watch::Receiver<bool>) {
         // Who finds all places taken waits in the system's queue: back-pressure. A place that brings no
-        // request becomes free meanwhile, and every request has an end: nobody waits for ever.
+        // request becomes free meanwhile, and every request has an end: no client waits for ever.
         let (max, own) = (self.settings.connections_max, self.settings.connections_per_client_max);
         let limits = SessionLimits::of_connections(max, own, core.idle_min);
         let places = Arc::new(Admission::new(limits, core.intake.clock.clone()));

@@ -28,7 +28,7 @@ use crate::secrets::{Failure, Secrets};
 /// Who keeps account, key and certificate: the secrets process if there is one, else this one.
 #[derive(Debug, Clone, Copy)]
 pub struct Keeper<'k> {
-    /// Settings of the moment.
+    /// The current settings.
     pub config: &'k Config,
     /// The secrets process.
     pub secrets: Option<&'k Arc<Secrets>>,
@@ -111,7 +111,7 @@ fn failure(data: &Path) -> PathBuf {
     data.join(FOLDER).join("failure.json")
 }
 
-/// The account with an authority, in the form of the library that speaks to it.
+/// The account with an authority, in the form of the library that implements the protocol.
 pub(crate) fn read_account(data: &Path) -> Option<Vec<u8>> {
     std::fs::read(account(data)).ok()
 }

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Every answer is kept as long as its records say, within bounds; that there is nothing is kept too
-//! (RFC 2308), and so, for a few seconds, is that nobody answered (RFC 9520), so that a dead server
-//! costs each message its wait once. A question that was begun runs to its end even if nobody waits
+//! (RFC 2308), and so, for a few seconds, is that no server answered (RFC 9520), so that a dead server
+//! costs each message its wait once. A question that was begun runs to its end even if no caller waits
 //! for it any more: the next message finds its answer. No question takes longer than
 //! `dns.wait_ms_max`, no more than `dns.questions_max` are under way.
 
@@ -60,7 +60,7 @@ pub struct ResolverCounts {
     pub cached: AtomicU64,
     /// Questions sent.
     pub sent: AtomicU64,
-    /// Of those, questions that nobody answered.
+    /// Of those, questions that no server answered.
     pub timeouts: AtomicU64,
     /// Questions not sent because too many were under way.
     pub not_asked: AtomicU64,
@@ -85,7 +85,7 @@ struct Shared {
     counts: Arc<ResolverCounts>,
 }
 
-/// Tells all who wait for an answer.
+/// Wakes all tasks that wait for an answer.
 type Waiting = watch::Receiver<Option<Arc<Answer>>>;
 
 #[derive(Clone)]
@@ -173,7 +173,7 @@ impl Resolver {
         self.shared.load().servers.clone()
     }
 
-    /// Counts since the start, or since other settings were taken over.
+    /// Counts since the start, or since other settings were applied.
     pub fn counts(&self) -> Arc<ResolverCounts> {
         self.shared.load().counts.clone()
     }
@@ -201,7 +201,7 @@ impl Resolver {
         self.ask(&reverse_name(address), Kind::Ptr).await
     }
 
-    /// What is known already, without asking anybody.
+    /// What is known already, without asking a server.
     pub fn known(&self, name: &str, kind: Kind) -> Option<Arc<Answer>> {
         self.shared.load().known(&key(name, kind, false))
     }
@@ -255,14 +255,14 @@ impl Shared {
             self.counts.not_asked.fetch_add(1, Ordering::Relaxed);
             return None;
         };
-        let (tell, waiting) = watch::channel(None);
+        let (answered, waiting) = watch::channel(None);
         under_way.insert(key.into(), waiting.clone());
         drop(under_way);
         let (shared, key) = (self.clone(), Arc::<str>::from(key));
         tokio::spawn(async move {
             let answer = shared.send(&key, kind).await;
             shared.under_way().remove(&key);
-            tell.send_replace(Some(answer));
+            answered.send_replace(Some(answer));
             drop(place);
         });
         Some(waiting)

@@ -164,7 +164,7 @@ fn describe(connection: &tokio_rustls::rustls::CommonState) -> TlsSession {
     }
 }
 
-/// The certificates of a listener, from whoever holds the keys.
+/// The certificates of a listener, from the process that holds the keys.
 fn certificates(
     config: &Config,
     listener: &ListenerSettings,

@@ -128,12 +128,12 @@ impl InForce {
 }
 
 impl Node {
-    /// The settings of the moment.
+    /// The current settings.
     pub fn config(&self) -> Arc<Config> {
         self.in_force.get().config.clone()
     }
 
-    /// What judges at this moment.
+    /// What judges now.
     pub fn judge(&self) -> Arc<Judge> {
         self.in_force.get().inbound.judge.clone()
     }

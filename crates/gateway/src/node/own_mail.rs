@@ -12,7 +12,7 @@ use gauntlet_smtp::text::truncate;
 const SUBJECT_BYTES_MAX: usize = 200;
 
 impl Node {
-    /// Spools a message of our own for one address, unjudged; nobody is told if it cannot be delivered.
+    /// Spools a message of our own for one address, unjudged; a failed delivery is not reported.
     /// Blocks until it is durable. Result: its id.
     ///
     /// # Errors

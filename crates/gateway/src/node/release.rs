@@ -1,4 +1,4 @@
-//! Releases of held mail, and corrections by people.
+//! Releases of held mail, and corrections by users.
 
 use gauntlet_store::quarantine::{Begin, ReleaseOrder, State};
 use gauntlet_store::{Event, LogRecord, StoreError};

@@ -74,7 +74,7 @@ pub enum Pins {
     Signed(Vec<Data>),
 }
 
-/// Why there is nobody to hand mail to.
+/// Why there is no host to hand mail to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RouteError {
     /// Try again later.

@@ -56,7 +56,7 @@ const ACTIVE_BYTES_MAX: u64 = 64 << 20;
 const ACTIVE_RECORD_BYTES: u64 = 16 << 10;
 /// A message whose outcome could not be logged or spooled is tried again after this.
 const ERROR_RETRY_MS: i64 = 10_000;
-/// Between two messages that were in hand at a crash.
+/// Between two messages that were in flight at a crash.
 const SUSPECT_PAUSE_MS: i64 = 20;
 /// An active message that has not been concluded for so long is logged as queued.
 const LOG_AFTER: Duration = Duration::from_secs(1);
@@ -82,7 +82,7 @@ pub struct QueueParts {
     pub metrics: Arc<Metrics>,
     /// Our name.
     pub host: String,
-    /// Remembers what is in hand, for the case of a crash.
+    /// Remembers which messages are in flight, for the case of a crash.
     pub in_flight: InFlight,
     /// Outcomes that no spool remembers, until they are logged.
     pub cut_through_journal: Arc<CutThroughJournal>,
@@ -120,7 +120,7 @@ struct Active {
     since: Instant,
     /// Those of this attempt.
     settings: Arc<OutboundSettings>,
-    /// Its place in the list of what is in hand.
+    /// Its slot in the list of messages in flight.
     slot: Option<Slot>,
     progress: Mutex<Progress>,
 }
@@ -132,12 +132,12 @@ struct Progress {
     open: usize,
     /// Outcomes of this round for the log.
     events: Vec<Event>,
-    /// Targets of this round that the sender may be told about.
+    /// Targets of this round whose outcome may be reported to the sender.
     news: Vec<(News, usize)>,
     logged: bool,
 }
 
-/// How a waiting or active message is, for people.
+/// A waiting or active message, as commands and console show it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct QueueEntry {
     /// The message's id.
@@ -168,8 +168,8 @@ impl Queue {
         self.parts.clock.wall_ms()
     }
 
-    /// Takes over messages that the spool held at the start. Those that are `unproven` are held: a person
-    /// should look at them first.
+    /// Queues messages that the spool held at the start. Those that are `unproven` are held: an
+    /// administrator should review them first.
     pub fn recover(&self, messages: &[(u64, i64)], unproven: &[u64]) {
         let (aside, suspects) = (self.parts.in_flight.set_aside(), self.parts.in_flight.suspects());
         let mut alone_from = self.now_ms();
@@ -195,7 +195,7 @@ impl Queue {
                 self.parts.spool.set_due(*id, HELD);
                 due = HELD;
             } else if suspects.contains(id) {
-                // One after the other: whoever ends the process again is known by that.
+                // One after the other: the message that ends the process again is known by that.
                 due = due.max(alone_from);
                 alone_from += SUSPECT_PAUSE_MS;
             }
@@ -326,7 +326,7 @@ impl Queue {
         }
     }
 
-    /// Logs messages whose first attempt takes long, so that people see them.
+    /// Logs messages whose first attempt takes long, so that the log shows them.
     fn log_slow(&self) {
         let slow: Vec<Arc<Active>> = {
             let state = self.state();
@@ -373,7 +373,7 @@ impl Queue {
         self.settle(&active, Vec::new());
     }
 
-    /// Takes over what became of some targets; concludes the message when nothing is open.
+    /// Applies the outcomes of some targets; concludes the message when nothing is open.
     fn settle(self: &Arc<Self>, active: &Arc<Active>, all: Vec<Settled>) {
         let settings = &active.settings.sender;
         // Mail expires by the time that has passed, not by a clock that was set ahead.

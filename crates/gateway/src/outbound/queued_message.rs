@@ -101,7 +101,7 @@ impl QueuedMessage {
         }
     }
 
-    /// A message of the node itself, or one that a person released: goes to these addresses as it
+    /// A message of the node itself, or one that was released: goes to these addresses as it
     /// is.
     pub fn straight(mut record: LogRecord, addresses: &[String]) -> Self {
         let disposition = |address: &String| Disposition {
@@ -119,7 +119,7 @@ impl QueuedMessage {
     pub(crate) fn item(&self, folder: &str, targets: &[usize]) -> QuarantineItem {
         let record = &self.record;
         let addresses = targets.iter().filter_map(|t| self.targets.get(*t));
-        // The first folder has the message's own name, the reference that people know.
+        // The first folder has the message's own name, the reference that users know.
         let first = self.targets.iter().find_map(|t| match &t.action {
             Action::Quarantine { folder } => Some(folder.as_str()),
             _ => None,
@@ -136,7 +136,7 @@ impl QueuedMessage {
         let said = held_here.map(Disposition::released_by);
         let release = match said.clone().all(|one| one.is_some()) {
             true => said.flatten().max(),
-            // Of those left to the folder nobody may widen it for the others.
+            // Of those left to the folder no recipient may widen it for the others.
             false => said.flatten().max().filter(|most| *most == ReleasedBy::Admin),
         };
         QuarantineItem {
@@ -159,8 +159,8 @@ impl QueuedMessage {
         self.record.deliveries.iter().all(|d| d.outcome.is_final())
     }
 
-    /// The sender wants such news of this target, and may be told: nothing says that it is forged.
-    /// Without a wish only failures are told, and delays to those who send through us.
+    /// The sender wants such a report about this target, and may get it: nothing says that it is forged.
+    /// Without a wish only failures are reported, and delays to those who send through us.
     pub fn may_report(&self, target: &Target, news: News) -> bool {
         let LogRecord { envelope, facts, verdict, .. } = &self.record;
         let ours = envelope.direction == Direction::Outbound || envelope.auth_user.is_some();
@@ -245,11 +245,11 @@ fn targets_of(disposition: &Disposition, rcpt: Option<&RcptCommand>) -> Vec<Targ
 /// The answer a client gets: what the dispositions of a message come to together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// 250: the node takes it over.
+    /// 250: the node accepts it.
     Accept,
     /// 5xx: every recipient is refused.
     Reject(String),
-    /// 4xx: somebody is to be asked again later, so nobody is accepted now.
+    /// 4xx: one recipient is deferred, so none is accepted now.
     Defer(String),
 }
 

@@ -25,7 +25,7 @@ pub enum Route {
 }
 
 impl Route {
-    /// The next hop is ours, or one that the configuration names: not somebody of the internet.
+    /// The next hop is ours, or one that the configuration names: not a host that the DNS names.
     pub fn is_named(&self) -> bool {
         matches!(self, Route::Hop(_) | Route::Hops(_))
     }
@@ -38,7 +38,7 @@ pub struct NextHop {
     pub hosts: Vec<(String, u32)>,
     /// TLS there; none is that of the settings.
     pub tls: Option<HopTlsPolicy>,
-    /// They speak LMTP.
+    /// Their protocol is LMTP.
     pub lmtp: bool,
 }
 

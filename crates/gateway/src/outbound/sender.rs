@@ -220,7 +220,7 @@ impl Sender {
         state.jobs.is_empty() && !away && connected
     }
 
-    /// Forgets that next hops were unreachable: somebody asked for a retry.
+    /// Forgets that next hops were unreachable: an administrator asked for a retry.
     pub fn try_again(&self) {
         self.hops().all.values().for_each(|hop| hop.state().unreachable = None);
     }
@@ -236,7 +236,7 @@ impl Hops {
                     .as_ref()
                     .is_some_and(|(at, _)| clock.elapsed(*at) < UNREACHABLE_FOR)
             };
-            // Whoever works for a hop, or is about to, holds it too.
+            // A task that works for a hop, or is about to, holds it too.
             self.all.retain(|_, hop| Arc::strong_count(hop) > 1 || away(hop));
             self.sweep_at = 2 * self.all.len();
         }
@@ -377,7 +377,7 @@ async fn open(
     let opened = Connection::open(&hop.route, (context, settings), report).await;
     hop.state().unreachable = match &opened {
         Err(RouteError::Later(why)) => Some((context.clock.now(), why.clone())),
-        // That nobody takes mail there is no outage, and the DNS is remembered elsewhere.
+        // That no host takes mail there is no outage, and the DNS is remembered elsewhere.
         Ok(_) | Err(RouteError::Never(_)) => None,
     };
     opened

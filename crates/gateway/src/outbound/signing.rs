@@ -362,7 +362,7 @@ impl KeyRing {
     }
 
     /// Seals a message (RFC 8617) whose chain was found to be `arc`. Gives the header fields to put on
-    /// top; empty if none is due: nothing seals, nobody knows whether the chain is good, or the chain is
+    /// top; empty if none is due: nothing seals, it is unknown whether the chain is good, or the chain is
     /// over. `now` is Unix time in seconds.
     ///
     /// # Errors
@@ -478,7 +478,7 @@ impl KeyRing {
     }
 
     /// Lets the waiting key sign, and no other of its algorithm any more. Returns the selectors of the
-    /// key and of those that it takes over from.
+    /// key and of those that it replaces.
     ///
     /// # Errors
     /// If the domain has no such waiting key, or files cannot be renamed.

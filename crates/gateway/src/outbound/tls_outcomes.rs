@@ -14,9 +14,9 @@ use crate::clock::Day;
 
 /// Domains of one day that are counted; others are not.
 const DOMAINS_MAX: usize = 10_000;
-/// Policies of one domain that are told apart on one day.
+/// Policies of one domain that are counted by themselves on one day.
 const POLICIES_MAX: usize = 8;
-/// Failures of one policy that are told apart; others are counted only.
+/// Failures of one policy with a row of their own; others are counted only.
 const FAILURES_MAX: usize = 50;
 /// Days that are kept.
 const DAYS_MAX: usize = 3;

@@ -20,7 +20,7 @@ const ADDRESSES_MAX: usize = 4;
 /// Sends a report to an `https://` URL.
 ///
 /// # Errors
-/// A sentence: the URL is none, nobody can be reached, or the answer is not 2xx.
+/// A sentence: the URL is none, no server can be reached, or the answer is not 2xx.
 pub async fn post(
     resolver: &Resolver,
     tls: &HopTls,

@@ -1,4 +1,4 @@
-//! A day's reports: made, bounded, and handed to whoever sends them.
+//! A day's reports: made, bounded, and handed to the sender.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What people say about held messages, written to the journal that the classifier learns from.
+//! What users say about held messages, written to the journal that the classifier learns from.
 
 use std::path::Path;
 

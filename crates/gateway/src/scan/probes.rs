@@ -1,4 +1,4 @@
-//! Probe accounts: addresses that nobody uses, so that whatever comes to them is unwanted.
+//! Probe accounts: addresses without a user, so that whatever comes to them is unwanted.
 //!
 //! Mail to one of them is fingerprinted after its scan, and the fingerprints are written to the
 //! signatures of the data folder by a thread of their own; the node takes them over with its next look.

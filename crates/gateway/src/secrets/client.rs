@@ -38,7 +38,7 @@ pub struct Secrets {
     other: Pool,
     status: SandboxStatus,
     pid: u32,
-    /// Until somebody waits for its end.
+    /// Until a caller waits for its end.
     child: Mutex<Option<Child>>,
     /// A request had no answer.
     silent: AtomicBool,
@@ -209,7 +209,7 @@ impl Secrets {
             self.silent.store(true, Ordering::Relaxed);
         }
         if answer.is_err() && pool.state().1 == 0 {
-            // Without a connection left the node is of no use: whoever watches ends it.
+            // Without a connection left the node is of no use: the caller that watches ends it.
             self.ended.send_if_modified(|why| {
                 let first = why.is_empty();
                 if first {
@@ -239,10 +239,11 @@ impl Secrets {
         listener: &ListenerSettings,
     ) -> anyhow::Result<Vec<Arc<CertifiedKey>>> {
         let (address, certificate) = (listener.address.clone(), listener.certificate.clone());
-        let told: Vec<Certificate> = self.call(&Request::Certificates { address, certificate })?;
-        let made = told.into_iter().map(|told| {
-            let key = RemoteKey::new(self, &told);
-            let chain = told.chain.into_iter().map(CertificateDer::from).collect();
+        let certificates: Vec<Certificate> =
+            self.call(&Request::Certificates { address, certificate })?;
+        let made = certificates.into_iter().map(|certificate| {
+            let key = RemoteKey::new(self, &certificate);
+            let chain = certificate.chain.into_iter().map(CertificateDer::from).collect();
             Arc::new(CertifiedKey::new(chain, Arc::new(key)))
         });
         Ok(made.collect())

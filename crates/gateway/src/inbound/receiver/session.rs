@@ -346,7 +346,7 @@ impl Conversation {
                 None
             }
             Event::StartTls => {
-                // What came behind the command came before the handshake: it may be anybody's.
+                // What came behind the command came before the handshake: it may be an attacker's.
                 if self.used < self.pending.len() {
                     return Err(io::Error::other("commands injected before the handshake"));
                 }
@@ -382,7 +382,7 @@ impl Conversation {
                 self.receiver.logins.failed(self.client.address, &user);
                 None
             }
-            Event::Client(address) => self.speak_for(address),
+            Event::Client(address) => self.set_client(address),
             Event::More | Event::Close(_) => None,
         })
     }

@@ -66,7 +66,7 @@ pub(super) async fn answer(
 fn message(asked: &mut Asked) -> Result<Bytes, Answer> {
     let kind = asked.header("content-type").unwrap_or("message/rfc822");
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    // What curl sends with --data-binary unless it is told otherwise is a message too.
+    // What curl sends with --data-binary by default is a message too.
     let known = ["message/rfc822", "application/octet-stream", "application/x-www-form-urlencoded"];
     if !known.contains(&kind.as_str()) {
         let why = format!("content type {kind:?}");
@@ -112,8 +112,8 @@ async fn scan(mut asked: Asked, context: &ServiceContext) -> Answer {
         explicit: verdict.explicit,
         dispositions: &record.dispositions,
     });
-    let told = format!("{:?}", verdict.class).to_lowercase();
-    context.note(record, Outcome::Delivered, &told);
+    let class = format!("{:?}", verdict.class).to_lowercase();
+    context.note(record, Outcome::Delivered, &class);
     answer
 }
 

@@ -1,4 +1,4 @@
-//! What has to be told of a message that was changed: which header fields, and whether its body.
+//! What has to be reported of a message that was changed: which header fields, and whether its body.
 
 use std::ops::Range;
 

@@ -29,7 +29,7 @@ pub(super) async fn serve(
     let service = hyper::service::service_fn(move |request| async move {
         Ok::<_, std::convert::Infallible>(answer(request, client, context, place).await)
     });
-    // Whoever does not send a request, or does not take its answer, may have to leave for others.
+    // A client that does not send a request, or does not read its answer, may be evicted for others.
     place.wait();
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -64,7 +64,7 @@ async fn answer(
         let hint = "send it faster, or raise service.request_seconds_max";
         Err(http::Answer::error(StatusCode::REQUEST_TIMEOUT, "the body did not come", hint))
     });
-    // A connection that was told to leave is closed by whoever serves it.
+    // A connection that was evicted is closed by the task that serves it.
     let _stays = place.work();
     let answer = match read {
         Ok(asked) if context.settings.protocol == ServiceProtocol::Http => {

@@ -1,7 +1,7 @@
 //! How much the clients of a service may teach.
 //!
 //! What one reporter says counts 20 messages at most; but who a reporter is, the client says (`User:`). So
-//! names are bounded: so many users of one client are told apart, all others are one. And so is the number of
+//! names are bounded: so many users of one client are counted by themselves, all others together. And so is the number of
 //! messages an hour, of a client and of a user.
 
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ use crate::memory::network_of;
 const HOUR: i64 = 3_600;
 /// Keys remembered in each count.
 const KEYS_MAX: usize = 20_000;
-/// Clients whose users are remembered; users of further ones are not told apart.
+/// Clients whose users are remembered; users of further ones are counted together.
 const CLIENTS_MAX: usize = 1_000;
 
 /// Counts what clients teach.
@@ -25,7 +25,7 @@ pub(super) struct LearnLimits {
     by_client: Window,
     by_user: Window,
     hasher: RandomState,
-    /// Users of each client that are told apart.
+    /// Users of each client that are counted by themselves.
     users: Mutex<HashMap<IpAddr, HashSet<u64>>>,
 }
 
@@ -41,7 +41,7 @@ impl Default for LearnLimits {
 }
 
 impl LearnLimits {
-    /// Counts one more message; the user that it counts for, if that is one of those who are told apart. A
+    /// Counts one more message; the user that it counts for, if that is one of those with a count of their own. A
     /// client of IPv6 is its /64; all that come by a socket of the file system are one.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ mod tests {
         let ask = |client, user, at| learn_limits.admit(&settings, client, user, at);
         assert_eq!(ask(one, Some("ann"), 0), Ok(Some("ann")));
         assert_eq!(ask(one, Some("bob"), 0), Ok(Some("bob")));
-        assert_eq!(ask(one, Some("eve"), 0), Ok(None), "a third is told from nobody");
+        assert_eq!(ask(one, Some("eve"), 0), Ok(None), "a third is counted with all others");
         assert_eq!(ask(two, Some("eve"), 0), Ok(Some("eve")), "another client has its own");
         for n in 0..3 {
             assert!(ask(one, Some("ann"), 0).is_ok(), "{n}");

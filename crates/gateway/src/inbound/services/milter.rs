@@ -9,13 +9,13 @@
 //!
 //! | Policy | MTA |
 //! |---|---|
-//! | somebody is deferred | 451, for all |
+//! | a recipient is deferred | 451, for all |
 //! | all are rejected | 550 with the reference |
 //! | some are rejected or discarded | they are taken off the recipients |
 //! | redirect, copy | recipients are taken off and added |
 //! | quarantine, hold; kept by the node | held for them, and they are taken off |
 //! | quarantine, hold; kept by the MTA | the whole message waits there, for all who are left |
-//! | nobody is left | the message is discarded |
+//! | no recipient is left | the message is discarded |
 //! | changes of the message | those of everybody who gets it, together |
 //!
 //! Every message has a line in the log, so that references lead somewhere.
@@ -51,7 +51,7 @@ use crate::wire::{Wire, read_with};
 const PROGRESS_PAUSE: Duration = Duration::from_secs(10);
 /// Bytes of a packet: more than any MTA sends unless it was asked to.
 const PACKET_BYTES_MAX: usize = 1 << 20;
-/// Field that tells whoever looks at a message in the MTA's hold why it is there.
+/// Field that says why a message is in the MTA's hold.
 const HELD_FIELD: &str = "X-Gauntlet-Held";
 /// What the log names as the next hop.
 const NEXT_HOP: &str = "milter";
@@ -150,7 +150,7 @@ async fn answer_message(
     Ok(())
 }
 
-/// What an MTA is told about a message.
+/// What is answered to an MTA about a message.
 struct Ending {
     actions: Vec<Action>,
     reply: Reply,
@@ -342,7 +342,7 @@ impl Course {
 /// What the MTA has to change in the message: our results at its top, and what the policy says.
 ///
 /// # Errors
-/// If it was to be signed and nobody can now.
+/// If it was to be signed and no key is available now.
 fn changed(
     record: &LogRecord,
     original: &[u8],

@@ -1,9 +1,9 @@
-//! The HTTP interface of rspamd, as rspamc, proxies and mail servers speak it.
+//! The HTTP interface of rspamd, as rspamc, proxies and mail servers use it.
 //!
 //! A verdict is one for all recipients, and its client has no quarantine, so that dispositions become
-//! actions like this: all rejected, `reject`; somebody deferred, or no verdict, `soft reject`; all
-//! discarded, `discard`; nobody gets it and some of it is held, `reject` from phishing on, else `add header`;
-//! spam that is delivered, or mail that somebody does not get, `add header`; a tag for the subject,
+//! actions like this: all rejected, `reject`; a recipient deferred, or no verdict, `soft reject`; all
+//! discarded, `discard`; no recipient gets it and it is held for some, `reject` from phishing on, else `add header`;
+//! spam that is delivered, or mail that a recipient does not get, `add header`; a tag for the subject,
 //! `rewrite subject`; else `no action`. What the policy said for each recipient is in `gauntlet`.
 
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ async fn check(mut asked: Asked, context: &ServiceContext) -> Answer {
             let action = action(&record);
             context.counts.count(action);
             let value = verdict(&record, action, &raw, &thresholds);
-            // Who is put off comes again, and is logged then.
+            // A deferred client comes again, and is logged then.
             if let Some(outcome) = action.outcome() {
                 context.note(record, outcome, action.name());
             }
@@ -310,7 +310,7 @@ fn stat(context: &ServiceContext) -> Value {
     for (i, action) in Action::ALL.iter().enumerate() {
         actions.insert(action.name().to_owned(), count(i).into());
     }
-    // rspamd's own name for mail that is put off as unknown; panels add it up.
+    // rspamd's own name for mail that is deferred as unknown; panels add it up.
     actions.insert("greylist".to_owned(), 0.into());
     let scanned: u64 = (0..Action::ALL.len()).map(count).sum();
     let ham = count(0);

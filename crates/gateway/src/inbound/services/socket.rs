@@ -22,7 +22,7 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Binds the address of these settings; the place for people beside it.
+    /// Binds the address of these settings; with its name as it is shown.
     ///
     /// # Errors
     /// If it cannot be bound; the message names the setting.
@@ -72,7 +72,7 @@ impl Socket {
     }
 }
 
-/// Binds a path. A socket that nobody listens on any more is replaced; anything else there stays.
+/// Binds a path. A socket without a listener is replaced; anything else there stays.
 fn bind_path(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let stale = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
         && std::os::unix::net::UnixStream::connect(path)

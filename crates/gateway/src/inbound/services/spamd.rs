@@ -1,7 +1,7 @@
 //! The protocol of spamc and spamd: one request a connection.
 //!
 //! `Spam:` follows the verdict's class, which the classifier has a say in too, and so do the points beside
-//! it ([`points::consistent`]). `User` names who tells in `TELL`, and nothing else: there is one ruleset for all.
+//! it ([`points::consistent`]). `User` names who reports in `TELL`, and nothing else: there is one ruleset for all.
 //! `TELL` is answered as by a spamd that does not allow it, unless the service learns; a message is then
 //! spam or ham, never nothing again.
 
@@ -24,7 +24,7 @@ use crate::wire::{Wire, read_with};
 
 /// Bytes inflated at once.
 const READ_BYTES: usize = 16 << 10;
-/// Why a request is put off.
+/// Why a request is deferred.
 const NO_MEMORY: &str = "there is no memory for the message now";
 /// Rules that a report or header names at most.
 const RULES_MAX: usize = 200;
@@ -128,8 +128,8 @@ async fn answer(
         Err(why) => return Response { text: why.to_string(), ..Response::new(Status::TempFail) },
     };
     let response = verdict_of(request.method, &raw, &record.verdict, core);
-    let told = if record.verdict.class >= Class::Spam { "spam" } else { "ham" };
-    context.note(record, Outcome::Delivered, told);
+    let answer = if record.verdict.class >= Class::Spam { "spam" } else { "ham" };
+    context.note(record, Outcome::Delivered, answer);
     response
 }
 
@@ -203,7 +203,7 @@ fn names(verdict: &Verdict) -> Vec<&str> {
     verdict.hits.iter().take(RULES_MAX).map(|hit| &*hit.rule).collect()
 }
 
-/// The verdict for people, in plain text.
+/// The verdict in plain text.
 fn report(verdict: &Verdict, threshold: f64, host: &str) -> String {
     let mut text = format!(
         "Judged by {host} as {}: {:.1} points of rules, {threshold:.1} make spam",
@@ -273,7 +273,7 @@ fn split(raw: &[u8]) -> (&[u8], &[u8]) {
     raw.split_at(at)
 }
 
-/// Lines of the header without fields of a verdict that somebody else put there.
+/// Lines of the header without fields of a verdict that another program put there.
 fn kept(header: &[u8]) -> Vec<&[u8]> {
     let mut dropping = false;
     let keep = |line: &&[u8]| {

@@ -135,7 +135,7 @@ async fn open_account(keeper: Keeper<'_>, tls: &Arc<HopTls>) -> Result<Account, 
     Ok(account)
 }
 
-/// Shows the proofs that the authority asks for, and tells it to look.
+/// Shows the proofs that the authority asks for, and asks it to check them.
 async fn show_proofs(order: &mut Order, shown: &mut Shown) -> anyhow::Result<()> {
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {

@@ -23,7 +23,7 @@ pub enum AcceptError {
 }
 
 impl Queue {
-    /// Takes a message over. Once it is durable, `note` may add to what is known of it and it is on its way;
+    /// Accepts a message. Once it is durable, `note` may add to what is known of it and it is on its way;
     /// then, or with the reason why not, `done` is called, on the thread that commits.
     pub fn accept(
         self: &Arc<Self>,
@@ -41,8 +41,8 @@ impl Queue {
             Err(error) => return done(Err(error.into())),
         };
         let (queue, spooled) = (self.clone(), body.clone());
-        // From here on the message may be durable whatever becomes of who brought it, so that the queue
-        // takes it over on the commit thread's word.
+        // From here on the message may be durable even if the client is gone, so that the queue
+        // gets it from the commit thread.
         let hand_over = move |result: Result<(), SpoolError>| {
             if result.is_ok() {
                 note(&mut message);

@@ -1,4 +1,4 @@
-//! What people ask of the queue: list, show, retry, hold, delete.
+//! What administrators do with the queue: list, show, retry, hold, delete.
 
 use gauntlet_store::{LogRecord, Outcome, StoreError};
 

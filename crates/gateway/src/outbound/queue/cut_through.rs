@@ -42,7 +42,7 @@ impl Queue {
         if !settings.routes.cuts_through() || self.cutting.load(Ordering::Relaxed) >= CUTTING_MAX {
             return None;
         }
-        // Whoever asks for a report of success gets it from the queue.
+        // A sender that asks for a report of success gets it from the queue.
         if message.targets.iter().any(|t| t.notify.is_some_and(|(success, ..)| success)) {
             return None;
         }

@@ -1,11 +1,11 @@
-//! Messages in hand when a process dies, so that one that kills it again and again is set aside.
+//! Messages in flight when a process dies, so that one that kills it again and again is set aside.
 //!
 //! The ids of active messages stand in a file of fixed slots that is mapped into memory: writing one
 //! costs nothing, and what is written outlives the process, whatever ended it. At the next start the
 //! messages found there are suspects: they are tried again one after the other, so that a guilty one is
-//! in hand with few others. A message that is in hand with few others at a crash has one crash more; so
-//! many, and it is held for a person to look at. A message that is concluded begins anew. A process
-//! that is killed under load finds many in hand, which says nothing about any of them.
+//! in flight with few others. A message that is in flight with few others at a crash has one crash more; so
+//! many, and it is held for an administrator to review. A message that is concluded begins anew. A process
+//! that is killed under load finds many in flight, which says nothing about any of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,17 +16,17 @@ use std::sync::{Mutex, PoisonError};
 
 use memmap2::MmapRaw;
 
-/// Messages in hand that are remembered at once; further ones are not.
+/// Messages in flight that are remembered at once; further ones are not.
 const SLOTS: usize = 65_536;
 const SLOT_BYTES: usize = size_of::<u64>();
-/// With more messages in hand a crash is nobody's.
+/// With more messages in flight a crash counts for none of them.
 const FEW: usize = 4;
 
-/// Place of a message in the file.
+/// Slot of a message in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot(usize);
 
-/// What is in hand.
+/// The messages in flight.
 #[derive(Debug)]
 pub struct InFlight {
     map: Option<MmapRaw>,
@@ -36,7 +36,7 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// Opens the list in this folder and counts the crash, if there was one. Messages that were in hand
+    /// Opens the list in this folder and counts the crash, if there was one. Messages that were in flight
     /// in `crashes_max` crashes are to be set aside; 0 sets none aside.
     ///
     /// # Errors
@@ -66,17 +66,17 @@ impl InFlight {
         InFlight { map: None, free: Mutex::default(), suspects, set_aside }
     }
 
-    /// Messages that were in hand when the last process died.
+    /// Messages that were in flight when the last process died.
     pub fn suspects(&self) -> &BTreeSet<u64> {
         &self.suspects
     }
 
-    /// Messages that were in hand in too many crashes.
+    /// Messages that were in flight in too many crashes.
     pub fn set_aside(&self) -> &BTreeSet<u64> {
         &self.set_aside
     }
 
-    /// A message is in hand from now on. None if there is no place to write it down.
+    /// A message is in flight from now on. None if no slot is free.
     pub fn take(&self, id: u64) -> Option<Slot> {
         self.map.as_ref()?;
         let place = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
@@ -110,7 +110,7 @@ fn count(path: &Path, left: &BTreeSet<u64>, crashes_max: u32) -> io::Result<BTre
     let mut counts: BTreeMap<u64, u32> = left.iter().map(one_more).collect();
     let enough = |n: u32| crashes_max > 0 && n >= crashes_max;
     let aside = counts.iter().filter(|(_, n)| enough(**n)).map(|(id, _)| *id).collect();
-    // Once it is held it is a person's turn: a retry begins anew.
+    // Once it is held an administrator decides: a retry begins anew.
     counts.retain(|_, n| *n > 0 && !enough(*n));
     if !(known.is_empty() && counts.is_empty()) {
         gauntlet_store::files::write_durably(path, &serde_json::to_vec(&counts)?)?;

@@ -1,7 +1,7 @@
-//! Telling senders what became of their messages.
+//! Reports to senders about their messages (DSN).
 //!
-//! Failures are told before the message is forgotten: no crash lets one go unreported. Delays and
-//! deliveries are told when the report is in the spool; a crash may lose or repeat one.
+//! Failures are reported before the message is forgotten: no crash lets one go unreported. Delays and
+//! deliveries are reported once the report is in the spool; a crash may lose or repeat one.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Queue {
         });
     }
 
-    /// Deliveries of this round of which the sender wants, and may be told, such news.
+    /// Deliveries of this round of which the sender wants, and may get, such a report.
     fn about(&self, active: &Active, news: News) -> Vec<Delivery> {
         let progress = active.progress();
         let all = progress.news.iter().filter(|(kind, _)| *kind == news);

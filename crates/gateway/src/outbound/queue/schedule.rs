@@ -1,11 +1,11 @@
-//! When a message is tried again, given up, and when its sender hears of it: pure rules, without a clock.
+//! When a message is tried again, given up, and when that is reported to its sender: pure rules, without a clock.
 
 use gauntlet_store::Outcome;
 
 use crate::config::SenderSettings;
 use crate::outbound::queued_message::News;
 
-/// The rules of the moment.
+/// The rules of one generation of settings.
 #[derive(Debug, Clone, Copy)]
 pub struct Schedule<'s> {
     settings: &'s SenderSettings,

@@ -9,8 +9,8 @@ use crate::config::ListenerRole;
 use crate::inbound::recipients::RecipientStatus;
 
 impl Conversation {
-    /// A trusted relay speaks for another client: who came too often is told so at once.
-    pub(super) fn speak_for(&mut self, client: Option<std::net::IpAddr>) -> Option<Event> {
+    /// A trusted relay names the real client (XCLIENT): one that came too often is refused at once.
+    pub(super) fn set_client(&mut self, client: Option<std::net::IpAddr>) -> Option<Event> {
         let client = client?.to_canonical();
         self.client.address = client;
         self.memory = self.receiver.memory.share_of(self.receiver.holders_of(client));
@@ -121,14 +121,14 @@ impl Conversation {
         }
     }
 
-    /// Why whoever logged in may not send this message.
+    /// Why the user who logged in may not send this message.
     pub(super) fn refuse_author(&self, message: &[u8]) -> Option<Reply> {
         let own = self.login.as_ref().map(|user| &user.addresses).filter(|own| !own.is_empty())?;
         self.client.own_header_from.then(|| author::refusal(message, own)).flatten()
     }
 }
 
-/// The local part tells the next server of another place: `user%elsewhere`, `elsewhere!user`,
+/// The local part names another destination to the next server: `user%elsewhere`, `elsewhere!user`,
 /// `"user@elsewhere"`. Servers that still follow it would relay for strangers, or deliver past our checks.
 fn routes_on(recipient: &str) -> bool {
     recipient.rsplit_once('@').is_some_and(|(local, _)| local.contains(['%', '!', '@']))
