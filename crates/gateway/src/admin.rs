@@ -1,4 +1,5 @@
-//! What an administrator steers and what keeps the process safe: policy, groups, sandbox, the secrets process.
+//! What an administrator steers and what keeps the process safe: policy, groups, sandbox, the
+//! secrets process.
 
 pub mod groups;
 pub mod policy_source;

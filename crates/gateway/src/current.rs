@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-/// A handle on the part `T` of the node's generation of settings. [`Current::get`] gives the current
-/// one; a message or a session that keeps it sees one generation to the end.
+/// A handle on the part `T` of the node's generation of settings. [`Current::get`] gives the
+/// current one; a message or a session that keeps it sees one generation to the end.
 pub struct Current<T>(Arc<dyn Fn() -> Arc<T> + Send + Sync>);
 
 impl<T> Clone for Current<T> {

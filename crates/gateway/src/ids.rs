@@ -10,7 +10,8 @@ const LENGTH: usize = 13;
 const COUNTER_BITS: u32 = 20;
 
 /// Makes ids. Those of a later process are greater, unless the clock was set back by more than the
-/// process before was old; the spool's ids are shown to [`Ids::see`] so that even then none repeats.
+/// process before was old; the spool's ids are shown to [`Ids::see`] so that even then none
+/// repeats.
 #[derive(Debug, Default)]
 pub struct Ids {
     last: AtomicU64,

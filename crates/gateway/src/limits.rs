@@ -43,8 +43,8 @@ pub struct TooFewThreads {
     error: std::io::Error,
 }
 
-/// Starts so many threads at once and lets them end again: whether the system will give them. Libraries
-/// that start threads panic where it does not.
+/// Starts so many threads at once and lets them end again: whether the system will give them.
+/// Libraries that start threads panic where it does not.
 ///
 /// # Errors
 /// How many it gave, why no more, and what to do.

@@ -59,8 +59,8 @@ impl Histogram {
     /// Counts a duration.
     pub fn record(&self, duration: Duration) {
         let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let place = BOUNDS_US.partition_point(|bound| *bound < us);
-        if let Some(bucket) = self.buckets.get(place) {
+        let index = BOUNDS_US.partition_point(|bound| *bound < us);
+        if let Some(bucket) = self.buckets.get(index) {
             bucket.fetch_add(1, Ordering::Relaxed);
         }
         self.sum_us.fetch_add(us, Ordering::Relaxed);

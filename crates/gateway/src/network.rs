@@ -35,8 +35,9 @@ impl Network {
 #[error("{0:?} is no network such as 192.0.2.0/24")]
 pub struct ParseNetworkError(String);
 
-/// Where the node goes when the DNS of a stranger names an address: to the internet, and to networks that the
-/// configuration allows. Else a domain could make it connect to servers inside our own network.
+/// Where the node goes when the DNS of a stranger names an address: to the internet, and to
+/// networks that the configuration allows. Else a domain could make it connect to servers inside
+/// our own network.
 #[derive(Debug, Clone, Default)]
 pub struct Reach(Vec<Network>);
 
@@ -55,8 +56,9 @@ impl Reach {
     }
 }
 
-/// A host on the internet can have this address: it is in none of the special blocks (IANA's registries of
-/// special-purpose addresses, RFC 6890), nor does an IPv6 address lead to an IPv4 address in one of them.
+/// A host on the internet can have this address: it is in none of the special blocks (IANA's
+/// registries of special-purpose addresses, RFC 6890), nor does an IPv6 address lead to an IPv4
+/// address in one of them.
 pub fn is_global(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_global_v4(address),

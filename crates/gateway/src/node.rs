@@ -99,8 +99,8 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Starts a node behind these listeners: locks the data folder, recovers the spool, accepts. Call it on
-    /// the runtime that is to run it.
+    /// Starts a node behind these listeners: locks the data folder, recovers the spool, accepts.
+    /// Call it on the runtime that is to run it.
     ///
     /// # Errors
     /// If the data folder is in use or cannot be used, or rules and policy cannot be loaded.
@@ -188,7 +188,7 @@ impl Node {
         &self.addresses
     }
 
-    /// The places at which mail is judged for other programs.
+    /// The services at which mail is judged for other programs: protocol and address.
     pub fn services(&self) -> &[(ServiceProtocol, String)] {
         &self.services
     }

@@ -1,4 +1,5 @@
-//! From an accepted message to its deliveries: queue, routes, signing, next hops, Maildir, quarantine.
+//! From an accepted message to its deliveries: queue, routes, signing, next hops, Maildir,
+//! quarantine.
 
 pub mod arc;
 pub mod dsn;

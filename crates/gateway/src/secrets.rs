@@ -1,14 +1,14 @@
 //! Private keys and the user database in a process of their own (decision 170).
 //!
 //! The process that parses mail, SMTP and HTTP must not hold what an attacker would want most. So
-//! `gauntlet serve` starts a second process from the same program, the *secrets process*. It alone reads the
-//! private keys of TLS, DKIM and ARC and the user database; it signs and checks passwords on request, and
-//! never gives a key away. It parses no mail, no HTTP and no SMTP, and opens no network socket. OpenSMTPD has
-//! such a process for its keys (`ca`), OpenSSH has its monitor.
+//! `gauntlet serve` starts a second process from the same program, the *secrets process*. It alone
+//! reads the private keys of TLS, DKIM and ARC and the user database; it signs and checks passwords
+//! on request, and never gives a key away. It parses no mail, no HTTP and no SMTP, and opens no
+//! network socket. OpenSMTPD has such a process for its keys (`ca`), OpenSSH has its monitor.
 //!
-//! The two talk over socket pairs made before the process is started ([`wire`]): one request at a time
-//! on each, bounded, with a time-out. Without a secrets process (in commands, and in tests of this
-//! library) the same code works on the files itself.
+//! The two talk over socket pairs made before the process is started ([`wire`]): one request at a
+//! time on each, bounded, with a time-out. Without a secrets process (in commands, and in tests of
+//! this library) the same code works on the files itself.
 
 pub mod client;
 pub(crate) mod remote_key;

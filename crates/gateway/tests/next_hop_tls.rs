@@ -1,5 +1,5 @@
-//! TLS towards mail exchangers: DANE (RFC 7672) and MTA-STS (RFC 8461), with a real, signed DNS zone, a
-//! TLS server and an HTTPS server on loopback addresses.
+//! TLS towards mail exchangers: DANE (RFC 7672) and MTA-STS (RFC 8461), with a real, signed DNS
+//! zone, a TLS server and an HTTPS server on loopback addresses.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -299,7 +299,8 @@ async fn policies_of_domains_are_followed_and_kept() {
     let zone = serve(&format!("{id}sts.example MX 10 mx2.sts.example.\n")).unwrap();
     let settled = send(&new(&zone), "sts.example").await;
     assert!(settled.outcome.is_none() && settled.reply.contains("TLS"), "{settled:?}");
-    // Somebody forges the MX records, and takes the TXT record away: the policy is known from before.
+    // Somebody forges the MX records, and takes the TXT record away: the policy is known from
+    // before.
     let zone = serve("sts.example MX 10 evil.example.\n").unwrap();
     let settled = send(&new(&zone), "sts.example").await;
     assert!(settled.outcome.is_none() && settled.reply.contains("MTA-STS"), "{settled:?}");
@@ -354,8 +355,8 @@ fn unzipped(bytes: &[u8]) -> serde_json::Value {
     serde_json::from_reader(flate2::read::GzDecoder::new(bytes)).unwrap()
 }
 
-/// Exchangers with the right certificate, with another's and without TLS, at one port; policies that
-/// enforce and that test; and who takes reports.
+/// Exchangers with the right certificate, with another's and without TLS, at one port; policies
+/// that enforce and that test; and who takes reports.
 struct Domains {
     certificates: Certificates,
     port: u16,

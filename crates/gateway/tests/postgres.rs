@@ -53,7 +53,8 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// Gives the server a certificate for this name and says how it finds it. The key is only its own to read.
+/// Gives the server a certificate for this name and says how it finds it. The key is only its own
+/// to read.
 fn certificate(folder: &Path, data: &Path, name: &str) -> Vec<String> {
     let authority = authority();
     let key = KeyPair::generate().unwrap();
@@ -77,7 +78,8 @@ fn certificate(folder: &Path, data: &Path, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Starts a server, with TLS if a name for its certificate is given; none, with a loud note, if it is not installed.
+/// Starts a server, with TLS if a name for its certificate is given; none, with a loud note, if it
+/// is not installed.
 fn start(tls_name: Option<&str>) -> Option<Server> {
     let Some(bin) = programs() else {
         let missing = "PostgreSQL is not installed (Debian: postgresql)";

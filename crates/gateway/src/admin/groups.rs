@@ -1,7 +1,7 @@
 //! Groups of addresses for the policy: from the configuration, files, SQLite and PostgreSQL.
 //!
-//! What a database said last is kept in the data folder (`groups/`): a node starts and works on when the
-//! database is away.
+//! What a database said last is kept in the data folder (`groups/`): a node starts and works on
+//! when the database is away.
 
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,8 @@ pub fn load(config: &Config) -> anyhow::Result<Groups> {
     load_with(config, |group, error| bail!("group {:?}: {error}", group.name))
 }
 
-/// The same, for a node that starts: mail must not wait for a database. A group whose database neither
-/// answers nor ever did has its other members alone until it answers, which the log says.
+/// The same, for a node that starts: mail must not wait for a database. A group whose database
+/// neither answers nor ever did has its other members alone until it answers, which the log says.
 ///
 /// # Errors
 /// If a file cannot be read, or a database is neither SQLite's nor PostgreSQL's.

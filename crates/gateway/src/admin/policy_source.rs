@@ -94,8 +94,8 @@ fn with_groups(config: &Config, groups: &Groups, users: Option<&Users>) -> anyho
     Ok(policy)
 }
 
-/// Notes the policy in force as a version if it is none yet: the default, or a file changed by hand.
-/// Returns it.
+/// Notes the policy in force as a version if it is none yet: the default, or a file changed by
+/// hand. Returns it.
 ///
 /// # Errors
 /// If it cannot be read or kept.
@@ -124,12 +124,12 @@ pub struct Wanted<'a> {
     pub now_ms: i64,
 }
 
-/// Checks a policy and makes it the one in force, for all that read it next: the version first, then
-/// the file if there is one.
+/// Checks a policy and makes it the one in force, for all that read it next: the version first,
+/// then the file if there is one.
 ///
 /// # Errors
-/// If it is no policy, another administrator was faster, or it could not be kept; then everything stays as
-/// it was.
+/// If it is no policy, another administrator was faster, or it could not be kept; then everything
+/// stays as it was.
 pub fn save(config: &Config, policies: &Policies, wanted: &Wanted<'_>) -> anyhow::Result<Version> {
     Policy::parse(wanted.text, &groups::load(config)?)?;
     let before = note(config, policies, wanted.now_ms)?;

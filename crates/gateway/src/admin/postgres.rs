@@ -1,8 +1,9 @@
-//! Asking a PostgreSQL server one question: the protocol's version 3.0 (its manual, chapter 55), as far
-//! as that takes: start, TLS, SCRAM-SHA-256 or a plain password, one simple query, its rows as text.
+//! Asking a PostgreSQL server one question: the protocol's version 3.0 (its manual, chapter 55), as
+//! far as that takes: start, TLS, SCRAM-SHA-256 or a plain password, one simple query, its rows as
+//! text.
 //!
-//! Why not a driver: the kept ones bring twenty crates, among them second copies of hashes that are here
-//! already, for what is one read-only question every few minutes.
+//! Why not a driver: the kept ones bring twenty crates, among them second copies of hashes that are
+//! here already, for what is one read-only question every few minutes.
 
 use anyhow::{Context, bail, ensure};
 use base64_simd::STANDARD as BASE64;
@@ -44,8 +45,8 @@ impl std::fmt::Debug for ServerAddress {
 }
 
 impl ServerAddress {
-    /// Reads the address. A host that begins with `/` (written `%2Frun%2Fpostgresql`) is the folder of a
-    /// Unix socket.
+    /// Reads the address. A host that begins with `/` (written `%2Frun%2Fpostgresql`) is the folder
+    /// of a Unix socket.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -103,8 +104,8 @@ fn decoded(text: &str) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The first two columns of every row that the query gives, as text; a column that is NULL or not there is
-/// empty.
+/// The first two columns of every row that the query gives, as text; a column that is NULL or not
+/// there is empty.
 ///
 /// # Errors
 /// The server cannot be reached, does not let us in, or refuses the query.
@@ -369,8 +370,8 @@ mod tests {
 
     #[test]
     fn the_exchange_of_the_standard_is_answered() {
-        // RFC 7677, section 3, with the user's name left out as PostgreSQL does: the proof differs, the
-        // server's nonce and rounds are checked.
+        // RFC 7677, section 3, with the user's name left out as PostgreSQL does: the proof differs,
+        // the server's nonce and rounds are checked.
         let mut scram = Scram { nonce: "rOprNGfwEbeRWgbNEkqO".to_owned(), proof: Vec::new() };
         let challenge = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
                          s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";

@@ -1,9 +1,11 @@
-//! The sandbox of a node (decision 171): what the kernel holds the two processes to, whatever code runs in them.
+//! The sandbox of a node (decision 171): what the kernel holds the two processes to, whatever code
+//! runs in them.
 //!
-//! Both are restricted before they have threads. The node may read what its configuration names and what a
-//! program needs of a system, and change its data folder, but not *read* in it what belongs to the secrets
-//! process; it may start no program and trace no process. The secrets process may read anything, since it
-//! reads keys from wherever they are, change its own folders only, and open no socket.
+//! Both are restricted before they have threads. The node may read what its configuration names and
+//! what a program needs of a system, and change its data folder, but not *read* in it what belongs
+//! to the secrets process; it may start no program and trace no process. The secrets process may
+//! read anything, since it reads keys from wherever they are, change its own folders only, and open
+//! no socket.
 
 pub mod landlock;
 pub mod seccomp;
@@ -22,7 +24,8 @@ use landlock::{CHANGE, CHANGE_FILES, READ, Ruleset};
 
 /// Folders of the data folder that belong to the secrets process.
 const SECRET_FOLDERS: [&str; 3] = ["console", "tls", "acme"];
-/// Folders of the data folder that a node reads; made before, since a rule is about a folder that is there.
+/// Folders of the data folder that a node reads; made before, since a rule is about a folder that
+/// is there.
 const OWN_FOLDERS: [&str; 11] = [
     "log",
     "queue",
@@ -179,8 +182,8 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
     let data = &config.node.data;
     make_own(config)?;
     let bare = keys_lie_bare(config);
-    // Not more: a folder of the secrets process could be renamed, or a file of its moved to where it may be
-    // read, now or by the rules of the next start.
+    // Not more: a folder of the secrets process could be renamed, or a file of its moved to where
+    // it may be read, now or by the rules of the next start.
     rules.allow(data, if bare { READ | CHANGE_FILES } else { CHANGE_FILES })?;
     for entry in std::fs::read_dir(data)? {
         let entry = entry?;
@@ -235,8 +238,9 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
     Ok(rules)
 }
 
-/// The folder of the memory of senders. Before version 0.2 its files were in the data folder itself; they are
-/// moved, the database last, so that a move that was interrupted is finished by the next start.
+/// The folder of the memory of senders. Before version 0.2 its files were in the data folder
+/// itself; they are moved, the database last, so that a move that was interrupted is finished by
+/// the next start.
 pub(crate) fn history_folder(data: &Path) -> io::Result<PathBuf> {
     let folder = data.join(HISTORY);
     files::create_folder(&folder)?;
@@ -290,8 +294,9 @@ fn make_in_data(config: &Config) -> io::Result<()> {
     Ok(())
 }
 
-/// The keys of held mail lie in the data folder itself. They are replaced by `gauntlet quarantine`, and the kernel
-/// knows files that are replaced by their folder only: the node must read the whole folder then.
+/// The keys of held mail lie in the data folder itself. They are replaced by `gauntlet quarantine`,
+/// and the kernel knows files that are replaced by their folder only: the node must read the whole
+/// folder then.
 fn keys_lie_bare(config: &Config) -> bool {
     let path = config.node.inside(&config.quarantine.key_file);
     path.parent() == Some(&config.node.data) && (config.quarantine.encrypt || path.exists())

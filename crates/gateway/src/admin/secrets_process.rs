@@ -73,8 +73,8 @@ pub struct State {
 struct Current {
     config: Config,
     keys: Keys,
-    /// Those that the node went on with last, if it is not those above: it may not have done so, and
-    /// handshakes and messages under way may still ask for them.
+    /// Those that the node went on with last, if it is not those above: it may not have done so,
+    /// and handshakes and messages under way may still ask for them.
     in_force: Keys,
     /// Those in force before.
     previous: Keys,
@@ -100,8 +100,8 @@ impl std::fmt::Debug for State {
 }
 
 impl State {
-    /// Reads configuration and keys, gives up what is not needed any more (`settle`), and opens the user
-    /// database.
+    /// Reads configuration and keys, gives up what is not needed any more (`settle`), and opens the
+    /// user database.
     ///
     /// # Errors
     /// What is wrong with them.

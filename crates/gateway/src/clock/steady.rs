@@ -1,11 +1,12 @@
 //! A time for ages that a step of the system's clock does not move.
 //!
-//! What is held or queued is deleted by its age. A clock that is set days ahead, by a mistake or by an attacker who
-//! controls the time server, would age all mail at once; so would a node that was really off for a week, whose
-//! held mail no one could review meanwhile. The steady time is the wall clock as long as that agrees with the
-//! time that the system has really run since the last agreement; a step further ahead than
-//! `clock.jump_seconds_max` is not believed until an administrator does (`gauntlet clock --accept`). Until then
-//! the steady time goes on from where it was. A clock that goes back makes mail younger, which deletes nothing.
+//! What is held or queued is deleted by its age. A clock that is set days ahead, by a mistake or by
+//! an attacker who controls the time server, would age all mail at once; so would a node that was
+//! really off for a week, whose held mail no one could review meanwhile. The steady time is the
+//! wall clock as long as that agrees with the time that the system has really run since the last
+//! agreement; a step further ahead than `clock.jump_seconds_max` is not believed until an
+//! administrator does (`gauntlet clock --accept`). Until then the steady time goes on from where it
+//! was. A clock that goes back makes mail younger, which deletes nothing.
 //!
 //! The steady time is written down every minute, so that a restart does not forget it.
 
@@ -72,8 +73,8 @@ impl Steady {
             self.behind_since = None;
             return Reading { steady_ms: steady, ahead_ms: ahead };
         } else if ahead < -jump_max {
-            // A machine without a battery begins in 1970 and is corrected soon. A clock that stays behind
-            // is right, and was wrong before: else it could step ahead again by as much.
+            // A machine without a battery begins in 1970 and is corrected soon. A clock that stays
+            // behind is right, and was wrong before: else it could step ahead again by as much.
             let since = *self.behind_since.get_or_insert(running);
             if running - since >= jump_max {
                 self.accept(wall, running);
@@ -109,9 +110,9 @@ struct State {
 }
 
 impl SteadyClock {
-    /// Goes on from the file in this data folder. `jump_seconds_max` is how far the wall clock may step
-    /// ahead; 0 believes it whatever it does. `newest_ms` is when the newest mail came that this node knows of,
-    /// by the system's clock: from there the time goes on if the file is lost.
+    /// Goes on from the file in this data folder. `jump_seconds_max` is how far the wall clock may
+    /// step ahead; 0 believes it whatever it does. `newest_ms` is when the newest mail came that
+    /// this node knows of, by the system's clock: from there the time goes on if the file is lost.
     pub fn open(
         data: &Path,
         jump_seconds_max: u64,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Limits of a question to a PostgreSQL server. A database is asked over one connection, which ends with
-/// the answer.
+/// Limits of a question to a PostgreSQL server. A database is asked over one connection, which ends
+/// with the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PostgresSettings {

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct RouteSettings {
     /// Next hop for mail to our domains, `host:port`; empty delivers into `maildir`.
     pub next_hop: String,
-    /// Next hop for outbound mail, `host:port`; empty asks the DNS for each domain's mail exchangers.
+    /// Next hop for outbound mail, `host:port`; empty asks the DNS for each domain's mail
+    /// exchangers.
     pub smart_host: String,
     /// Maildir that takes mail when no next hop is set; relative to the data folder.
     pub maildir: PathBuf,
@@ -33,12 +34,13 @@ impl Default for RouteSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NextHopSettings {
-    /// Domains (`*.example.org` for the subdomains) and addresses. The first table that fits counts.
+    /// Domains (`*.example.org` for the subdomains) and addresses. The first table that fits
+    /// counts.
     pub r#for: Vec<String>,
     /// Next hops, `host:port`; empty asks the DNS for the domain's mail exchangers.
     pub hosts: Vec<String>,
-    /// Share of each next hop, in their order; empty is the same for all. One that cannot be reached
-    /// leaves its share to the others; a weight of 0 is taken only then.
+    /// Share of each next hop, in their order; empty is the same for all. One that cannot be
+    /// reached leaves its share to the others; a weight of 0 is taken only then.
     pub weights: Vec<u32>,
     /// TLS there; none is `sender.tls`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,8 +59,8 @@ pub struct SenderSettings {
     pub messages_per_connection_max: usize,
     /// Connections at once over all next hops.
     pub connections_max: usize,
-    /// Per cent of them for mail exchangers that the DNS names; the others are kept for next hops that
-    /// the configuration names.
+    /// Per cent of them for mail exchangers that the DNS names; the others are kept for next hops
+    /// that the configuration names.
     pub exchanger_connections_percent_max: u32,
     /// Connections at once to mail exchangers of one network (/24, /64).
     pub exchanger_connections_per_network_max: usize,
@@ -82,8 +84,8 @@ pub struct SenderSettings {
     pub retry_seconds: Vec<u64>,
     /// Seconds after which a message that could not be delivered is returned.
     pub expire_seconds: u64,
-    /// Report to senders mail that cannot be delivered, is late, or whose delivery they asked to know
-    /// (RFC 3464).
+    /// Report to senders mail that cannot be delivered, is late, or whose delivery they asked to
+    /// know (RFC 3464).
     pub bounces: bool,
     /// Seconds after which a late message is reported to its sender; 0 is never.
     pub delay_report_seconds: u64,
@@ -91,7 +93,8 @@ pub struct SenderSettings {
     pub crashes_max: u32,
     /// TLS towards next hops; a route can ask for more.
     pub tls: HopTlsPolicy,
-    /// Follow the MTA-STS policies of domains (RFC 8461), where roots are trusted and DANE does not decide.
+    /// Follow the MTA-STS policies of domains (RFC 8461), where roots are trusted and DANE does not
+    /// decide.
     pub mta_sts: bool,
     /// Port at which policies are fetched.
     pub mta_sts_port: u16,

@@ -163,7 +163,8 @@ pub struct NodeSettings {
     pub data: PathBuf,
     /// Seconds that a stop waits for sessions to end.
     pub drain_seconds_max: u64,
-    /// The user that the node becomes once its ports are bound, when it is started as root; empty stays.
+    /// The user that the node becomes once its ports are bound, when it is started as root; empty
+    /// stays.
     pub user: String,
     /// What the kernel is asked to hold the node's processes to.
     pub sandbox: Sandbox,
@@ -223,10 +224,11 @@ pub struct ReceiverSettings {
     pub sessions_per_network_max: usize,
     /// Per cent of `sessions_max` from which only clients that are known for good mail are let in.
     pub shed_percent: u32,
-    /// Networks in CIDR form whose clients are never shed, greylisted, or held to `rates` and to the
-    /// policy's rates by client and recipient.
+    /// Networks in CIDR form whose clients are never shed, greylisted, or held to `rates` and to
+    /// the policy's rates by client and recipient.
     pub exempt_networks: Vec<String>,
-    /// Milliseconds that strangers wait for our greeting: a client that talks before it is no mail server.
+    /// Milliseconds that strangers wait for our greeting: a client that talks before it is no mail
+    /// server.
     pub greeting_wait_ms: u64,
     /// Bytes of one message.
     pub message_bytes_max: u64,
@@ -238,8 +240,8 @@ pub struct ReceiverSettings {
     pub errors_max: usize,
     /// Bytes of one command line (RFC 5321 section 4.5.3.1.4 asks for 512 at least).
     pub command_bytes_max: usize,
-    /// Bytes of a chunk (BDAT) that is read past when it was refused before it came; a larger one closes the
-    /// connection.
+    /// Bytes of a chunk (BDAT) that is read past when it was refused before it came; a larger one
+    /// closes the connection.
     pub refused_chunk_bytes_max: u64,
     /// Received fields before a message counts as looping.
     pub received_headers_max: usize,
@@ -255,7 +257,8 @@ pub struct ReceiverSettings {
     pub body_rate_seconds: u64,
     /// Bytes of bodies held in memory over all sessions; above, new bodies get 452.
     pub memory_bytes_max: u64,
-    /// Per cent of `memory_bytes_max`, `disk_bytes_max` and `disk_bodies_max` that one client address may hold.
+    /// Per cent of `memory_bytes_max`, `disk_bytes_max` and `disk_bodies_max` that one client
+    /// address may hold.
     pub memory_percent_per_client_max: u32,
     /// Per cent of them that one network (/24, /64) may hold.
     pub memory_percent_per_network_max: u32,
@@ -379,7 +382,7 @@ impl Default for DkimSettings {
 pub struct PolicySettings {
     /// The policy file; empty uses the one that comes with the program.
     pub path: PathBuf,
-    /// Seconds between two looks for changes of groups that come from files and databases.
+    /// Seconds between two polls for changes of groups that come from files and databases.
     pub groups_seconds: u64,
 }
 
@@ -395,8 +398,8 @@ impl Default for PolicySettings {
 pub struct QuarantineSettings {
     /// Days that held mail is kept.
     pub retention_days: u32,
-    /// Share of held mail, in percent, that may go at once because of its age: more (and more than 100
-    /// messages) is kept until an administrator says that it may.
+    /// Share of held mail, in percent, that may go at once because of its age: more (and more than
+    /// 100 messages) is kept until an administrator says that it may.
     pub expire_percent_max: u32,
     /// Bytes of held mail; above, the oldest goes first.
     pub bytes_max: u64,
@@ -469,7 +472,8 @@ pub struct LogSettings {
     pub level: String,
     /// Days that the message log is kept.
     pub retention_days: u32,
-    /// Days before today of which the text logs of Receiver, Engine and Sender are kept; 0 writes none.
+    /// Days before today of which the text logs of Receiver, Engine and Sender are kept; 0 writes
+    /// none.
     pub text_days: u32,
 }
 

@@ -149,7 +149,8 @@ fn check_users(config: &Config) -> Result<(), ConfigError> {
         if !web(&oidc.issuer) {
             return wrong("oidc.issuer", format!("{:?} is no https:// address", oidc.issuer));
         }
-        // It is shown to users in errors, and no provider has one (OpenID Connect Discovery section 2).
+        // It is shown to users in errors, and no provider has one (OpenID Connect Discovery section
+        // 2).
         if oidc.issuer.contains('@') {
             return wrong("oidc.issuer", "has a login in it: use oidc.client_secret".into());
         }
@@ -257,7 +258,8 @@ fn out_of_bounds(key: &str, message: &str) -> ConfigError {
     ConfigError::Meaning { place, key, message: message.to_owned() }
 }
 
-/// Refuses limits of attempts to sign in and of questions to databases that limit nothing, or everyone.
+/// Refuses limits of attempts to sign in and of questions to databases that limit nothing, or
+/// everyone.
 fn check_ranges(config: &Config) -> Result<(), ConfigError> {
     let ranges = config.sign_in.ranges().into_iter().chain(config.postgres.ranges());
     for (key, value, most) in ranges {

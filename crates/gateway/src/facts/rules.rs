@@ -1,9 +1,9 @@
-//! What rules in SpamAssassin's language ask of the DNS: `check_rbl`, `check_uridnsbl`, `askdns` and
-//! their kin.
+//! What rules in SpamAssassin's language ask of the DNS: `check_rbl`, `check_uridnsbl`, `askdns`
+//! and their kin.
 //!
-//! The ruleset says what it asks about a message ([`Ruleset::questions`]); here it is asked, and the
-//! answers become facts, under the questions' text. Only what the DNS said for certain is a fact:
-//! where nobody answered, a rule has nothing to read.
+//! The ruleset says what it asks about a message ([`Ruleset::questions`]); here it is asked, and
+//! the answers become facts, under the questions' text. Only what the DNS said for certain is a
+//! fact: where nobody answered, a rule has nothing to read.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -159,8 +159,8 @@ impl RuleLookups {
         answer.names().take(STEPS_MAX).map(str::to_owned).collect()
     }
 
-    /// The name servers of a host's domain: those of the host itself, else of the registered domain,
-    /// and the first one of the zone.
+    /// The name servers of a host's domain: those of the host itself, else of the registered
+    /// domain, and the first one of the zone.
     async fn authorities(&self, lookups: &LookupContext<'_>, host: &str) -> Vec<String> {
         let domain = self.ruleset.registered_domain(host);
         let mut servers = self.servers(lookups, host).await;

@@ -1,8 +1,9 @@
-//! Who may come in: sessions at once, sessions of one client and network, and who has to leave when there is
-//! no room for others.
+//! Who may come in: sessions at once, sessions of one client and network, and who has to leave when
+//! there is no room for others.
 //!
-//! A node under pressure ([`Admission::is_pressed`]) has less patience, as Postfix has in its stress mode:
-//! commands have to come sooner, and a session that brings nothing makes room for one that may.
+//! A node under pressure ([`Admission::is_pressed`]) has less patience, as Postfix has in its
+//! stress mode: commands have to come sooner, and a session that brings nothing makes room for one
+//! that may.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -51,15 +52,15 @@ pub struct SessionLimits {
     pub per_client_max: usize,
     /// Sessions at once of one network (/24, /64), of clients that are not exempt.
     pub per_network_max: usize,
-    /// From here on only clients that are known for good mail are let in, and others where an idle session
-    /// makes room.
+    /// From here on only clients that are known for good mail are let in, and others where an idle
+    /// session makes room.
     pub shed_from: usize,
     /// From here on the node is under pressure.
     pub stress_from: usize,
     /// A session that brought nothing for so long may have to leave for a new one.
     pub idle_min: Duration,
-    /// Sessions for which there are descriptors; there the node accepts no client, and they wait in the
-    /// system's queue.
+    /// Sessions for which there are descriptors; there the node accepts no client, and they wait in
+    /// the system's queue.
     pub open_max: usize,
 }
 
@@ -92,8 +93,8 @@ pub struct Admitted {
 }
 
 impl SessionLimits {
-    /// Those of a listener that is no SMTP one: so many connections at once, of one address so many; who
-    /// brings no request for `idle_min` leaves for others.
+    /// Those of a listener that is no SMTP one: so many connections at once, of one address so
+    /// many; who brings no request for `idle_min` leaves for others.
     pub fn of_connections(max: usize, per_client_max: usize, idle_min: Duration) -> Self {
         SessionLimits {
             sessions_max: usize::MAX,
@@ -135,7 +136,8 @@ impl Admission {
         self.room.notify_waiters();
     }
 
-    /// Returns once there is a descriptor for one more session: sessions that bring nothing are evicted meanwhile.
+    /// Returns once there is a descriptor for one more session: sessions that bring nothing are
+    /// evicted meanwhile.
     pub async fn wait_for_capacity(&self) {
         loop {
             let freed = self.room.notified();
@@ -151,8 +153,9 @@ impl Admission {
         }
     }
 
-    /// Lets a client in, or says why not. `is_good` is asked only if the node is nearly full; an exempt
-    /// client is not counted by its network and never evicted; no address is counted for a client without one.
+    /// Lets a client in, or says why not. `is_good` is asked only if the node is nearly full; an
+    /// exempt client is not counted by its network and never evicted; no address is counted for a
+    /// client without one.
     ///
     /// # Errors
     /// The limit that is reached, as a bland text.
@@ -193,8 +196,8 @@ impl Admission {
         }
     }
 
-    /// Evicts sessions that brought nothing for `idle`, the longest first, `count` at most. How many
-    /// there were.
+    /// Evicts sessions that brought nothing for `idle`, the longest first, `count` at most. How
+    /// many there were.
     pub fn evict_idle(&self, idle: Duration, count: usize) -> usize {
         let before = self.now_ms().checked_sub(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX));
         let Some(before) = before else { return 0 };
@@ -218,8 +221,8 @@ impl Admission {
         left.take(count).count()
     }
 
-    /// Updates whether the node is under pressure: many sessions, or `busy` for another reason. Sessions that
-    /// brought nothing for `idle` then leave. True if that changed.
+    /// Updates whether the node is under pressure: many sessions, or `busy` for another reason.
+    /// Sessions that brought nothing for `idle` then leave. True if that changed.
     pub fn update_pressure(&self, busy: bool, idle: Duration) -> bool {
         let pressed = busy || self.sessions() >= self.limits.load().stress_from;
         if pressed {

@@ -140,8 +140,8 @@ impl Intake {
         }
     }
 
-    /// Judges a message that is on its way now: asks the network, counts, and remembers its sender. The
-    /// body comes back as it was judged, with what the network said in its header.
+    /// Judges a message that is on its way now: asks the network, counts, and remembers its sender.
+    /// The body comes back as it was judged, with what the network said in its header.
     ///
     /// # Errors
     /// [`NoVerdict`]: the client may try again later.

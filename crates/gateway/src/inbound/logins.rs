@@ -1,11 +1,11 @@
-//! Logins of mail clients: the users of the console over TLS, by a password made for the mail program, or
-//! by their own as long as they have no second factor.
+//! Logins of mail clients: the users of the console over TLS, by a password made for the mail
+//! program, or by their own as long as they have no second factor.
 //!
 //! A password costs tens of milliseconds and 19 MB to check, on purpose. So only a few are checked
-//! at once, failures are counted together with those of the console ([`Attempts`]), and what was right
-//! or wrong a moment ago is remembered (by a keyed hash, in memory only): a client that connects for
-//! each message does not pay for each, and one that was given an old password and repeats it for ever
-//! does not use up its owner's attempts.
+//! at once, failures are counted together with those of the console ([`Attempts`]), and what was
+//! right or wrong a moment ago is remembered (by a keyed hash, in memory only): a client that
+//! connects for each message does not pay for each, and one that was given an old password and
+//! repeats it for ever does not use up its owner's attempts.
 //!
 //! [`Attempts`]: gauntlet_store::users::Attempts
 
@@ -26,7 +26,8 @@ use crate::clock::Clock;
 const CHECKS_MAX: usize = 2;
 /// Logins remembered.
 const REMEMBERED_MAX: usize = 10_000;
-/// A password that was checked is remembered for this long: a changed one works on for so long at most.
+/// A password that was checked is remembered for this long: a changed one works on for so long at
+/// most.
 const REMEMBER_FOR: Duration = Duration::from_secs(60);
 /// What a client that logs in by SCRAM is challenged with.
 #[derive(Debug)]
@@ -93,7 +94,7 @@ impl Logins {
         if let Some(known) = self.remembered(&name) {
             return known;
         }
-        let place = self.checks.acquire().await.ok()?;
+        let permit = self.checks.acquire().await.ok()?;
         // Of many connections that came at once, the first may have been answered meanwhile.
         if let Some(known) = self.remembered(&name) {
             return known;
@@ -104,7 +105,7 @@ impl Logins {
         let (users, who, now) = (self.users.clone(), login.clone(), self.clock.unix_ms());
         let checked = tokio::task::spawn_blocking(move || users.mail_login(&who, &password, now));
         let checked = checked.await;
-        drop(place);
+        drop(permit);
         let user = match checked {
             Ok(Ok(user)) => user.map(Arc::new),
             Ok(Err(error)) => {
@@ -140,13 +141,13 @@ impl Logins {
         begun.is_ok()
     }
 
-    /// What a SCRAM login is checked with. For a login that does not exist, or may not be used now, something that
-    /// nothing fits and that is the same each time, so that it reveals nothing.
+    /// What a SCRAM login is checked with. For a login that does not exist, or may not be used now,
+    /// something that nothing fits and that is the same each time, so that it reveals nothing.
     pub async fn credentials(&self, client: IpAddr, login: &str) -> Challenge {
         let nonce = self.nonce();
         let (users, who) = (self.users.clone(), login.to_owned());
-        // Looked up even where no attempt may be made: a salt that changes with the limit would reveal that
-        // the login exists.
+        // Looked up even where no attempt may be made: a salt that changes with the limit would
+        // reveal that the login exists.
         let allowed = self.may_try(client, login);
         // The decoy is asked for in any case, so that the time reveals nothing.
         let asked = tokio::task::spawn_blocking(move || {

@@ -5,8 +5,8 @@
 //!        yes: known              yes: known            its answer to RCPT
 //! ```
 //!
-//! Without any of these every local part is taken. With a list or table and no probe, a recipient in none
-//! of them is unknown. `postmaster` is always known (RFC 5321 section 4.5.1).
+//! Without any of these every local part is taken. With a list or table and no probe, a recipient
+//! in none of them is unknown. `postmaster` is always known (RFC 5321 section 4.5.1).
 
 use std::collections::HashSet;
 use std::sync::Arc;

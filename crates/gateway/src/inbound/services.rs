@@ -53,7 +53,7 @@ pub struct ServiceCore {
     pub host: String,
     /// The data folder, where corrections are written down.
     pub data: PathBuf,
-    /// The service's place in the configuration.
+    /// The service's index in the configuration.
     pub place: usize,
     /// A connection that brings no request for so long leaves when all are taken.
     pub idle_min: Duration,
@@ -113,7 +113,7 @@ struct ServiceContext {
     began: Instant,
     /// Corrections are written down one after the other.
     learning: Semaphore,
-    /// How much clients may teach.
+    /// How many corrections clients may send.
     learn_limits: LearnLimits,
 }
 
@@ -122,7 +122,7 @@ struct ServiceContext {
 enum NotLearned {
     /// The settings do not allow it.
     Forbidden(&'static str),
-    /// The client or its user taught too much of late.
+    /// The client or its user sent too many corrections lately.
     TooOften(&'static str),
     /// It could not be written down.
     Failed(String),
@@ -183,9 +183,9 @@ impl ServiceContext {
         self.core.intake.log.append_then(vec![record], Vec::new(), Box::new(|_| {}));
     }
 
-    /// Writes down what a client says of a message; whether it was news. Each user is a reporter whose word
-    /// is bounded; without a user, the protocol is. Users are what a client calls them, so their number and
-    /// what they teach is bounded for each client ([`LearnLimits`]).
+    /// Writes down what a client says of a message; whether it was news. Each user is a reporter
+    /// whose word is bounded; without a user, the protocol is. Users are what a client calls them,
+    /// so their number and their corrections are bounded for each client ([`LearnLimits`]).
     async fn learn(
         &self,
         raw: Bytes,
@@ -202,9 +202,9 @@ impl ServiceContext {
             return Err(NotLearned::Forbidden("without a token only this machine may teach"));
         }
         let protocol = self.settings.protocol.name();
-        let taught =
+        let admitted =
             self.learn_limits.admit(&self.settings, client, user, self.core.clock().unix_s());
-        let who = match taught {
+        let who = match admitted {
             Ok(Some(user)) => format!("{protocol}:{user}"),
             Ok(None) => protocol.to_owned(),
             Err(why) => {
@@ -271,11 +271,12 @@ impl Service {
 
     /// Answers until the node stops.
     pub async fn run(self, core: ServiceCore, stopping: watch::Receiver<bool>) {
-        // Who finds all places taken waits in the system's queue: back-pressure. A place that brings no
-        // request becomes free meanwhile, and every request has an end: no client waits for ever.
+        // A client that finds all connections taken waits in the system's queue: back-pressure. A
+        // connection that brings no request becomes free meanwhile, and every request has an end:
+        // no client waits for ever.
         let (max, own) = (self.settings.connections_max, self.settings.connections_per_client_max);
         let limits = SessionLimits::of_connections(max, own, core.idle_min);
-        let places = Arc::new(Admission::new(limits, core.intake.clock.clone()));
+        let admission = Arc::new(Admission::new(limits, core.intake.clock.clone()));
         let (settings, outbound) = (self.settings, self.outbound);
         let context = Arc::new(ServiceContext {
             core,
@@ -290,7 +291,7 @@ impl Service {
         let mut stopping = stopping;
         loop {
             let next = async {
-                places.wait_for_capacity().await;
+                admission.wait_for_capacity().await;
                 self.socket.accept().await
             };
             let accepted = tokio::select! {
@@ -313,14 +314,14 @@ impl Service {
             }
             // Programs of this machine share one address: they are held to the whole number only.
             let counted = client.filter(|ip| !ip.is_loopback());
-            let Ok(place) = places.admit(counted, false, || true) else {
+            let Ok(admitted) = admission.admit(counted, false, || true) else {
                 tracing::warn!(?client, "turned away: service.connections_per_client_max");
                 tokio::spawn(context.clone().turn_away(wire));
                 continue;
             };
             let context = context.clone();
             tokio::spawn(async move {
-                if let Err(error) = context.serve(wire, client, place).await {
+                if let Err(error) = context.serve(wire, client, admitted).await {
                     let protocol = context.settings.protocol.name();
                     tracing::debug!(protocol, ?client, %error, "a client of a service broke off");
                 }
@@ -334,19 +335,20 @@ impl ServiceContext {
         self: &Arc<Self>,
         wire: Wire,
         client: Option<IpAddr>,
-        place: Admitted,
+        admitted: Admitted,
     ) -> io::Result<()> {
         match self.settings.protocol {
-            ServiceProtocol::Spamd => spamd::serve(wire, self, client, &place).await,
-            ServiceProtocol::Milter => milter::serve(wire, self, client, &place).await,
+            ServiceProtocol::Spamd => spamd::serve(wire, self, client, &admitted).await,
+            ServiceProtocol::Milter => milter::serve(wire, self, client, &admitted).await,
             ServiceProtocol::Rspamd | ServiceProtocol::Http => {
-                http_server::serve(wire, client, self, &place).await
+                http_server::serve(wire, client, self, &admitted).await
             }
         }
     }
 
-    /// Tells a client to come again later, in its protocol's words. A milter has none for that before an MTA
-    /// spoke: the MTA then does what it does without its filter (Postfix: milter_default_action).
+    /// Tells a client to come again later, in its protocol's words. A milter has none for that
+    /// before an MTA spoke: the MTA then does what it does without its filter (Postfix:
+    /// milter_default_action).
     async fn turn_away(self: Arc<Self>, mut wire: Wire) {
         let words: &[u8] = match self.settings.protocol {
             ServiceProtocol::Spamd => b"SPAMD/1.1 75 too many connections, try again later\r\n\r\n",

@@ -9,8 +9,8 @@ use crate::inbound::recipients::Recipients;
 use crate::outbound::route::Routes;
 use crate::scan::judge::Judge;
 
-/// One generation of settings for receiving and judging: never changed, taken once for each message (and
-/// for what a session is offered, once a session).
+/// One generation of settings for receiving and judging: never changed, taken once for each message
+/// (and for what a session is offered, once a session).
 #[derive(Debug, Clone)]
 pub struct InboundSettings {
     /// Limits and time-outs.

@@ -1,13 +1,13 @@
 //! Questions to the DNS, with a bounded cache.
 //!
 //! ```text
-//! ask ─▶ cache ─▶ the same question under way? wait for it ─▶ a place among those under way ─▶ server
+//! ask ─▶ cache ─▶ the same question under way? wait for it ─▶ a permit for one more ─▶ server
 //! ```
 //!
-//! Every answer is kept as long as its records say, within bounds; that there is nothing is kept too
-//! (RFC 2308), and so, for a few seconds, is that no server answered (RFC 9520), so that a dead server
-//! costs each message its wait once. A question that was begun runs to its end even if no caller waits
-//! for it any more: the next message finds its answer. No question takes longer than
+//! Every answer is kept as long as its records say, within bounds; that there is nothing is kept
+//! too (RFC 2308), and so, for a few seconds, is that no server answered (RFC 9520), so that a dead
+//! server costs each message its wait once. A question that was begun runs to its end even if no
+//! caller waits for it any more: the next message finds its answer. No question takes longer than
 //! `dns.wait_ms_max`, no more than `dns.questions_max` are under way.
 
 mod answer;
@@ -81,7 +81,7 @@ struct Shared {
     servers: Vec<SocketAddr>,
     cache: moka::sync::Cache<Arc<str>, Kept>,
     under_way: Mutex<HashMap<Arc<str>, Waiting>>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     counts: Arc<ResolverCounts>,
 }
 
@@ -148,7 +148,7 @@ impl Resolver {
             servers,
             cache,
             under_way: Mutex::default(),
-            places: Arc::new(Semaphore::new(settings.questions_max)),
+            permits: Arc::new(Semaphore::new(settings.questions_max)),
             counts: Arc::default(),
         };
         Ok(Resolver { clock, shared: ArcSwap::from_pointee(shared) })
@@ -251,7 +251,7 @@ impl Shared {
         if let Some(waiting) = under_way.get(key) {
             return Some(waiting.clone());
         }
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
+        let Ok(permit) = self.permits.clone().try_acquire_owned() else {
             self.counts.not_asked.fetch_add(1, Ordering::Relaxed);
             return None;
         };
@@ -263,7 +263,7 @@ impl Shared {
             let answer = shared.send(&key, kind).await;
             shared.under_way().remove(&key);
             answered.send_replace(Some(answer));
-            drop(place);
+            drop(permit);
         });
         Some(waiting)
     }
@@ -326,7 +326,8 @@ impl Shared {
     }
 }
 
-/// Whether a name is an alias whose chain does not end: the resolver takes that for "there is nothing".
+/// Whether a name is an alias whose chain does not end: the resolver takes that for "there is
+/// nothing".
 async fn has_no_end(resolver: &TokioResolver, mut name: Name) -> bool {
     for _ in 0..ALIASES_MAX {
         let asked = resolver.lookup(name.clone(), RecordType::CNAME).await;

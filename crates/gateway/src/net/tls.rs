@@ -2,8 +2,8 @@
 //!
 //! A listener shows one of its certificates by the name that the client asks for (SNI). They are
 //! read again at a reload; sessions that are open keep theirs. A listener without a certificate may
-//! use one that the node signed itself at its first start: it proves nothing, but it encrypts, which
-//! is all that servers ask of each other (RFC 7435), and what logins need.
+//! use one that the node signed itself at its first start: it proves nothing, but it encrypts,
+//! which is all that servers ask of each other (RFC 7435), and what logins need.
 
 pub mod dane;
 pub mod expiry;
@@ -130,7 +130,8 @@ impl ListenerTls {
         self.certificates.0.store(Arc::new(keys.0));
     }
 
-    /// What clients are shown, for others that serve with the same certificates: those of a reload, too.
+    /// What clients are shown, for others that serve with the same certificates: those of a reload,
+    /// too.
     pub fn server(&self) -> Arc<ServerConfig> {
         self.config.clone()
     }
@@ -176,7 +177,8 @@ fn certificates(
     }
 }
 
-/// The certificates of a listener; if it has none, the authority's, else the node's own if it may use it.
+/// The certificates of a listener; if it has none, the authority's, else the node's own if it may
+/// use it.
 pub(crate) fn read_all(
     config: &Config,
     listener: &ListenerSettings,
@@ -237,8 +239,8 @@ pub(crate) fn read(chain: &Path, key: &Path) -> anyhow::Result<CertifiedKey> {
         .with_context(|| format!("{} does not go with its key", named("certificate", chain)))
 }
 
-/// The certificate that the node made for itself; makes it if there is none that can be used: it is known to
-/// nobody, so that another does as well.
+/// The certificate that the node made for itself; makes it if there is none that can be used: it is
+/// known to nobody, so that another does as well.
 fn self_signed(config: &Config) -> anyhow::Result<(PathBuf, PathBuf)> {
     let folder = config.node.data.join(OWN_FOLDER);
     let pair = (folder.join("self-signed.pem"), folder.join("self-signed.key"));
@@ -274,7 +276,8 @@ pub enum Certificate {
 }
 
 impl Certificate {
-    /// What these TLSA records ask for: one of them must fit, if any can be used (RFC 7672 section 3.1).
+    /// What these TLSA records ask for: one of them must fit, if any can be used (RFC 7672 section
+    /// 3.1).
     pub fn pinned(records: &[crate::net::resolver::Data]) -> Self {
         let pins: Vec<dane::Pin> = records.iter().filter_map(dane::Pin::of).collect();
         if pins.is_empty() { Certificate::Any } else { Certificate::Pinned(pins) }
@@ -386,8 +389,8 @@ fn client(verifier: Arc<dyn ServerCertVerifier>) -> anyhow::Result<Arc<ClientCon
     Ok(Arc::new(config))
 }
 
-/// Opportunistic TLS (RFC 7435): whose certificate it is does not matter, but that the peer holds its
-/// key does.
+/// Opportunistic TLS (RFC 7435): whose certificate it is does not matter, but that the peer holds
+/// its key does.
 #[derive(Debug)]
 struct AnyCertificate(WebPkiSupportedAlgorithms);
 

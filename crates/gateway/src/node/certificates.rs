@@ -11,18 +11,18 @@ use crate::inbound::challenge_listener::ChallengeListener;
 use crate::net::acme::{self, Keeper, Proofs};
 use crate::secrets::Failure;
 
-/// Between two looks whether a certificate is due.
+/// Between two polls whether a certificate is due.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Node {
-    /// TLS with the node's certificates, for the console: those of the first listener that has any. None if
-    /// no listener offers TLS.
+    /// TLS with the node's certificates, for the console: those of the first listener that has any.
+    /// None if no listener offers TLS.
     pub fn tls(&self) -> Option<Arc<ServerConfig>> {
         self.certificates.iter().flatten().next().map(|tls| tls.server())
     }
 
-    /// Gets certificates from the authority of the configuration, again and again. `listener` is where it asks
-    /// for proofs.
+    /// Gets certificates from the authority of the configuration, again and again. `listener` is
+    /// where it asks for proofs.
     pub(super) async fn keep_certificate(self: Arc<Self>, listener: Option<ChallengeListener>) {
         let mut stopping = self.stop.subscribe();
         let proofs = Arc::new(Proofs::default());
@@ -53,7 +53,8 @@ impl Node {
         }
     }
 
-    /// Gets one, and shows it from now on. Says in the log how it went, and keeps that for `doctor`.
+    /// Gets one, and shows it from now on. Says in the log how it went, and keeps that for
+    /// `doctor`.
     async fn get_certificate(
         &self,
         config: &Arc<Config>,

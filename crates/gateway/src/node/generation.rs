@@ -1,12 +1,13 @@
-//! One generation of settings: everything that a reload changes, in one immutable value behind one swap.
+//! One generation of settings: everything that a reload changes, in one immutable value behind one
+//! swap.
 //!
 //! ```text
 //! configuration ─▶ Generation::prepare (may fail: nothing has changed) ─▶ swap ─▶ apply (cannot fail)
 //! ```
 //!
-//! Stages read their part of it ([`InboundSettings`], [`OutboundSettings`]) through [`Current`]. What has state
-//! of its own (counts of sessions, byte budgets, the resolver's cache, handshakes of a listener) outlives
-//! generations and is handed its limits after the swap.
+//! Stages read their part of it ([`InboundSettings`], [`OutboundSettings`]) through [`Current`].
+//! What has state of its own (counts of sessions, byte budgets, the resolver's cache, handshakes of
+//! a listener) outlives generations and is handed its limits after the swap.
 
 use std::sync::Arc;
 
@@ -148,8 +149,8 @@ impl Node {
         self.in_force.change_judge(|judge| judge.with_learned(learned.clone()));
     }
 
-    /// Reads the policy in force again and applies it: messages judged from now on are decided by it, those
-    /// under way by the one before.
+    /// Reads the policy in force again and applies it: messages judged from now on are decided by
+    /// it, those under way by the one before.
     ///
     /// # Errors
     /// If it cannot be read, or is none; then the one before stays.
@@ -159,8 +160,8 @@ impl Node {
         Ok(())
     }
 
-    /// Applies new settings without dropping a session. Listeners, data folder, spool and scan threads stay
-    /// as they are until the next start.
+    /// Applies new settings without dropping a session. Listeners, data folder, spool and scan
+    /// threads stay as they are until the next start.
     ///
     /// # Errors
     /// The part that cannot be read; then everything stays as it was.

@@ -59,15 +59,16 @@ impl Node {
         full.into_iter().chain(failed).collect()
     }
 
-    /// What an administrator should decide before anything is deleted for its age; nothing is the rule.
+    /// What an administrator should decide before anything is deleted for its age; nothing is the
+    /// rule.
     pub fn questions(&self) -> Vec<String> {
         let of_clock = self.retention.clock.question();
         let question = self.retention.question.lock().unwrap_or_else(PoisonError::into_inner);
         of_clock.into_iter().chain(question.clone()).chain(self.log.damaged_days()).collect()
     }
 
-    /// An administrator says that the clock is right, and that what is too old may go. Returns how many
-    /// questions that answers.
+    /// An administrator says that the clock is right, and that what is too old may go. Returns how
+    /// many questions that answers.
     ///
     /// # Errors
     /// If it cannot be written down.

@@ -1,4 +1,5 @@
-//! Lists of our own: fetched, read again when they change; and what is remembered of senders, written.
+//! Lists of our own: fetched, read again when they change; and what is remembered of senders,
+//! written.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -86,8 +86,8 @@ pub(super) fn outcomes(config: &Config) -> Arc<TlsOutcomes> {
     Arc::new(TlsOutcomes::open(&path, config.tls_reports.enabled))
 }
 
-/// When the newest mail came that this node has, as far as its stores know. A due time in the queue is later than the
-/// message by a pause at most.
+/// When the newest mail came that this node has, as far as its stores know. A due time in the queue
+/// is later than the message by a pause at most.
 pub(super) fn newest_mail_ms(log: &Log, quarantine: &Quarantine, queue: &Recovery) -> Option<i64> {
     let of_store = |newest: Result<Option<i64>, StoreError>| {
         newest.unwrap_or_else(|error| {

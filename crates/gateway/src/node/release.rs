@@ -129,8 +129,8 @@ impl Node {
         Ok(())
     }
 
-    /// Releases that a crash interrupted: those that reached the spool are finished, the others done
-    /// again.
+    /// Releases that a crash interrupted: those that reached the spool are finished, the others
+    /// done again.
     pub(super) fn finish_releases(&self) -> anyhow::Result<()> {
         let open = self.quarantine.unfinished_releases()?;
         if open.is_empty() {

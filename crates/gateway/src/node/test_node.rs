@@ -25,7 +25,8 @@ pub(crate) struct TestNode {
 }
 
 impl TestNode {
-    /// A node that scans nothing, with the shipped policy. `settings` are tables of the configuration.
+    /// A node that scans nothing, with the shipped policy. `settings` are tables of the
+    /// configuration.
     pub(crate) fn start(settings: &str) -> Self {
         Self::with_policy(settings, Policy::DEFAULT)
     }
@@ -121,7 +122,8 @@ impl TestClient {
         self.reply().await
     }
 
-    /// Sends a message and gives the last reply: the first that is negative, or that to the message.
+    /// Sends a message and gives the last reply: the first that is negative, or that to the
+    /// message.
     pub(crate) async fn send(&mut self, from: &str, to: &[&str], message: &str) -> String {
         let reply = self.say(&format!("MAIL FROM:<{from}>")).await;
         if !reply.starts_with("250") {

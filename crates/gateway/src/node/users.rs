@@ -1,5 +1,5 @@
-//! What settings about users mean to a running node: groups that change, folders and their limits, keys of
-//! held mail.
+//! What settings about users mean to a running node: groups that change, folders and their limits,
+//! keys of held mail.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Delivery into a Maildir: written to `tmp`, synced, renamed into `new`, the folder synced. Several
-//! messages share the last sync.
+//! Delivery into a Maildir: written to `tmp`, synced, renamed into `new`, the folder synced.
+//! Several messages share the last sync.
 //!
-//! A file's name comes from the message's id and the recipient's number, so that a delivery repeated
-//! after a crash replaces the first instead of doubling it.
+//! A file's name comes from the message's id and the recipient's number, so that a delivery
+//! repeated after a crash replaces the first instead of doubling it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -69,8 +69,8 @@ impl Maildir {
             gauntlet_store::files::create_folder(&folder.join(name))?;
         }
         let (queue, jobs) = channel();
-        let place = folder.to_owned();
-        std::thread::Builder::new().name("maildir".to_owned()).spawn(move || run(&place, &jobs))?;
+        let path = folder.to_owned();
+        std::thread::Builder::new().name("maildir".to_owned()).spawn(move || run(&path, &jobs))?;
         Ok(Maildir { folder: folder.to_owned(), queue })
     }
 

@@ -1,14 +1,15 @@
-//! MTA-STS (RFC 8461): domains that publish, over HTTPS, which mail exchangers take their mail and that
-//! TLS with a valid certificate is a must.
+//! MTA-STS (RFC 8461): domains that publish, over HTTPS, which mail exchangers take their mail and
+//! that TLS with a valid certificate is a must.
 //!
 //! ```text
 //! TXT _mta-sts.domain ─▶ id known? policy from the cache ─▶ enforce: hosts that fit, verified TLS
 //!                          └─ new: GET https://mta-sts.domain/.well-known/mta-sts.txt ─▶ cache, file
 //! ```
 //!
-//! A policy that cannot be had leaves the one in the cache in force until it expires (section 5.1); without
-//! one, mail goes as if there were none: that is what the RFC asks. The cache is a file, because a restart
-//! must not be a moment of weakness. DANE, where it is, decides instead (section 2).
+//! A policy that cannot be had leaves the one in the cache in force until it expires (section 5.1);
+//! without one, mail goes as if there were none: that is what the RFC asks. The cache is a file,
+//! because a restart must not be a moment of weakness. DANE, where it is, decides instead (section
+//! 2).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -117,7 +118,8 @@ impl Policy {
     }
 }
 
-/// The id of the policy that a domain has, from its TXT records (section 3.1): there must be one record.
+/// The id of the policy that a domain has, from its TXT records (section 3.1): there must be one
+/// record.
 fn id_of(records: &[Data]) -> Option<String> {
     let mut ids = records.iter().filter_map(|data| {
         let Data::Text(bytes) = data else { return None };
@@ -243,7 +245,8 @@ impl MtaSts {
         }
     }
 
-    /// Fetches a policy. Redirects are not followed, and the certificate must be valid (section 3.3).
+    /// Fetches a policy. Redirects are not followed, and the certificate must be valid (section
+    /// 3.3).
     async fn fetch(&self, domain: &str, reach: &Reach) -> Result<Policy, String> {
         let host = format!("mta-sts.{domain}");
         let (v4, v6) =

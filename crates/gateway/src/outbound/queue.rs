@@ -6,9 +6,9 @@
 //!    └── due ◀── waiting: id and due time only; the rest is on disk ◀──┘ else: state, log, wait
 //! ```
 //!
-//! A message in memory is *active*; bodies of active messages are bounded, and what goes beyond waits
-//! on disk like a deferred one. Order of writing: outcomes reach the log before the spool forgets the
-//! message, so that a crash repeats work but loses no outcome.
+//! A message in memory is *active*; bodies of active messages are bounded, and what goes beyond
+//! waits on disk like a deferred one. Order of writing: outcomes reach the log before the spool
+//! forgets the message, so that a crash repeats work but loses no outcome.
 
 pub mod accept;
 pub mod administration;

@@ -159,8 +159,8 @@ impl QueuedMessage {
         self.record.deliveries.iter().all(|d| d.outcome.is_final())
     }
 
-    /// The sender wants such a report about this target, and may get it: nothing says that it is forged.
-    /// Without a wish only failures are reported, and delays to those who send through us.
+    /// The sender wants such a report about this target, and may get it: nothing says that it is
+    /// forged. Without a wish only failures are reported, and delays to those who send through us.
     pub fn may_report(&self, target: &Target, news: News) -> bool {
         let LogRecord { envelope, facts, verdict, .. } = &self.record;
         let ours = envelope.direction == Direction::Outbound || envelope.auth_user.is_some();

@@ -6,7 +6,7 @@ use gauntlet_smtp::address::domain_of;
 
 use crate::config::{Config, DomainSettings, HopTlsPolicy, NextHopSettings, RouteSettings};
 
-/// A place to hand a message to.
+/// Where a message is handed on to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Route {
     /// Our own Maildir.

@@ -206,8 +206,8 @@ impl Sender {
         probe
     }
 
-    /// The next hop was not unreachable a moment ago, nothing waits for it, and a message would get a
-    /// connection at once.
+    /// The next hop was not unreachable a moment ago, nothing waits for it, and a message would get
+    /// a connection at once.
     pub fn is_free(&self, route: &Route) -> bool {
         let hops = self.hops();
         let has_room = self.context.connection_limits.has_room();
@@ -255,7 +255,7 @@ async fn work(hop: Arc<Hop>, context: SenderContext) {
         let job = hop.state().jobs.pop_front();
         let Some(job) = job else {
             if context.connection_limits.are_scarce() {
-                // Another next hop may be waiting for the place.
+                // Another next hop may be waiting for the connection.
                 close(connection.take()).await;
             }
             hop.state().idle += 1;
@@ -362,7 +362,8 @@ fn describe(route: &Route) -> String {
     }
 }
 
-/// A connection to the next hop, or why there is none. `report`: for a message from the empty sender.
+/// A connection to the next hop, or why there is none. `report`: for a message from the empty
+/// sender.
 async fn open(
     hop: &Hop,
     context: &SenderContext,

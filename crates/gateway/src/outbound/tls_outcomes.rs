@@ -1,5 +1,5 @@
-//! How connections to mail exchangers of other domains were encrypted (RFC 8460 section 4): counted by
-//! day and domain, and kept in a file, so that a restart loses a minute at most.
+//! How connections to mail exchangers of other domains were encrypted (RFC 8460 section 4): counted
+//! by day and domain, and kept in a file, so that a restart loses a minute at most.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -112,16 +112,16 @@ impl TlsOutcomes {
             return;
         }
         let policies = domains.entry(domain.to_owned()).or_default();
-        let place = policies.iter().position(|c| c.policy == *policy);
-        let place = match place {
-            Some(place) => place,
+        let index = policies.iter().position(|c| c.policy == *policy);
+        let index = match index {
+            Some(index) => index,
             None if policies.len() >= POLICIES_MAX => return,
             None => {
                 policies.push(Counted { policy: policy.clone(), ..Counted::default() });
                 policies.len() - 1
             }
         };
-        let Some(counted) = policies.get_mut(place) else { return };
+        let Some(counted) = policies.get_mut(index) else { return };
         match failed {
             None => counted.good += 1,
             Some(mut failed) => {

@@ -53,13 +53,13 @@ fn parts(url: &str) -> Option<(&str, u16, &str)> {
     let rest = url
         .get(8..)
         .filter(|_| url.get(..8).is_some_and(|s| s.eq_ignore_ascii_case("https://")))?;
-    let (place, path) = match rest.find('/') {
+    let (authority, path) = match rest.find('/') {
         Some(at) => rest.split_at(at),
         None => (rest, "/"),
     };
-    let (host, port) = match place.rsplit_once(':') {
+    let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) => (host, port.parse().ok()?),
-        None => (place, 443),
+        None => (authority, 443),
     };
     let name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.');
     let fits =

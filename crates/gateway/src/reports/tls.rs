@@ -39,11 +39,12 @@ fn read(text: &str) -> Option<Vec<TlsDestination>> {
         return None;
     }
     let uris = tags::get(text, "rua").unwrap_or_default().split(',').map(str::trim);
-    let place = |uri: &str| match uri.get(..8).filter(|s| s.eq_ignore_ascii_case("https://")) {
+    let destination = |uri: &str| match uri.get(..8).filter(|s| s.eq_ignore_ascii_case("https://"))
+    {
         Some(_) => Some(TlsDestination::Web(gauntlet_smtp::text::excerpt(uri, 400))),
         None => destinations::destination(uri).map(TlsDestination::Mail),
     };
-    Some(uris.filter_map(place).take(ADDRESSES_MAX).collect())
+    Some(uris.filter_map(destination).take(ADDRESSES_MAX).collect())
 }
 
 /// The report's name, the same however often it is made.

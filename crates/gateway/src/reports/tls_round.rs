@@ -51,8 +51,8 @@ pub async fn tls_reports(
         let attachment = mail::compressed(json.as_bytes())?;
         reported.bytes = attachment.len() as u64;
         let mut mails = Vec::new();
-        for place in destinations {
-            match place {
+        for destination in destinations {
+            match destination {
                 TlsDestination::Web(url) if reported.bytes <= settings.bytes_max => {
                     match post::post(resolver, tls, &url, KIND, &attachment).await {
                         Ok(()) => reported.to.push(url),

@@ -9,11 +9,11 @@ use gauntlet_learning::corrections::CorrectionsError;
 use gauntlet_mail::Message;
 
 /// Writes down that `who` says what a message is; on disk when it returns. Blocks, and waits for
-/// another process that writes (`gauntlet learn`). The node takes it over with its next look. Result:
+/// another process that writes (`gauntlet learn`). The node applies it with its next poll. Result:
 /// whether it was news.
 ///
-/// A person of the console is a reporter like any other, administrators too: what one of them says counts
-/// 20 messages at most ([`gauntlet_engine::site_model::REPORTER_SHARE`]).
+/// A person of the console is a reporter like any other, administrators too: what one of them says
+/// counts 20 messages at most ([`gauntlet_engine::site_model::REPORTER_SHARE`]).
 ///
 /// # Errors
 /// If the journal in the data folder cannot be read or written.

@@ -29,8 +29,8 @@ pub enum NoVerdict {
 
 type Job = (Arc<Judge>, Work, oneshot::Sender<Option<LogRecord>>, OwnedSemaphorePermit);
 
-/// What waits for a thread. A channel would have threads spin before they sleep, which costs more than a
-/// small message's scan.
+/// What waits for a thread. A channel would have threads spin before they sleep, which costs more
+/// than a small message's scan.
 #[derive(Debug, Default)]
 struct Jobs {
     state: Mutex<JobState>,
@@ -87,8 +87,8 @@ pub struct ScanPool {
 }
 
 impl ScanPool {
-    /// Starts `threads` threads (0: one for each CPU that the process may use). `queue_max` messages
-    /// may wait, each at most `wait_max`.
+    /// Starts `threads` threads (0: one for each CPU that the process may use). `queue_max`
+    /// messages may wait, each at most `wait_max`.
     ///
     /// # Errors
     /// If a thread cannot be started.
@@ -286,7 +286,8 @@ mod tests {
     #[tokio::test]
     async fn a_scan_that_crashes_costs_its_own_verdict_only() {
         let (pool, metrics) = pool(8, Duration::from_secs(20));
-        // A node whose filter waits for a word that never comes: its channel is gone, and it panics.
+        // A node whose filter waits for a word that never comes: its channel is gone, and it
+        // panics.
         let (broken, _begins, word) = waiting();
         drop(word);
         let judged = pool.judge(&broken, work("broken")).await;

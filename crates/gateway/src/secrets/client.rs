@@ -30,8 +30,8 @@ const SIGNING_WAIT: Duration = Duration::from_secs(10);
 /// Longest wait for anything else.
 const OTHER_WAIT: Duration = Duration::from_secs(60);
 
-/// The secrets process as the node sees it. Its methods block for as long as the process computes; a
-/// signature takes what it takes in this process and some 20 us more.
+/// The secrets process as the node sees it. Its methods block for as long as the process computes;
+/// a signature takes what it takes in this process and some 20 us more.
 #[derive(Debug)]
 pub struct Secrets {
     signing: Pool,
@@ -87,8 +87,8 @@ impl Pool {
         }
     }
 
-    /// Asks over a free connection. One that failed is closed: what comes over it next could be the answer
-    /// to another question.
+    /// Asks over a free connection. One that failed is closed: what comes over it next could be the
+    /// answer to another question.
     fn ask(&self, request: &[u8]) -> io::Result<(Kind, Vec<u8>)> {
         let mut connection = self.take()?;
         let answer = wire::write(&mut connection, Kind::Request, request)
@@ -105,8 +105,9 @@ impl Pool {
 }
 
 impl Secrets {
-    /// Starts the process. `command` is the program with its arguments; those that name the connections are
-    /// added. Call it before the node has threads, and before it gives up any right.
+    /// Starts the process. `command` is the program with its arguments; those that name the
+    /// connections are added. Call it before the node has threads, and before it gives up any
+    /// right.
     ///
     /// # Errors
     /// If it cannot be started, or says why it cannot work.
@@ -155,8 +156,8 @@ impl Secrets {
         self.child.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Watches on a thread of its own for the end of the process. Call it once the node has restricted
-    /// itself: a thread that is older would not be restricted.
+    /// Watches on a thread of its own for the end of the process. Call it once the node has
+    /// restricted itself: a thread that is older would not be restricted.
     ///
     /// # Errors
     /// If the thread cannot be started.
@@ -282,8 +283,8 @@ impl Secrets {
         self.call(&Request::Reload)
     }
 
-    /// The node goes on with what the last reload read: keys before the one before may be forgotten. Without
-    /// an answer they are kept, which does no harm.
+    /// The node goes on with what the last reload read: keys before the one before may be
+    /// forgotten. Without an answer they are kept, which does no harm.
     pub(crate) fn keep_reloaded(&self) {
         let _kept_for_longer: anyhow::Result<()> = self.call(&Request::KeepReloaded);
     }

@@ -182,8 +182,8 @@ impl Conversation {
             }
             ms => Duration::from_millis(ms),
         };
-        let look = read_with(&mut self.wire, <[u8]>::len);
-        match tokio::time::timeout(wait, look).await {
+        let early = read_with(&mut self.wire, <[u8]>::len);
+        match tokio::time::timeout(wait, early).await {
             Ok(read) => Ok(read?.is_some_and(|bytes| bytes > 0)),
             Err(_) => Ok(false),
         }
@@ -274,7 +274,8 @@ impl Conversation {
     fn patience(&self) -> Duration {
         let settings = &self.receiver.settings.get().receiver;
         if let Some(since) = self.skipping_since {
-            // As a whole it may take as long as a command: it has neither pace nor memory of its own.
+            // As a whole it may take as long as a command: it has neither pace nor memory of its
+            // own.
             let usual = settings.command_seconds_max;
             let stress = self.receiver.stress_of(self.client.address);
             let seconds = stress.map_or(usual, |s| s.command_seconds_max.min(usual));
@@ -291,9 +292,9 @@ impl Conversation {
         Duration::from_secs(settings.data_seconds_max).min(whole.saturating_sub(spent))
     }
 
-    /// Reads what the client had still to send, for a while. A socket that is closed with unread input
-    /// resets the connection (RFC 1122 section 4.2.2.13), and the client may lose the reply that says
-    /// why: it would come again and again.
+    /// Reads what the client had still to send, for a while. A socket that is closed with unread
+    /// input resets the connection (RFC 1122 section 4.2.2.13), and the client may lose the reply
+    /// that says why: it would come again and again.
     async fn linger(&mut self) {
         let read_on = async {
             self.wire.shutdown().await?;
@@ -322,8 +323,8 @@ impl Conversation {
         }
     }
 
-    /// Answers a question of the state machine. What takes long is boxed: an idle session must not hold
-    /// room for it.
+    /// Answers a question of the state machine. What takes long is boxed: an idle session must not
+    /// hold room for it.
     async fn react(&mut self, event: Event) -> io::Result<Option<Event>> {
         Ok(match event {
             Event::Mail(mail) => {

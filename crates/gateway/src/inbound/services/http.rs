@@ -172,7 +172,8 @@ const WORDS: [&str; 9] =
     ["from", "rcpt", "ip", "helo", "hostname", "user", "tls-version", "tls-cipher", "direction"];
 
 impl Said {
-    /// From header fields, then from the query; later words replace earlier ones, recipients add up.
+    /// From header fields, then from the query; later words replace earlier ones, recipients add
+    /// up.
     pub(super) fn of(asked: &Asked) -> Self {
         let mut fields = Vec::new();
         for word in WORDS {

@@ -1,8 +1,8 @@
-//! How much the clients of a service may teach.
+//! How many corrections the clients of a service may send.
 //!
-//! What one reporter says counts 20 messages at most; but who a reporter is, the client says (`User:`). So
-//! names are bounded: so many users of one client are counted by themselves, all others together. And so is the number of
-//! messages an hour, of a client and of a user.
+//! What one reporter says counts 20 messages at most; but who a reporter is, the client says
+//! (`User:`). So names are bounded: so many users of one client are counted by themselves, all
+//! others together. And so is the number of messages an hour, of a client and of a user.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -19,7 +19,7 @@ const KEYS_MAX: usize = 20_000;
 /// Clients whose users are remembered; users of further ones are counted together.
 const CLIENTS_MAX: usize = 1_000;
 
-/// Counts what clients teach.
+/// Counts the corrections of clients.
 #[derive(Debug)]
 pub(super) struct LearnLimits {
     by_client: Window,
@@ -41,8 +41,9 @@ impl Default for LearnLimits {
 }
 
 impl LearnLimits {
-    /// Counts one more message; the user that it counts for, if that is one of those with a count of their own. A
-    /// client of IPv6 is its /64; all that come by a socket of the file system are one.
+    /// Counts one more message; the user that it counts for, if that is one of those with a count
+    /// of their own. A client of IPv6 is its /64; all that come by a socket of the file system are
+    /// one.
     ///
     /// # Errors
     /// The limit that is reached.

@@ -61,7 +61,7 @@ pub(super) async fn serve(
     mut wire: Wire,
     context: &ServiceContext,
     client: Option<IpAddr>,
-    place: &Admitted,
+    admitted: &Admitted,
 ) -> io::Result<()> {
     let recipients_max = context.core.intake.settings.get().receiver.recipients_max;
     let mut session = Session::new(Limits {
@@ -71,7 +71,7 @@ pub(super) async fn serve(
     });
     let mut memory = context.memory_of(client);
     // Until it spoke the protocol, it may have to leave for others; an MTA keeps quiet for long.
-    place.wait();
+    admitted.wait();
     let mut stopping = context.stopping.clone();
     let mut out = Vec::new();
     // When the packet that comes has to be there, however often a piece of it comes.
@@ -92,7 +92,7 @@ pub(super) async fn serve(
         let read = read_with(&mut wire, |bytes| session.push(bytes, &mut out));
         let read = tokio::select! {
             read = tokio::time::timeout_at(until, read) => read??,
-            () = place.evicted() => return Ok(()),
+            () = admitted.evicted() => return Ok(()),
             _ = stopping.wait_for(|stop| *stop), if !busy => return Ok(()),
         };
         let Some(mut event) = read else { return Ok(()) };
@@ -107,7 +107,7 @@ pub(super) async fn serve(
             flush(&mut wire, &mut out, context).await?;
             event = session.push(&[], &mut out);
         }
-        if !out.is_empty() && !place.work() {
+        if !out.is_empty() && !admitted.work() {
             return Ok(());
         }
         flush(&mut wire, &mut out, context).await?;
@@ -389,7 +389,8 @@ fn envelope(message: &Message, context: &ServiceContext, received_ms: i64) -> En
     }
 }
 
-/// The message below the Received field that it would have by SMTP: filters do not see the MTA's own.
+/// The message below the Received field that it would have by SMTP: filters do not see the MTA's
+/// own.
 fn with_received(
     original: &[u8],
     envelope: &Envelope,

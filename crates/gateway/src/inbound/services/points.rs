@@ -1,8 +1,9 @@
 //! Points for clients that compare them with the threshold beside them.
 //!
-//! A verdict's class comes from rule points and the classifier together. Exim and amavis look at the
-//! points alone, so that mail which the classifier knows for spam would pass them. The points reported are the
-//! rules' own unless they contradict the class; then they are the nearest that do not.
+//! A verdict's class comes from rule points and the classifier together. Exim and amavis read the
+//! points alone, so that mail which the classifier knows for spam would pass them. The points
+//! reported are the rules' own unless they contradict the class; then they are the nearest that do
+//! not.
 
 use gauntlet_verdict::{Class, Thresholds, Verdict};
 

@@ -1,10 +1,11 @@
 //! The HTTP interface of rspamd, as rspamc, proxies and mail servers use it.
 //!
-//! A verdict is one for all recipients, and its client has no quarantine, so that dispositions become
-//! actions like this: all rejected, `reject`; a recipient deferred, or no verdict, `soft reject`; all
-//! discarded, `discard`; no recipient gets it and it is held for some, `reject` from phishing on, else `add header`;
-//! spam that is delivered, or mail that a recipient does not get, `add header`; a tag for the subject,
-//! `rewrite subject`; else `no action`. What the policy said for each recipient is in `gauntlet`.
+//! A verdict is one for all recipients, and its client has no quarantine, so that dispositions
+//! become actions like this: all rejected, `reject`; a recipient deferred, or no verdict, `soft
+//! reject`; all discarded, `discard`; no recipient gets it and it is held for some, `reject` from
+//! phishing on, else `add header`; spam that is delivered, or mail that a recipient does not get,
+//! `add header`; a tag for the subject, `rewrite subject`; else `no action`. What the policy said
+//! for each recipient is in `gauntlet`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,9 +1,9 @@
 //! The protocol of spamc and spamd: one request a connection.
 //!
-//! `Spam:` follows the verdict's class, which the classifier has a say in too, and so do the points beside
-//! it ([`points::consistent`]). `User` names who reports in `TELL`, and nothing else: there is one ruleset for all.
-//! `TELL` is answered as by a spamd that does not allow it, unless the service learns; a message is then
-//! spam or ham, never nothing again.
+//! `Spam:` follows the verdict's class, which the classifier has a say in too, and so do the points
+//! beside it ([`points::consistent`]). `User` names who reports in `TELL`, and nothing else: there
+//! is one ruleset for all. `TELL` is answered as by a spamd that does not allow it, unless the
+//! service learns; a message is then spam or ham, never nothing again.
 
 use std::io::{self, Read};
 use std::net::IpAddr;
@@ -36,18 +36,18 @@ pub(super) async fn serve(
     mut stream: Wire,
     context: &ServiceContext,
     client: Option<IpAddr>,
-    place: &Admitted,
+    admitted: &Admitted,
 ) -> io::Result<()> {
     let patience = context.patience();
     let mut memory = context.memory_of(client);
-    place.wait();
+    admitted.wait();
     let read = tokio::select! {
         read = tokio::time::timeout_at(context.request_end(), read(&mut stream, context, &mut memory)) => {
             read.unwrap_or_else(|_| Ok(Err(later("the request takes too long"))))?
         }
-        () = place.evicted() => Err(later("others wait, and the request did not come")),
+        () = admitted.evicted() => Err(later("others wait, and the request did not come")),
     };
-    let read = if place.work() { read } else { Err(later("others wait")) };
+    let read = if admitted.work() { read } else { Err(later("others wait")) };
     let answer = match read {
         Ok(request) => {
             let (method, minor) = (request.method, request.minor);

@@ -21,10 +21,10 @@ use crate::net::web;
 
 /// Time for a whole order.
 const ORDER_WAIT: Duration = Duration::from_secs(300);
-/// Orders in a row where the authority does not know its own nonce again (RFC 8555 section 6.5: try again).
-/// Each of an order's dozen requests is repeated twice before.
+/// Orders in a row where the authority does not know its own nonce again (RFC 8555 section 6.5: try
+/// again). Each of an order's dozen requests is repeated twice before.
 const ORDERS_MAX: u32 = 4;
-/// Time for the authority to look at the proofs, and to sign.
+/// Time for the authority to check the proofs, and to sign.
 const POLL_WAIT: Duration = Duration::from_secs(120);
 
 /// What asks the authority: our own way to web servers.
@@ -182,8 +182,8 @@ fn plain(error: Error) -> anyhow::Error {
     }
 }
 
-/// An error with what to do; an account that the authority does not know is forgotten, so that the next
-/// attempt makes one.
+/// An error with what to do; an account that the authority does not know is forgotten, so that the
+/// next attempt makes one.
 fn explained(error: Error, keeper: Keeper<'_>) -> anyhow::Error {
     if let Error::Api(problem) = &error
         && kind(problem) == "accountDoesNotExist"

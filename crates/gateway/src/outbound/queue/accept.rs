@@ -23,8 +23,8 @@ pub enum AcceptError {
 }
 
 impl Queue {
-    /// Accepts a message. Once it is durable, `note` may add to what is known of it and it is on its way;
-    /// then, or with the reason why not, `done` is called, on the thread that commits.
+    /// Accepts a message. Once it is durable, `note` may add to what is known of it and it is on
+    /// its way; then, or with the reason why not, `done` is called, on the thread that commits.
     pub fn accept(
         self: &Arc<Self>,
         id: u64,

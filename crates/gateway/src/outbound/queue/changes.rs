@@ -1,4 +1,5 @@
-//! What is changed of a message on its way out: fields and parts by the policy, then signatures and the seal.
+//! What is changed of a message on its way out: fields and parts by the policy, then signatures and
+//! the seal.
 
 use bytes::Bytes;
 use gauntlet_mail::{Direction, Message};
@@ -15,7 +16,8 @@ impl Queue {
     /// The message with these changes made, signed and sealed last.
     ///
     /// # Errors
-    /// If it was to be signed and the secrets process has ended: it must wait then, not go out unsigned.
+    /// If it was to be signed and the secrets process has ended: it must wait then, not go out
+    /// unsigned.
     pub(crate) fn changed(
         &self,
         settings: &OutboundSettings,
@@ -63,7 +65,8 @@ fn with_changes(message: OutgoingMessage, changes: &[Change]) -> OutgoingMessage
     message.with_header(header)
 }
 
-/// The message with fields on top that are made of it; as it is, said in the log, if they cannot be.
+/// The message with fields on top that are made of it; as it is, said in the log, if they cannot
+/// be.
 fn with_fields(
     message: OutgoingMessage,
     keys: &KeyRing,

@@ -26,9 +26,9 @@ pub struct CutThrough {
 
 impl Queue {
     /// Hands a message that just came in to its next hop while its client waits (cut-through): only
-    /// if every recipient goes to one next hop with the same changes, and the next hop is free. Gives
-    /// its answer if it took the message for everybody or refused it for everybody for good; else
-    /// none, and the message is to be spooled for those who have not got it.
+    /// if every recipient goes to one next hop with the same changes, and the next hop is free.
+    /// Gives its answer if it took the message for everybody or refused it for everybody for good;
+    /// else none, and the message is to be spooled for those who have not got it.
     ///
     /// A crash between the next hop's 250 and ours lets the client send again: a duplicate, never a
     /// loss. What is answered is logged here.
@@ -100,7 +100,8 @@ impl Queue {
         self.parts.cut_through_journal.tidy()
     }
 
-    /// No spool remembers this message: its outcome outlives the process before its client is answered.
+    /// No spool remembers this message: its outcome outlives the process before its client is
+    /// answered.
     async fn log_outcome(&self, record: LogRecord) {
         let id = record.id.clone();
         let failed = |error: StoreError, id: &str| {

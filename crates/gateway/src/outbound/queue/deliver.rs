@@ -78,12 +78,12 @@ impl Queue {
         });
     }
 
-    /// Puts a message that does not go through the queue into quarantine, for those of its targets that
-    /// are to be held; on disk when it returns.
+    /// Puts a message that does not go through the queue into quarantine, for those of its targets
+    /// that are to be held; on disk when it returns.
     ///
     /// # Errors
-    /// Why it could not be held. Folders before the one that failed may hold it; held again under the
-    /// same id it is there once.
+    /// Why it could not be held. Folders before the one that failed may hold it; held again under
+    /// the same id it is there once.
     pub(crate) async fn quarantine(
         &self,
         message: &QueuedMessage,

@@ -1,11 +1,12 @@
 //! Messages in flight when a process dies, so that one that kills it again and again is set aside.
 //!
-//! The ids of active messages stand in a file of fixed slots that is mapped into memory: writing one
-//! costs nothing, and what is written outlives the process, whatever ended it. At the next start the
-//! messages found there are suspects: they are tried again one after the other, so that a guilty one is
-//! in flight with few others. A message that is in flight with few others at a crash has one crash more; so
-//! many, and it is held for an administrator to review. A message that is concluded begins anew. A process
-//! that is killed under load finds many in flight, which says nothing about any of them.
+//! The ids of active messages stand in a file of fixed slots that is mapped into memory: writing
+//! one costs nothing, and what is written outlives the process, whatever ended it. At the next
+//! start the messages found there are suspects: they are tried again one after the other, so that a
+//! guilty one is in flight with few others. A message that is in flight with few others at a crash
+//! has one crash more; so many, and it is held for an administrator to review. A message that is
+//! concluded begins anew. A process that is killed under load finds many in flight, which says
+//! nothing about any of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -36,8 +37,8 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// Opens the list in this folder and counts the crash, if there was one. Messages that were in flight
-    /// in `crashes_max` crashes are to be set aside; 0 sets none aside.
+    /// Opens the list in this folder and counts the crash, if there was one. Messages that were in
+    /// flight in `crashes_max` crashes are to be set aside; 0 sets none aside.
     ///
     /// # Errors
     /// If the files cannot be used.
@@ -79,26 +80,26 @@ impl InFlight {
     /// A message is in flight from now on. None if no slot is free.
     pub fn take(&self, id: u64) -> Option<Slot> {
         self.map.as_ref()?;
-        let place = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-        self.slot(place)?.store(id, Ordering::Relaxed);
-        Some(Slot(place))
+        let index = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        self.slot(index)?.store(id, Ordering::Relaxed);
+        Some(Slot(index))
     }
 
     /// It is not any more.
     pub fn release(&self, slot: Option<Slot>) {
-        let Some(Slot(place)) = slot else { return };
-        if let Some(slot) = self.slot(place) {
+        let Some(Slot(index)) = slot else { return };
+        if let Some(slot) = self.slot(index) {
             slot.store(0, Ordering::Relaxed);
         }
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(place);
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(index);
     }
 
-    fn slot(&self, place: usize) -> Option<&AtomicU64> {
-        let map = self.map.as_ref().filter(|map| (place + 1) * SLOT_BYTES <= map.len())?;
-        // SAFETY: the mapping begins on a page and is as long as just checked, so the address is aligned
-        // and inside; it lives as long as `self`. Any bits are a u64. Nobody else uses the file: the
-        // data folder is locked.
-        Some(unsafe { AtomicU64::from_ptr(map.as_mut_ptr().cast::<u64>().add(place)) })
+    fn slot(&self, index: usize) -> Option<&AtomicU64> {
+        let map = self.map.as_ref().filter(|map| (index + 1) * SLOT_BYTES <= map.len())?;
+        // SAFETY: the mapping begins on a page and is as long as just checked, so the address is
+        // aligned and inside; it lives as long as `self`. Any bits are a u64. Nobody else uses the
+        // file: the data folder is locked.
+        Some(unsafe { AtomicU64::from_ptr(map.as_mut_ptr().cast::<u64>().add(index)) })
     }
 }
 

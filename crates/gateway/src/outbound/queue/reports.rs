@@ -1,7 +1,7 @@
 //! Reports to senders about their messages (DSN).
 //!
-//! Failures are reported before the message is forgotten: no crash lets one go unreported. Delays and
-//! deliveries are reported once the report is in the spool; a crash may lose or repeat one.
+//! Failures are reported before the message is forgotten: no crash lets one go unreported. Delays
+//! and deliveries are reported once the report is in the spool; a crash may lose or repeat one.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Queue {
         .collect()
     }
 
-    /// Spools a report and queues it; `then` hears whether that worked.
+    /// Spools a report and queues it; `then` gets whether that worked.
     fn send_report(
         self: &Arc<Self>,
         active: &Arc<Active>,

@@ -1,4 +1,5 @@
-//! When a message is tried again, given up, and when that is reported to its sender: pure rules, without a clock.
+//! When a message is tried again, given up, and when that is reported to its sender: pure rules,
+//! without a clock.
 
 use gauntlet_store::Outcome;
 
@@ -17,8 +18,8 @@ impl<'s> Schedule<'s> {
         Schedule { settings }
     }
 
-    /// What an attempt comes to: one that failed for now is final once the message is too old. Times are
-    /// Unix milliseconds.
+    /// What an attempt comes to: one that failed for now is final once the message is too old.
+    /// Times are Unix milliseconds.
     pub fn outcome(&self, attempt: Option<Outcome>, received_ms: i64, now_ms: i64) -> Outcome {
         let expires = milliseconds(self.settings.expire_seconds);
         match attempt {
@@ -28,9 +29,9 @@ impl<'s> Schedule<'s> {
         }
     }
 
-    /// What may be reported to the sender. That mail is late is said by the first attempt after the time, so
-    /// that nothing but the time of the attempt before need be remembered. `next_hop_reports`: the
-    /// next hop reports the delivery itself (DSN).
+    /// What may be reported to the sender. That mail is late is said by the first attempt after the
+    /// time, so that nothing but the time of the attempt before need be remembered.
+    /// `next_hop_reports`: the next hop reports the delivery itself (DSN).
     pub fn news(
         &self,
         outcome: Outcome,
@@ -51,12 +52,12 @@ impl<'s> Schedule<'s> {
         }
     }
 
-    /// When the attempt after so many is due, Unix milliseconds: the schedule, within a tenth more or less so
-    /// that a backlog spreads.
+    /// When the attempt after so many is due, Unix milliseconds: the schedule, within a tenth more
+    /// or less so that a backlog spreads.
     pub fn next_attempt(&self, id: u64, attempts: u32, now_ms: i64) -> i64 {
         let retries = &self.settings.retry_seconds;
-        let place = (attempts as usize).saturating_sub(1).min(retries.len().saturating_sub(1));
-        let seconds = retries.get(place).copied().unwrap_or(60);
+        let index = (attempts as usize).saturating_sub(1).min(retries.len().saturating_sub(1));
+        let seconds = retries.get(index).copied().unwrap_or(60);
         now_ms.saturating_add(jittered_ms(seconds, id ^ u64::from(attempts)))
     }
 }
@@ -97,8 +98,8 @@ mod tests {
         end: Option<(i64, Outcome)>,
     }
 
-    /// Hosts that are away at random times for random spans, messages that come over two days, each with
-    /// a first host and a spare. Time jumps from event to event: nine days take milliseconds.
+    /// Hosts that are away at random times for random spans, messages that come over two days, each
+    /// with a first host and a spare. Time jumps from event to event: nine days take milliseconds.
     fn simulate(seed: u64, settings: &SenderSettings) -> Vec<Message> {
         const HOUR: i64 = 3_600_000;
         let random = Random::seeded(seed);

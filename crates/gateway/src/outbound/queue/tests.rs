@@ -1,4 +1,5 @@
-//! What becomes of a message from its acceptance to its last outcome, by a clock that is moved by hand.
+//! What becomes of a message from its acceptance to its last outcome, by a clock that is moved by
+//! hand.
 
 use std::time::Duration;
 

@@ -177,7 +177,8 @@ impl Connection {
                 attempt.certificate = Certificate::pinned(records);
             }
         }
-        // RFC 8461 section 5: what is only tested is verified and reported, and the mail goes all the same.
+        // RFC 8461 section 5: what is only tested is verified and reported, and the mail goes all
+        // the same.
         let mut counts = attempt.tls;
         if watch.tests(host) && attempt.certificate == Certificate::Any && attempt.tls {
             attempt.certificate = Certificate::Valid;
@@ -206,9 +207,9 @@ impl Connection {
 
     async fn attempt(attempt: &Attempt<'_>, with: With<'_>) -> Result<Self, Failure> {
         let limit = Duration::from_secs(with.1.sender.connect_seconds_max);
-        let place = with.0.connection_limits.take(attempt.purpose, attempt.peer.ip());
-        let place = match tokio::time::timeout(limit, place).await {
-            Ok(place) => place.map_err(|_| "the node stops".to_owned())?,
+        let permit = with.0.connection_limits.take(attempt.purpose, attempt.peer.ip());
+        let permit = match tokio::time::timeout(limit, permit).await {
+            Ok(permit) => permit.map_err(|_| "the node stops".to_owned())?,
             Err(_) => return Err(NO_PLACE.to_owned().into()),
         };
         let connect = async {
@@ -223,7 +224,7 @@ impl Connection {
                 ..ClientConfig::default()
             };
             let client = Client::new(config, false);
-            let (peer, messages, secured, _permit) = (attempt.peer, 0, false, place);
+            let (peer, messages, secured, _permit) = (attempt.peer, 0, false, permit);
             let body = None;
             let mut connection =
                 Connection { wire, client, peer, messages, secured, body, _permit };
@@ -323,8 +324,8 @@ impl Connection {
         let began = Instant::now();
         let (mut replies, mut waiting_since) = (self.client.replies(), began);
         loop {
-            // A server that sends a byte of a reply now and then must not hold the connection: the time
-            // goes on until the reply is whole, and all replies together have a limit, too.
+            // A server that sends a byte of a reply now and then must not hold the connection: the
+            // time goes on until the reply is whole, and all replies together have a limit, too.
             let (of_reply, of_all) = (waiting_since.elapsed(), began.elapsed());
             let left = limits.reply.saturating_sub(of_reply);
             let left = left.min(limits.transaction.saturating_sub(of_all));
@@ -524,8 +525,8 @@ fn by_weight<'h>(hop: &'h NextHop, random: &Random) -> Vec<&'h str> {
             point = point.saturating_sub(u64::from(*weight));
             here
         };
-        let place = left.iter().position(hit).unwrap_or(0);
-        order.push(left.remove(place).0.as_str());
+        let index = left.iter().position(hit).unwrap_or(0);
+        order.push(left.remove(index).0.as_str());
     }
     order
 }

@@ -1,4 +1,5 @@
-//! Connections that may be open at once, so that no stranger's server takes those of other next hops.
+//! Connections that may be open at once, so that no stranger's server takes those of other next
+//! hops.
 //!
 //! ```text
 //! all next hops (connections_max)
@@ -9,8 +10,8 @@
 //!         network (report_connections_per_network_max)
 //! ```
 //!
-//! A stranger chooses where reports (RFC 3464) go, and how many domains lead to one address: the limits
-//! are by address and not by domain.
+//! A stranger chooses where reports (RFC 3464) go, and how many domains lead to one address: the
+//! limits are by address and not by domain.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -103,12 +104,12 @@ impl ConnectionLimits {
         networks.entry(key).or_insert_with(|| Arc::new(Semaphore::new(most))).clone()
     }
 
-    /// A next hop that the configuration names gets a place at once.
+    /// A next hop that the configuration names gets a permit at once.
     pub(super) fn has_room(&self) -> bool {
         self.all.available_permits() > 0
     }
 
-    /// Somebody may be waiting for a place that is held without work.
+    /// A task may be waiting for a permit that is held without work.
     pub(super) fn are_scarce(&self) -> bool {
         let none_left = |limits: &Semaphore| limits.available_permits() == 0;
         none_left(&self.all) || none_left(&self.exchangers) || none_left(&self.reports)

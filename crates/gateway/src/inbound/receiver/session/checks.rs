@@ -129,7 +129,8 @@ impl Conversation {
 }
 
 /// The local part names another destination to the next server: `user%elsewhere`, `elsewhere!user`,
-/// `"user@elsewhere"`. Servers that still follow it would relay for strangers, or deliver past our checks.
+/// `"user@elsewhere"`. Servers that still follow it would relay for strangers, or deliver past our
+/// checks.
 fn routes_on(recipient: &str) -> bool {
     recipient.rsplit_once('@').is_some_and(|(local, _)| local.contains(['%', '!', '@']))
 }

@@ -1,6 +1,6 @@
-//! Stops of a node in simulated time. Conversations are those of `gauntlet_smtp` on both sides, the spool
-//! is a real one in memory that is opened again after each stop, retries are those of the schedule; clients,
-//! next hop, network and clock are made up from a seed. Days take milliseconds.
+//! Stops of a node in simulated time. Conversations are those of `gauntlet_smtp` on both sides, the
+//! spool is a real one in memory that is opened again after each stop, retries are those of the
+//! schedule; clients, next hop, network and clock are made up from a seed. Days take milliseconds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
