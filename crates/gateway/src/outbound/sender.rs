@@ -383,3 +383,6 @@ async fn open(
     };
     opened
 }
+
+#[cfg(test)]
+mod tests;

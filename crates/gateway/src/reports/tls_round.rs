@@ -60,7 +60,7 @@ pub async fn tls_reports(
                     }
                 }
                 TlsDestination::Web(url) => {
-                    reported.refused.push((url, too_large(&reported, settings)))
+                    reported.refused.push((url, too_large(&reported, settings)));
                 }
                 TlsDestination::Mail(address) if address.refused.is_some() => {
                     reported.refused.push((address.address, address.refused.unwrap_or_default()));

@@ -95,7 +95,7 @@ impl Attempts {
     /// The password was right: the attempt does not count, and the address is known from now on.
     pub fn succeeded(&self, client: IpAddr, login: &str) {
         self.with_state(|state| {
-            state.succeeded(client, hash_login(login), self.shared.clock.now())
+            state.succeeded(client, hash_login(login), self.shared.clock.now());
         });
     }
 
