@@ -71,6 +71,9 @@ impl Policy {
             }
         }
         let end = end.unwrap_or(Final::Deliver);
+        if end == Final::SpamFolder {
+            changes.extend(eval.spam_folder_marks(&changes));
+        }
         Disposition { recipient: recipient.to_owned(), end, changes, rules, release }
     }
 }
