@@ -2,10 +2,9 @@
 
 use crate::bounds;
 use crate::condition::{CONDITION_DEPTH_MAX, Condition};
-use crate::evaluation::{NOTIFY_POSTMASTER, NOTIFY_RECIPIENT};
 use crate::finding::{Finding, PolicyError};
 use crate::groups::Groups;
-use crate::rule::{ChangeTemplate, RULES_MAX, Rule};
+use crate::rule::{ChangeTemplate, NOTIFY_POSTMASTER, NOTIFY_RECIPIENT, RULES_MAX, Rule};
 use gauntlet_verdict::{ADMIN_ONLY_FOLDERS, Change, Final, ReleasedBy};
 
 /// Addresses of one notification.

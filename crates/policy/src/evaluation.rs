@@ -26,11 +26,6 @@ pub(crate) struct Evaluation<'e> {
     languages: &'e OnceCell<Vec<String>>,
 }
 
-/// In `notify`: the postmaster of our side's domain.
-pub(crate) const NOTIFY_POSTMASTER: &str = "postmaster";
-/// In `notify`: the recipient that is decided about.
-pub(crate) const NOTIFY_RECIPIENT: &str = "{recipient}";
-
 /// A condition's answer with the value that decided it.
 pub(crate) type Answer = (bool, String);
 

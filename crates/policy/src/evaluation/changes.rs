@@ -3,9 +3,9 @@
 use gauntlet_mail::{Direction, Part};
 use gauntlet_verdict::{Change, Final};
 
+use super::Evaluation;
 use super::fields::{fits_attachment, has_file};
-use super::{Evaluation, NOTIFY_POSTMASTER, NOTIFY_RECIPIENT};
-use crate::rule::ChangeTemplate;
+use crate::rule::{ChangeTemplate, NOTIFY_POSTMASTER, NOTIFY_RECIPIENT};
 
 /// Stars of `X-Spam-Level` in the spam folder: one a point, from what Sieve's spamtest is set to call spam.
 const SPAM_LEVEL_MIN: f64 = 5.0;
