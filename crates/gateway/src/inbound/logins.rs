@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use gauntlet_smtp::scram::Credentials;
 use gauntlet_store::users::{SCRAM_ITERATIONS, SCRAM_SALT_BYTES};
-use gauntlet_store::{User, Users};
+use gauntlet_store::{StoreError, User, Users};
 use tokio::sync::Semaphore;
 
 /// Passwords checked at once.
@@ -26,6 +26,9 @@ const CHECKS_MAX: usize = 2;
 const REMEMBERED_MAX: usize = 10_000;
 /// A password that was checked is remembered for this long: a changed one works on for so long at most.
 const REMEMBER_FOR: Duration = Duration::from_secs(60);
+/// Why nothing of a person's lets a mail program in.
+const ONE_TIME_PASSWORD_WAITS: &str = "the one-time password was not replaced yet: app passwords and SMTP AUTH \
+     work once the person has signed in to the console with it and chosen a password";
 /// What a client that logs in by SCRAM is challenged with.
 #[derive(Debug)]
 pub struct Challenge {
@@ -100,12 +103,14 @@ impl Logins {
         }
         let (users, who) = (self.users.clone(), login.clone());
         let checked = tokio::task::spawn_blocking(move || {
-            users.mail_login(&who, &password, crate::clock::now_ms())
+            let user = users.mail_login(&who, &password, crate::clock::now_ms())?;
+            let why = if user.is_none() { refusal_reason(&users, &who) } else { "" };
+            Ok::<_, StoreError>((user, why))
         });
         let checked = checked.await;
         drop(place);
-        let user = match checked {
-            Ok(Ok(user)) => user.map(Arc::new),
+        let (user, why) = match checked {
+            Ok(Ok((user, why))) => (user.map(Arc::new), why),
             Ok(Err(error)) => {
                 tracing::error!(%error, "logins cannot be checked");
                 return None;
@@ -114,7 +119,7 @@ impl Logins {
         };
         match &user {
             Some(_) => self.succeeded(client, &login),
-            None => self.failed(client, &login),
+            None => tracing::warn!(%client, login, why, "login refused"),
         }
         let mut state = self.state();
         make_room(&mut state.checked, |(since, _)| since.elapsed() < REMEMBER_FOR);
@@ -150,10 +155,18 @@ impl Logins {
         // The decoy is asked for in any case, so that the time does not tell.
         let asked = tokio::task::spawn_blocking(move || {
             let decoy = users.scram_decoy(&who)?;
-            users.mail_scram(&who).map(|known| (known, decoy))
+            let known = users.mail_scram(&who)?;
+            // Looked up in any case, as above.
+            let why = refusal_reason(&users, &who);
+            Ok::<_, StoreError>((known, decoy, why))
         });
         let (known, decoy) = match asked.await {
-            Ok(Ok((known, decoy))) => (known, Some(decoy)),
+            Ok(Ok((known, decoy, why))) => {
+                if known.is_none() && !why.is_empty() {
+                    tracing::warn!(%client, login, why, "login refused");
+                }
+                (known, Some(decoy))
+            }
             Ok(Err(error)) => {
                 tracing::error!(%error, "logins cannot be checked");
                 (None, None)
@@ -228,6 +241,16 @@ impl Logins {
     }
 }
 
+/// What the log says of a refused login beside that it was refused; the client is told the same in any case.
+/// App passwords wait, too, while a one-time password does (decision 169).
+fn refusal_reason(users: &Users, login: &str) -> &'static str {
+    let waits = |user: &User| user.login.eq_ignore_ascii_case(login) && user.must_change;
+    match users.list() {
+        Ok(all) if all.iter().any(waits) => ONE_TIME_PASSWORD_WAITS,
+        _ => "",
+    }
+}
+
 /// Keeps a table bounded: drops what is not worth keeping, and if that is not enough, everything.
 fn make_room<K, V>(table: &mut HashMap<K, V>, keep: impl Fn(&V) -> bool) {
     if table.len() >= REMEMBERED_MAX {
@@ -247,6 +270,21 @@ mod tests {
     use super::*;
 
     const OWN: &str = "a long password";
+
+    #[test]
+    fn the_log_says_that_a_one_time_password_waits() {
+        let (_folder, users) = people();
+        let mut eve = users.list().unwrap().remove(0);
+        (eve.login, eve.must_change) = ("eve".to_owned(), true);
+        users.add(&eve, "one time only", "test", 1).unwrap();
+        let app = users.add_app_password("eve", "phone", "test", 1).unwrap().unwrap();
+        assert!(users.mail_login("eve", &app, 2).unwrap().is_none());
+        assert!(refusal_reason(&users, "Eve").contains("one-time password was not replaced"));
+        assert_eq!(refusal_reason(&users, "ada"), "");
+        assert_eq!(refusal_reason(&users, "nobody"), "");
+        users.set_password("eve", "another long one", false, "test", 3).unwrap();
+        assert!(users.mail_login("eve", &app, 4).unwrap().is_some());
+    }
 
     fn people() -> (tempfile::TempDir, Arc<Users>) {
         let folder = tempfile::tempdir().unwrap();
