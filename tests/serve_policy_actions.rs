@@ -55,7 +55,8 @@ fn a_notification_is_queued_once_for_each_message_and_address() {
         ("ann@example.org", "four", ""),
         ("ann@example.org", "five", ""),
     ] {
-        let body = format!("From: ann@example.org\r\nSubject: secret {subject}\r\n{field}\r\nx\r\n");
+        let body =
+            format!("From: ann@example.org\r\nSubject: secret {subject}\r\n{field}\r\nx\r\n");
         let reply = client.send(from, &to, body.as_bytes()).unwrap();
         assert!(reply.starts_with("250 "), "{reply}");
         replies.push(reply);
@@ -153,6 +154,9 @@ fn mail_for_the_spam_folder_is_marked_and_filed() {
     client.send("a@example.org", &["bob@example.net"], body.as_bytes()).unwrap();
     node.wait_for_empty_queue();
     let taken = String::from_utf8(sink.taken().remove(0)).unwrap();
-    assert!(taken.contains("X-Spam-Flag: YES\r\n") && !taken.contains("X-Spam-Flag: NO"), "{taken}");
+    assert!(
+        taken.contains("X-Spam-Flag: YES\r\n") && !taken.contains("X-Spam-Flag: NO"),
+        "{taken}"
+    );
     node.stop();
 }
