@@ -175,8 +175,8 @@ fn app_password(users: &Users, action: &AppPasswordAction) -> anyhow::Result<()>
             let waits = |user: &User| user.login.eq_ignore_ascii_case(login) && user.must_change;
             if users.list()?.iter().any(waits) {
                 eprintln!(
-                    "note: mail programs get 535 with it until {login} has signed in to the console with the \
-                     one-time password and chosen another"
+                    "note: mail programs get 535 with it: {login} has a one-time password, and replacing it revokes \
+                     all app passwords; make another one after that"
                 );
             }
         }

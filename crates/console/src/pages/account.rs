@@ -57,7 +57,7 @@ fn form(
         @if must {
             section.card.narrow {
                 h2 { (t("Passwords of mail programs")) }
-                p { (t("Until you have chosen a password of your own, mail programs are refused (535), also with passwords made for them before.")) }
+                p { (t("Until you have chosen a password of your own, mail programs are refused (535). It revokes passwords made for them before.")) }
             }
         }
         @if !must { (second_factor::section(app, request)?) (app_passwords::section(app, request)?) }

@@ -27,8 +27,8 @@ const REMEMBERED_MAX: usize = 10_000;
 /// A password that was checked is remembered for this long: a changed one works on for so long at most.
 const REMEMBER_FOR: Duration = Duration::from_secs(60);
 /// Why nothing of a person's lets a mail program in.
-const ONE_TIME_PASSWORD_WAITS: &str = "the one-time password was not replaced yet: app passwords and SMTP AUTH \
-     work once the person has signed in to the console with it and chosen a password";
+const ONE_TIME_PASSWORD_WAITS: &str = "the one-time password was not replaced yet: SMTP AUTH works once the \
+     person has signed in to the console with it and chosen a password, which revokes older app passwords";
 /// What a client that logs in by SCRAM is challenged with.
 #[derive(Debug)]
 pub struct Challenge {
@@ -283,7 +283,8 @@ mod tests {
         assert_eq!(refusal_reason(&users, "ada"), "");
         assert_eq!(refusal_reason(&users, "nobody"), "");
         users.set_password("eve", "another long one", false, "test", 3).unwrap();
-        assert!(users.mail_login("eve", &app, 4).unwrap().is_some());
+        assert!(users.mail_login("eve", &app, 4).unwrap().is_none(), "revoked by that");
+        assert_eq!(refusal_reason(&users, "eve"), "");
     }
 
     fn people() -> (tempfile::TempDir, Arc<Users>) {
