@@ -26,11 +26,13 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
 const AFTER_HELP: &str = "\
-The node sends them by itself at digest.hour, if digest.enabled. Everybody is told once of each message.
+The node sends them by itself at digest.hour, if digest.enabled. Everybody is told once of each message; probe
+accounts (learning.probes) get none. Exit status of send: 0 all sent, 1 some failed, 2 digest.enabled is false.
 
 Examples:
   gauntlet digest preview ann@example.org    what she would get now, as a message
-  gauntlet digest send --now                 send all that is due, through the running node";
+  gauntlet digest send --now                 send all that is due, through the running node
+  gauntlet digest send --now --force         the same where digest.enabled is false";
 
 /// Arguments of `gauntlet digest`.
 #[derive(Debug, clap::Args)]
@@ -49,6 +51,9 @@ enum Action {
         /// Do not wait for digest.hour
         #[arg(long, required = true)]
         now: bool,
+        /// Send them although digest.enabled is false
+        #[arg(long)]
+        force: bool,
     },
     /// Print the digest that an address would get; its links work
     Preview {
@@ -74,6 +79,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 Some(made) => out.write_all(made.raw.as_bytes())?,
                 None => bail!("nothing is held for {address} that no digest told of"),
             }
+        }
+        Action::Send { force, .. } if !config.digest.enabled && !force => {
+            eprintln!(
+                "error: digest.enabled is false: this node sends no digests, and none was sent; set it, \
+                 or use --force to send this round all the same"
+            );
+            return Ok(ExitCode::from(2));
         }
         Action::Send { .. } => {
             let data = &config.node.data;
@@ -109,7 +121,8 @@ fn options(config: &Config) -> anyhow::Result<DigestOptions> {
         "" => format!("postmaster@{}", config.node.host_name()),
         from => from.to_owned(),
     };
-    Ok(DigestOptions { url, from, link_days: d.link_days, texts: texts(config)? })
+    let no_digest = config.learning.probes.iter().map(|a| a.trim().to_lowercase()).collect();
+    Ok(DigestOptions { url, from, link_days: d.link_days, texts: texts(config)?, no_digest })
 }
 
 /// What pages and mails to people say: the catalogue that console.texts names, else English.

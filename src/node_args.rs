@@ -45,11 +45,23 @@ impl NodeArgs {
     /// # Errors
     /// As [`NodeArgs::load`].
     pub(crate) fn loaded(&self) -> anyhow::Result<Loaded> {
-        let mut loaded = Loaded::load(self.config.as_deref(), crate::config::environment())?;
+        self.with_data(Loaded::load(self.config.as_deref(), crate::config::environment())?)
+    }
+
+    fn with_data(&self, mut loaded: Loaded) -> anyhow::Result<Loaded> {
         if let Some(data) = &self.data {
             loaded.config.node.data.clone_from(data);
         }
         Ok(loaded)
+    }
+
+    /// The same of this text, which somebody else has read from the file.
+    ///
+    /// # Errors
+    /// It holds a mistake.
+    pub(crate) fn loaded_from(&self, text: &str) -> anyhow::Result<Loaded> {
+        let path = self.config.as_deref().context("there is no configuration file")?;
+        self.with_data(Loaded::load_text(text, path, crate::config::environment())?)
     }
 
     /// The configuration of a node that was started before. Root becomes the owner of the data folder.

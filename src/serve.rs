@@ -16,9 +16,10 @@ use anyhow::{Context, bail};
 use gauntlet_console::{ConsoleOptions, ConsoleState, OidcOptions, Proxies, Tls};
 use gauntlet_engine::classifier::Model;
 use gauntlet_engine::{Settings, Snapshot, own_rules};
+use gauntlet_gateway::admin::key_access::unreadable_keys;
 use gauntlet_gateway::admin::policy_source;
 use gauntlet_gateway::admin::sandbox;
-use gauntlet_gateway::config::{Config, OidcSettings, RuleSettings, Sandbox};
+use gauntlet_gateway::config::{Config, Loaded, OidcSettings, RuleSettings, Sandbox};
 use gauntlet_gateway::limits::has_threads;
 use gauntlet_gateway::privileges::{self, Account};
 use gauntlet_gateway::scan::probes::Probes;
@@ -147,7 +148,7 @@ async fn serve(
     tracing::info!(ruleset = node.ruleset(), "ready");
     let broken = loop {
         tokio::select! {
-            _ = hang_up.recv() => reload(args, &node, &settings, &users),
+            _ = hang_up.recv() => reload(args, &node, &settings, (&users, &secrets)),
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
             why = secrets.ended() => break Some(why),
@@ -185,6 +186,9 @@ fn open_listeners(
                 .with_context(|| format!("console.address {address}"))?,
         ),
     };
+    for warning in unreadable_keys(config)? {
+        tracing::warn!("{warning}");
+    }
     drop_root(config)?;
     if privileges::is_root() {
         tracing::warn!("running as root: set node.user to a user of its own");
@@ -202,8 +206,31 @@ fn drop_root(config: &Config) -> anyhow::Result<()> {
     Account::find(&config.node.user)?.enter().with_context(named)
 }
 
-fn reload(args: &Args, node: &Node, settings: &Effective, users: &Users) {
-    let taken = args.node.loaded().and_then(|loaded| {
+/// The configuration as it is now. Where its file was replaced by another, the sandbox may know only the one of
+/// the start; the secrets process, which may read any file, reads it then.
+fn load_again(args: &Args, secrets: &Secrets) -> anyhow::Result<Loaded> {
+    match args.node.loaded() {
+        Err(error) if is_denied(&error) => match secrets.configuration() {
+            Ok(text) => args.node.loaded_from(&text),
+            Err(_) => Err(error),
+        },
+        loaded => loaded,
+    }
+}
+
+/// A file could not be read for want of permission.
+fn is_denied(error: &anyhow::Error) -> bool {
+    let denied = |cause: &(dyn std::error::Error + 'static)| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        io.is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    // Some errors keep the system's as text.
+    let code = format!("(os error {})", libc::EACCES);
+    error.chain().any(denied) || format!("{error:#}").contains(&code)
+}
+
+fn reload(args: &Args, node: &Node, settings: &Effective, (users, secrets): (&Users, &Secrets)) {
+    let taken = load_again(args, secrets).and_then(|loaded| {
         node.reload(loaded.config.clone())?;
         settings.take(&loaded);
         Ok(())
@@ -215,14 +242,13 @@ fn reload(args: &Args, node: &Node, settings: &Effective, users: &Users) {
             tracing::info!(ruleset = node.ruleset(), "configuration reloaded");
         }
         Err(error) => {
-            let denied = |cause: &(dyn std::error::Error + 'static)| {
-                let io = cause.downcast_ref::<std::io::Error>();
-                io.is_some_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied)
-            };
-            let denied = error.chain().any(denied) && node.config().node.sandbox != Sandbox::Off;
-            let hint = "a file that the configuration did not name at the start needs a restart";
+            let denied = is_denied(&error) && node.config().node.sandbox != Sandbox::Off;
+            let hint = "the sandbox (node.sandbox) lets the node read the files that the configuration named at \
+                        the start; a file that is new, or that was replaced in a folder with keys or the data \
+                        folder below it, needs a restart: write into the file instead of replacing it, or keep \
+                        keys and data in other folders";
             let error = match denied {
-                true => format!("{error:#}; {hint} (node.sandbox)"),
+                true => format!("{error:#}; {hint}"),
                 false => format!("{error:#}"),
             };
             tracing::error!(error, "configuration not reloaded; everything stays as it was");

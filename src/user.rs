@@ -172,6 +172,13 @@ fn app_password(users: &Users, action: &AppPasswordAction) -> anyhow::Result<()>
                 format!("there is no user {login:?}; `gauntlet user list` prints everybody")
             })?;
             writeln!(out, "{made}")?;
+            let waits = |user: &User| user.login.eq_ignore_ascii_case(login) && user.must_change;
+            if users.list()?.iter().any(waits) {
+                eprintln!(
+                    "note: mail programs get 535 with it: {login} has a one-time password, and replacing it revokes \
+                     all app passwords; make another one after that"
+                );
+            }
         }
         AppPasswordAction::List { login, json } => {
             for one in users.app_passwords(login)? {

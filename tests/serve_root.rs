@@ -318,6 +318,65 @@ fn commands_of_root_work_as_the_owner_of_the_data_folder() {
 }
 
 #[test]
+fn a_backup_by_root_belongs_to_the_owner_of_the_data_folder() {
+    let Some(nobody) = nobody() else { return };
+    let places = Places::new(nobody);
+    let running = places.start("", "self_signed = true", "");
+    assert!(running.takes_mail(), "{}", places.log());
+    let config = places.folder.path().join("gauntlet.toml");
+    // A folder that is there already, and the owner's: nothing that is put into it leads root elsewhere.
+    let (made, given) = (places.folder.path().join("made"), places.folder.path().join("given"));
+    fs::create_dir(&given).unwrap();
+    places.give(&given);
+    for copy in [&made, &given] {
+        let mut backup = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+        backup.args(["backup", "--config"]).arg(&config).arg(copy);
+        let output = backup.env_remove("GAUNTLET_CONFIG").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let others =
+            Command::new("find").arg(copy).args(["!", "-user", "nobody"]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&others.stdout), "");
+        assert!(copy.join("backup.json").is_file());
+    }
+    drop(running);
+    // A node of that user starts on it.
+    let text = fs::read_to_string(&config).unwrap();
+    fs::rename(places.data(), places.folder.path().join("before")).unwrap();
+    fs::rename(&made, places.data()).unwrap();
+    assert!(!text.is_empty());
+    assert!(places.start("", "self_signed = true", "").takes_mail(), "{}", places.log());
+}
+
+/// Root reads the key at the start; the node, which is another user by then, cannot read it again.
+#[test]
+fn a_key_that_only_root_can_read_is_named_at_the_start_and_by_doctor() {
+    let Some(nobody) = nobody() else { return };
+    let places = Places::new(nobody);
+    let made = rcgen::generate_simple_self_signed(vec!["gw.test".to_owned()]).unwrap();
+    let (chain, key) =
+        (places.folder.path().join("chain.pem"), places.folder.path().join("key.pem"));
+    fs::write(&chain, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    let listener = format!("certificate = [{chain:?}]\nkey = [{key:?}]");
+    let running = places.start("", &listener, "");
+    assert!(running.takes_mail(), "{}", places.log());
+    let warned = format!("{}: node.user nobody cannot read this key", key.display());
+    assert!(places.log().contains(&warned) && places.log().contains("chgrp"), "{}", places.log());
+    let doctor = || {
+        let mut doctor = Command::new(env!("CARGO_BIN_EXE_gauntlet"));
+        doctor.args(["doctor", "--config"]).arg(places.folder.path().join("gauntlet.toml"));
+        let output = doctor.env_remove("GAUNTLET_CONFIG").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = doctor();
+    assert!(said.contains(&warned), "{said}");
+    places.give(&key);
+    let said = doctor();
+    assert!(!said.contains("cannot read this key"), "{said}");
+}
+
+#[test]
 fn the_sandbox_is_required_and_in_force_as_another_user() {
     let Some(nobody) = nobody() else { return };
     if !Path::new("/proc/sys/kernel/seccomp/actions_avail").exists() {

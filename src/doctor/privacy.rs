@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use gauntlet_gateway::admin::key_access::unreadable_keys;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::privileges::Account;
 use gauntlet_store::files;
@@ -30,6 +31,9 @@ pub(super) fn privacy(config: &Config, file: Option<&Path>, found: &mut Findings
     let sealing = config.node.inside(&config.quarantine.key_file);
     for path in keys.chain([sealing]).filter(|path| !path.starts_with(data)) {
         key_is_private(&path, found);
+    }
+    for warning in unreadable_keys(config).unwrap_or_default() {
+        found.add(Health::Odd, CHECK, warning);
     }
     if let (Some(file), Some(secret)) = (file, secret_of(config)) {
         file_is_private(file, &format!("it holds {secret}"), found);

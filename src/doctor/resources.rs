@@ -18,6 +18,8 @@ const DISK_FREE_ODD: f64 = 0.10;
 /// Days before a certificate's end from which on it is odd, and bad.
 const CERTIFICATE_DAYS_ODD: i64 = 21;
 const CERTIFICATE_DAYS_BAD: i64 = 5;
+/// Days that are named; beyond, a number says nothing.
+const DAYS_NAMED_MAX: i64 = 3_652;
 /// Age of the oldest message that waits, in minutes, from which on it is odd.
 const QUEUE_MINUTES_ODD: i64 = 60;
 
@@ -32,6 +34,12 @@ pub(crate) struct Disk {
     pub(crate) free: u64,
     /// Bytes in all.
     pub(crate) total: u64,
+}
+
+/// Free and total bytes of a disk in GiB: for `gauntlet status` and `gauntlet doctor` alike.
+pub(crate) fn describe_room(free: u64, total: u64) -> String {
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    format!("{:.1} of {:.1} GiB free", gib(free), gib(total))
 }
 
 /// The disks of data and spool; one line if they are the same.
@@ -78,15 +86,13 @@ fn room(path: &Path) -> Option<Room> {
 /// There is room for mail.
 pub(super) fn disk(config: &Config, found: &mut Findings) {
     for disk in disks(config) {
-        let (free, total) = (disk.free as f64 / 1e9, disk.total as f64 / 1e9);
-        let place = disk.path.display();
-        let text = format!("{place}: {free:.1} of {total:.1} GB free");
+        let text = format!("{}: {}", disk.path.display(), describe_room(disk.free, disk.total));
         let min = config.spool.free_bytes_min;
         if disk.free < min {
             let hint =
                 format!("under spool.free_bytes_min ({min} bytes): new mail gets 452; make room");
             found.add(Health::Bad, "disk", format!("{text}, {hint}"));
-        } else if free < DISK_FREE_ODD * total {
+        } else if (disk.free as f64) < DISK_FREE_ODD * disk.total as f64 {
             found.add(Health::Odd, "disk", format!("{text}; make room before it is full"));
         } else {
             found.add(Health::Good, "disk", text);
@@ -119,10 +125,15 @@ pub(super) fn certificates(config: &Config, secrets: Option<&Arc<Secrets>>, foun
         } else if days < odd {
             (Health::Odd, format!("{place} ends in {days} days; is its renewal under way?"))
         } else {
-            (Health::Good, format!("{place} is good for {days} days"))
+            (Health::Good, format!("{place} is good for {}", span(days)))
         };
         found.add(health, "certificate", text);
     }
+}
+
+/// Days in words: a certificate that never ends says year 9999.
+fn span(days: i64) -> String {
+    if days > DAYS_NAMED_MAX { "more than 10 years".to_owned() } else { format!("{days} days") }
 }
 
 /// Days before the end of an authority's certificate from which on it is odd and bad: it is renewed when a
@@ -173,4 +184,16 @@ pub(super) fn queue(config: &Config, found: &mut Findings) {
     let text = format!("the oldest message waits for {minutes} minutes: {}", oldest.reply);
     let odd = minutes >= QUEUE_MINUTES_ODD;
     found.add(if odd { Health::Odd } else { Health::Good }, "queue", text.trim_end_matches(": "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_readable() {
+        assert_eq!(describe_room(3 << 29, 10 << 30), "1.5 of 10.0 GiB free");
+        assert_eq!(span(3_652), "3652 days");
+        assert_eq!(span(755_725), "more than 10 years");
+    }
 }

@@ -3,6 +3,7 @@
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
@@ -47,7 +48,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Ok(config) = node.load() {
         super::text_logs::start_errors(&config)?;
     }
-    let opened = State::open(Box::new(move || node.load()), settle);
+    let file = node.file().map(Path::to_owned);
+    let opened = State::open(Box::new(move || node.load()), file, settle);
     // The node says why it did not start: no need to say it twice.
     let failed = opened.is_err();
     match secrets_process::serve(connections, opened) {

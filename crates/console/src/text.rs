@@ -289,6 +289,7 @@ mod tests {
             .chain(OUTCOMES)
             .chain(["good", "odd", "bad", "every domain", "all else, outbound"])
             .chain(["received", "waited", "scanned", "decided", "spooled", "passed on"])
+            .chain(["notified", "not notified", "learned", "not learned"])
             .chain(["deferred", "bounced", "corrected_ham", "corrected_spam"])
             .chain(LIST_FIELDS.map(|(_, label)| label))
             .chain(ENDS.map(|(name, _)| name))

@@ -23,7 +23,7 @@ fn put(console: &Running, id: &str, to: &str, class: Class) {
 fn options(console: &Running) -> DigestOptions {
     let url = format!("http://{}", console.address);
     let from = "postmaster@gw.example".to_owned();
-    DigestOptions { url, from, link_days: 7, texts: Arc::default() }
+    DigestOptions { url, from, link_days: 7, texts: Arc::default(), no_digest: Default::default() }
 }
 
 fn digests(console: &Running) -> Vec<Digest> {

@@ -86,6 +86,7 @@ fn users_do_not_release_programs_to_themselves_by_any_way() {
         from: "postmaster@gw.example".to_owned(),
         link_days: 7,
         texts: Arc::default(),
+        no_digest: Default::default(),
     };
     let (quarantine, users) = (&console.state.quarantine, &console.state.users);
     let made = digest(quarantine, users, &options, URSULA, now_ms()).unwrap().unwrap();

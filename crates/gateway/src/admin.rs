@@ -2,6 +2,7 @@
 //! secrets process.
 
 pub mod groups;
+pub mod key_access;
 pub mod policy_source;
 pub mod postgres;
 pub mod quarantine;

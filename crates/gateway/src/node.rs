@@ -219,15 +219,27 @@ impl Node {
         let mut text = self.metrics.render();
         let usage = self.spool.usage();
         for (name, help, value) in [
-            ("queue_messages", "Messages waiting or on their way", self.queue.count()),
-            ("queue_age_milliseconds", "Age of the oldest of them", self.queue_age_ms()),
+            (
+                "queue_messages",
+                "Messages in the queue, waiting or being delivered",
+                self.queue.count(),
+            ),
+            (
+                "queue_age_milliseconds",
+                "Age of the oldest message in the queue in milliseconds",
+                self.queue_age_ms(),
+            ),
             ("spool_messages", "Messages in the spool", usage.messages),
             ("spool_bytes", "Bytes of all spool segments", usage.bytes),
             ("spool_segments", "Spool segments", usage.segments),
-            ("memory_body_bytes", "Bytes of bodies being received", self.budgets.memory.used()),
+            (
+                "memory_body_bytes",
+                "Bytes of memory for message bodies being received",
+                self.budgets.memory.used(),
+            ),
             (
                 "disk_body_bytes",
-                "Bytes of bodies on disk while they come",
+                "Bytes of disk for message bodies being received",
                 self.budgets.disk.used(),
             ),
         ] {

@@ -7,6 +7,7 @@ pub mod exchangers;
 pub mod hold;
 pub mod maildir;
 pub mod mta_sts;
+pub mod notification;
 pub mod queue;
 pub mod queued_message;
 pub mod route;

@@ -31,6 +31,8 @@ pub(crate) enum Request {
     Hello,
     /// Certificates and names of the keys of the listener with this address and these files.
     Certificates { address: String, certificate: Vec<PathBuf> },
+    /// The text of the configuration file, which the node's sandbox may not let it read again.
+    Configuration,
     /// From when to when the certificates of all listeners are good.
     CertificateLives,
     /// A signature of a TLS handshake.

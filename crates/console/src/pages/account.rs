@@ -54,6 +54,12 @@ fn form(
                 button.main type="submit" { (t("Change password")) }
             }
         }
+        @if must {
+            section.card.narrow {
+                h2 { (t("Passwords of mail programs")) }
+                p { (t("Until you have chosen a password of your own, mail programs are refused (535). It revokes passwords made for them before.")) }
+            }
+        }
         @if !must { (second_factor::section(app, request)?) (app_passwords::section(app, request)?) }
     };
     Ok(response::page(status, layout::page(request, "/account", t("Account"), &body)))

@@ -52,6 +52,7 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
                 section.card.narrow {
                     p { (t("Put it into the mail program, with {} as login. It is not shown again.").with(html! { b { (request.login()) } })) }
                     p { code.big { (password) } }
+                    p.hint { (t("A change of your password, also by an administrator, revokes it: mail programs then get 535.")) }
                     p { a.button href="/account" { (t("Done")) } }
                 }
             };

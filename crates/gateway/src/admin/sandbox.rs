@@ -223,7 +223,7 @@ fn node_rules(config: &Config, file: Option<&Path>) -> io::Result<Ruleset> {
         allow_reading(&rules, read, &secret)?;
     }
     // The policy is saved in the console: a new file beside it takes its place.
-    let policy = &config.policy.path;
+    let policy = std::path::absolute(&config.policy.path).unwrap_or_default();
     let folder = policy.parent().filter(|_| policy.is_file());
     if let Some(folder) = folder.filter(|folder| is_clear(folder, &secret)) {
         rules.allow(folder, READ | CHANGE)?;

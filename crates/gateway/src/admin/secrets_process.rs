@@ -65,6 +65,8 @@ fn dkim_id(key: &Key) -> KeyId {
 /// Everything that the process knows.
 pub struct State {
     load: LoadConfig,
+    /// What it reads.
+    file: Option<PathBuf>,
     status: SandboxStatus,
     users: UserDatabase,
     current: Mutex<Current>,
@@ -107,6 +109,7 @@ impl State {
     /// What is wrong with them.
     pub fn open(
         load: LoadConfig,
+        file: Option<PathBuf>,
         settle: impl FnOnce(&Config) -> anyhow::Result<SandboxStatus>,
     ) -> anyhow::Result<Self> {
         let config = load()?;
@@ -116,7 +119,7 @@ impl State {
         let users = UserDatabase::open(&config.node.data.join("console"))?;
         let (in_force, previous) = (keys.clone(), Keys::default());
         let current = Current { config, keys, in_force, previous, ordered: None };
-        Ok(State { load, status, users, current: Mutex::new(current) })
+        Ok(State { load, file, status, users, current: Mutex::new(current) })
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -152,6 +155,7 @@ impl State {
             Request::Certificates { address, certificate } => {
                 wire::encode(&self.certificates(&address, &certificate)?)
             }
+            Request::Configuration => wire::encode(&self.configuration()?),
             Request::CertificateLives => wire::encode(&lives(&self.current().config)),
             Request::SignTls { key, scheme, message } => {
                 wire::encode(&self.sign_tls(&key, scheme, &message)?)
@@ -176,6 +180,12 @@ impl State {
             Request::NoteAcme(failed) => wire::encode(&acme::note(&self.data(), failed.as_ref())?),
         };
         Ok((Kind::Done, done?))
+    }
+
+    /// The text of the configuration file that the process was started with, of no other.
+    fn configuration(&self) -> anyhow::Result<String> {
+        let path = self.file.as_ref().context("there is no configuration file")?;
+        std::fs::read_to_string(path).with_context(|| path.display().to_string())
     }
 
     fn data(&self) -> PathBuf {

@@ -15,6 +15,9 @@ pub struct RouteSettings {
     pub smart_host: String,
     /// Maildir that takes mail when no next hop is set; relative to the data folder.
     pub maildir: PathBuf,
+    /// Folder of the Maildir (Maildir++) for mail with the disposition `spam_folder`: a name that begins with a
+    /// dot; empty delivers it like other mail.
+    pub maildir_spam_folder: String,
     /// Hand a message on inside the client's session where that is safe (cut-through).
     pub cut_through: bool,
 }
@@ -25,6 +28,7 @@ impl Default for RouteSettings {
             next_hop: String::new(),
             smart_host: String::new(),
             maildir: "maildir".into(),
+            maildir_spam_folder: ".Junk".to_owned(),
             cut_through: true,
         }
     }

@@ -19,6 +19,26 @@ fn no_roots(config: &Config) -> bool {
 }
 
 /// Refuses next hops that cannot work.
+/// A folder of a Maildir++ is below the Maildir itself and begins with a dot.
+fn check_spam_folder(name: &str) -> Result<(), ConfigError> {
+    let fine = name.is_empty()
+        || (name.len() > 1
+            && name.starts_with('.')
+            && !name.starts_with("..")
+            && !name.contains('/')
+            && !name.chars().any(char::is_control));
+    match fine {
+        true => Ok(()),
+        false => Err(ConfigError::Meaning {
+            place: String::new(),
+            key: "route.maildir_spam_folder".to_owned(),
+            message: format!(
+                "{name:?} is no folder of a Maildir; write a dot and a name, like \".Junk\""
+            ),
+        }),
+    }
+}
+
 fn check_next_hops(config: &Config) -> Result<(), ConfigError> {
     let wrong = |key: &str, message: String| {
         Err(ConfigError::Meaning { place: String::new(), key: key.to_owned(), message })
@@ -329,6 +349,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_ranges(config)?;
     check_reports("tls_reports", &config.tls_reports)?;
     check_next_hops(config)?;
+    check_spam_folder(&config.route.maildir_spam_folder)?;
     if config.sender.retry_seconds.is_empty() {
         return wrong("sender.retry_seconds", "needs one number at least".into());
     }

@@ -20,6 +20,7 @@ use crate::current::Current;
 use crate::facts::auth_results::{stamp_in, without_return_path_in};
 use crate::facts::rules::CachedViews;
 use crate::ids;
+use crate::inbound::policy_actions::{Ordered, PolicyActions};
 use crate::inbound::rate_limiter::RateLimiter;
 use crate::inbound::settings::InboundSettings;
 use crate::message::ReceivedMessage;
@@ -61,6 +62,8 @@ pub struct Intake {
     pub settings: Current<InboundSettings>,
     /// Counts for policies.
     pub rate_limiter: Arc<RateLimiter>,
+    /// Notifications and model updates that policies ask for.
+    pub actions: PolicyActions,
     /// Judges.
     pub scan_pool: ScanPool,
     /// Makes durable.
@@ -113,7 +116,9 @@ impl Intake {
         match verdict {
             Answer::Reject(text) => {
                 self.metrics.rejected.add_one();
+                let ordered = self.order(&settings, &mut record, &body, began);
                 self.log_refused(record, &text);
+                self.carry_out(ordered).await;
                 let reply = Reply::new(550, (5, 7, 1), with_reference(&text, &id));
                 vec![reply; count]
             }
@@ -123,21 +128,40 @@ impl Intake {
             }
             Answer::Accept => {
                 let size = body.len() as u64;
+                let ordered = self.order(&settings, &mut record, &body, began);
                 let mut message = QueuedMessage::new(record, &arrival.mail, &arrival.recipients);
                 if !arrival.lmtp
                     && let Some(said) = self.queue.cut_through(&mut message, &body, began).await
                 {
+                    self.carry_out(ordered).await;
                     return vec![self.pass_on(&said, &id, size)];
                 }
                 let accepted = self.accept(arrival.id, message, body, began).await;
                 let reply = self.reply_to(accepted, &id, size);
                 if reply.is_positive() {
+                    self.carry_out(ordered).await;
                     each.into_iter().map(|own| own.unwrap_or_else(|| reply.clone())).collect()
                 } else {
                     vec![reply; count]
                 }
             }
         }
+    }
+
+    /// What the policy asks for beside the dispositions; noted in the record.
+    pub(crate) fn order(
+        &self,
+        settings: &InboundSettings,
+        record: &mut LogRecord,
+        body: &Bytes,
+        began: Instant,
+    ) -> Ordered {
+        self.actions.order(&settings.policy, &self.queue, record, body, began)
+    }
+
+    /// Carries it out once the message itself is durable, or refused for good.
+    pub(crate) async fn carry_out(&self, ordered: Ordered) {
+        self.actions.carry_out(&self.queue, ordered).await;
     }
 
     /// Judges a message that is on its way now: asks the network, counts, and remembers its sender.

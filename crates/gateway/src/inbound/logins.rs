@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use gauntlet_smtp::scram::Credentials;
 use gauntlet_store::users::{SCRAM_ITERATIONS, SCRAM_SALT_BYTES};
-use gauntlet_store::{User, Users};
+use gauntlet_store::{StoreError, User, Users};
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
@@ -29,6 +29,9 @@ const REMEMBERED_MAX: usize = 10_000;
 /// A password that was checked is remembered for this long: a changed one works on for so long at
 /// most.
 const REMEMBER_FOR: Duration = Duration::from_secs(60);
+/// Why nothing of a person's lets a mail program in.
+const ONE_TIME_PASSWORD_WAITS: &str = "the one-time password was not replaced yet: SMTP AUTH works once the \
+     person has signed in to the console with it and chosen a password, which revokes older app passwords";
 /// What a client that logs in by SCRAM is challenged with.
 #[derive(Debug)]
 pub struct Challenge {
@@ -103,11 +106,15 @@ impl Logins {
             return None;
         }
         let (users, who, now) = (self.users.clone(), login.clone(), self.clock.unix_ms());
-        let checked = tokio::task::spawn_blocking(move || users.mail_login(&who, &password, now));
+        let checked = tokio::task::spawn_blocking(move || {
+            let user = users.mail_login(&who, &password, now)?;
+            let why = if user.is_none() { refusal_reason(&users, &who) } else { "" };
+            Ok::<_, StoreError>((user, why))
+        });
         let checked = checked.await;
         drop(permit);
-        let user = match checked {
-            Ok(Ok(user)) => user.map(Arc::new),
+        let (user, why) = match checked {
+            Ok(Ok((user, why))) => (user.map(Arc::new), why),
             Ok(Err(error)) => {
                 tracing::error!(%error, "logins cannot be checked");
                 return None;
@@ -116,7 +123,7 @@ impl Logins {
         };
         match &user {
             Some(_) => self.succeeded(client, &login),
-            None => self.failed(client, &login),
+            None => tracing::warn!(%client, login, why, "login refused"),
         }
         let mut state = self.state();
         make_room(&mut state.checked, |(since, _)| self.clock.elapsed(*since) < REMEMBER_FOR);
@@ -152,10 +159,18 @@ impl Logins {
         // The decoy is asked for in any case, so that the time reveals nothing.
         let asked = tokio::task::spawn_blocking(move || {
             let decoy = users.scram_decoy(&who)?;
-            users.mail_scram(&who).map(|known| (known, decoy))
+            let known = users.mail_scram(&who)?;
+            // Looked up in any case, as above.
+            let why = refusal_reason(&users, &who);
+            Ok::<_, StoreError>((known, decoy, why))
         });
         let (known, decoy) = match asked.await {
-            Ok(Ok((known, decoy))) => (known, Some(decoy)),
+            Ok(Ok((known, decoy, why))) => {
+                if known.is_none() && !why.is_empty() {
+                    tracing::warn!(%client, login, why, "login refused");
+                }
+                (known, Some(decoy))
+            }
             Ok(Err(error)) => {
                 tracing::error!(%error, "logins cannot be checked");
                 (None, None)
@@ -230,6 +245,16 @@ impl Logins {
     }
 }
 
+/// What the log says of a refused login beside that it was refused; the client is told the same in any case.
+/// App passwords wait, too, while a one-time password does (decision 169).
+fn refusal_reason(users: &Users, login: &str) -> &'static str {
+    let waits = |user: &User| user.login.eq_ignore_ascii_case(login) && user.must_change;
+    match users.list() {
+        Ok(all) if all.iter().any(waits) => ONE_TIME_PASSWORD_WAITS,
+        _ => "",
+    }
+}
+
 /// Keeps a table bounded: drops what is not worth keeping, and if that is not enough, everything.
 fn make_room<K, V>(table: &mut HashMap<K, V>, keep: impl Fn(&V) -> bool) {
     if table.len() >= REMEMBERED_MAX {
@@ -249,6 +274,22 @@ mod tests {
     use super::*;
 
     const OWN: &str = "a long password";
+
+    #[test]
+    fn the_log_says_that_a_one_time_password_waits() {
+        let (_folder, users) = two_users();
+        let mut eve = users.list().unwrap().remove(0);
+        (eve.login, eve.must_change) = ("eve".to_owned(), true);
+        users.add(&eve, "one time only", "test", 1).unwrap();
+        let app = users.add_app_password("eve", "phone", "test", 1).unwrap().unwrap();
+        assert!(users.mail_login("eve", &app, 2).unwrap().is_none());
+        assert!(refusal_reason(&users, "Eve").contains("one-time password was not replaced"));
+        assert_eq!(refusal_reason(&users, "ada"), "");
+        assert_eq!(refusal_reason(&users, "nobody"), "");
+        users.set_password("eve", "another long one", false, "test", 3).unwrap();
+        assert!(users.mail_login("eve", &app, 4).unwrap().is_none(), "revoked by that");
+        assert_eq!(refusal_reason(&users, "eve"), "");
+    }
 
     fn two_users() -> (tempfile::TempDir, Arc<Users>) {
         let folder = tempfile::tempdir().unwrap();

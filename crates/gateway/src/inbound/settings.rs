@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::{ReceiverSettings, StressSettings};
+use crate::config::{PolicySettings, ReceiverSettings, StressSettings};
 use crate::facts::FactCollector;
 use crate::inbound::rate_limiter::RateRules;
 use crate::inbound::recipients::Recipients;
@@ -25,6 +25,8 @@ pub struct InboundSettings {
     pub routes: Arc<Routes>,
     /// Asks the network.
     pub facts: Arc<FactCollector>,
+    /// Limits of what the policy asks for beside dispositions.
+    pub policy: PolicySettings,
     /// Ruleset, model and policy.
     pub judge: Arc<Judge>,
 }

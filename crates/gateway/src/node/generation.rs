@@ -72,6 +72,7 @@ impl Generation {
             recipients: Arc::new(recipients),
             routes: outbound.routes.clone(),
             facts: Arc::new(facts),
+            policy: config.policy.clone(),
             judge: Arc::new(judge),
         };
         let (config, inbound, outbound) = (Arc::new(config), Arc::new(inbound), Arc::new(outbound));

@@ -4,6 +4,7 @@
 //! A file's name comes from the message's id and the recipient's number, so that a delivery
 //! repeated after a crash replaces the first instead of doubling it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -40,6 +41,8 @@ pub struct MaildirJob {
     pub sender: String,
     /// The address.
     pub recipient: String,
+    /// The folder of the Maildir that it goes into (Maildir++: `.Junk`), instead of the inbox.
+    pub subfolder: Option<String>,
     /// The message.
     pub body: OutgoingMessage,
     /// Called when it is durable, or why not.
@@ -101,27 +104,55 @@ fn run(folder: &Path, jobs: &Receiver<MaildirJob>) {
             .zip(written)
             .map(|(job, written)| {
                 written.and_then(|()| {
-                    let (tmp, new) = (folder.join("tmp"), folder.join("new"));
+                    let place = place(folder, job);
+                    let (tmp, new) = (place.join("tmp"), place.join("new"));
                     std::fs::rename(tmp.join(&job.name), new.join(&job.name))
                 })
             })
             .collect();
-        let synced = File::open(folder.join("new")).and_then(|f| f.sync_all());
+        let mut synced: BTreeMap<PathBuf, io::Result<()>> = BTreeMap::new();
+        for job in &batch {
+            let new = place(folder, job).join("new");
+            synced.entry(new).or_insert_with_key(|new| File::open(new).and_then(|f| f.sync_all()));
+        }
         for (job, result) in batch.into_iter().zip(renamed) {
-            let result = match (&result, &synced) {
-                (Ok(()), Ok(())) => Ok(()),
-                (Err(error), _) | (Ok(()), Err(error)) => Err(MaildirError::NotWritten {
-                    folder: folder.display().to_string(),
+            let place = place(folder, &job);
+            let result = match (&result, synced.get(&place.join("new"))) {
+                (Err(error), _) | (Ok(()), Some(Err(error))) => Err(MaildirError::NotWritten {
+                    folder: place.display().to_string(),
                     // One failed sync of the folder concerns all of the batch.
                     error: io::Error::new(error.kind(), error.to_string()),
                 }),
+                (Ok(()), _) => Ok(()),
             };
             (job.done)(result);
         }
     }
 }
 
+/// The Maildir, or its folder, that a message goes into.
+fn place(folder: &Path, job: &MaildirJob) -> PathBuf {
+    job.subfolder.as_ref().map_or_else(|| folder.to_owned(), |name| folder.join(name))
+}
+
+/// Makes a folder of a Maildir++, durably: with an empty file that marks it as one.
+fn make_subfolder(folder: &Path) -> io::Result<()> {
+    if folder.join("maildirfolder").exists() {
+        return Ok(());
+    }
+    for name in ["tmp", "new", "cur"] {
+        gauntlet_store::files::create_folder(&folder.join(name))?;
+    }
+    gauntlet_store::files::create(&folder.join("maildirfolder"))?.sync_all()?;
+    File::open(folder)?.sync_all()?;
+    folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
 fn write(folder: &Path, job: &MaildirJob) -> io::Result<()> {
+    let folder = &place(folder, job);
+    if job.subfolder.is_some() {
+        make_subfolder(folder)?;
+    }
     let path = folder.join("tmp").join(&job.name);
     let head = format!(
         "Return-Path: <{}>\nDelivered-To: {}\n",
@@ -167,6 +198,7 @@ mod tests {
                 name: "1.A_0.host".into(),
                 sender: "a@b".into(),
                 recipient: "c@d".into(),
+                subfolder: None,
                 body: (&b"Return-path : <eve@x>\r\nSubject: x\r\n\r\na\r\rb\r\n"[..]).into(),
                 done: Box::new(move |result| sender.send(result).unwrap()),
             });

@@ -19,6 +19,7 @@ mod deliver;
 pub mod drain;
 mod groups;
 pub mod in_flight;
+mod notifications;
 mod reports;
 pub mod schedule;
 

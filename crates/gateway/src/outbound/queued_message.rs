@@ -38,6 +38,9 @@ pub struct Target {
     /// Changes on the way, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
+    /// In our own Maildir it goes into the spam folder.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub spam_folder: bool,
     /// `NOTIFY=` of the client: success, failure, delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<(bool, bool, bool)>,
@@ -205,13 +208,17 @@ fn targets_of(disposition: &Disposition, rcpt: Option<&RcptCommand>) -> Vec<Targ
     let changes: Vec<Change> = disposition
         .changes
         .iter()
-        .filter(|change| !matches!(change, Change::Copy { .. }))
+        .filter(|change| {
+            // Not about the bytes that a target gets.
+            !matches!(change, Change::Copy { .. } | Change::Notify { .. } | Change::Learn { .. })
+        })
         .cloned()
         .collect();
     let target = |address: &str, action: Action| Target {
         address: address.to_owned(),
         action,
         changes: changes.clone(),
+        spam_folder: disposition.end == Final::SpamFolder,
         notify: rcpt
             .and_then(|r| r.notify)
             .map(|Notify { success, failure, delay }| (success, failure, delay)),
@@ -233,6 +240,7 @@ fn targets_of(disposition: &Disposition, rcpt: Option<&RcptCommand>) -> Vec<Targ
         if let Change::Copy { to } = change {
             targets.extend(to.iter().map(|a| Target {
                 changes: Vec::new(),
+                spam_folder: false,
                 notify: Some((false, false, false)),
                 orcpt: None,
                 ..target(a, Action::Send)

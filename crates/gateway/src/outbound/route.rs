@@ -71,6 +71,11 @@ pub struct Routes {
 }
 
 impl Routes {
+    /// The folder of the Maildir for spam, if it has one.
+    pub fn maildir_spam_folder(&self) -> Option<&str> {
+        Some(self.settings.maildir_spam_folder.as_str()).filter(|name| !name.is_empty())
+    }
+
     /// The routes of a configuration.
     pub fn of(config: &Config) -> Self {
         let named = |hop: &NextHopSettings| (hop.r#for.clone(), Named::of(hop));

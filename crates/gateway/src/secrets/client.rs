@@ -258,6 +258,14 @@ impl Secrets {
         self.call(&Request::CertificateLives)
     }
 
+    /// The text of the configuration file as it is now.
+    ///
+    /// # Errors
+    /// If it cannot be read, or the process does not answer.
+    pub fn configuration(&self) -> anyhow::Result<String> {
+        self.call(&Request::Configuration)
+    }
+
     pub(super) fn sign_tls(
         &self,
         key: KeyId,

@@ -39,6 +39,7 @@ use crate::config::Keeper;
 use crate::facts::auth_results::stamp;
 use crate::ids;
 use crate::inbound::admission::Admitted;
+use crate::inbound::policy_actions::Ordered;
 use crate::message::ReceivedMessage;
 use crate::outbound::queue::seals;
 use crate::outbound::queued_message;
@@ -175,14 +176,20 @@ impl Ending {
         let body = with_received(&original, &envelope, &context.core.host, id, received_ms);
         let body = ReceivedMessage::of_bytes(body);
         let judged = intake.judge_in_transit(id, envelope, body, received_ms, began).await;
-        let (record, body) = match judged {
+        let (mut record, body) = match judged {
             Ok(judged) => judged,
             Err(why) => return later(why).into(),
         };
         let name = ids::to_text(id);
-        match answer(&record.dispositions) {
+        let verdict = answer(&record.dispositions);
+        let ordered = match &verdict {
+            Answer::Defer(_) => Ordered::default(),
+            _ => intake.order(&intake.settings.get(), &mut record, &body, began),
+        };
+        match verdict {
             Answer::Reject(text) => {
                 intake.log_refused(record, &text);
+                intake.carry_out(ordered).await;
                 Reply::ReplyCode(550, (5, 7, 1), queued_message::with_reference(&text, &name))
                     .into()
             }
@@ -193,7 +200,11 @@ impl Ending {
             Answer::Accept => {
                 let queue_id = message.macros.get("i").cloned().unwrap_or_default();
                 let course = Course::of(record, &original, &given, session, context);
-                course.take(&body, &queue_id, context).await
+                let ending = course.take(&body, &queue_id, context).await;
+                if matches!(ending.reply, Reply::Accept | Reply::Discard) {
+                    intake.carry_out(ordered).await;
+                }
+                ending
             }
         }
     }

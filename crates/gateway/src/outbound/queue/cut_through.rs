@@ -85,6 +85,8 @@ impl Queue {
             return None;
         }
         message.record.stages.push(Stage::now("passed on", began));
+        // The client gets its answer now, not when the message was judged.
+        message.record.latency_ms = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
         let record = message.record.clone();
         self.parts.metrics.cut_through.add_one();
         announce(&record);

@@ -62,15 +62,20 @@ impl Queue {
         let (queue, held) = (self.clone(), active.clone());
         let record = &active.message.record;
         let seconds = record.received_ms / 1_000;
-        let recipient = active.message.targets.get(target).map(|t| t.address.clone());
+        let addressed = active.message.targets.get(target);
+        let recipient = addressed.map(|t| t.address.clone());
+        let routes = &active.settings.routes;
+        let folder = addressed.filter(|t| t.spam_folder).and(routes.maildir_spam_folder());
+        let filed = folder.map(|name| format!("in {name}")).unwrap_or_default();
         self.parts.maildir.deliver(MaildirJob {
             name: format!("{seconds}.{}_{target}.{}", record.id, self.parts.host),
             sender: record.envelope.mail_from.clone(),
             recipient: recipient.unwrap_or_default(),
+            subfolder: folder.map(str::to_owned),
             body,
             done: Box::new(move |result| {
                 let one = match result {
-                    Ok(()) => settled(target, Some(Outcome::Delivered), "maildir", ""),
+                    Ok(()) => settled(target, Some(Outcome::Delivered), "maildir", &filed),
                     Err(error) => settled(target, None, "maildir", &error.to_string()),
                 };
                 queue.settle(&held, vec![one]);
