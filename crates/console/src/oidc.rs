@@ -13,7 +13,7 @@
 //! The provider says who somebody is; what they may do is decided here. The state is bound to the
 //! browser by a cookie, used once, and forgotten after ten minutes.
 
-pub(crate) mod token;
+pub mod token;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
