@@ -120,7 +120,7 @@ pub(crate) fn texts(config: &Config) -> anyhow::Result<Arc<Texts>> {
     }
     let place = || format!("console.texts: {}", path.display());
     let catalogue = std::fs::read_to_string(path).with_context(place)?;
-    let read = Texts::parse(&catalogue).map_err(anyhow::Error::msg).with_context(place)?;
+    let read = Texts::parse(&catalogue).with_context(place)?;
     Ok(Arc::new(read))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gauntlet_console::{
-    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeHandle, NodeStatus, PolicyOrder,
+    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PolicyOrder,
     QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
 };
 use gauntlet_gateway::admin::policy_source;
@@ -48,13 +48,13 @@ impl NodeHandle for Handle {
         self.node.render_metrics()
     }
 
-    fn senders_changed(&self) -> Result<(), String> {
+    fn senders_changed(&self) -> Result<(), NodeError> {
         // Rules are read again too: a second at most, and no session notices.
-        self.node.reload(Config::clone(&self.node.config())).map_err(|e| format!("{e:#}"))
+        self.node.reload(Config::clone(&self.node.config())).map_err(with_causes)
     }
 
-    fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String> {
-        Ok(match self.node.release(id, order)? {
+    fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, NodeError> {
+        Ok(match self.node.release(id, order).map_err(NodeError::new)? {
             Release::Done(addresses) => Released::Done(addresses),
             Release::NotHeld(state) => Released::NotHeld(state),
             Release::NotAllowed => Released::NotAllowed,
@@ -62,28 +62,30 @@ impl NodeHandle for Handle {
         })
     }
 
-    fn users_changed(&self) -> Result<(), String> {
-        self.node.reload_policy().map_err(|e| format!("{e:#}"))
+    fn users_changed(&self) -> Result<(), NodeError> {
+        self.node.reload_policy().map_err(with_causes)
     }
 
-    fn policy(&self) -> Result<Edition, String> {
+    fn policy(&self) -> Result<Edition, NodeError> {
         let now = now_ms();
-        policy_source::note(&self.node.config(), &self.policies, now).map_err(|e| format!("{e:#}"))
+        policy_source::note(&self.node.config(), &self.policies, now).map_err(with_causes)
     }
 
-    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, String> {
+    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, NodeError> {
         let PolicyOrder { text, base, who, note } = *order;
         let wanted = policy_source::Wanted { text, base, who, note, now_ms: now_ms() };
         let saved = policy_source::save(&self.node.config(), &self.policies, &wanted);
-        let version = saved.map_err(|e| format!("{e:#}"))?;
-        let kept = |e| format!("Version {} is kept, but not in use yet: {e:#}", version.number);
+        let version = saved.map_err(with_causes)?;
+        let kept = |e| {
+            NodeError::new(format!("Version {} is kept, but not in use yet: {e:#}", version.number))
+        };
         self.node.reload_policy().map_err(kept)?;
         Ok(version)
     }
 
     fn queue(&self, max: usize) -> Vec<QueuedMail> {
         let listed = control::list(&self.node, max);
-        let told = listed.into_iter().map(|w| QueuedMail {
+        let waiting = listed.into_iter().map(|w| QueuedMail {
             id: w.id,
             due_ms: w.due_ms,
             active: w.active,
@@ -93,18 +95,20 @@ impl NodeHandle for Handle {
             attempts: w.attempts,
             reply: w.reply,
         });
-        told.collect()
+        waiting.collect()
     }
 
-    fn queue_order(&self, order: QueueOrder, ids: &[&str], who: &str) -> Result<usize, String> {
+    fn queue_order(&self, order: QueueOrder, ids: &[&str], who: &str) -> Result<usize, NodeError> {
         let queue = &self.node.queue;
-        let parse = |id: &&str| ids::parse(id).ok_or_else(|| format!("{id:?} is no message id"));
-        let ids = ids.iter().map(parse).collect::<Result<Vec<u64>, String>>()?;
+        let parse = |id: &&str| {
+            ids::parse(id).ok_or_else(|| NodeError::new(format!("{id:?} is no message id")))
+        };
+        let ids = ids.iter().map(parse).collect::<Result<Vec<u64>, NodeError>>()?;
         match order {
             QueueOrder::Retry => Ok(queue.retry(&ids)),
             QueueOrder::Hold => Ok(queue.hold(&ids)),
             QueueOrder::Delete => {
-                ids.iter().try_for_each(|id| queue.delete(*id, who))?;
+                ids.iter().try_for_each(|id| queue.delete(*id, who)).map_err(NodeError::new)?;
                 Ok(ids.len())
             }
         }
@@ -114,8 +118,8 @@ impl NodeHandle for Handle {
         self.node.judge().snapshot.thresholds
     }
 
-    fn send_web_request(&self, question: &WebRequest) -> Result<(u16, String), String> {
-        node_state::send_web_request(&self.node.config(), question).map_err(|e| format!("{e:#}"))
+    fn send_web_request(&self, question: &WebRequest) -> Result<(u16, String), NodeError> {
+        node_state::send_web_request(&self.node.config(), question).map_err(with_causes)
     }
 
     fn groups(&self) -> Groups {
@@ -146,12 +150,17 @@ impl NodeHandle for Handle {
         node_state::disks(&self.node.config())
     }
 
-    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), String> {
-        self.node.correct(id, spam, who)
+    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), NodeError> {
+        self.node.correct(id, spam, who).map_err(NodeError::new)
     }
 }
 
-/// Where things are, for people.
+/// An error with all its causes on one line.
+fn with_causes(error: anyhow::Error) -> NodeError {
+    NodeError::new(format!("{error:#}"))
+}
+
+/// Listeners, next hop and folders as (name, address or path), for the overview and the log.
 pub(super) fn places(node: &Node) -> Vec<(String, String)> {
     let config = node.config();
     let mut places: Vec<(String, String)> = Vec::new();

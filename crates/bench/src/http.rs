@@ -252,6 +252,7 @@ pub fn run(
         {
             // Of the last round: counters that run over twice tell nothing.
             let before = counters.clone().and_then(|_| Counters::read(Path::new(energy::POWERCAP)));
+            let before = before.map_err(|e| e.to_string());
             let began = Instant::now();
             let measured = measure(options, target, options.connections, ceiling)?;
             let seconds = began.elapsed().as_secs_f64();

@@ -94,6 +94,14 @@ impl Plan {
     }
 }
 
+/// The time was over before any message was tried: it was too short for this machine as busy as it is.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error("no message was tried in {seconds:.1} s")]
+pub struct NothingTried {
+    /// The time of the run.
+    pub seconds: f64,
+}
+
 /// What all connections share.
 struct Shared {
     plan: Plan,
@@ -154,7 +162,7 @@ pub fn run(plan: &Plan, corpus: &Corpus) -> anyhow::Result<Measured> {
         );
     }
     if all.tried() == 0 && unsent == 0 {
-        bail!("no message was tried in {seconds:.1} s");
+        return Err(NothingTried { seconds }.into());
     }
     if let Some(error) = all.only_failures() {
         bail!("{} takes no message by {}: {error}", plan.target, plan.protocol.name());

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::node::NodeError;
+use crate::replays::ReplayError;
 use crate::text::translatable;
 use axum::http::StatusCode;
 use gauntlet_store::StoreError;
@@ -35,6 +37,18 @@ impl From<StoreError> for RequestError {
             StoreError::Invalid { .. } => RequestError::Bad(error.to_string()),
             other => RequestError::Store(other),
         }
+    }
+}
+
+impl From<NodeError> for RequestError {
+    fn from(error: NodeError) -> Self {
+        RequestError::Bad(error.to_string())
+    }
+}
+
+impl From<ReplayError> for RequestError {
+    fn from(error: ReplayError) -> Self {
+        RequestError::Bad(error.to_string())
     }
 }
 

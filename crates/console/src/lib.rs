@@ -39,14 +39,14 @@ mod tls;
 
 pub use connection::{BoxedWait, ConnectionLimiter, ConnectionSlot};
 pub use node::{
-    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeHandle, NodeStatus, PolicyOrder,
+    Disk, EffectiveSetting, HealthCheck, MailRoute, NodeError, NodeHandle, NodeStatus, PolicyOrder,
     QueueOrder, QueuedMail, Released, RuleCost, RuleInfo, WebRequest,
 };
 pub use oidc::OidcOptions;
-pub use proxies::Proxies;
+pub use proxies::{Proxies, ProxyError};
 pub use route::{Access, Method, Route};
 pub use routes::routes;
 pub use server::serve;
 pub use state::{ConsoleOptions, ConsoleState};
-pub use text::Texts;
+pub use text::{CatalogueError, Texts};
 pub use tls::Tls;

@@ -6,6 +6,19 @@ use gauntlet_store::quarantine::{ReleaseOrder, State};
 use gauntlet_verdict::Thresholds;
 use serde::Serialize;
 
+/// The node refused or could not do what was asked of it. Its text is a sentence for the user who asked, or for the
+/// log where the caller shows none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NodeError(String);
+
+impl NodeError {
+    /// With this reason.
+    pub fn new(reason: impl std::fmt::Display) -> Self {
+        NodeError(reason.to_string())
+    }
+}
+
 /// A running node, as the console sees it. Every method may block and is called off the async
 /// threads.
 pub trait NodeHandle: Send + Sync {
@@ -19,39 +32,39 @@ pub trait NodeHandle: Send + Sync {
     /// token, finishes.
     ///
     /// # Errors
-    /// A sentence for the person who asked; the message is then still held.
-    fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, String>;
+    /// It could not be spooled; the message is then still held.
+    fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, NodeError>;
 
-    /// Teaches the classifier that a held message is unwanted, or not, because `who` says so.
+    /// Trains the classifier: a held message is spam, or is not, because the user `who` says so.
     ///
     /// # Errors
-    /// A sentence for the person who asked.
-    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), String>;
+    /// The correction could not be written.
+    fn learn(&self, id: &str, spam: bool, who: &str) -> Result<(), NodeError>;
 
-    /// Takes the list of senders over ([`gauntlet_store::Users::listed_senders`]).
+    /// Applies the changed lists of senders ([`gauntlet_store::Users::listed_senders`]).
     ///
     /// # Errors
-    /// A sentence for the person who changed it; the list in use is then the one before.
-    fn senders_changed(&self) -> Result<(), String>;
+    /// The reload failed; the lists in use are then those from before.
+    fn senders_changed(&self) -> Result<(), NodeError>;
 
-    /// Takes over what single people want ([`gauntlet_store::Users::people`]).
+    /// Applies the changed settings of single users ([`gauntlet_store::Users::people`]).
     ///
     /// # Errors
-    /// A sentence for the log.
-    fn users_changed(&self) -> Result<(), String>;
+    /// The reload failed; the settings in use are then those from before.
+    fn users_changed(&self) -> Result<(), NodeError>;
 
     /// The policy in force, as a version.
     ///
     /// # Errors
-    /// A sentence for the person who asked.
-    fn policy(&self) -> Result<Edition, String>;
+    /// The policy or the store of its versions could not be read.
+    fn policy(&self) -> Result<Edition, NodeError>;
 
     /// Checks a policy, makes it the newest version and the one in force: messages judged from then on
     /// are decided by it.
     ///
     /// # Errors
-    /// A sentence for the person who asked.
-    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, String>;
+    /// It is no policy, another version was saved meanwhile, or it is saved but not in use yet.
+    fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, NodeError>;
 
     /// Messages that wait for delivery or are on their way, oldest first.
     fn queue(&self, max: usize) -> Vec<QueuedMail>;
@@ -60,8 +73,8 @@ pub trait NodeHandle: Send + Sync {
     /// how many it concerned.
     ///
     /// # Errors
-    /// A sentence for the person who asked.
-    fn queue_order(&self, order: QueueOrder, ids: &[&str], who: &str) -> Result<usize, String>;
+    /// An id is malformed, or a message could not be taken out.
+    fn queue_order(&self, order: QueueOrder, ids: &[&str], who: &str) -> Result<usize, NodeError>;
 
     /// Where classes begin.
     fn thresholds(&self) -> Thresholds;
@@ -89,11 +102,11 @@ pub trait NodeHandle: Send + Sync {
     /// The disks that data is on.
     fn disks(&self) -> Vec<Disk>;
 
-    /// Asks a web server; status and body of its answer. Takes seconds at worst.
+    /// Sends a request to a web server; status and body of its answer. Takes seconds at worst.
     ///
     /// # Errors
-    /// Why there is no answer.
-    fn send_web_request(&self, question: &WebRequest) -> Result<(u16, String), String>;
+    /// No connection, no valid certificate, or no answer in time.
+    fn send_web_request(&self, question: &WebRequest) -> Result<(u16, String), NodeError>;
 }
 
 /// What is asked of a web server.

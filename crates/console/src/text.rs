@@ -74,6 +74,28 @@ pub struct Texts {
     phrases: HashMap<String, String>,
 }
 
+/// Why a catalogue of translations is refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CatalogueError {
+    /// It is no TOML, or has other tables.
+    #[error("{0}")]
+    Syntax(#[from] toml::de::Error),
+    /// Its language is no tag of BCP 47.
+    #[error("language = {0:?} is no language tag; write en, or pt-BR")]
+    Language(String),
+    /// A phrase that no page has.
+    #[error("no page says {0:?}; text/en.toml has what they say")]
+    Unknown(String),
+    /// A translation with more or fewer placeholders than its phrase.
+    #[error("{english:?} and {translated:?} have not equally many places {{}}")]
+    Placeholders {
+        /// The phrase.
+        english: String,
+        /// What the catalogue has for it.
+        translated: String,
+    },
+}
+
 impl Default for Texts {
     fn default() -> Self {
         Texts { language: "en".to_owned(), phrases: HashMap::new() }
@@ -85,24 +107,24 @@ impl Texts {
     /// is missing is said in English.
     ///
     /// # Errors
-    /// Says which line or phrase is wrong: no TOML, words that no page says, places that do not match.
-    pub fn parse(catalogue: &str) -> Result<Self, String> {
+    /// Which line or phrase is wrong.
+    pub fn parse(catalogue: &str) -> Result<Self, CatalogueError> {
         let known = read(ENGLISH)?.1;
         let (language, given) = read(catalogue)?;
         let is_tag = !language.is_empty()
             && language.len() <= 35
             && language.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         if !is_tag {
-            return Err(format!("language = {language:?} is no language tag; write en, or pt-BR"));
+            return Err(CatalogueError::Language(language));
         }
         let mut phrases = HashMap::new();
         for (english, said) in given {
             if !known.contains_key(&english) {
-                return Err(format!("no page says {english:?}; text/en.toml has what they say"));
+                return Err(CatalogueError::Unknown(english));
             }
             let places = |text: &str| text.matches(PLACE).count();
             if places(&english) != places(&said) {
-                return Err(format!("{english:?} and {said:?} have not equally many places {{}}"));
+                return Err(CatalogueError::Placeholders { english, translated: said });
             }
             if said != english && !said.is_empty() {
                 phrases.insert(escaped(&english), escaped(&said));
@@ -178,14 +200,14 @@ impl Texts {
 }
 
 /// Language and phrases of a catalogue.
-fn read(catalogue: &str) -> Result<(String, BTreeMap<String, String>), String> {
+fn read(catalogue: &str) -> Result<(String, BTreeMap<String, String>), CatalogueError> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Catalogue {
         language: String,
         text: BTreeMap<String, String>,
     }
-    let read: Catalogue = toml::from_str(catalogue).map_err(|e| e.to_string())?;
+    let read: Catalogue = toml::from_str(catalogue)?;
     Ok((read.language, read.text))
 }
 
@@ -240,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_catalogue_that_says_nonsense_is_refused() {
-        let why = |text: &str| Texts::parse(text).err().unwrap();
+        let why = |text: &str| Texts::parse(text).err().unwrap().to_string();
         assert!(why("language = \"de\"\n[text]\n\"Mesages\" = \"x\"\n").contains("Mesages"));
         assert!(why("language = \"de\"\n[text]\n\"{} of {}\" = \"von {}\"\n").contains("places"));
         assert!(why("language = \"<b>\"\n[text]\n").contains("language tag"));

@@ -457,7 +457,7 @@ fn people_keep_their_own_wishes_by_the_api() {
     assert_eq!(own["allow"], json!(["news@shop.example"]));
     let gone = "/api/v1/own/senders?entry=news@shop.example";
     assert_eq!(ask("DELETE", gone, nothing()).1["removed"], true);
-    assert_eq!(*console.node.told.lock().unwrap(), 3, "the node heard of each");
+    assert_eq!(*console.node.users_changes.lock().unwrap(), 3, "the node heard of each");
     assert_eq!(ask("GET", "/api/v1/own?address=boss@example.com", nothing()).0, 403);
     let factor = "/api/v1/own/second-factor";
     assert_eq!(ask("POST", factor, json!({ "do": "begin" })).0, 400, "a session alone");

@@ -106,7 +106,7 @@ fn a_link_does_one_thing_once_and_only_when_asked() {
     assert_eq!(queued, [("held-one".to_owned(), vec![ANN.to_owned()])]);
     let wishes = console.state.users.wishes(ANN).unwrap();
     assert!(wishes.allow.contains("bounce@example.net"));
-    assert_eq!(*console.node.told.lock().unwrap(), 1, "the node takes it over");
+    assert_eq!(*console.node.users_changes.lock().unwrap(), 1, "the node takes it over");
     // Used up, and overtaken.
     for (link, status, says) in [(&allow, 410, "used before"), (&release, 409, "released before")] {
         for method in ["GET", "POST"] {

@@ -126,8 +126,8 @@ fn deleting_teaches_what_is_unwanted_but_not_for_users() {
         let answer = console.request_with("POST", &path, &headers, form);
         assert_eq!(answer.status, 200, "{id}: {}", answer.body);
     }
-    let taught = console.node.taught.lock().unwrap().clone();
-    assert_eq!(taught, [("held-one".to_owned(), true, "admin".to_owned())]);
+    let trained = console.node.trained.lock().unwrap().clone();
+    assert_eq!(trained, [("held-one".to_owned(), true, "admin".to_owned())]);
 }
 
 #[test]

@@ -128,8 +128,10 @@ pub(crate) fn release(app: &App, request: &RequestContext) -> Result<Response, R
         ))),
         Err(why) => {
             // What failed inside is for those who run the node.
-            let shown =
-                if request.role() == Role::User { "It could not be released." } else { &why };
+            let shown = match request.role() {
+                Role::User => "It could not be released.".to_owned(),
+                _ => why.to_string(),
+            };
             Ok(response::json(StatusCode::INTERNAL_SERVER_ERROR, &json!({ "error": shown })))
         }
     }

@@ -113,7 +113,7 @@ fn release(
         Ok(Released::NotAllowed) => Ok(not_allowed()),
         Ok(Released::Unknown) => Ok(gone()),
         Err(error) => {
-            tracing::error!(item = held.item.id, error, "a release by a link failed");
+            tracing::error!(item = held.item.id, %error, "a release by a link failed");
             app.state.users.restore_link(request.param("token"))?;
             let why = translatable(
                 "It could not be released now. The link still works: try again later.",
@@ -123,14 +123,21 @@ fn release(
     }
 }
 
-fn allow(app: &App, request: &RequestContext, link: &Link, sender: &str) -> Result<(), String> {
-    let listed = app.state.users.list_personal_sender(&link.address, sender, true, request.now_ms);
-    listed.map_err(|e| e.to_string()).and_then(|()| app.state.node.users_changed()).map_err(
-        |error| {
-            tracing::error!(error, "an allowed sender could not be listed");
-            error
-        },
-    )
+/// Lists the sender as allowed for the recipient of the link; why it could not be is logged.
+fn allow(
+    app: &App,
+    request: &RequestContext,
+    link: &Link,
+    sender: &str,
+) -> Result<(), RequestError> {
+    let users = &app.state.users;
+    users
+        .list_personal_sender(&link.address, sender, true, request.now_ms)
+        .inspect_err(|error| tracing::error!(%error, "an allowed sender could not be listed"))?;
+    app.state.node.users_changed().inspect_err(
+        |error| tracing::error!(%error, "an allowed sender is listed, but not in use yet"),
+    )?;
+    Ok(())
 }
 
 /// The item that the link is about; none for one that is about no item.

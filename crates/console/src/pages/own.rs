@@ -131,10 +131,10 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
     Ok(response::redirect(&format!("/own?notice=own-1&address={}", format::percent(&address))))
 }
 
-/// Has the node take over what people want.
+/// Has the node apply the settings of its users.
 pub(crate) fn apply(app: &App) -> Result<(), RequestError> {
     app.state.node.users_changed().map_err(|error| {
-        tracing::error!(error, "what people want is kept, but not in use yet");
+        tracing::error!(%error, "what people want is kept, but not in use yet");
         RequestError::Bad(translatable("It is kept, but not in use yet.").to_owned())
     })
 }

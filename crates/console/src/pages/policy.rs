@@ -11,6 +11,7 @@ use super::messages::number;
 use super::rule_list;
 use crate::app::App;
 use crate::error::RequestError;
+use crate::node::NodeError;
 use crate::node::PolicyOrder;
 use crate::request::RequestContext;
 use crate::response;
@@ -97,12 +98,11 @@ pub(crate) fn put(
     app: &App,
     request: &RequestContext,
     order: &PolicyOrder<'_>,
-) -> Result<Version, String> {
+) -> Result<Version, NodeError> {
     let version = app.state.node.save_policy(order)?;
     let detail = format!("version {}", version.number);
-    let translatable =
-        app.state.users.note(request.now_ms, request.login(), "change policy", &detail);
-    if let Err(error) = translatable {
+    let noted = app.state.users.note(request.now_ms, request.login(), "change policy", &detail);
+    if let Err(error) = noted {
         tracing::error!(%error, "a change of the policy could not be noted");
     }
     Ok(version)
@@ -111,7 +111,7 @@ pub(crate) fn put(
 /// The policy in force.
 pub(crate) fn in_force(app: &App) -> Result<Edition, RequestError> {
     app.state.node.policy().map_err(|why| {
-        tracing::error!(error = why, "the policy in force could not be read");
+        tracing::error!(error = %why, "the policy in force could not be read");
         RequestError::Bad(format!("The policy in force could not be read: {why}"))
     })
 }

@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::error::RequestError;
 use crate::format::{self, DAY_MS};
 use crate::layout;
+use crate::node::NodeError;
 use crate::node::Released;
 use crate::request::RequestContext;
 use crate::response;
@@ -323,7 +324,7 @@ pub(crate) fn release_one(
     app: &App,
     request: &RequestContext,
     held: &Held,
-) -> Result<Released, String> {
+) -> Result<Released, NodeError> {
     let mut to: Vec<String> = request.values("to").map(str::to_owned).collect();
     let mut right = ReleaseRight::Admin;
     if request.role() == Role::User {
@@ -334,7 +335,7 @@ pub(crate) fn release_one(
     let order = ReleaseOrder { who: request.login().to_owned(), right, to, learn: trains(request) };
     let released = app.state.node.release(&held.item.id, &order);
     if let Err(error) = &released {
-        tracing::error!(item = held.item.id, error, "a release failed");
+        tracing::error!(item = held.item.id, %error, "a release failed");
     }
     released
 }
@@ -349,7 +350,7 @@ pub(crate) fn train_as_unwanted(app: &App, request: &RequestContext, id: &str) {
     if trains(request)
         && let Err(error) = app.state.node.learn(id, true, request.login())
     {
-        tracing::error!(item = id, error, "a correction could not be written");
+        tracing::error!(item = id, %error, "a correction could not be written");
     }
 }
 

@@ -114,8 +114,7 @@ pub(crate) fn act(
     order: QueueOrder,
     ids: &[&str],
 ) -> Result<usize, RequestError> {
-    let count =
-        app.state.node.queue_order(order, ids, request.login()).map_err(RequestError::Bad)?;
+    let count = app.state.node.queue_order(order, ids, request.login())?;
     let what = match order {
         QueueOrder::Retry => "queue: deliver now",
         QueueOrder::Hold => "queue: hold",

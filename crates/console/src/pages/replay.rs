@@ -33,7 +33,7 @@ pub(crate) fn begin(app: &App, request: &RequestContext) -> Result<Response, Req
     }
     let days = number(request, "days")?.unwrap_or(policy::DAYS_DEFAULT).clamp(1, DAYS_MAX);
     let trial = Trial { text, base, days, who: request.login().to_owned() };
-    let begun = app.replays.begin(&app.state, trial, request.now_ms).map_err(RequestError::Bad)?;
+    let begun = app.replays.begin(&app.state, trial, request.now_ms)?;
     if begun.is_none() {
         let busy = translatable("Another replay is under way. Stop it, or wait until it is done.");
         return Err(RequestError::Bad(busy.to_owned()));

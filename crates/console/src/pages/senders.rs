@@ -77,10 +77,10 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
     Ok(response::redirect("/senders?notice=senders-1"))
 }
 
-/// Has the node take the lists over.
+/// Has the node apply the lists.
 pub(crate) fn apply(app: &App) -> Result<(), RequestError> {
     app.state.node.senders_changed().map_err(|error| {
-        tracing::error!(error, "the lists of senders are kept, but not in use yet");
+        tracing::error!(%error, "the lists of senders are kept, but not in use yet");
         RequestError::Bad(format!("It is kept, but not in use yet: {error}"))
     })
 }
