@@ -26,7 +26,7 @@ const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
 
 const AFTER_HELP: &str = "\
-The node sends them by itself at digest.hour, if digest.enabled. Everybody is told once of each message.
+The node sends them by itself at digest.hour, if digest.enabled. Each message is in one digest of a recipient only.
 
 Examples:
   gauntlet digest preview ann@example.org    what she would get now, as a message
@@ -136,7 +136,7 @@ pub(crate) fn watch(node: &Arc<Node>, users: Arc<Users>) -> anyhow::Result<()> {
                 let now = now_ms();
                 let Some(due) = due(&node.config(), &users, now) else { continue };
                 // First the mark: a round that fails is not tried again every few seconds. Whom it did not
-                // reach is told with the next.
+                // reach is notified by the next.
                 if let Err(error) = users.set_digest_mark(SCHEDULE_MARK, due, 0) {
                     tracing::error!(%error, "digests wait: their round could not be noted");
                     continue;

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         config.dns.servers.clone_from(&args.dns);
     }
     if args.client.is_some() {
-        // Whoever names a client wants to know about it.
+        // A client that is named is to be examined.
         config.facts.our_networks.clear();
     }
     let raw = file::with_crlf(&file::read(&args.message)?);

@@ -23,7 +23,7 @@ running node takes it over within seconds. Learning the same message twice chang
 said last holds; --forget takes it back. The corrections of one reporter count 20 messages together at
 most, and make no signature alone; the administrator's (no --reporter) count in full.
 
---probe is for mail that came to an address that nobody uses: it becomes signatures of known bad mail
+--probe is for mail that came to an address that no user has: it becomes signatures of known bad mail
 in DATA/signatures, and teaches the classifier nothing. Each message counts every time it is given.
 
 Examples:

@@ -191,7 +191,7 @@ fn main() -> ExitCode {
         Command::Man(args) => man::run(&args),
     };
     result.unwrap_or_else(|error| {
-        // Whoever read our output has seen enough: that is no fault.
+        // The reader of our output closed the pipe (`head`): that is no error.
         if is_broken_pipe(&error) {
             return ExitCode::SUCCESS;
         }
@@ -200,7 +200,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// The error with its causes, without those that the one before has told already.
+/// The error with its causes, without those whose text the one before contains.
 fn with_causes(error: &anyhow::Error) -> String {
     let mut with_causes = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -62,7 +62,7 @@ impl NodeArgs {
         Ok(config)
     }
 
-    /// The same for a command that also reads or writes files of whoever runs it: root stays root.
+    /// The same for a command that also reads or writes files of the user who runs it: root stays root.
     ///
     /// # Errors
     /// As [`NodeArgs::load_existing`].
@@ -101,7 +101,7 @@ impl NodeArgs {
     }
 }
 
-/// Becomes the owner of this data folder for good, if root is somebody else.
+/// Becomes the owner of this data folder for good, if root runs the command and is not its owner.
 ///
 /// # Errors
 /// The system's.

@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Print what somebody sees: their own, then what others share
+    /// Print what a user sees: their own, then what others share
     List {
         /// Whose
         login: String,

@@ -22,7 +22,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Add somebody; prints a one-time password unless one is read
+    /// Add a user; prints a one-time password unless one is read
     Add {
         /// What they sign in with, e.g. their mail address
         login: String,
@@ -41,7 +41,7 @@ enum Action {
     },
     /// Begin a new user database where the old one is lost; prints the password of its administrator
     NewDatabase,
-    /// Give somebody another role, other folders and addresses, and end their sessions
+    /// Change a user's role, folders and addresses, and end their sessions
     Change {
         /// Whom
         login: String,
@@ -61,7 +61,7 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Set somebody's password and end their sessions; prints a one-time password unless one is read
+    /// Set a user's password and end their sessions; prints a one-time password unless one is read
     Passwd {
         /// Whose
         login: String,
@@ -69,15 +69,15 @@ enum Action {
         #[arg(long)]
         password_stdin: bool,
     },
-    /// Take somebody's second factor away, e.g. because their telephone is lost, and end their sessions
+    /// Remove a user's second factor, e.g. because their phone is lost, and end their sessions
     SecondFactorOff {
         /// Whose
         login: String,
     },
-    /// Passwords of somebody's mail programs: with a second factor they log in with these only
+    /// Passwords of a user's mail programs: with a second factor they log in with these only
     #[command(subcommand)]
     AppPassword(AppPasswordAction),
-    /// Remove somebody, end their sessions and revoke the tokens that they made
+    /// Remove a user, end their sessions and revoke the tokens that they made
     Remove {
         /// Whom
         login: String,
@@ -93,7 +93,7 @@ enum AppPasswordAction {
         /// Which program it is for
         name: String,
     },
-    /// Print somebody's: name, when it was made, last use
+    /// Print those of a user: name, when it was made, last use
     List {
         /// Whose
         login: String,

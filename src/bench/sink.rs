@@ -51,7 +51,7 @@ pub(crate) struct Args {
     threads: usize,
 }
 
-/// Serves until it is told to end.
+/// Serves until a signal ends it.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.http {
         return http(args);
@@ -75,12 +75,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         .build()
         .context("cannot start the sink's threads")?;
     runtime.block_on(serve(args, behaviour))?;
-    // Whoever is still connected has been told nothing that is not so.
+    // A client that is still connected has no answer for what is not counted.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers HTTP until whoever started it is gone, or it is killed.
+/// Answers HTTP until the process that started it is gone, or it is killed.
 fn http(args: &Args) -> anyhow::Result<ExitCode> {
     let listener = std::net::TcpListener::bind(args.listen)
         .with_context(|| format!("cannot listen on {}", args.listen))?;
@@ -146,7 +146,7 @@ async fn tell(counts: &Counts) {
     }
 }
 
-/// Ends when the standard input is a pipe whose other end is closed: whoever started us is gone.
+/// Ends when the standard input is a pipe whose other end is closed: the process that started us is gone.
 async fn orphaned() {
     use std::os::unix::fs::FileTypeExt;
     let is_pipe = std::fs::metadata("/dev/stdin").is_ok_and(|m| m.file_type().is_fifo());

@@ -21,7 +21,7 @@ pub(super) fn prepare(config: &Config) -> anyhow::Result<()> {
     account.map_or(Ok(()), |account| has_nothing_of_root(data, &account))
 }
 
-/// Refuses a data folder of somebody else: its owner can read all mail in it, whatever the modes are.
+/// Refuses a data folder of another user: its owner can read all mail in it, whatever the modes are.
 fn belongs_to_us(data: &Path, account: Option<&Account>) -> anyhow::Result<()> {
     let owner = files::owner(data).with_context(|| unusable(data))?;
     let us = files::effective_user();

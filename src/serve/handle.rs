@@ -16,14 +16,14 @@ use gauntlet_store::policies::{Edition, Version};
 use gauntlet_store::quarantine::ReleaseOrder;
 use gauntlet_verdict::Thresholds;
 
-use super::node_state::{self, Effective};
+use super::node_state::{self, EffectiveSettings};
 use super::now_ms;
 
 /// The node, its policies and its settings.
 pub(super) struct Handle {
     pub(super) node: Arc<Node>,
     pub(super) policies: Arc<Policies>,
-    pub(super) settings: Effective,
+    pub(super) settings: EffectiveSettings,
     pub(super) secrets: Arc<Secrets>,
 }
 
@@ -40,7 +40,7 @@ impl NodeHandle for Handle {
             queued: node.queue.count(),
             queue_age_ms: node.queue_age_ms(),
             sessions: node.sessions(),
-            places: places(node),
+            locations: locations(node),
         }
     }
 
@@ -118,8 +118,8 @@ impl NodeHandle for Handle {
         self.node.judge().snapshot.thresholds
     }
 
-    fn send_web_request(&self, question: &WebRequest) -> Result<(u16, String), NodeError> {
-        node_state::send_web_request(&self.node.config(), question).map_err(with_causes)
+    fn send_web_request(&self, request: &WebRequest) -> Result<(u16, String), NodeError> {
+        node_state::send_web_request(&self.node.config(), request).map_err(with_causes)
     }
 
     fn groups(&self) -> Groups {
@@ -135,7 +135,7 @@ impl NodeHandle for Handle {
     }
 
     fn settings(&self) -> Vec<EffectiveSetting> {
-        self.settings.lines()
+        self.settings.list()
     }
 
     fn health(&self) -> Vec<HealthCheck> {
@@ -161,21 +161,21 @@ fn with_causes(error: anyhow::Error) -> NodeError {
 }
 
 /// Listeners, next hop and folders as (name, address or path), for the overview and the log.
-pub(super) fn places(node: &Node) -> Vec<(String, String)> {
+pub(super) fn locations(node: &Node) -> Vec<(String, String)> {
     let config = node.config();
-    let mut places: Vec<(String, String)> = Vec::new();
+    let mut locations: Vec<(String, String)> = Vec::new();
     for (role, address) in node.addresses() {
-        places.push((format!("SMTP, {role:?}").to_lowercase(), address.to_string()));
+        locations.push((format!("SMTP, {role:?}").to_lowercase(), address.to_string()));
     }
     for (protocol, place) in node.services() {
-        places.push((protocol.name().to_owned(), place.clone()));
+        locations.push((protocol.name().to_owned(), place.clone()));
     }
     let next_hop = &config.route.next_hop;
     if next_hop.is_empty() {
-        places.push(("maildir".into(), node.maildir().display().to_string()));
+        locations.push(("maildir".into(), node.maildir().display().to_string()));
     } else {
-        places.push(("next hop".into(), next_hop.clone()));
+        locations.push(("next hop".into(), next_hop.clone()));
     }
-    places.push(("data".into(), config.node.data.display().to_string()));
-    places
+    locations.push(("data".into(), config.node.data.display().to_string()));
+    locations
 }

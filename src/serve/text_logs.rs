@@ -62,7 +62,7 @@ const ROLES: [(&str, &[&str]); 3] = [
 pub(super) type Guards = Vec<buffered::Guard>;
 
 /// Starts all logs. Text logs that cannot be written are left out: a data folder that is of no use is
-/// reported by whoever needs it.
+/// reported by the caller that needs it.
 ///
 /// # Errors
 /// `log.level` is not understood, or a thread cannot be started.

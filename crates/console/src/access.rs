@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, header};
 /// Name of the session's cookie.
 const COOKIE: &str = "gauntlet_session";
 /// Before the names of cookies over HTTPS: browsers take such a cookie only from this very host, over HTTPS
-/// (RFC 6265bis section 4.1.3.2), so that neither a neighbouring host nor somebody on the way can put theirs
+/// (RFC 6265bis section 4.1.3.2), so that neither a neighbouring host nor an attacker on the network path can put theirs
 /// in its place.
 const HOST_ONLY: &str = "__Host-";
 

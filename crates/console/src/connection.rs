@@ -1,7 +1,7 @@
 //! One connection of the console: bounded in number, in time, and in what it may hold.
 //!
 //! A connection that sends no request, or does not take its answer, keeps a place that others may want: once
-//! all places are taken, the one that does so for longest is closed. ConnectionLimiter are the node's to count
+//! all places are taken, the one that does so for longest is closed. Connections are the node's to count
 //! ([`ConnectionLimiter`]), with descriptors of their own beside those that mail needs.
 
 use std::convert::Infallible;

@@ -11,7 +11,7 @@ use gauntlet_store::StoreError;
 /// The kinds of failure, each with its answer.
 #[derive(Debug)]
 pub(crate) enum RequestError {
-    /// Nobody is signed in, or the session is over.
+    /// No user is signed in, or the session is over.
     SignIn,
     /// A token that is unknown, over or revoked.
     Token,
@@ -83,7 +83,7 @@ impl RequestError {
             ),
             RequestError::Busy => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                translatable("The console has too much to do. Try again in a moment.").to_owned(),
+                translatable("The console is busy. Try again shortly.").to_owned(),
             ),
             RequestError::Store(_) => (
                 StatusCode::INTERNAL_SERVER_ERROR,

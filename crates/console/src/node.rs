@@ -79,7 +79,7 @@ pub trait NodeHandle: Send + Sync {
     /// Where classes begin.
     fn thresholds(&self) -> Thresholds;
 
-    /// The groups of people that the node knows beside those in the policy itself.
+    /// The groups of addresses that the node knows beside those in the policy itself.
     fn groups(&self) -> Groups;
 
     /// Every rule that can hit, in the order of their names.
@@ -92,7 +92,7 @@ pub trait NodeHandle: Send + Sync {
     /// Every setting with its effective value and where it came from; secrets are left out.
     fn settings(&self) -> Vec<EffectiveSetting>;
 
-    /// What the node stands on, examined now: clock, resolver, names, certificates, disk, queue. Asks the
+    /// Checks what the node depends on now: clock, resolver, names, certificates, disk, queue. Asks the
     /// network; takes seconds at worst.
     fn health(&self) -> Vec<HealthCheck>;
 
@@ -106,17 +106,17 @@ pub trait NodeHandle: Send + Sync {
     ///
     /// # Errors
     /// No connection, no valid certificate, or no answer in time.
-    fn send_web_request(&self, question: &WebRequest) -> Result<(u16, String), NodeError>;
+    fn send_web_request(&self, request: &WebRequest) -> Result<(u16, String), NodeError>;
 }
 
-/// What is asked of a web server.
+/// A request to a web server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebRequest {
-    /// Where.
+    /// Address of the resource.
     pub url: String,
-    /// Fields of the head.
+    /// Header fields.
     pub headers: Vec<(String, String)>,
-    /// What is posted; none for a GET.
+    /// Body of a POST; none makes it a GET.
     pub body: Option<String>,
 }
 
@@ -155,18 +155,18 @@ pub struct EffectiveSetting {
     pub origin: String,
 }
 
-/// What was found about one thing the node stands on.
+/// Result of one check of what the node depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HealthCheck {
     /// What was examined: `clock`, `resolver`, `disk`, ...
     pub check: String,
-    /// `good`, `odd` or `bad`.
+    /// `good`, `odd` (a warning) or `bad` (an error): the words of `gauntlet doctor` and of the API.
     pub health: &'static str,
     /// What was found and, where it is not good, what to do.
     pub text: String,
 }
 
-/// Where some mail goes.
+/// Next hop of some mail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MailRoute {
     /// Whose: domains and addresses, or a phrase for the rest.
@@ -180,7 +180,7 @@ pub struct MailRoute {
 /// A disk that data is on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Disk {
-    /// What is there: `data`, `spool`.
+    /// What it holds: `data`, `spool`.
     pub what: String,
     /// The folder.
     pub path: String,
@@ -190,16 +190,16 @@ pub struct Disk {
     pub total: u64,
 }
 
-/// A policy that a person wants in force.
+/// A policy that a user wants in force.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyOrder<'a> {
     /// As written.
     pub text: &'a str,
-    /// The version that the person saw before; if it is not the newest, nothing is changed.
+    /// The version that the user edited; if it is not the newest any more, nothing is changed.
     pub base: Option<i64>,
-    /// Login of the person.
+    /// Login of the user.
     pub who: &'a str,
-    /// Why.
+    /// Reason, for the history.
     pub note: &'a str,
 }
 
@@ -210,7 +210,7 @@ pub enum QueueOrder {
     Retry,
     /// Keep it waiting until it is retried.
     Hold,
-    /// Take it out; nobody is told.
+    /// Delete it, without a report to its sender.
     Delete,
 }
 
@@ -256,8 +256,8 @@ pub struct NodeStatus {
     pub queue_age_ms: u64,
     /// Open SMTP sessions.
     pub sessions: u64,
-    /// Where things are: `SMTP` and `127.0.0.1:2525`, `Maildir` and a path, ...
-    pub places: Vec<(String, String)>,
+    /// Listeners, next hop and folders by name: `SMTP` and `127.0.0.1:2525`, `Maildir` and a path, ...
+    pub locations: Vec<(String, String)>,
 }
 
 /// What became of a request to release.

@@ -58,7 +58,7 @@ pub struct Day {
     pub bytes: u64,
 }
 
-/// How often people disagreed with verdicts. What nobody looked at is not known: shares are of all
+/// How often users corrected verdicts. What no user looked at is not known: shares are of all
 /// messages, so a bound from below on mistakes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Accuracy {
@@ -118,9 +118,9 @@ impl Report {
     /// The lists of names with their titles, which are phrases.
     pub(crate) fn tops(&self) -> [(&'static str, &[Name]); 3] {
         [
-            (translatable("Domains that sent most"), &self.senders),
-            (translatable("Recipients who got most"), &self.recipients),
-            (translatable("Rules that hit most"), &self.rules),
+            (translatable("Top sender domains"), &self.senders),
+            (translatable("Top recipients"), &self.recipients),
+            (translatable("Top rules"), &self.rules),
         ]
     }
 }

@@ -24,7 +24,7 @@ use crate::{dispatch, response};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the console on this listener until `shutdown` is done; requests under way are finished. `places`
-/// bounds its connections: nobody is accepted who could not be served.
+/// bounds its connections: no connection is accepted that could not be served.
 ///
 /// # Errors
 /// None of its own: a connection that cannot be accepted is logged.

@@ -309,7 +309,7 @@ mod tests {
             .chain(auth)
             .chain(ACTIONS)
             .chain(OUTCOMES)
-            .chain(["good", "odd", "bad", "every domain", "all else, outbound"])
+            .chain(["OK", "warning", "error", "every domain", "all else, outbound"])
             .chain(["received", "waited", "scanned", "decided", "spooled", "passed on"])
             .chain(["deferred", "bounced", "corrected_ham", "corrected_spam"])
             .chain(LIST_FIELDS.map(|(_, label)| label))
@@ -318,7 +318,7 @@ mod tests {
 
     /// The literals right after the functions that make phrases.
     fn collect(source: &str, found: &mut BTreeSet<String>) {
-        for start in ["t(", "noted(", "plural(", "say("] {
+        for start in ["t(", "translatable(", "plural(", "say("] {
             for (at, _) in source.match_indices(start) {
                 let before = source[..at].chars().next_back().unwrap_or(' ');
                 if before.is_alphanumeric() || before == '_' {

@@ -64,7 +64,7 @@ impl NodeHandle for ListNode {
             queue_age_ms: 95_000,
             sessions: 2,
             problems: self.problems.lock().unwrap().clone(),
-            places: vec![("SMTP".to_owned(), "127.0.0.1:2525".to_owned())],
+            locations: vec![("SMTP".to_owned(), "127.0.0.1:2525".to_owned())],
             ..NodeStatus::default()
         }
     }
@@ -144,7 +144,11 @@ impl NodeHandle for ListNode {
         .map_err(NodeError::new)?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).map_err(NodeError::new)?;
-        let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok()).ok_or_else(|| NodeError::new("no status"))?;
+        let status = answer
+            .split(' ')
+            .nth(1)
+            .and_then(|s| s.parse().ok())
+            .ok_or_else(|| NodeError::new("no status"))?;
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, b)| b).to_owned();
         Ok((status, body))
     }
@@ -544,7 +548,7 @@ fn verdict(sample: &Sample<'_>) -> Verdict {
     }
 }
 
-/// ConnectionLimiter without a limit: the node's own are tested with the program.
+/// A limiter without a limit: the node's own is tested with the program.
 struct SignedIn;
 
 impl ConnectionLimiter for SignedIn {

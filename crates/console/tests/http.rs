@@ -351,7 +351,7 @@ fn settings_and_health_say_where_from_and_what_to_do() {
     let some = console.request("GET", "/settings?only=changed", &cookie, "").body;
     assert!(some.contains("scan.threads") && !some.contains("console.address</code>"), "{some}");
     let health = console.request("GET", "/health", &cookie, "").body;
-    assert!(health.contains("1 thing is wrong") && health.contains("PTR"), "{health}");
+    assert!(health.contains("1 check failed") && health.contains("PTR"), "{health}");
     let queue = console.request("GET", "/queue", &cookie, "").body;
     assert!(queue.contains("10.0.0.1:25 (share 3)"), "{queue}");
     let overview = console.request("GET", "/", &cookie, "").body;

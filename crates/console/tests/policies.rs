@@ -109,7 +109,7 @@ fn rules_are_changed_one_by_one_with_a_form() {
     }
     // Well formed, but no policy: the check says so.
     let wrong = post("insert-0", "name=Last&enabled=yes&end=deliver&when_class=junk");
-    assert!(wrong.status == 400 && wrong.body.contains("Not a policy yet"), "{}", wrong.body);
+    assert!(wrong.status == 400 && wrong.body.contains("Invalid policy"), "{}", wrong.body);
     assert!(post("down-0", "").body.contains("It is a policy of 2 rules"));
     assert!(post("delete-1", "").body.contains("It is a policy of 1 rules"));
     assert!(post("switch-1", "").body.contains("enabled = false"));

@@ -327,7 +327,7 @@ fn a_digests_way_in_leaves_nothing_behind() {
             assert_eq!(answer.status, 403, "{address} {path}: {}", answer.body);
         }
         let page = console.request("GET", "/account", &cookie, "");
-        assert!(page.body.contains("came by a link"), "{}", page.body);
+        assert!(page.body.contains("signed in by a link"), "{}", page.body);
         assert!(!page.body.contains("password\""), "no form: {}", page.body);
         assert_eq!(console.request("GET", "/quarantine", &cookie, "").status, 200);
         for person in users.list().unwrap() {

@@ -37,7 +37,7 @@ pub(super) fn save_search(app: &App, request: &RequestContext) -> Result<Respons
 /// `DELETE /api/v1/searches/{name}`.
 pub(super) fn remove_search(app: &App, request: &RequestContext) -> Result<Response, RequestError> {
     if !app.state.users.remove_search(request.login(), request.param("name"))? {
-        return Err(RequestError::NotFound(translatable("You keep no search of this name.")));
+        return Err(RequestError::NotFound(translatable("There is no saved search of this name.")));
     }
     done(&json!({ "removed": true }))
 }

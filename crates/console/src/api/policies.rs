@@ -19,7 +19,7 @@ use crate::text::translatable;
 
 const UNKNOWN: RequestError =
     RequestError::NotFound(translatable("There is no such version of the policy."));
-/// Versions listed when nobody says how many.
+/// Versions listed by default.
 const VERSIONS_DEFAULT: usize = 50;
 
 /// `GET /api/v1/policy`.

@@ -89,7 +89,7 @@ const SCOPES: &[&str] = &[
 const OWN_ADDRESS: Field =
     optional("address", Text, "one of your addresses; the first if not given");
 const POLICY_TEXT: Field = required("text", Lines, "the policy: TOML");
-const LEARN: Field = optional("learn", Choice(&["yes"]), "teach the classifier, too");
+const LEARN: Field = optional("learn", Choice(&["yes"]), "train the classifier, too");
 const QUEUE_IDS: &[Field] = &[required("id", Texts, "ids of messages")];
 
 const fn op(
@@ -140,7 +140,7 @@ const EDITION: &[(&str, &str)] = &[
 const REPLAY: &[(&str, &str)] =
     &[("number", "integer"), ("done", "boolean"), ("messages", "integer"), ("percent", "integer")];
 
-/// The table. Static, since a route is told by its address in memory.
+/// The table. Static, since a route is identified by its address in memory.
 pub static OPERATIONS: &[Operation] = &[
     op(Get, "/api/openapi.json", Public, None, super::show)
         .summary("This document.")
@@ -318,7 +318,7 @@ pub static OPERATIONS: &[Operation] = &[
         ])
         .answer(VERSION),
     op(Post, "/api/v1/policy/check", Administrator, Some(Scope::PolicyRead), policies::check)
-        .summary("Says what is wrong or odd about a policy, and what it would change.")
+        .summary("Reports errors and warnings about a policy, and what it would change.")
         .fields(&[POLICY_TEXT])
         .answer(&[
             ("good", "boolean"),
@@ -434,7 +434,7 @@ pub static OPERATIONS: &[Operation] = &[
         .fields(QUEUE_IDS)
         .answer(&[("messages", "integer")]),
     op(Post, "/api/v1/queue/delete", Administrator, Some(Scope::QueueWrite), queue::delete)
-        .summary("Takes messages out of the queue; nobody is told.")
+        .summary("Deletes messages from the queue without a report to their senders.")
         .fields(QUEUE_IDS)
         .answer(&[("messages", "integer")]),
 ];

@@ -30,7 +30,7 @@ pub(crate) fn show(app: &App, request: &RequestContext) -> Result<Response, Requ
     let body = html! {
         h1 { (t("Activity")) }
         (super::tabs::tabs("/activity"))
-        p.lead { (t("The newest {} things that people did here.").with(LINES_MAX)) }
+        p.lead { (t("The newest {} actions of users.").with(LINES_MAX)) }
         section.card.flush { (table(&lines, true)) }
     };
     Ok(response::page(StatusCode::OK, layout::page(request, "/health", t("Activity"), &body)))
@@ -42,7 +42,7 @@ pub(crate) fn table(lines: &[AuditLine], with_item: bool) -> Markup {
         table.cards {
             thead { tr {
                 th scope="col" { (t("When")) } th scope="col" { (t("Who")) } th scope="col" { (t("What")) }
-                @if with_item { th scope="col" { (t("Which")) } }
+                @if with_item { th scope="col" { (t("Item")) } }
                 th scope="col" { (t("More")) }
             } }
             tbody {
@@ -51,7 +51,7 @@ pub(crate) fn table(lines: &[AuditLine], with_item: bool) -> Markup {
                         td data-label=(t("When")) { (format::time(line.at_ms)) }
                         td data-label=(t("Who")) { (format::plain(&line.who)) }
                         td data-label=(t("What")) { (line.action) }
-                        @if with_item { td data-label=(t("Which")) { code { (line.item) } } }
+                        @if with_item { td data-label=(t("Item")) { code { (line.item) } } }
                         td data-label=(t("More")) { (format::plain(&line.detail)) }
                     }
                 }

@@ -92,13 +92,13 @@ pub(crate) fn has_proved(app: &App, request: &RequestContext) -> Result<(), Requ
     // Not trimmed: a password may begin with a space.
     let shown = request.fields.iter().find(|(n, _)| n == "password").map_or("", |(_, p)| p);
     if users.verify(who, shown)?.is_none() {
-        return Err(RequestError::Bad(translatable("The present password is wrong.").to_owned()));
+        return Err(RequestError::Bad(translatable("The current password is wrong.").to_owned()));
     }
     users.attempts().succeeded(request.client, who);
     Ok(())
 }
 
-/// What somebody without a password can do, or have done.
+/// What a user without a password can do, or an administrator for them.
 fn no_password(app: &App, who: &str) -> String {
     let command = by_command(who);
     let by_oneself = app.state.oidc.as_ref().map(|oidc| {
@@ -125,7 +125,7 @@ fn by_command(who: &str) -> String {
 pub(super) fn proof_field(app: &App, request: &RequestContext) -> Result<Markup, RequestError> {
     if app.state.users.has_password(request.login())? {
         return Ok(html! {
-            label { span { (t("Present password")) }
+            label { span { (t("Current password")) }
                 input type="password" name="password" autocomplete="current-password" required;
             }
         });

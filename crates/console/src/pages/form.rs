@@ -137,7 +137,7 @@ fn shown(
             (actions(form))
             div.actions {
                 button.main type="submit" name="op" value={ (op) "-" (place) } { (t("Put into the policy and check")) }
-                a.button.quiet href="/policy" { (t("Leave it")) }
+                a.button.quiet href="/policy" { (t("Cancel")) }
             }
         }
     };
@@ -161,7 +161,7 @@ fn naming(form: &RuleForm) -> Markup {
                 label { span { (t("Then")) }
                     select name="stop" {
                         @for (value, name) in [("", translatable("stop if it ends")), ("true", translatable("stop")),
-                            ("false", translatable("go on"))] {
+                            ("false", translatable("continue"))] {
                             option value=(value) selected[value == form.stop] { (t(name)) }
                         }
                     }
@@ -196,7 +196,7 @@ fn conditions(form: &RuleForm) -> Markup {
 fn actions(form: &RuleForm) -> Markup {
     html! {
         fieldset {
-            legend { (t("It does")) }
+            legend { (t("Actions")) }
             div.fields {
                 label { span { (t("End")) }
                     select name="end" {

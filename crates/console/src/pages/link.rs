@@ -185,7 +185,7 @@ fn past(state: State) -> Response {
         State::Deleted => translatable("This message was deleted. Nothing brings it back."),
         _ => translatable("This message was released before. It is delivered once."),
     };
-    said(StatusCode::CONFLICT, translatable("Decided before"), t(text))
+    said(StatusCode::CONFLICT, translatable("Already decided"), t(text))
 }
 
 fn gone() -> Response {
@@ -210,9 +210,7 @@ fn refused(shown: &LinkStatus) -> Response {
         LinkStatus::Forged | LinkStatus::Valid(_) => (
             StatusCode::NOT_FOUND,
             translatable("No such link"),
-            translatable(
-                "This link is none of ours, or a part of it is missing. Open it as the digest has it.",
-            ),
+            translatable("This link is invalid or incomplete. Open it as the digest has it."),
         ),
     };
     said(status, title, t(text))

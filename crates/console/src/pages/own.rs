@@ -49,15 +49,15 @@ fn strictness(request: &RequestContext, address: &str, wishes: &Wishes) -> Marku
             fieldset {
                 legend { (t("How much is held")) }
                 @for (one, what) in [
-                    (Strictness::Strict, translatable("Much: what is suspect counts as spam")),
-                    (Strictness::Normal, translatable("As for everybody")),
-                    (Strictness::Lax, translatable("Little: only what is certainly spam counts as spam")),
+                    (Strictness::Strict, translatable("Strict: what is suspect counts as spam")),
+                    (Strictness::Normal, translatable("As for all users")),
+                    (Strictness::Lax, translatable("Lenient: only what is certainly spam counts as spam")),
                 ] {
                     label.check { input type="radio" name="strictness" value=(one.name())
                         checked[one == wishes.strictness]; span { (t(what)) } }
                 }
             }
-            label { span { (t("Mail counts as spam from so many points (empty: as for everybody)")) }
+            label { span { (t("Mail counts as spam from so many points (empty: as for all users)")) }
                 input type="number" name="points" min="1" max="100" step="0.1" value=(points); }
             div.actions { button.main type="submit" name="list" value="strictness" { (t("Save")) } }
         }
@@ -91,7 +91,7 @@ fn senders(request: &RequestContext, address: &str, wishes: &Wishes) -> Markup {
                             aria-label={ (t("Remove {}").with(format::plain(entry))) } { (t("Remove")) }
                     } }
                 } }
-                @if all.is_empty() { tr { td.empty colspan="3" { (t("Nobody is listed.")) } } }
+                @if all.is_empty() { tr { td.empty colspan="3" { (t("No senders are listed.")) } } }
             }
         } }
     }

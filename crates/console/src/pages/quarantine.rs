@@ -74,7 +74,7 @@ pub(crate) fn query(request: &RequestContext) -> Result<HeldQuery, RequestError>
 const NO_ADDRESS: &str =
     translatable("No mail address is set for your account. Ask an administrator.");
 
-/// An item as somebody sees it, and what they may do with it.
+/// An item as this user sees it, and what they may do with it.
 pub(crate) struct Seen {
     /// The item; for a user without the addresses of others.
     pub(crate) held: Held,
@@ -340,12 +340,12 @@ pub(crate) fn release_one(
     released
 }
 
-/// Whether the form asks to teach the classifier. Users do not: one decides for one mailbox.
+/// Whether the form asks to train the classifier. Users cannot: one decides for one mailbox only.
 fn trains(request: &RequestContext) -> bool {
     request.field("learn") == "yes" && request.role() != Role::User
 }
 
-/// Teaches that an item is unwanted, if the form asks for it. Failing that keeps nobody from deleting.
+/// Trains the classifier with an item as spam, if the form asks for it. Deleting works if that fails, too.
 pub(crate) fn train_as_unwanted(app: &App, request: &RequestContext, id: &str) {
     if trains(request)
         && let Err(error) = app.state.node.learn(id, true, request.login())

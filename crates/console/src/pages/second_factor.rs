@@ -59,8 +59,7 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
         "on" => match enable(app, request, code)? {
             Some(codes) => sign_in::again(app, request, recovery(request, &codes)),
             None => Err(RequestError::Bad(
-                translatable("This is not the code of this moment. Begin again under Account.")
-                    .to_owned(),
+                translatable("This is not the current code. Begin again under Account.").to_owned(),
             )),
         },
         "off" => {

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 const TABS: [(&str, &str); 6] = [
     (translatable("Health"), "/health"),
     (translatable("Settings"), "/settings"),
-    (translatable("People"), "/users"),
+    (translatable("Users"), "/users"),
     (translatable("Tokens"), "/tokens"),
     (translatable("Senders"), "/senders"),
     (translatable("Activity"), "/activity"),

@@ -117,7 +117,7 @@ fn quotation(e: &Evidence) -> Markup {
     }
 }
 
-/// Oddities.
+/// What the parser found malformed in the message.
 pub(crate) fn defects(verdict: &Verdict) -> Markup {
     html! {
         @if verdict.defects.is_empty() { p.hint { (t("None.")) } }
