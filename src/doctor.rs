@@ -99,8 +99,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if bad { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// Checks what a node of this configuration depends on. Sends requests to the network; do not call it on a thread
-/// of an async runtime. A node cannot read its own keys: it passes the secrets process that can.
+/// Checks what a node of this configuration depends on. Sends requests to the network; do not call
+/// it on a thread of an async runtime. A node cannot read its own keys: it passes the secrets
+/// process that can.
 pub(crate) fn examine(
     config: &Config,
     file: Option<&Path>,
@@ -227,7 +228,8 @@ async fn answers(resolver: &Resolver, found: &mut Findings) -> bool {
     fine
 }
 
-/// Every list has two entries for tests (RFC 5782 section 5): 127.0.0.2 is listed, 127.0.0.1 is not.
+/// Every list has two entries for tests (RFC 5782 section 5): 127.0.0.2 is listed, 127.0.0.1 is
+/// not.
 async fn lists(resolver: &Resolver, config: &Config, found: &mut Findings) {
     if config.dns_list.is_empty() {
         found.add(Status::Ok, "lists", "no DNS list is configured");

@@ -49,7 +49,8 @@ pub(crate) struct Args {
     /// Ask what these SpamAssassin rules ask too: a folder or file (may be repeated)
     #[arg(long, value_name = "DIR")]
     rules: Vec<PathBuf>,
-    /// Folder with .pre files (plugins) and further .cf files, as /etc/spamassassin (may be repeated)
+    /// Folder with .pre files (plugins) and further .cf files, as /etc/spamassassin (may be
+    /// repeated)
     #[arg(long, value_name = "DIR", requires = "rules")]
     site: Vec<PathBuf>,
     /// Print one JSON object

@@ -52,7 +52,8 @@ impl NodeArgs {
         Ok(loaded)
     }
 
-    /// The configuration of a node that was started before. Root becomes the owner of the data folder.
+    /// The configuration of a node that was started before. Root becomes the owner of the data
+    /// folder.
     ///
     /// # Errors
     /// As [`NodeArgs::load`], or there is no data folder.
@@ -62,7 +63,8 @@ impl NodeArgs {
         Ok(config)
     }
 
-    /// The same for a command that also reads or writes files of the user who runs it: root stays root.
+    /// The same for a command that also reads or writes files of the user who runs it: root stays
+    /// root.
     ///
     /// # Errors
     /// As [`NodeArgs::load_existing`].
@@ -72,7 +74,8 @@ impl NodeArgs {
         Ok(config)
     }
 
-    /// The node's data folder. A configuration is read only if that says where it is. Root becomes its owner.
+    /// The node's data folder. A configuration is read only if that says where it is. Root becomes
+    /// its owner.
     ///
     /// # Errors
     /// As [`NodeArgs::load`].

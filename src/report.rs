@@ -161,7 +161,7 @@ fn round(node: &Node, users: &Users, now: i64) -> anyhow::Result<()> {
     }
     let due = due(settings.every, settings.hour, now);
     // Marks of reports stand among those of digests, under names that no address has. They have no
-    // time, since that tells when digests went out.
+    // time, since that shows when digests went out.
     let mark = |to: &str| format!("report to {to}");
     let mut made: Option<Report> = None;
     for to in &settings.to {

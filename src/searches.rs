@@ -1,4 +1,4 @@
-//! `gauntlet searches`: the searches that people keep in the console.
+//! `gauntlet searches`: the searches that users keep in the console.
 
 use std::io::Write;
 use std::process::ExitCode;

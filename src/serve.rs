@@ -81,8 +81,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Threads that wait for sockets and move bytes: half as many as CPUs. Scanning, storing and the database have
-/// threads of their own; more threads for sockets take CPU time by waking each other (decision 127).
+/// Threads that wait for sockets and move bytes: half as many as CPUs. Scanning, storing and the
+/// database have threads of their own; more threads for sockets take CPU time by waking each other
+/// (decision 127).
 fn socket_threads() -> usize {
     (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1)
 }
@@ -94,7 +95,8 @@ fn threads_wanted(config: &Config) -> usize {
     socket_threads() + scanning + THREADS_BESIDE
 }
 
-/// Logs which restrictions the kernel enforces on the processes, and which it lacks; returns them for [`announce`].
+/// Logs which restrictions the kernel enforces on the processes, and which it lacks; returns them
+/// for [`announce`].
 fn describe_sandbox(node: &Standing, secrets: &Secrets) -> String {
     let mut all = Vec::new();
     for (process, confined) in [("node", node), ("secrets process", secrets.standing())] {
@@ -231,8 +233,8 @@ fn reload(args: &Args, node: &Node, settings: &EffectiveSettings, users: &Users)
     }
 }
 
-/// Notes the policy in force as a version, if it is none yet: the history tells of files that were changed
-/// by hand.
+/// Notes the policy in force as a version, if it is none yet: the history then has files that were
+/// changed by hand.
 fn record_policy(node: &Node) {
     let config = node.config();
     let noted = Policies::open(&policy_source::folder(&config))
@@ -282,7 +284,8 @@ fn judge_of(config: &Config, users: &Users) -> anyhow::Result<Judge> {
             let (own, own_report) = own_rules::with(paths, &options)?;
             log_loaded(&own, &own_report);
             let (ruleset, mut report) = Ruleset::load(paths, &options)?;
-            // Scores for our own rules in these files are no error: the own rules were loaded with them.
+            // Scores for our own rules in these files are no error: the own rules were loaded with
+            // them.
             let is_own = |name: &str| own.rules().iter().any(|rule| *rule.name == *name);
             report.problems.retain(|p| !p.rule.as_deref().is_some_and(is_own));
             log_loaded(&ruleset, &report);

@@ -1,4 +1,4 @@
-//! `gauntlet user`: the people who may use the console.
+//! `gauntlet user`: the users who may use the console.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::Path;
@@ -39,7 +39,8 @@ enum Action {
         #[arg(long)]
         password_stdin: bool,
     },
-    /// Begin a new user database where the old one is lost; prints the password of its administrator
+    /// Begin a new user database where the old one is lost; prints the password of its
+    /// administrator
     NewDatabase,
     /// Change a user's role, folders and addresses, and end their sessions
     Change {
@@ -133,7 +134,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 created_ms: now_ms(),
             };
             users.add(&user, &password, WHO, now_ms())?;
-            tell(login, &password, one_time)?;
+            print_password(login, &password, one_time)?;
         }
         Action::Change { login, role, folders, addresses } => {
             if !users.change_rights(login, *role, folders, addresses, WHO, now_ms())? {
@@ -146,7 +147,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             if !users.set_password(login, &password, one_time, WHO, now_ms())? {
                 bail!("there is no user {login:?}; `gauntlet user list` prints everybody");
             }
-            tell(login, &password, one_time)?;
+            print_password(login, &password, one_time)?;
         }
         Action::SecondFactorOff { login } => {
             if !users.remove_totp(login, WHO, now_ms())? {
@@ -194,7 +195,7 @@ fn app_password(users: &Users, action: &AppPasswordAction) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The people of the node with this data folder.
+/// The users of the node with this data folder.
 pub(crate) fn open(data: &Path) -> anyhow::Result<Users> {
     must_exist(data)?;
     lost::check_not_lost(data)?;
@@ -212,7 +213,7 @@ fn new_database(data: &Path) -> anyhow::Result<ExitCode> {
     }
     let users = Users::open(&data.join("console"))?;
     if let Some(password) = users.create_first_administrator(now_ms())? {
-        tell("admin", &password, true)?;
+        print_password("admin", &password, true)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -231,7 +232,7 @@ fn password(users: &Users, from_input: bool) -> anyhow::Result<(String, bool)> {
     Ok((line.trim_end_matches(['\r', '\n']).to_owned(), false))
 }
 
-fn tell(login: &str, password: &str, one_time: bool) -> std::io::Result<()> {
+fn print_password(login: &str, password: &str, one_time: bool) -> std::io::Result<()> {
     if one_time {
         writeln!(std::io::stdout(), "one-time password of {login}: {password}")?;
     }

@@ -381,8 +381,8 @@ impl Smtp {
         self.send_as_it_is(from, to, &lines)
     }
 
-    /// Sends a message byte by byte but for the dots at the start of lines; the reply to its end, or
-    /// the first refusal before.
+    /// Sends a message byte by byte but for the dots at the start of lines; the reply to its end,
+    /// or the first refusal before.
     pub(crate) fn send_as_it_is(
         &mut self,
         from: &str,
@@ -513,8 +513,8 @@ pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Has our own load generator show a service a message of ours and the test pattern in turn: half is
-/// called spam, half passes, nothing fails.
+/// Has our own load generator show a service a message of ours and the test pattern in turn: half
+/// is called spam, half passes, nothing fails.
 pub(crate) fn drive(protocol: &str, place: &str, pattern: &str) {
     let mail = tempfile::tempdir().unwrap();
     std::fs::write(mail.path().join("a.eml"), message("a", 5_000)).unwrap();

@@ -71,7 +71,8 @@ fn a_digest_is_sent_once_and_its_links_are_obeyed() {
     assert_eq!(node.maildir().len(), 3, "her own list counts from the next message on");
 }
 
-/// The hour that it is, in UTC. Not in the last two minutes of a day: then the schedule's day could end meanwhile.
+/// The hour that it is, in UTC. Not in the last two minutes of a day: then the schedule's day could
+/// end meanwhile.
 fn this_hour() -> u64 {
     loop {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -110,7 +111,8 @@ fn the_clock_sends_digests_at_their_hour_and_once_a_day() {
     let raw = node.maildir().remove(0);
     let told = String::from_utf8(part(&raw, ("text", "plain"))).unwrap();
     assert!(told.contains("/link/") && told.contains("MEDICINE"), "{told}");
-    // The next message waits for tomorrow's, and a restart makes no second round; by hand it goes at once.
+    // The next message waits for tomorrow's, and a restart makes no second round; by hand it goes
+    // at once.
     spam(&node);
     node.stop();
     node.run();

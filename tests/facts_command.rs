@@ -1,5 +1,5 @@
-//! `gauntlet facts`, `gauntlet dkim`, `gauntlet doctor` and a node that gathers facts, against a real
-//! DNS server.
+//! `gauntlet facts`, `gauntlet dkim`, `gauntlet doctor` and a node that gathers facts, against a
+//! real DNS server.
 
 use std::process::{Command, Output};
 

@@ -1,7 +1,8 @@
-//! Inside a crate, too, modules depend one way: among the children of one folder there is no circle.
+//! Inside a crate, too, modules depend one way: among the children of one folder there is no
+//! circle.
 //!
-//! What counts is a path that begins with `crate::` or `super::`, outside of comments and tests. A module and its
-//! own children may name each other: they are one thing in several files.
+//! What counts is a path that begins with `crate::` or `super::`, outside of comments and tests. A
+//! module and its own children may name each other: they are one thing in several files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,6 +1,7 @@
 //! Any bytes as a message that the console shows.
 //!
-//! `cargo +nightly fuzz run console_preview fuzz/corpus/console_preview crates/console/tests/previews`
+//! `cargo +nightly fuzz run console_preview fuzz/corpus/console_preview
+//! crates/console/tests/previews`
 
 #![no_main]
 

@@ -28,10 +28,10 @@ pub(crate) struct Args {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2626")]
     listen: SocketAddr,
-    /// What to speak
+    /// Protocol
     #[arg(long, value_enum, default_value_t = ProtocolName::Smtp)]
     protocol: ProtocolName,
-    /// Speak HTTP: answer every GET with one byte, /bytes/N with N of them
+    /// Serve HTTP: answer every GET with one byte, /bytes/N with N of them
     #[arg(long, conflicts_with_all = ["protocol", "delay_ms", "stall_after", "defer_every", "threads"])]
     http: bool,
     /// Wait before each answer to a message, in milliseconds
@@ -119,7 +119,7 @@ async fn serve(args: &Args, behaviour: Behaviour) -> anyhow::Result<()> {
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
         result = server => result.context("the listener failed")?,
-        () = tell(&counts) => {}
+        () = report_counts(&counts) => {}
         _ = tokio::signal::ctrl_c() => {}
         _ = terminate.recv() => {}
         () = orphaned() => {}
@@ -133,7 +133,7 @@ async fn serve(args: &Args, behaviour: Behaviour) -> anyhow::Result<()> {
 }
 
 /// Prints what came, each second in which something did.
-async fn tell(counts: &Counts) {
+async fn report_counts(counts: &Counts) {
     let mut before = (0, 0);
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -146,7 +146,8 @@ async fn tell(counts: &Counts) {
     }
 }
 
-/// Ends when the standard input is a pipe whose other end is closed: the process that started us is gone.
+/// Ends when the standard input is a pipe whose other end is closed: the process that started us is
+/// gone.
 async fn orphaned() {
     use std::os::unix::fs::FileTypeExt;
     let is_pipe = std::fs::metadata("/dev/stdin").is_ok_and(|m| m.file_type().is_fifo());

@@ -12,7 +12,8 @@ use super::{Findings, Status};
 /// Name of these checks.
 const CHECK: &str = "privacy";
 
-/// Folders with mail, keys outside them, and a configuration file with passwords are for their owner only.
+/// Folders with mail, keys outside them, and a configuration file with passwords are for their
+/// owner only.
 pub(super) fn privacy(config: &Config, file: Option<&Path>, found: &mut Findings) {
     let data = &config.node.data;
     if !data.is_dir() {

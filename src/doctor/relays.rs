@@ -1,5 +1,5 @@
-//! Whether strangers can send mail to anywhere through us: listeners of the internet are asked, and the
-//! networks that others are trusted by are looked at.
+//! Whether strangers can send mail to anywhere through us: listeners of the internet are asked, and
+//! the networks that others are trusted by are looked at.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -23,7 +23,7 @@ pub(super) fn open_relay(config: &Config, found: &mut Findings) {
     }
 }
 
-/// Networks that need no login are ours, and only ours may say for whom they speak.
+/// Clients of networks that need no login may send for others, so these must be networks of ours.
 fn trust(listener: &ListenerSettings, found: &mut Findings) {
     let ListenerSettings { address, networks, proxy_from, xclient_from, .. } = listener;
     let outbound = listener.role == ListenerRole::Outbound;
@@ -97,7 +97,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Offers a message for a domain that nobody has (RFC 6761); the reply if it is taken.
+/// Offers a message for a domain that cannot exist (RFC 6761); the reply if it is taken.
 fn takes_strangers(address: SocketAddr) -> std::io::Result<Option<String>> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;

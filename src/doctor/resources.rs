@@ -63,8 +63,8 @@ fn room(path: &Path) -> Option<Room> {
     let device = std::fs::metadata(path).ok()?.dev();
     let name = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
     let mut found = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: `name` ends in NUL and lives through the call; statvfs fills the struct it is given, and it
-    // is read only if the call says that it did.
+    // SAFETY: `name` ends in NUL and lives through the call; statvfs fills the struct it is given,
+    // and it is read only if the call says that it did.
     let found = unsafe {
         if libc::statvfs(name.as_ptr(), found.as_mut_ptr()) != 0 {
             return None;
@@ -125,8 +125,8 @@ pub(super) fn certificates(config: &Config, secrets: Option<&Arc<Secrets>>, foun
     }
 }
 
-/// Days before the end of an authority's certificate from which on it is a warning and an error: it is renewed when a
-/// third of its life is left, which may be as short as two days.
+/// Days before the end of an authority's certificate from which on it is a warning and an error: it
+/// is renewed when a third of its life is left, which may be as short as two days.
 fn given_days(start: i64, end: i64) -> (i64, i64) {
     let life = (end - start) / 86_400;
     (life / 5, life / 20)

@@ -102,7 +102,8 @@ pub struct Options {
     pub timeout: Duration,
     /// Runs of each server.
     pub rounds: u32,
-    /// Connections at once, step by step; the last step that is tried is the one at which half fail.
+    /// Connections at once, step by step; the last step that is tried is the one at which half
+    /// fail.
     pub ladder: Vec<usize>,
     /// Longest wait until the server has recovered from the last step.
     pub recovery_max: Duration,
@@ -250,7 +251,7 @@ pub fn run(
     for _ in 0..options.rounds.clamp(1, ROUNDS_MAX) {
         for ((target, rounds), energy) in options.targets.iter().zip(&mut rounds).zip(&mut energies)
         {
-            // Of the last round: counters that run over twice tell nothing.
+            // Of the last round: counters that wrap around twice are ambiguous.
             let before = counters.clone().and_then(|_| Counters::read(Path::new(energy::POWERCAP)));
             let before = before.map_err(|e| e.to_string());
             let began = Instant::now();
@@ -426,7 +427,7 @@ fn climb(
             ));
             continue;
         }
-        // Long enough that whoever is not answered counts as failed.
+        // Long enough that a request without an answer counts as failed.
         let step = Options { time: options.time.max(options.timeout), ..options.clone() };
         let measured = measure(&step, &subject.target, connections, ceiling)?;
         progress(&result_line(&subject.target, &measured));

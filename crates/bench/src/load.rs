@@ -1,11 +1,11 @@
-//! A load generator for mail: so many connections, in closed or open loop, over any of the protocols
-//! by which a server takes messages.
+//! A load generator for mail: so many connections, in closed or open loop, over any of the
+//! protocols by which a server takes messages.
 //!
 //! *Closed loop*: every connection sends its next message when the last is answered; latency counts
-//! from the sending. *Open loop*: message number n is due at n / rate, whatever the server does, and
-//! latency counts from when it was due. A server that stalls for a second then delays all messages of
-//! that second, not just one a connection (G. Tene, "How not to measure latency": coordinated
-//! omission).
+//! from the sending. *Open loop*: message number n is due at n / rate, whatever the server does,
+//! and latency counts from when it was due. A server that stalls for a second then delays all
+//! messages of that second, not just one a connection (G. Tene, "How not to measure latency":
+//! coordinated omission).
 //!
 //! Figures are worth something only if the client was not the limit: see [`health`].
 
@@ -57,7 +57,7 @@ pub const RATE_MAX: f64 = 1e6;
 pub struct Plan {
     /// Server.
     pub target: SocketAddr,
-    /// How it is spoken to.
+    /// Protocol.
     pub protocol: Protocol,
     /// Connections at once.
     pub connections: usize,
@@ -94,7 +94,8 @@ impl Plan {
     }
 }
 
-/// The time was over before any message was tried: it was too short for this machine as busy as it is.
+/// The time was over before any message was tried: it was too short for this machine as busy as it
+/// is.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error("no message was tried in {seconds:.1} s")]
 pub struct NothingTried {
@@ -113,7 +114,7 @@ struct Shared {
     tallies: Vec<Mutex<Tally>>,
 }
 
-/// The tally, whoever panicked while holding it: counts are whole at every moment.
+/// The tally, even if a thread panicked while holding it: counts are whole at any time.
 fn lock(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! Drawings as SVG and as pictures, line charts made of them, and the page around them: one file that needs
-//! no other.
+//! Drawings as SVG and as pictures, line charts made of them, and the page around them: one file
+//! that needs no other.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,10 @@ const LEFT: f64 = 76.0;
 const BOTTOM: f64 = 52.0;
 const TOP: f64 = 32.0;
 const RIGHT: f64 = 16.0;
-/// Colours that people with any colour vision tell apart (Okabe and Ito, 2008).
+/// Colours that are distinct for any colour vision (Okabe and Ito, 2008).
 pub const COLOURS: [&str; 6] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
 /// Size of the characters.
-const LETTERS: f64 = 13.0;
+const FONT_SIZE: f64 = 13.0;
 /// Colour of lines behind.
 pub const GRID: &str = "#e4e4e4";
 /// Colour of numbers.
@@ -191,7 +191,7 @@ impl Drawing {
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {0}\" \
              width=\"{WIDTH}\" height=\"{0}\" font-family=\"sans-serif\" \
-             font-size=\"{LETTERS}\" role=\"img\"><title>{1}</title>\n\
+             font-size=\"{FONT_SIZE}\" role=\"img\"><title>{1}</title>\n\
              <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
             self.height,
             escape(&self.title)

@@ -20,7 +20,7 @@ use crate::usage;
 
 /// Bytes of messages held in memory at most.
 const WORKLOAD_BYTES_MAX: u64 = 8 << 30;
-/// Longest scan that the histogram tells apart, in nanoseconds (60 s).
+/// Longest scan that the histogram records, in nanoseconds (60 s).
 const SCAN_NANOS_MAX: u64 = 60_000_000_000;
 
 /// Messages to scan, in the order of their names.
@@ -37,8 +37,8 @@ pub struct Workload {
 const NO_MAIL: [&str; 3] = ["json", "toml", "md"];
 
 impl Workload {
-    /// Reads every file below the folder, or one file. Hidden files and `labels.tsv` are left out, and files whose
-    /// extension is `.json`, `.toml` or `.md`, which are counted.
+    /// Reads every file below the folder, or one file. Hidden files and `labels.tsv` are left out,
+    /// and files whose extension is `.json`, `.toml` or `.md`, which are counted.
     ///
     /// # Errors
     /// A file that cannot be read, no message at all, or more than 8 GiB of them.
@@ -119,8 +119,8 @@ pub struct Report {
     pub p50_us: f64,
     /// 99th percentile of the same.
     pub p99_us: f64,
-    /// What each filter took of a message in the mean, in microseconds of wall time, in the order in
-    /// which they run. What several filters look at is made by the first of them.
+    /// What each filter took of a message in the mean, in microseconds of wall time, in the order
+    /// in which they run. What several filters look at is made by the first of them.
     pub filters: Vec<FilterTime>,
     /// Largest resident memory of the process, the workload included.
     pub peak_rss_bytes: u64,
@@ -202,8 +202,8 @@ pub fn run(
     })
 }
 
-/// The same, between two halves of the workload that a private spamd checks: both meet the machine in
-/// the same state. Fails if spamd cannot be started or does not answer.
+/// The same, between two halves of the workload that a private spamd checks: both meet the machine
+/// in the same state. Fails if spamd cannot be started or does not answer.
 pub fn run_beside(
     workload: &Workload,
     snapshot: &Snapshot,

@@ -1,8 +1,8 @@
 //! Sizing: from measured capacity and a site's own traffic to nodes, disk, database and links.
 //!
 //! Units: messages/s, bytes, days; a busy window is the share of a day's mail that comes within so
-//! many hours. The rules are those of MailMarshal's performance study of 2006, whose worked examples
-//! are this module's tests:
+//! many hours. The rules are those of MailMarshal's performance study of 2006, whose worked
+//! examples are this module's tests:
 //!
 //! - the load of the busy window, not of the day, has to be carried;
 //! - a node is planned below what it sustains, so that a backlog after an outage drains;
@@ -20,7 +20,7 @@ const LINK_BITS_PER_BYTE: f64 = 10.0;
 /// What a site's mail is like.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// People.
+    /// Users.
     pub users: f64,
     /// Messages a user and day, both directions, spam included.
     pub messages_per_user: f64,

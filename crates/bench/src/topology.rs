@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// Where Linux describes its CPUs.
 pub const SYSTEM: &str = "/sys/devices/system/cpu";
-/// CPUs that are told apart.
+/// CPUs with their cores and sockets.
 const CPUS_MAX: usize = 1_024;
 
 /// A CPU: a hardware thread of a core of a socket.
@@ -71,13 +71,13 @@ impl Topology {
     /// Of this machine: CPUs that this process may use.
     ///
     /// # Errors
-    /// If the system does not tell.
+    /// If the system does not report them.
     pub fn here() -> anyhow::Result<Self> {
         Ok(Self::read(Path::new(SYSTEM), &allowed()?))
     }
 
-    /// Of these CPUs, as a folder describes them. What it does not tell is a core of its own on the
-    /// first socket.
+    /// Of these CPUs, as a folder describes them. A CPU that it does not place is a core of its own
+    /// on the first socket.
     pub fn read(system: &Path, numbers: &[usize]) -> Self {
         let sysfs_number = |cpu: usize, file: &str| -> Option<i64> {
             let path = system.join(format!("cpu{cpu}/topology/{file}"));

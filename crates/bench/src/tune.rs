@@ -1,12 +1,13 @@
-//! The tuning study of 2006 to 2009, done by the machine: from the out-of-the-box state one setting after
-//! the other is varied, what helps beyond noise is kept, and the ladder from before to after is told.
+//! The tuning study of 2006 to 2009, done by the machine: from the out-of-the-box state one setting
+//! after the other is varied, what helps beyond noise is kept, and the ladder from before to after
+//! is reported.
 //!
-//! Every candidate runs beside the best so far: two private nodes, the same messages, in turn (A B B A, so
-//! that neither profits from its place), with the ratio by round. First the out-of-the-box state runs
-//! beside itself: that ratio is the noise, and a candidate is kept only if the lower end of its interval is
-//! above 1 and its mean is above what noise alone reached; and if both hold again in a second
-//! measurement, for of many candidates some look good by chance. At the end the first and the last state
-//! are measured beside each other once more.
+//! Every candidate runs beside the best so far: two private nodes, the same messages, in turn (A B
+//! B A, so that neither profits from its place), with the ratio by round. First the out-of-the-box
+//! state runs beside itself: that ratio is the noise, and a candidate is kept only if the lower end
+//! of its interval is above 1 and its mean is above what noise alone reached; and if both hold
+//! again in a second measurement, for of many candidates some look good by chance. At the end the
+//! first and the last state are measured beside each other once more.
 
 pub mod page;
 pub mod parallel;
@@ -74,7 +75,8 @@ pub struct Step {
     pub ratio: Estimate,
     /// CPU time a message of the best so far over its own.
     pub cpu_ratio: Option<Estimate>,
-    /// Messages/s over those of the best so far, measured once more, of the candidate that helped most.
+    /// Messages/s over those of the best so far, measured once more, of the candidate that helped
+    /// most.
     pub again: Option<Estimate>,
     /// It is kept.
     pub kept: bool,
@@ -96,7 +98,8 @@ pub struct Rung {
 pub struct Report {
     /// CPUs, cores, sockets.
     pub topology: String,
-    /// The out-of-the-box state beside itself; none if it could not be measured, and then nothing is kept.
+    /// The out-of-the-box state beside itself; none if it could not be measured, and then nothing
+    /// is kept.
     pub noise: Option<Estimate>,
     /// All candidates, in the order in which they were tried.
     pub steps: Vec<Step>,
@@ -104,8 +107,8 @@ pub struct Report {
     pub ladder: Vec<Rung>,
     /// The best found.
     pub tuned: Setup,
-    /// Messages/s of the tuned state over those out of the box, measured beside each other at the end; none if it
-    /// could not be measured.
+    /// Messages/s of the tuned state over those out of the box, measured beside each other at the
+    /// end; none if it could not be measured.
     pub tuned_over_first: Option<Estimate>,
     /// That is at most [`WITHIN`] above 1; false if it is not known.
     pub out_of_the_box_will_do: bool,
@@ -145,7 +148,8 @@ struct Beside {
 /// Tunes. `progress` hears what is done.
 ///
 /// # Errors
-/// No messages, or a node that does not start out of the box. A step in which no message is tried is no error.
+/// No messages, or a node that does not start out of the box. A step in which no message is tried
+/// is no error.
 pub fn run(
     options: &Options,
     version: &str,
@@ -262,8 +266,8 @@ fn confirmed(
     Ok((steps, better))
 }
 
-/// Every candidate of a setting beside the best so far. One that does not start is missing; one whose runs try no
-/// message is unmeasured.
+/// Every candidate of a setting beside the best so far. One that does not start is missing; one
+/// whose runs try no message is unmeasured.
 fn climb(
     bench: &mut Workbench<'_>,
     best: &Setup,
@@ -293,8 +297,8 @@ fn climb(
     Ok(tried)
 }
 
-/// Whether a ratio is more than noise. One run has no interval and proves nothing, nor does a ratio of which nobody
-/// knows how much of it is noise.
+/// Whether a ratio is more than noise. One run has no interval and proves nothing, nor does a ratio
+/// of which nobody knows how much of it is noise.
 fn helps(ratio: &Estimate, noise: Option<&Estimate>) -> bool {
     let above = ratio.low.is_some_and(|low| low > 1.0);
     above && noise.is_some_and(|noise| ratio.mean > noise.mean.max(1.0 / noise.mean))
@@ -387,7 +391,8 @@ impl<'a> Workbench<'a> {
         node.start()
     }
 
-    /// [`Workbench::beside`]; none, which is noted under the name of the step, if no message was tried in a run.
+    /// [`Workbench::beside`]; none, which is noted under the name of the step, if no message was
+    /// tried in a run.
     fn measure(&mut self, step: &str, new: &Setup, old: &Setup) -> anyhow::Result<Option<Beside>> {
         match self.beside(new, old, self.options.rounds) {
             Err(error) if error.is::<NothingTried>() => {

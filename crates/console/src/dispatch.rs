@@ -15,8 +15,8 @@ use crate::route::Route;
 use crate::text::translatable;
 use crate::{headers, request as context, response};
 
-/// A request waits so long for others to be answered; then its client is asked to come again, so that slow pages
-/// do not hold all connections.
+/// A request waits so long for others to be answered; then its client is asked to come again, so
+/// that slow pages do not hold all connections.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Answers a request of this route.

@@ -59,7 +59,7 @@ impl From<Duration> for RequestError {
 }
 
 impl RequestError {
-    /// Status code and a sentence for the person.
+    /// Status code and a sentence to show.
     pub(crate) fn answer(&self) -> (StatusCode, String) {
         match self {
             RequestError::SignIn => {

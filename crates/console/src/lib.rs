@@ -1,10 +1,10 @@
-//! The web console: where people see what passed, why it was judged as it was, and decide what was
+//! The web console: where users see what passed, why it was judged as it was, and decide what was
 //! held. Server-rendered; works without script; can never stall mail.
 //!
-//! [`routes::routes`] lists every address with who may use it; a request goes through
-//! [`dispatch`] (session, role, cross-site check), then the page's function runs on a blocking thread
-//! with a limit on how many run at once. What the console may do to the running node is
-//! [`NodeHandle`]; everything else it reads from the stores.
+//! [`routes::routes`] lists every address with who may use it; a request goes through [`dispatch`]
+//! (session, role, cross-site check), then the page's function runs on a blocking thread with a
+//! limit on how many run at once. What the console may do to the running node is [`NodeHandle`];
+//! everything else it reads from the stores.
 
 mod access;
 pub mod api;

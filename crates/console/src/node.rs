@@ -6,8 +6,8 @@ use gauntlet_store::quarantine::{ReleaseOrder, State};
 use gauntlet_verdict::Thresholds;
 use serde::Serialize;
 
-/// The node refused or could not do what was asked of it. Its text is a sentence for the user who asked, or for the
-/// log where the caller shows none.
+/// The node refused or could not do what was asked of it. Its text is a sentence for the user who
+/// asked, or for the log where the caller shows none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NodeError(String);
@@ -59,8 +59,8 @@ pub trait NodeHandle: Send + Sync {
     /// The policy or the store of its versions could not be read.
     fn policy(&self) -> Result<Edition, NodeError>;
 
-    /// Checks a policy, makes it the newest version and the one in force: messages judged from then on
-    /// are decided by it.
+    /// Checks a policy, makes it the newest version and the one in force: messages judged from then
+    /// on are decided by it.
     ///
     /// # Errors
     /// It is no policy, another version was saved meanwhile, or it is saved but not in use yet.
@@ -69,8 +69,8 @@ pub trait NodeHandle: Send + Sync {
     /// Messages that wait for delivery or are on their way, oldest first.
     fn queue(&self, max: usize) -> Vec<QueuedMail>;
 
-    /// Does something with messages of the queue; with none named, retrying means all that wait. Result:
-    /// how many it concerned.
+    /// Does something with messages of the queue; with none named, retrying means all that wait.
+    /// Result: how many it concerned.
     ///
     /// # Errors
     /// An id is malformed, or a message could not be taken out.
@@ -85,15 +85,15 @@ pub trait NodeHandle: Send + Sync {
     /// Every rule that can hit, in the order of their names.
     fn rules(&self) -> Vec<RuleInfo>;
 
-    /// Tries the rules on these messages (as received) and says what each costs. Takes as long as it
-    /// takes; the caller bounds number and size.
+    /// Tries the rules on these messages (as received) and says what each costs. Takes as long as
+    /// it takes; the caller bounds number and size.
     fn rule_costs(&self, messages: &[Vec<u8>]) -> Vec<RuleCost>;
 
     /// Every setting with its effective value and where it came from; secrets are left out.
     fn settings(&self) -> Vec<EffectiveSetting>;
 
-    /// Checks what the node depends on now: clock, resolver, names, certificates, disk, queue. Asks the
-    /// network; takes seconds at worst.
+    /// Checks what the node depends on now: clock, resolver, names, certificates, disk, queue. Asks
+    /// the network; takes seconds at worst.
     fn health(&self) -> Vec<HealthCheck>;
 
     /// Where mail goes, in the order in which it is tried.
@@ -160,7 +160,8 @@ pub struct EffectiveSetting {
 pub struct HealthCheck {
     /// What was examined: `clock`, `resolver`, `disk`, ...
     pub check: String,
-    /// `good`, `odd` (a warning) or `bad` (an error): the words of `gauntlet doctor` and of the API.
+    /// `good`, `odd` (a warning) or `bad` (an error): the words of `gauntlet doctor` and of the
+    /// API.
     pub health: &'static str,
     /// What was found and, where it is not good, what to do.
     pub text: String,
@@ -256,7 +257,8 @@ pub struct NodeStatus {
     pub queue_age_ms: u64,
     /// Open SMTP sessions.
     pub sessions: u64,
-    /// Listeners, next hop and folders by name: `SMTP` and `127.0.0.1:2525`, `Maildir` and a path, ...
+    /// Listeners, next hop and folders by name: `SMTP` and `127.0.0.1:2525`, `Maildir` and a path,
+    /// ...
     pub locations: Vec<(String, String)>,
 }
 

@@ -35,8 +35,8 @@ use token::Keys;
 const PENDING_MAX: usize = 1_000;
 /// Milliseconds in which a sign-in must be finished.
 const PENDING_MS: i64 = 10 * 60_000;
-/// Sign-ins for which the provider is asked at once: fewer than pages are made, so that a provider that does not
-/// answer does not stop the others.
+/// Sign-ins for which the provider is asked at once: fewer than pages are made, so that a provider
+/// that does not answer does not stop the others.
 const PROVIDER_REQUESTS_MAX: usize = 2;
 /// What a provider says about itself and its keys is asked again after so many milliseconds.
 const KNOWN_MS: i64 = 60 * 60_000;
@@ -149,8 +149,8 @@ fn provider_error(why: &str) -> RequestError {
 }
 
 impl SignIns {
-    /// Begins a sign-in: the address of the provider that the browser must go to, and the state that its
-    /// cookie must hold. A fresh one is not satisfied by a sign-in there of before.
+    /// Begins a sign-in: the address of the provider that the browser must go to, and the state
+    /// that its cookie must hold. A fresh one is not satisfied by a sign-in there of before.
     pub(crate) fn begin(
         &self,
         party: &RelyingParty<'_>,
@@ -335,7 +335,7 @@ fn user_of_claims(
         return Err(provider_error(&format!("the id_token has no {claim} (oidc.login_claim)")));
     }
     // Users may write any address into their profile: only one that the provider says is verified
-    // names a person here, or says whose mail they may see. A claim that is missing says nothing.
+    // names a user here, or says whose mail they may see. A claim that is missing says nothing.
     // Some providers write the word instead of the value.
     let verified = &claims["email_verified"];
     let certain = verified == &Value::Bool(true) || verified == "true";

@@ -1,14 +1,15 @@
 //! A message's own HTML, made harmless: what is left of it has no script, no form, no link and
-//! nothing to load. It is then shown in a frame without rights, under a policy that forbids the same
-//! things again (`headers::PREVIEW_POLICY`): two fences, either of which would do.
+//! nothing to load. It is then shown in a frame without rights, under a policy that forbids the
+//! same things again (`headers::PREVIEW_POLICY`): two fences, either of which would do.
 //!
-//! The document is not filtered but rebuilt: only elements, attributes and style properties that are
-//! listed here are written, with every value checked; all text is decoded and escaped anew.
+//! The document is not filtered but rebuilt: only elements, attributes and style properties that
+//! are listed here are written, with every value checked; all text is decoded and escaped anew.
 
 use gauntlet_mail::html::{Attribute, Tag, Token, Tokenizer, entity};
 
-/// Most bytes of mark-up that are written, but for the end of one tag; the rest of the document is left out.
-/// Escaping makes up to six bytes of one, so that the length of the source bounds nothing.
+/// Most bytes of mark-up that are written, but for the end of one tag; the rest of the document is
+/// left out. Escaping makes up to six bytes of one, so that the length of the source bounds
+/// nothing.
 const BYTES_MAX: usize = 2_000_000;
 /// Longest address shown beside a link, in characters.
 const LINK_CHARS_MAX: usize = 200;

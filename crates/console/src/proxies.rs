@@ -49,8 +49,9 @@ impl Proxies {
         self.networks.as_ref().is_some_and(|list| list.has_ip(address.to_canonical()))
     }
 
-    /// The address that a request comes from: the peer, or, if the peer is a proxy of ours, the last
-    /// address of `X-Forwarded-For` that is none. What stands left of that anybody may have written.
+    /// The address that a request comes from: the peer, or, if the peer is a proxy of ours, the
+    /// last address of `X-Forwarded-For` that is none. What stands left of that anybody may have
+    /// written.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         if !self.contains(peer) {
             if headers.contains_key(FORWARDED) && !self.is_reported.swap(true, Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! Trying a policy on the mail of the last days, beside the pages: one replay at a time, on a thread of
-//! its own that rests as long as it works, with bounds on messages and time.
+//! Trying a policy on the mail of the last days, beside the pages: one replay at a time, on a
+//! thread of its own that rests as long as it works, with bounds on messages and time.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -141,7 +141,7 @@ impl Replays {
     }
 }
 
-/// The policy as it would be in force: with what single people want.
+/// The policy as it would be in force: with what single users want.
 fn parse(text: &str, people: &Arc<People>) -> Result<Policy, ReplayError> {
     let policy = Policy::parse(text, &Groups::default()).map_err(ReplayError::new)?;
     Ok(Policy { people: people.clone(), ..policy })

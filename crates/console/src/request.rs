@@ -54,8 +54,8 @@ impl RequestContext {
         self.fields.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value.trim())
     }
 
-    /// The first field of this name as a text of lines: with its spaces, ends of lines as `\n`, and one
-    /// at the end.
+    /// The first field of this name as a text of lines: with its spaces, ends of lines as `\n`, and
+    /// one at the end.
     pub(crate) fn lines(&self, name: &str) -> String {
         let raw = self.fields.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value);
         let text = raw.replace("\r\n", "\n");
@@ -87,7 +87,8 @@ impl RequestContext {
         }
     }
 
-    /// Refuses what is about an account to who came by a digest's link: it shows mail, and proves nothing.
+    /// Refuses what is about an account to who came by a digest's link: it shows mail, and proves
+    /// nothing.
     pub(crate) fn require_full_sign_in(&self) -> Result<(), RequestError> {
         match &self.session {
             Some(session) if session.proof == Proof::Link => {
@@ -99,7 +100,8 @@ impl RequestContext {
         }
     }
 
-    /// Who is signed in did so at the provider of the single sign-on a moment ago, for this session.
+    /// Who is signed in did so at the provider of the single sign-on a moment ago, for this
+    /// session.
     pub(crate) fn is_recent_sign_in(&self) -> bool {
         let fresh = |session: &Session| {
             session.proof == Proof::FreshSingleSignOn

@@ -47,7 +47,7 @@ pub struct ConsoleState {
     pub quarantine: Arc<Quarantine>,
     /// The versions of the policy.
     pub policies: Arc<Policies>,
-    /// The people.
+    /// The users.
     pub users: Arc<Users>,
     /// The node.
     pub node: Arc<dyn NodeHandle>,

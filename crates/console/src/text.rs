@@ -1,10 +1,11 @@
 //! What pages say, in the reader's language.
 //!
-//! A page is written with phrases: [`t`] with the English words. `text/en.toml` is the one place where all of
-//! them stand; a copy of it with the right-hand sides put into another language is another language, and a
-//! setting names it. Phrases are put into words when the page is done ([`Texts::localize`]), so that no page needs to
-//! know its reader's language. Until then a phrase stands in the page as `<t:words<t,value<t.`: every `<` of
-//! what others wrote is escaped by then, so nothing but a page can write that.
+//! A page is written with phrases: [`t`] with the English words. `text/en.toml` is the one place
+//! where all of them stand; a copy of it with the right-hand sides put into another language is
+//! another language, and a setting names it. Phrases are put into words when the page is done
+//! ([`Texts::localize`]), so that no page needs to know its reader's language. Until then a phrase
+//! stands in the page as `<t:words<t,value<t.`: every `<` of what others wrote is escaped by then,
+//! so nothing but a page can write that.
 //!
 //! What rules, policies, other hosts and the stores say is data and stays as it is.
 
@@ -103,8 +104,8 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// Reads a catalogue: TOML, `language` and a table `text` of English words and what to say instead. What
-    /// is missing is said in English.
+    /// Reads a catalogue: TOML, `language` and a table `text` of English words and what to say
+    /// instead. What is missing is said in English.
     ///
     /// # Errors
     /// Which line or phrase is wrong.

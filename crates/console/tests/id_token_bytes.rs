@@ -1,10 +1,11 @@
-//! Any bytes as a provider's keys, an id_token and its claims: a token counts only if it is the one that the
-//! provider signed, and claims only if each of them says so.
+//! Any bytes as a provider's keys, an id_token and its claims: a token counts only if it is the one
+//! that the provider signed, and claims only if each of them says so.
 
 use gauntlet_console::oidc::token::{Keys, check, signed_in_since};
 use serde_json::Value;
 
-/// A token made for these tests, and the public key that verifies it; the private key was thrown away.
+/// A token made for these tests, and the public key that verifies it; the private key was thrown
+/// away.
 const SIGNED: &str = include_str!("id_tokens/signed");
 
 const ISSUER: &str = "https://op.example";

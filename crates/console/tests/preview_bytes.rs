@@ -1,5 +1,5 @@
-//! Any bytes as a message that is shown: its HTML is rebuilt from listed elements, attributes and properties
-//! alone, and text with marks has no mark-up but the marks.
+//! Any bytes as a message that is shown: its HTML is rebuilt from listed elements, attributes and
+//! properties alone, and text with marks has no mark-up but the marks.
 
 use gauntlet_console::{evidence, preview};
 use gauntlet_mail::{Evidence, Hit, Message, View};
@@ -121,7 +121,8 @@ fn check_tag(tag: &str) {
     assert!(rest.is_empty(), "<{tag}>");
 }
 
-/// No declaration can load anything, or run: no function but colours, no escape, no comment, no at-rule.
+/// No declaration can load anything, or run: no function but colours, no escape, no comment, no
+/// at-rule.
 fn check_style(style: &str) {
     let style = style.replace("&#39;", "'");
     assert!(!style.contains(['\\', '/', '@', '"', '&', '<', '{', '}', '*']), "{style}");
@@ -139,7 +140,8 @@ fn check_style(style: &str) {
     }
 }
 
-/// Evidence wherever the input's bytes say: the marks are well-formed, and without them the text is whole.
+/// Evidence wherever the input's bytes say: the marks are well-formed, and without them the text is
+/// whole.
 fn check_marked(text: &str, part: u16, raw: &[u8]) {
     let hits: Vec<Hit> = raw
         .chunks(16)

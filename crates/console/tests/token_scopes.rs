@@ -38,7 +38,7 @@ fn a_token_makes_nothing_stronger_than_itself() {
     let child = made["secret"].as_str().unwrap();
     let grandchild = "{\"name\":\"grandchild\",\"scopes\":[\"users:read\"]}";
     assert_eq!(program(&console, child, "POST", "/api/v1/tokens", grandchild).status, 200);
-    // People who may do more than it.
+    // Users who may do more than it.
     for body in [
         "{\"login\":\"mallory\",\"role\":\"administrator\"}",
         "{\"login\":\"mallory\",\"role\":\"reviewer\"}",
@@ -47,7 +47,7 @@ fn a_token_makes_nothing_stronger_than_itself() {
     ] {
         assert_eq!(ask("POST", "/api/v1/users", body).status, 403, "{body}");
     }
-    // Passwords and second factors of people who may.
+    // Passwords and second factors of users who may.
     for login in ["admin", "rita", "ursula"] {
         for (method, path, body) in
             [("POST", "password", "{}"), ("DELETE", "second-factor", ""), ("DELETE", "", "")]
@@ -119,7 +119,8 @@ fn a_token_lets_nobody_send_mail_unless_it_says_so() {
         assert_eq!(answer.status, 403, "{body}");
         assert!(answer.body.contains("submission:write"), "{}", answer.body);
     }
-    // Nor by somebody who is there: their password, their addresses, the factor that bars their password.
+    // Nor by somebody who is there: their password, their addresses, the factor that bars their
+    // password.
     for (method, path, body) in [
         ("POST", "ursula/password", "{}"),
         ("PUT", "ursula", "{\"role\":\"user\",\"addresses\":[]}"),
@@ -151,7 +152,7 @@ fn a_token_that_may_not_read_the_log_does_not_read_it_through_a_policy() {
         |name: &str, scopes: &[Scope]| users.add_token(name, scopes, 1, "admin", now_ms()).unwrap();
     let policy = token("policy", &[Scope::PolicyRead, Scope::PolicyWrite]);
     let both = token("both", &[Scope::PolicyRead, Scope::MessagesRead]);
-    // What it would change names the message and its people.
+    // What it would change names the message and its users.
     let text = "[[rule]]\nname = \"guess\"\nwhen.class = \"suspect\"\ndo = \"discard\"\n\
                 [[rule]]\nname = \"rest\"\ndo = \"deliver\"\n";
     let body = serde_json::json!({ "text": text, "days": 1 }).to_string();

@@ -1,7 +1,7 @@
 //! An HTTP/1.1 client in closed loop: so many connections, each asks again when it was answered.
 //!
-//! One event loop a thread and one read and one write a request, no pipelining, so that the client is
-//! seldom the limit. Whether it was is for [`crate::load::health`] to say.
+//! One event loop a thread and one read and one write a request, no pipelining, so that the client
+//! is seldom the limit. Whether it was is for [`crate::load::health`] to say.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -241,7 +241,7 @@ impl<'a> Worker<'a> {
                 swept = now;
             }
         }
-        // Whoever waits longer than the whole time for an answer has failed, too.
+        // A request that waits longer than the whole run has failed, too.
         let now = Instant::now();
         let late = |slot: &&Slot| slot.stream.is_some() && now - slot.begun >= self.plan.timeout;
         self.counts.failed += self.slots.iter().filter(late).count() as u64;
@@ -345,8 +345,8 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// A connection's next steps, until it has to wait or has its answer. `closed`: the system says that
-/// no more comes than what is there.
+/// A connection's next steps, until it has to wait or has its answer. `closed`: the system says
+/// that no more comes than what is there.
 fn advance(slot: &mut Slot, request: &[u8], buffer: &mut [u8], closed: bool) -> io::Result<Step> {
     let Slot { stream, state, .. } = slot;
     let Some(stream) = stream else { return Ok(Step::Wait) };

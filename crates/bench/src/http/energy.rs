@@ -1,5 +1,5 @@
 //! What the processors took from the mains, as they count it themselves (RAPL, by Linux' powercap).
-//! Machines that do not tell, virtual ones above all, have an unknown figure, not an estimated one.
+//! Machines without counters, virtual ones above all, have an unknown figure, not an estimated one.
 
 use std::path::{Path, PathBuf};
 

@@ -16,7 +16,7 @@ pub enum Label {
     Ham,
     /// Unwanted.
     Spam,
-    /// Nobody said.
+    /// Unlabelled.
     Unknown,
 }
 
@@ -64,8 +64,8 @@ pub struct Corpus {
 
 impl Corpus {
     /// Reads every file below the folders (or the files given) in the order of their names. Hidden
-    /// files are left out. A `labels.tsv` in a folder, whose first line names the columns `file` and
-    /// `label`, says what its messages are.
+    /// files are left out. A `labels.tsv` in a folder, whose first line names the columns `file`
+    /// and `label`, says what its messages are.
     ///
     /// # Errors
     /// A folder that cannot be read or holds no message, or more than 2 GiB of them.

@@ -1,11 +1,11 @@
-//! A gateway measured from both sides: messages go out to it by SMTP and come back from it to us, as
-//! with MailMarshal's Bench-Tool. What came back drives what is sent: so many messages an instance are
-//! in flight at most.
+//! A gateway measured from both sides: messages go out to it by SMTP and come back from it to us,
+//! as with MailMarshal's Bench-Tool. What came back drives what is sent: so many messages an
+//! instance are in flight at most.
 //!
 //! Each message is stamped with the run, its instance and a sequence number, so that quarantined
-//! messages, repeated and reordered ones are told apart: one that has not come back in time no longer
-//! counts as in flight, and the run goes on. From and To are rewritten from the users of three domains
-//! a side.
+//! messages, repeated and reordered ones are counted by themselves: one that has not come back in
+//! time no longer counts as in flight, and the run goes on. From and To are rewritten from the
+//! users of three domains a side.
 
 mod address_pool;
 mod stamp;
@@ -117,8 +117,8 @@ pub struct Report {
     pub instances: usize,
     /// Messages in flight of each at most.
     pub window: usize,
-    /// Share of all places in the windows, over the run, in which messages waited that were taken for held
-    /// in the end, 0 to 1. Near 1 the rate is that of the waiting, not the gateway's.
+    /// Share of all places in the windows, over the run, in which messages waited that were taken
+    /// for held in the end, 0 to 1. Near 1 the rate is that of the waiting, not the gateway's.
     pub held_share: f64,
     /// Bytes/s of the link.
     pub link: Option<f64>,

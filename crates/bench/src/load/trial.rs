@@ -45,7 +45,8 @@ pub struct Round {
     pub server_cpu_us_per_message: Option<f64>,
     /// Memory of the server at the end, in bytes.
     pub server_memory_bytes: Option<u64>,
-    /// Seconds after the last answer until the server had nothing more to do, if they were waited for.
+    /// Seconds after the last answer until the server had nothing more to do, if they were waited
+    /// for.
     pub drain_seconds: f64,
     /// Why the figures are not the server's.
     pub invalid: Vec<String>,

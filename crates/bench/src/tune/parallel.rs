@@ -1,14 +1,14 @@
 //! The experiment of the paper on threat management (2012): share out messages, or patterns?
 //!
 //! *Flow-based*: each CPU takes a message of its own and looks for all patterns in it. *Pattern-based*:
-//! all CPUs work on one message, the patterns are shared out: in equal parts (static), in pieces of five
-//! to whoever is free (dynamic), or in pieces that become smaller, of two at least (guided), as OpenMP
-//! names these schedules.
+//! all CPUs work on one message, the patterns are shared out: in equal parts (static), in pieces of
+//! five to the thread that is free (dynamic), or in pieces that become smaller, of two at least
+//! (guided), as OpenMP names these schedules.
 //!
 //! Two programs do the job: the paper's own algorithm (for every word of the list the message is
-//! searched; every occurrence adds the word's probability), and our engine, in which the words are rules
-//! (its pieces are rulesets of their own). The paper says 80 packets of 1,000 bytes; its list is not
-//! published: words and packets here come from a generator that is the same everywhere.
+//! searched; every occurrence adds the word's probability), and our engine, in which the words are
+//! rules (its pieces are rulesets of their own). The paper says 80 packets of 1,000 bytes; its list
+//! is not published: words and packets here come from a generator that is the same everywhere.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -265,7 +265,8 @@ impl Search for Rules<'_> {
 /// Measures. `progress` hears what is done.
 ///
 /// # Errors
-/// Settings that make no sense, or sharings whose sums differ, which would make the figures worthless.
+/// Settings that make no sense, or sharings whose sums differ, which would make the figures
+/// worthless.
 pub fn run(
     options: &Options,
     version: &str,
@@ -392,7 +393,7 @@ fn flow<S: Search>(search: &S, cpus: &[usize], time: Duration) -> anyhow::Result
 }
 
 /// All CPUs work on one message after the other; how many there were. `equal`: a part for each CPU,
-/// else whoever is free takes the next.
+/// else the thread that is free takes the next.
 fn together<S: Search>(
     search: &S,
     equal: bool,

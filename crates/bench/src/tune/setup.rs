@@ -12,7 +12,7 @@ use crate::topology::{CpuSet, TooFew, Topology};
 pub struct Setup {
     /// `scan.threads`.
     pub scan_threads: Option<usize>,
-    /// Threads that speak with clients (`TOKIO_WORKER_THREADS`).
+    /// Threads for sockets (`TOKIO_WORKER_THREADS`).
     pub io_threads: Option<usize>,
     /// CPUs that the node may use.
     pub place: Option<CpuSet>,

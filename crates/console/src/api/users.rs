@@ -1,4 +1,4 @@
-//! People, and senders that count for the whole node.
+//! Users, and allowed and blocked senders of the whole node.
 
 use axum::response::Response;
 use gauntlet_store::users::{Role, Scope, User, token_end};
@@ -19,8 +19,9 @@ const REVIEWER: &[Scope] =
 /// What a user may do who has mail here.
 const USER: &[Scope] = &[Scope::QuarantineRead, Scope::QuarantineWrite];
 
-/// Refuses a program to give a user what they can send mail with, unless its token says so: every user may
-/// log in by SMTP AUTH with their password, as their own addresses, or as anybody where they have none.
+/// Refuses a program to give a user what they can send mail with, unless its token says so: every
+/// user may log in by SMTP AUTH with their password, as their own addresses, or as anybody where
+/// they have none.
 fn may_let_send(request: &RequestContext) -> Result<(), RequestError> {
     request.require_scope(Scope::SubmissionWrite)
 }

@@ -1,5 +1,5 @@
-//! ID tokens: JWS in compact form (RFC 7515) under RS256, PS256, ES256 or EdDSA, and what their claims
-//! must say (OpenID Connect Core, section 3.1.3.7).
+//! ID tokens: JWS in compact form (RFC 7515) under RS256, PS256, ES256 or EdDSA, and what their
+//! claims must say (OpenID Connect Core, section 3.1.3.7).
 
 use base64_simd::URL_SAFE_NO_PAD;
 use ring::signature;
@@ -171,8 +171,8 @@ impl Key {
     }
 }
 
-/// The claims are those of the provider, for us and for the sign-in with this nonce, and count now (Unix time in
-/// milliseconds).
+/// The claims are those of the provider, for us and for the sign-in with this nonce, and count now
+/// (Unix time in milliseconds).
 ///
 /// # Errors
 /// The first of them that does not hold.
@@ -213,8 +213,8 @@ pub fn check(
     Ok(())
 }
 
-/// The user signed in at the provider after `since_ms`, as its claim `auth_time` says. Times are Unix time in
-/// milliseconds.
+/// The user signed in at the provider after `since_ms`, as its claim `auth_time` says. Times are
+/// Unix time in milliseconds.
 ///
 /// # Errors
 /// The claim is missing, or is about another sign-in.

@@ -74,7 +74,7 @@ fn by_link(request: &RequestContext) -> Response {
     response::page(StatusCode::OK, layout::page(request, "/account", t("Account"), &body))
 }
 
-/// `POST /account/password`: ends all sessions of the person and starts a new one.
+/// `POST /account/password`: ends all sessions of the user and starts a new one.
 pub(crate) fn change_password(
     app: &App,
     request: &RequestContext,

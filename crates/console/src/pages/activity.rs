@@ -1,4 +1,4 @@
-//! Who did what: sign-ins, people, decisions about held mail.
+//! The audit log: sign-ins, accounts, decisions about held mail.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -15,7 +15,7 @@ use crate::{format, layout};
 /// Lines shown.
 const LINES_MAX: usize = 200;
 
-/// The newest things that people did.
+/// The newest actions of users.
 pub(crate) fn newest(app: &App) -> Result<Vec<AuditLine>, RequestError> {
     let mut lines = app.state.quarantine.audit_log("", LINES_MAX)?;
     lines.extend(app.state.users.audit_log(LINES_MAX)?);

@@ -77,9 +77,9 @@ pub(crate) fn make(
     app.state.users.add_app_password(who, name, who, request.now_ms)?.ok_or(RequestError::SignIn)
 }
 
-/// The present password was shown: a session alone, which may be stolen, must not become something that stays
-/// behind when its owner comes back. Who has no password here shows a sign-in at the provider of the single
-/// sign-on that was made for this.
+/// The present password was shown: a session alone, which may be stolen, must not become something
+/// that stays behind when its owner comes back. Who has no password here shows a sign-in at the
+/// provider of the single sign-on that was made for this.
 pub(crate) fn has_proved(app: &App, request: &RequestContext) -> Result<(), RequestError> {
     let (users, who) = (&app.state.users, request.login());
     if !users.has_password(who)? {
@@ -112,7 +112,7 @@ fn no_password(app: &App, who: &str) -> String {
     )
 }
 
-/// The command that makes a password for a mail program of this person.
+/// The command that makes a password for a mail program of this user.
 fn by_command(who: &str) -> String {
     // Nothing in a login is to mean anything to a shell.
     let plain = who.bytes().all(|b| b.is_ascii_alphanumeric() || b"@._-+".contains(&b));

@@ -1,5 +1,5 @@
-//! Links of digests: shown first, used by a button. Mail programs and scanners open links by themselves;
-//! that must do nothing.
+//! Links of digests: shown first, used by a button. Mail programs and scanners open links by
+//! themselves; that must do nothing.
 
 use axum::http::StatusCode;
 use axum::response::Response;

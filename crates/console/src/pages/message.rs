@@ -123,7 +123,7 @@ fn recipients(record: &LogRecord, held: &[Held]) -> Markup {
     }
 }
 
-/// The life of the message: its stages, then its deliveries and what people did.
+/// The history of the message: its stages, then its deliveries and what users did.
 fn timeline(logged: &LoggedMessage) -> Markup {
     let record = &logged.record;
     html! {

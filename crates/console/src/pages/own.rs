@@ -1,4 +1,4 @@
-//! What a person wants for their own mail: senders they allow or block, and how strict to be.
+//! A user's settings for their own mail: senders they allow or block, and how strict to be.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -134,7 +134,7 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
 /// Has the node apply the settings of its users.
 pub(crate) fn apply(app: &App) -> Result<(), RequestError> {
     app.state.node.users_changed().map_err(|error| {
-        tracing::error!(%error, "what people want is kept, but not in use yet");
+        tracing::error!(%error, "changed settings of a user are kept, but not in use yet");
         RequestError::Bad(translatable("It is kept, but not in use yet.").to_owned())
     })
 }

@@ -1,4 +1,4 @@
-//! Reports: volume, accuracy, who sent and got most; for people, as CSV and as PDF.
+//! Reports: volume, accuracy, who sent and got most; for users, as CSV and as PDF.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};

@@ -70,8 +70,8 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
     }
 }
 
-/// Puts the second factor that was begun into use, if this is a code of it: recovery codes. None if it is
-/// wrong; that counts as a try.
+/// Puts the second factor that was begun into use, if this is a code of it: recovery codes. None if
+/// it is wrong; that counts as a try.
 pub(crate) fn enable(
     app: &App,
     request: &RequestContext,

@@ -66,7 +66,7 @@ pub(crate) fn sign_out(app: &App, request: &RequestContext) -> Result<Response, 
     Ok(with_cookie(response::redirect("/sign-in"), "", app.state.options.https))
 }
 
-/// Goes on in a new session, where all of a person's sessions ended by what they did themselves.
+/// Goes on in a new session, where all of a user's sessions ended by what they did themselves.
 pub(crate) fn again(
     app: &App,
     request: &RequestContext,

@@ -1,4 +1,4 @@
-//! What belongs to the node and its people: the tabs that these pages share.
+//! Tabs that the pages about the node and its users share.
 
 use crate::text::{t, translatable};
 use maud::{Markup, html};

@@ -1,4 +1,4 @@
-//! The people who may use the console.
+//! The users who may use the console.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -209,8 +209,8 @@ pub(crate) fn change(app: &App, request: &RequestContext) -> Result<Response, Re
     Ok(response::redirect("/users?notice=users-1"))
 }
 
-/// Refuses to take the proofs from one's own account without showing them: a session that an attacker
-/// else got hold of must not become theirs for good.
+/// Refuses to take the proofs from one's own account without showing them: a session that an
+/// attacker else got hold of must not become theirs for good.
 pub(crate) fn not_oneself(request: &RequestContext, login: &str) -> Result<(), RequestError> {
     let why = translatable("Change your own password and second factor under Account.");
     if login.eq_ignore_ascii_case(request.login()) {

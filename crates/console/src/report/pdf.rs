@@ -1,5 +1,5 @@
-//! A report as PDF (ISO 32000-1): A4 pages of tables and a plot, in the fonts that every reader has, so
-//! that nothing is embedded. Names that Windows-1252 cannot write are shown with `?`.
+//! A report as PDF (ISO 32000-1): A4 pages of tables and a plot, in the fonts that every reader
+//! has, so that nothing is embedded. Names that Windows-1252 cannot write are shown with `?`.
 
 use gauntlet_verdict::Class;
 use pdf_writer::{Content, Finish, Name, Pdf, Rect, Ref, Str};

@@ -29,7 +29,7 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// Series that are drawn; more cannot be told apart.
+/// Series that are drawn; more are not distinct.
 const SERIES_MAX: usize = 6;
 
 /// Writes `report.html`, and `roc` and one `scores-NAME` a series as `.svg`, into the folder.
