@@ -69,7 +69,6 @@ pub(crate) struct Args {
     markdown: bool,
 }
 
-/// Names of peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum PeerName {
     /// SpamAssassin's daemon

@@ -107,7 +107,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Names of protocols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ProtocolName {
     /// RFC 5321

@@ -105,11 +105,11 @@ pub struct Entry {
 /// Verdicts on labelled mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Judged {
-    /// Spam shown.
+    /// Spam messages that the filter judged.
     pub spam: u64,
     /// Of that, called spam.
     pub spam_caught: u64,
-    /// Ham shown.
+    /// Ham messages that the filter judged.
     pub ham: u64,
     /// Of that, called spam.
     pub ham_called_spam: u64,
@@ -143,7 +143,7 @@ pub struct Report {
     pub contests: Vec<Contest>,
     /// Peers that were not measured, with the reason.
     pub missing: Vec<String>,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 

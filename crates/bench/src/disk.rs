@@ -109,7 +109,7 @@ pub struct Report {
     pub health: Health,
     /// Why figures are not the disk's.
     pub invalid: Vec<String>,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 

@@ -55,9 +55,9 @@ pub const RATE_MAX: f64 = 1e6;
 /// What is sent, where, and how fast.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Server.
+    /// Address and port of the server.
     pub target: SocketAddr,
-    /// Protocol.
+    /// Protocol of every connection.
     pub protocol: Protocol,
     /// Connections at once.
     pub connections: usize,
@@ -65,7 +65,7 @@ pub struct Plan {
     pub per_connection: u64,
     /// Messages/s of an open loop; none is a closed loop.
     pub rate: Option<f64>,
-    /// Time measured.
+    /// Time that is measured, after the warm-up.
     pub time: Duration,
     /// Messages to stop after, if that is earlier; 0 for no limit.
     pub messages: u64,

@@ -39,14 +39,14 @@ pub enum Scale {
 pub struct Axis<'a> {
     /// What it shows, with the unit.
     pub name: &'a str,
-    /// How.
+    /// Linear or logarithmic.
     pub scale: Scale,
 }
 
 /// A line of a chart.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// Its name.
+    /// Its name in the legend.
     pub name: String,
     /// Points from left to right. What is not a number is left out.
     pub points: Vec<(f64, f64)>,
@@ -179,14 +179,14 @@ impl Drawing {
         self.shapes.push(Shape::Bar { at, size, colour });
     }
 
-    /// Adds words.
+    /// Adds a text at a point of the drawing.
     pub fn words(&mut self, at: (f64, f64), anchor: Anchor, colour: &'static str, text: &str) {
         let text = text.to_owned();
         let (turned, bold) = (false, false);
         self.shapes.push(Shape::Words { at, anchor, turned, bold, colour, text });
     }
 
-    /// As SVG.
+    /// The drawing as an SVG element.
     pub fn svg(&self) -> String {
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {0}\" \

@@ -13,7 +13,7 @@ pub struct ResourceUsage {
     pub cpu_seconds: f64,
     /// Resident bytes, shared pages split among those that share them.
     pub memory_bytes: u64,
-    /// Processes.
+    /// Number of processes: the named one and its children.
     pub processes: usize,
 }
 

@@ -53,11 +53,11 @@ pub struct Behaviour {
 /// What a sink took.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Messages.
+    /// Messages taken.
     pub messages: AtomicU64,
     /// Bytes read.
     pub bytes: AtomicU64,
-    /// Connections.
+    /// Connections accepted.
     pub connections: AtomicU64,
 }
 

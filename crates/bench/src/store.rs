@@ -117,13 +117,13 @@ pub struct Options {
     pub folder: PathBuf,
     /// Folder of a memory file system, for the log.
     pub memory: PathBuf,
-    /// Backends.
+    /// Backends to measure.
     pub backends: Vec<Backend>,
-    /// Parts.
+    /// Parts of the store to measure.
     pub parts: Vec<Part>,
-    /// Batches.
+    /// Messages a sync to measure with.
     pub batches: Vec<usize>,
-    /// Sizes of messages.
+    /// Sizes of messages to measure with, in bytes.
     pub bytes: Vec<usize>,
     /// Numbers of writers.
     pub writers: Vec<usize>,
@@ -138,7 +138,7 @@ pub struct Options {
 pub struct Measured {
     /// Messages made durable a second.
     pub messages_per_second: f64,
-    /// Messages.
+    /// Messages stored in the run.
     pub messages: u64,
     /// CPU time of the threads of spool and log for each message, in microseconds.
     pub store_cpu_us: f64,
@@ -194,7 +194,7 @@ pub struct Report {
     pub seconds: f64,
     /// The figures of every run are the store's.
     pub valid: bool,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 

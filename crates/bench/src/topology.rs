@@ -14,18 +14,18 @@ const CPUS_MAX: usize = 1_024;
 /// A CPU: a hardware thread of a core of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Cpu {
-    /// Its number.
+    /// Number of the CPU in Linux.
     pub number: usize,
     /// Its core, within the socket.
     pub core: i64,
-    /// Its socket.
+    /// Physical package; 0 if it is not known.
     pub socket: i64,
 }
 
 /// CPUs by socket and core.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Topology {
-    /// By number.
+    /// All CPUs in the order of their numbers.
     pub cpus: Vec<Cpu>,
 }
 

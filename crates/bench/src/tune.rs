@@ -48,7 +48,7 @@ const FOLDERS_MAX: usize = 64;
 /// What is measured, and how long.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The program.
+    /// The `gauntlet` that is started for each setup.
     pub program: PathBuf,
     /// Folders of messages.
     pub folders: Vec<PathBuf>,
@@ -69,7 +69,7 @@ pub struct Options {
 pub struct Step {
     /// The setting that was varied.
     pub setting: &'static str,
-    /// To what.
+    /// The value that it was set to.
     pub name: String,
     /// Its messages/s over those of the best so far.
     pub ratio: Estimate,
@@ -78,7 +78,7 @@ pub struct Step {
     /// Messages/s over those of the best so far, measured once more, of the candidate that helped
     /// most.
     pub again: Option<Estimate>,
-    /// It is kept.
+    /// It helped twice, and is part of the tuned setup.
     pub kept: bool,
 }
 
@@ -120,9 +120,9 @@ pub struct Report {
     pub ceiling: f64,
     /// Why figures are not the node's.
     pub invalid: Vec<String>,
-    /// Messages, bytes, name.
+    /// The messages that were sent.
     pub workload: trial::Workload,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 

@@ -27,7 +27,7 @@ pub struct Node<'a> {
     pub protocol: Protocol,
     /// Further settings, in TOML.
     pub settings: &'a str,
-    /// What those mean.
+    /// What the settings mean, for the report.
     pub notes: &'a [&'a str],
     /// What is put around the process.
     pub around: &'a Around,

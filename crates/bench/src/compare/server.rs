@@ -28,7 +28,7 @@ pub struct Server {
     pub notes: Vec<String>,
     /// Protocol.
     pub protocol: Protocol,
-    /// Where it listens.
+    /// Address and port of its listener.
     pub address: SocketAddr,
     /// Process whose CPU time and memory count, with its children's.
     pub process: u32,

@@ -32,7 +32,7 @@ const EVENTS: usize = 1_024;
 /// What is asked, of whom, and by how many.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Server.
+    /// Address and port of the server.
     pub target: SocketAddr,
     /// Value of the Host field.
     pub host: String,
@@ -44,11 +44,11 @@ pub struct Plan {
     pub keep_alive: bool,
     /// Time before the measurement that is not counted.
     pub warm_up: Duration,
-    /// Time measured.
+    /// Time that is measured, after the warm-up.
     pub time: Duration,
     /// Longest wait for an answer.
     pub timeout: Duration,
-    /// Threads.
+    /// Threads of the client.
     pub threads: usize,
     /// Answers after which a thread stops; 0 for no limit.
     pub requests: u64,
@@ -67,11 +67,11 @@ impl Plan {
 pub struct Counts {
     /// Whole answers with a status below 400.
     pub answered: u64,
-    /// All else.
+    /// Requests with a status of 400 and above, or without a whole answer.
     pub failed: u64,
     /// Of those, for want of something on the client's side.
     pub dropped: u64,
-    /// Bytes of bodies.
+    /// Bytes of all answers, without their headers.
     pub body_bytes: u64,
     /// From asking (or from connecting, for a new connection) to the last byte, in nanoseconds.
     pub latency: Histogram<u64>,

@@ -5,7 +5,6 @@ use std::io;
 /// What a head says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Head {
-    /// Status.
     pub(super) status: u16,
     /// Its bytes, the empty line included.
     pub(super) bytes: usize,

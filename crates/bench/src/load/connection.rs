@@ -11,11 +11,11 @@ use crate::protocol::Protocol;
 /// Sender and recipient of what is sent.
 #[derive(Debug, Clone)]
 pub struct Addresses {
-    /// Of MAIL.
+    /// Envelope sender of every message.
     pub from: String,
     /// Of RCPT; `{}` becomes a number from 0 to `users - 1`.
     pub to: String,
-    /// Different recipients.
+    /// Number of different recipients, by turns.
     pub users: u64,
 }
 

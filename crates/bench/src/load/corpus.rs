@@ -30,7 +30,7 @@ impl Label {
         }
     }
 
-    /// Its name.
+    /// As reports and JSON have it.
     pub fn name(self) -> &'static str {
         match self {
             Label::Ham => "ham",
@@ -45,7 +45,7 @@ impl Label {
 pub struct Item {
     /// Its bytes as they were read.
     pub raw: Vec<u8>,
-    /// Its label.
+    /// Ham or spam, where its folder or `labels.tsv` says so.
     pub label: Label,
 }
 
@@ -56,7 +56,7 @@ pub struct Corpus {
     pub items: Vec<Item>,
     /// Which is sent when: numbers into `items`.
     pub order: Vec<usize>,
-    /// Bytes of all.
+    /// Size of all messages together, in bytes.
     pub bytes: u64,
     /// Names the corpus: the first 64 bits of a hash over its messages.
     pub hash: String,

@@ -92,9 +92,9 @@ pub enum Refusal {
 pub struct Fit {
     /// Messages/s of one CPU.
     pub lambda: f64,
-    /// Contention.
+    /// Contention: the serial share of the work, 0 to 1.
     pub sigma: f64,
-    /// Coherency.
+    /// Coherency: the cost of each pair of CPUs that keep in step.
     pub kappa: f64,
     /// Relative error on its own points.
     pub error: f64,
@@ -119,7 +119,7 @@ pub struct Prediction {
     pub low: f64,
     /// The law's value.
     pub rate: f64,
-    /// Upper end.
+    /// Upper end of the interval, in messages/s.
     pub high: f64,
     /// Beyond the largest number measured.
     pub extrapolated: bool,

@@ -26,7 +26,6 @@ use crate::topology::{Topology, run_on};
 
 /// Messages (the paper's packets).
 const PACKETS: usize = 80;
-/// Bytes of each.
 const PACKET_BYTES: usize = 1_000;
 /// Patterns of a piece, of the paper.
 const DYNAMIC_CHUNK: usize = 5;
@@ -69,7 +68,7 @@ pub enum Program {
 /// What to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Words.
+    /// Number of words that are searched for.
     pub patterns: usize,
     /// Time of a run.
     pub time: Duration,
@@ -97,7 +96,7 @@ pub struct Cell {
 /// What came of it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Words.
+    /// Number of words that are searched for.
     pub patterns: usize,
     /// CPUs, cores, sockets.
     pub topology: String,
@@ -108,7 +107,7 @@ pub struct Report {
     pub other_cores_over_same: Vec<(usize, Estimate)>,
     /// What could not be measured, and why.
     pub missing: Vec<String>,
-    /// Machine and program.
+    /// The machine and the program that the figures are of.
     pub manifest: Manifest,
 }
 
@@ -195,7 +194,6 @@ trait Search: Sync {
     type Scratch: Default;
     /// The sum of what was found.
     fn search(&self, message: usize, piece: usize, scratch: &mut Self::Scratch) -> f64;
-    /// Pieces.
     fn pieces(&self) -> usize;
 }
 

@@ -143,7 +143,6 @@ pub(super) fn proof_field(app: &App, request: &RequestContext) -> Result<Markup,
     })
 }
 
-/// Revokes one.
 pub(crate) fn revoke(app: &App, request: &RequestContext, name: &str) -> Result<(), RequestError> {
     let who = request.login();
     if app.state.users.revoke_app_password(who, name, who, request.now_ms)? {

@@ -13,7 +13,6 @@ use super::chart::{self, Line};
 
 /// What one filter, or one source, came to.
 pub(crate) struct Series<'a> {
-    /// Its name.
     pub(crate) name: &'a str,
     /// Scores and labels.
     pub(crate) scored: &'a [Scored],
