@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::node::NodeError;
-use crate::replays::ReplayError;
 use crate::text::translatable;
 use axum::http::StatusCode;
 use gauntlet_store::StoreError;
@@ -42,12 +41,6 @@ impl From<StoreError> for RequestError {
 
 impl From<NodeError> for RequestError {
     fn from(error: NodeError) -> Self {
-        RequestError::Bad(error.to_string())
-    }
-}
-
-impl From<ReplayError> for RequestError {
-    fn from(error: ReplayError) -> Self {
         RequestError::Bad(error.to_string())
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use gauntlet_policy::{Groups, People, Policy};
 use gauntlet_store::replay::{Progress, ReplayRequest, Report, replay};
 
+use crate::error::RequestError;
 use crate::state::ConsoleState;
 
 /// Messages that a replay looks at.
@@ -40,6 +41,12 @@ pub(crate) struct ReplayError(String);
 impl ReplayError {
     fn new(reason: impl std::fmt::Display) -> Self {
         ReplayError(reason.to_string())
+    }
+}
+
+impl From<ReplayError> for RequestError {
+    fn from(error: ReplayError) -> Self {
+        RequestError::Bad(error.to_string())
     }
 }
 
