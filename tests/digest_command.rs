@@ -46,7 +46,7 @@ fn a_digest_is_sent_once_and_its_links_are_obeyed() {
     let node =
         Node::start(&format!("[policy]\npath = {file:?}\n[digest]\nfrom = \"gw@example.org\"\n"));
     let nothing = digest(&node, &["preview", "ann@example.org"]);
-    assert!(String::from_utf8_lossy(&nothing.stderr).contains("nothing is held"));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("nothing new is held"));
     spam(&node);
     assert_eq!(node.maildir().len(), 0, "it is held");
     let preview = digest(&node, &["preview", "ann@example.org"]);
