@@ -50,7 +50,7 @@ impl NodeHandle for Handle {
 
     fn senders_changed(&self) -> Result<(), NodeError> {
         // Rules are read again too: a second at most, and no session notices.
-        self.node.reload(Config::clone(&self.node.config())).map_err(with_causes)
+        self.node.reload(Config::clone(&self.node.config())).map_err(|e| with_causes(&e))
     }
 
     fn release(&self, id: &str, order: &ReleaseOrder) -> Result<Released, NodeError> {
@@ -63,19 +63,19 @@ impl NodeHandle for Handle {
     }
 
     fn users_changed(&self) -> Result<(), NodeError> {
-        self.node.reload_policy().map_err(with_causes)
+        self.node.reload_policy().map_err(|e| with_causes(&e))
     }
 
     fn policy(&self) -> Result<Edition, NodeError> {
         let now = now_ms();
-        policy_source::note(&self.node.config(), &self.policies, now).map_err(with_causes)
+        policy_source::note(&self.node.config(), &self.policies, now).map_err(|e| with_causes(&e))
     }
 
     fn save_policy(&self, order: &PolicyOrder<'_>) -> Result<Version, NodeError> {
         let PolicyOrder { text, base, who, note } = *order;
         let wanted = policy_source::Wanted { text, base, who, note, now_ms: now_ms() };
         let saved = policy_source::save(&self.node.config(), &self.policies, &wanted);
-        let version = saved.map_err(with_causes)?;
+        let version = saved.map_err(|e| with_causes(&e))?;
         let kept = |e| {
             NodeError::new(format!("Version {} is kept, but not in use yet: {e:#}", version.number))
         };
@@ -119,7 +119,7 @@ impl NodeHandle for Handle {
     }
 
     fn send_web_request(&self, request: &WebRequest) -> Result<(u16, String), NodeError> {
-        node_state::send_web_request(&self.node.config(), request).map_err(with_causes)
+        node_state::send_web_request(&self.node.config(), request).map_err(|e| with_causes(&e))
     }
 
     fn groups(&self) -> Groups {
@@ -156,7 +156,7 @@ impl NodeHandle for Handle {
 }
 
 /// An error with all its causes on one line.
-fn with_causes(error: anyhow::Error) -> NodeError {
+fn with_causes(error: &anyhow::Error) -> NodeError {
     NodeError::new(format!("{error:#}"))
 }
 
