@@ -1,5 +1,5 @@
-//! Examples for the help of subcommands that have none in their own file. They stand here together so
-//! that one test can see that each is understood.
+//! Examples for the help of subcommands that have none in their own file. They stand here together
+//! so that one test can see that each is understood.
 
 use clap::{Command, CommandFactory};
 

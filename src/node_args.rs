@@ -64,7 +64,8 @@ impl NodeArgs {
         self.with_data(Loaded::load_text(text, path, crate::config::environment())?)
     }
 
-    /// The configuration of a node that was started before. Root becomes the owner of the data folder.
+    /// The configuration of a node that was started before. Root becomes the owner of the data
+    /// folder.
     ///
     /// # Errors
     /// As [`NodeArgs::load`], or there is no data folder.
@@ -74,7 +75,8 @@ impl NodeArgs {
         Ok(config)
     }
 
-    /// The same for a command that also reads or writes files of whoever runs it: root stays root.
+    /// The same for a command that also reads or writes files of the user who runs it: root stays
+    /// root.
     ///
     /// # Errors
     /// As [`NodeArgs::load_existing`].
@@ -84,7 +86,8 @@ impl NodeArgs {
         Ok(config)
     }
 
-    /// The node's data folder. A configuration is read only if that says where it is. Root becomes its owner.
+    /// The node's data folder. A configuration is read only if that says where it is. Root becomes
+    /// its owner.
     ///
     /// # Errors
     /// As [`NodeArgs::load`].
@@ -113,7 +116,7 @@ impl NodeArgs {
     }
 }
 
-/// Becomes the owner of this data folder for good, if root is somebody else.
+/// Becomes the owner of this data folder for good, if root runs the command and is not its owner.
 ///
 /// # Errors
 /// The system's.

@@ -80,7 +80,7 @@ enum Action {
         /// Address instead of its recipients; repeat for more
         #[arg(long)]
         to: Vec<String>,
-        /// Teach the classifier that it is wanted
+        /// Train the classifier with it as ham
         #[arg(long)]
         learn: bool,
     },

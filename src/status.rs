@@ -25,7 +25,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     node: NodeArgs,
-    /// Print all numbers, as `/metrics` tells them
+    /// Print all numbers, as `/metrics` has them
     #[arg(long, conflicts_with = "json")]
     metrics: bool,
     /// Print JSON

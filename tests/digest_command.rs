@@ -46,7 +46,7 @@ fn a_digest_is_sent_once_and_its_links_are_obeyed() {
     let node =
         Node::start(&format!("[policy]\npath = {file:?}\n[digest]\nfrom = \"gw@example.org\"\n"));
     let nothing = digest(&node, &["preview", "ann@example.org"]);
-    assert!(String::from_utf8_lossy(&nothing.stderr).contains("nothing is held"));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("nothing new is held"));
     spam(&node);
     assert_eq!(node.maildir().len(), 0, "it is held");
     let preview = digest(&node, &["preview", "ann@example.org"]);
@@ -92,7 +92,8 @@ fn a_probe_account_gets_no_digest() {
     assert_eq!(node.maildir().len(), 0);
 }
 
-/// The hour that it is, in UTC. Not in the last two minutes of a day: then the schedule's day could end meanwhile.
+/// The hour that it is, in UTC. Not in the last two minutes of a day: then the schedule's day could
+/// end meanwhile.
 fn this_hour() -> u64 {
     loop {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -131,7 +132,8 @@ fn the_clock_sends_digests_at_their_hour_and_once_a_day() {
     let raw = node.maildir().remove(0);
     let told = String::from_utf8(part(&raw, ("text", "plain"))).unwrap();
     assert!(told.contains("/link/") && told.contains("MEDICINE"), "{told}");
-    // The next message waits for tomorrow's, and a restart makes no second round; by hand it goes at once.
+    // The next message waits for tomorrow's, and a restart makes no second round; by hand it goes
+    // at once.
     spam(&node);
     node.stop();
     node.run();

@@ -1,4 +1,5 @@
-//! Mail goes to a next hop: each recipient's own answer, retries, bounces, reload, drain, full disk.
+//! Mail goes to a next hop: each recipient's own answer, retries, bounces, reload, drain, full
+//! disk.
 
 use std::time::Duration;
 

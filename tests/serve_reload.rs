@@ -46,8 +46,8 @@ impl Site {
     }
 }
 
-/// Which generation a client meets: by the size it is offered, a recipient, a field of the policy, the
-/// certificate. All must be of one.
+/// Which generation a client meets: by the size it is offered, a recipient, a field of the policy,
+/// the certificate. All must be of one.
 fn met(node: &Node, site: &Site, shown: &str) -> (u32, bool) {
     let mut client = Smtp::connect(node.smtp).unwrap();
     let greeting = client.say("EHLO client.example").unwrap();

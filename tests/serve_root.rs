@@ -1,5 +1,5 @@
-//! A node that is started as root and becomes another user: what that user put into the data folder leads
-//! root nowhere else, and the sandbox holds.
+//! A node that is started as root and becomes another user: what that user put into the data folder
+//! leads root nowhere else, and the sandbox holds.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -270,8 +270,8 @@ fn a_folder_that_the_user_could_replace_is_not_given_away() {
     assert_eq!(fs::metadata(places.data().join("log")).unwrap().uid(), 0);
 }
 
-/// The data folder is made where there is none, also in a folder that is the user's; commands of root leave
-/// nothing of root's in it.
+/// The data folder is made where there is none, also in a folder that is the user's; commands of
+/// root leave nothing of root's in it.
 #[test]
 fn commands_of_root_work_as_the_owner_of_the_data_folder() {
     let Some(nobody) = nobody() else { return };
@@ -399,8 +399,8 @@ fn the_sandbox_is_required_and_in_force_as_another_user() {
     assert!(running.welcome.contains("Landlock (version"), "{}", running.welcome);
 }
 
-/// Landlock takes 16 rulesets of a process on top of each other: who is started below as many has none left,
-/// as on a kernel without it.
+/// Landlock takes 16 rulesets of a process on top of each other: who is started below as many has
+/// none left, as on a kernel without it.
 #[test]
 fn without_landlock_the_node_says_so_and_require_refuses() {
     let Some(nobody) = nobody() else { return };
@@ -425,7 +425,8 @@ fn without_landlock_the_node_says_so_and_require_refuses() {
     assert!(places.log().contains("the kernel does not do it"), "{}", places.log());
 }
 
-/// Stacks rulesets that forbid nothing that is needed here (making block devices) until no more fit.
+/// Stacks rulesets that forbid nothing that is needed here (making block devices) until no more
+/// fit.
 fn exhaust_landlock() -> std::io::Result<()> {
     let forbids_block_devices: [u64; 1] = [1 << 11];
     // SAFETY: integers, and a structure of the size that is given.

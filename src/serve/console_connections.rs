@@ -1,4 +1,4 @@
-//! The places of the console's connections: counted as the node counts its others.
+//! Limits of the console's connections, counted as the node counts its others.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use gauntlet_gateway::clock::Clock;
 use gauntlet_gateway::config::Config;
 use gauntlet_gateway::inbound::admission::{Admission, Admitted, SessionLimits};
 
-/// Bounds connections as `[console]` says.
+/// Admits connections to the console, at most so many in all and of one client.
 pub(crate) struct ConsoleConnections(Arc<Admission>);
 
 impl ConsoleConnections {
-    /// As many as the configuration has.
+    /// With the limits of `[console]`.
     pub(crate) fn new(config: &Config) -> Self {
         let console = &config.console;
         let limits = SessionLimits::of_connections(
@@ -45,7 +45,7 @@ impl ConnectionSlot for ConsoleConnection {
     }
 
     fn work(&self) {
-        // A connection that was told to leave meanwhile is closed by whoever serves it.
+        // A connection that was evicted meanwhile is closed by the task that serves it.
         let _stays = self.0.work();
     }
 

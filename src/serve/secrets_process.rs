@@ -1,4 +1,5 @@
-//! `gauntlet secrets-process`: what `gauntlet serve` starts for private keys. Not for people.
+//! `gauntlet secrets-process`: what `gauntlet serve` starts for private keys. Not to be run by
+//! hand.
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -69,12 +70,12 @@ fn connection(fd: RawFd) -> anyhow::Result<UnixStream> {
         fd > 2 && is_socket,
         "{fd} is no socket of a node: `gauntlet serve` starts this process by itself"
     );
-    // SAFETY: the node left this descriptor open for us, and nobody else here knows it.
+    // SAFETY: the node left this descriptor open for us, and no other code of this process uses it.
     Ok(UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-/// The node ends this process by closing its sockets, once its last message is signed: a signal that a
-/// service manager sends to all processes must not be faster.
+/// The node ends this process by closing its sockets, once its last message is signed: a signal
+/// that a service manager sends to all processes must not be faster.
 fn ignore_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
         // SAFETY: SIG_IGN runs no code of ours.

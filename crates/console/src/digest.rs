@@ -1,5 +1,5 @@
-//! Digests: a mail for everybody about what was held for them since the last one, as text and HTML, with
-//! links that work once, for a while, and without a password.
+//! Digests: a mail for everybody about what was held for them since the last one, as text and HTML,
+//! with links that work once, for a while, and without a password.
 
 use std::collections::BTreeSet;
 use std::fmt::{Display, Write};
@@ -31,7 +31,7 @@ const LINE_CHARS: usize = 76;
 /// How digests are made.
 #[derive(Debug, Clone)]
 pub struct DigestOptions {
-    /// Where people reach the console: `https://mail.example.com`.
+    /// Where users reach the console: `https://mail.example.com`.
     pub url: String,
     /// The From address.
     pub from: String,
@@ -59,11 +59,12 @@ pub struct Digest {
     pub address: String,
     /// The message, lines ending in CRLF, ASCII only.
     pub raw: String,
-    /// `seq` of the newest item that it tells of.
+    /// `seq` of the newest item that it lists.
     pub upto: i64,
 }
 
-/// The digest of one address: what is held since the last one that was sent. None if there is nothing new.
+/// The digest of one address: what is held since the last one that was sent. None if there is
+/// nothing new.
 ///
 /// # Errors
 /// If the stores cannot be read.
@@ -309,7 +310,8 @@ pub(crate) fn base64_lines(bytes: &[u8]) -> String {
     out
 }
 
-/// A text for a header field: as it is, or as encoded words (RFC 2047, section 2), none over 75 characters.
+/// A text for a header field: as it is, or as encoded words (RFC 2047, section 2), none over 75
+/// characters.
 pub(crate) fn encoded_words(text: &str) -> String {
     if text.bytes().all(|b| (b' '..=b'~').contains(&b)) {
         return text.to_owned();

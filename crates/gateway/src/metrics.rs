@@ -187,7 +187,11 @@ impl Metrics {
                 &self.accepted_bytes,
             ),
             ("messages_rejected_total", "Messages rejected (5xx) after their body", &self.rejected),
-            ("messages_put_off_total", "Messages deferred (4xx) after their body", &self.answered_later),
+            (
+                "messages_put_off_total",
+                "Messages deferred (4xx) after their body",
+                &self.answered_later,
+            ),
             (
                 "scan_overload_total",
                 "Messages deferred because too many waited for a scan thread",

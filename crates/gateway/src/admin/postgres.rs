@@ -155,6 +155,26 @@ async fn connect(address: &ServerAddress, tls: &HopTls) -> anyhow::Result<Wire> 
     Ok(tls.connect(wire, &address.host, &wanted).await?)
 }
 
+/// StartupMessage: the protocol's version, then names and values, each ended by NUL.
+fn startup_message(place: &ServerAddress) -> Vec<u8> {
+    let mut message = vec![0, 3, 0, 0];
+    for text in [
+        "user",
+        &place.user,
+        "database",
+        &place.database,
+        "application_name",
+        "gauntlet",
+        "client_encoding",
+        "UTF8",
+        "",
+    ] {
+        message.extend_from_slice(text.as_bytes());
+        message.push(0);
+    }
+    message
+}
+
 struct Session<'a> {
     wire: Wire,
     address: &'a ServerAddress,
@@ -164,29 +184,20 @@ struct Session<'a> {
 impl Session<'_> {
     /// Says who we are, and proves it.
     async fn start(&mut self) -> anyhow::Result<()> {
-        let mut start = vec![0, 3, 0, 0];
-        let (user, database) = (&self.address.user, &self.address.database);
-        for text in [
-            "user",
-            user,
-            "database",
-            database,
-            "application_name",
-            "gauntlet",
-            "client_encoding",
-            "UTF8",
-            "",
-        ] {
-            start.extend_from_slice(text.as_bytes());
-            start.push(0);
-        }
-        self.send(None, &start).await?;
-        let mut scram: Option<Scram> = None;
+        self.send(None, &startup_message(self.address)).await?;
+        let (mut scram, mut is_proven): (Option<Scram>, bool) = (None, false);
         loop {
             let (kind, body) = self.receive().await?;
             let (code, rest) = match kind {
                 b'R' => body.split_first_chunk::<4>().context("a short answer")?,
-                b'Z' => return Ok(()),
+                // RFC 5802 section 5: a server that leaves its proof out may not know the password.
+                b'Z' => {
+                    ensure!(
+                        scram.is_none() || is_proven,
+                        "the server ended SCRAM without its proof"
+                    );
+                    return Ok(());
+                }
                 _ => continue,
             };
             match u32::from_be_bytes(*code) {
@@ -206,7 +217,7 @@ impl Session<'_> {
                     message.extend_from_slice(&u32::try_from(first.len())?.to_be_bytes());
                     message.extend_from_slice(first.as_bytes());
                     self.send(Some(b'p'), &message).await?;
-                    scram = Some(began);
+                    (scram, is_proven) = (Some(began), false);
                 }
                 11 => {
                     let began = scram.as_mut().context("an answer to nothing")?;
@@ -216,6 +227,7 @@ impl Session<'_> {
                 12 => {
                     let began = scram.as_ref().context("an answer to nothing")?;
                     began.check(std::str::from_utf8(rest)?)?;
+                    is_proven = true;
                 }
                 5 => bail!("the server wants MD5; set password_encryption = scram-sha-256 there"),
                 other => bail!("a way of logging in that is not known here ({other})"),
@@ -290,15 +302,15 @@ fn row(body: &[u8]) -> anyhow::Result<(String, String)> {
 /// SCRAM-SHA-256 (RFC 5802, RFC 7677), the client's side, without channel binding.
 struct Scram {
     nonce: String,
-    /// What the server must say at the end.
-    proof: Vec<u8>,
+    /// The server's signature, which it must send at the end; none before its challenge was answered.
+    server_signature: Option<Vec<u8>>,
 }
 
 impl Scram {
     fn new() -> anyhow::Result<Self> {
         let mut random = [0; 18];
         getrandom::fill(&mut random).map_err(|e| anyhow::anyhow!("randomness: {e}"))?;
-        Ok(Scram { nonce: BASE64.encode_to_string(random), proof: Vec::new() })
+        Ok(Scram { nonce: BASE64.encode_to_string(random), server_signature: None })
     }
 
     /// The server knows the user's name from the start.
@@ -326,15 +338,16 @@ impl Scram {
         let pairs = client_key.as_ref().iter().zip(signature.as_ref());
         let proof: Vec<u8> = pairs.map(|(a, b)| a ^ b).collect();
         let server_key = mac(&salted, b"Server Key");
-        self.proof = mac(server_key.as_ref(), all.as_bytes()).as_ref().to_vec();
+        self.server_signature = Some(mac(server_key.as_ref(), all.as_bytes()).as_ref().to_vec());
         Ok(format!("{without_proof},p={}", BASE64.encode_to_string(&proof)))
     }
 
     /// The server knows the password, too.
     fn check(&self, last: &str) -> anyhow::Result<()> {
-        let signature = last.split(',').find_map(|f| f.strip_prefix("v="));
-        let signature = signature.and_then(|t| BASE64.decode_to_vec(t).ok());
-        ensure!(signature.as_ref() == Some(&self.proof), "the server does not know our password");
+        let sent = last.split(',').find_map(|f| f.strip_prefix("v="));
+        let sent = sent.and_then(|t| BASE64.decode_to_vec(t).ok());
+        let is_proven = sent.is_some() && sent == self.server_signature;
+        ensure!(is_proven, "the server does not know our password");
         Ok(())
     }
 }
@@ -370,9 +383,9 @@ mod tests {
 
     #[test]
     fn the_exchange_of_the_standard_is_answered() {
-        // RFC 7677, section 3, with the user's name left out as PostgreSQL does: the proof differs,
-        // the server's nonce and rounds are checked.
-        let mut scram = Scram { nonce: "rOprNGfwEbeRWgbNEkqO".to_owned(), proof: Vec::new() };
+        // RFC 7677, section 3, with the user's name left out as PostgreSQL does: the proof differs, the
+        // server's nonce and rounds are checked.
+        let mut scram = Scram { nonce: "rOprNGfwEbeRWgbNEkqO".to_owned(), server_signature: None };
         let challenge = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
                          s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
         let last = scram.answer(challenge, "pencil").unwrap();
